@@ -1,0 +1,6 @@
+"""Backends: one file each.
+
+* ``pool``  worker threads that share out the pieces of a step
+* ``cpu``   runs every card's ``ref`` on numpy arrays
+* ``null``  runs nothing: plans and overhead
+"""

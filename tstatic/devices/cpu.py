@@ -1,0 +1,225 @@
+"""The CPU: binds a card's ``ref`` to arrays, cut into pieces of fixed size where the work is large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices.pool import Call
+
+BLOCK = 1 << 15
+"""Elements per piece of pointwise work: 128 KB of float32 stays in the L2 cache with its registers."""
+
+_TINY = np.empty(0, np.uint8)
+
+
+class Workspace:
+    """Scratch of one thread: one buffer that all steps share, grown to the largest need before anything is bound."""
+
+    def __init__(self) -> None:
+        self.need = 0
+        self._buffer = _TINY
+
+    def reserve(self, nbytes: int) -> None:
+        self.need = max(self.need, nbytes)
+
+    def allocate(self) -> None:
+        if self._buffer.nbytes < self.need:
+            raw = np.empty(self.need + 64, np.uint8)
+            start = -raw.ctypes.data % 64
+            self._buffer = raw[start : start + self.need]
+
+    @property
+    def nbytes(self) -> int:
+        return self.need
+
+    def arrays(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Any]:
+        """Arrays at increasing offsets of the shared buffer."""
+        done = []
+        offset = 0
+        for shape, dtype in shapes:
+            count = int(np.prod(shape, dtype=np.int64))
+            size = count * dtype.itemsize
+            done.append(self._buffer[offset : offset + size].view(dtype).reshape(shape))
+            offset += -(-size // 64) * 64
+        return done
+
+
+def _bytes(shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
+    return sum(-(-int(np.prod(s, dtype=np.int64)) * d.itemsize // 64) * 64 for s, d in shapes)
+
+
+class Work:
+    """One step, ready to be bound to a thread's workspace.
+
+    ``before`` runs first, ``pieces`` in any order on any thread, ``after`` last.
+    """
+
+    def __init__(self) -> None:
+        self.makers: list[tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]] = []
+        self.after: list[Call] = []
+
+    def add(
+        self,
+        maker: Callable[[list[Any]], list[Call]],
+        scratch: Sequence[tuple[tuple[int, ...], np.dtype[Any]]] = (),
+    ) -> None:
+        self.makers.append((maker, list(scratch)))
+
+    @property
+    def scratch_bytes(self) -> int:
+        return max((_bytes(s) for _, s in self.makers), default=0)
+
+    def bind(self, workspace: Workspace) -> list[list[Call]]:
+        """Calls per piece."""
+        return [maker(workspace.arrays(scratch)) for maker, scratch in self.makers]
+
+
+def _shapes(metas: Any) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    return [(m.shape, m.dtype.np) for m in metas]
+
+
+def _pieces_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[list[Any], list[Any]]] | None:
+    """Cuts arrays of one shape flat, and broadcast ones along the first axis."""
+    arrays = [a for a in (*ins, *outs) if a is not None]
+    out = next(o for o in outs if o is not None)
+    if out.size <= BLOCK + BLOCK // 2:
+        return None
+    if all(a.shape == out.shape and a.flags.c_contiguous for a in arrays):
+        flat = [None if a is None else a.reshape(-1) for a in (*ins, *outs)]
+        count = len(ins)
+        return [
+            (
+                [None if a is None else a[i : i + BLOCK] for a in flat[:count]],
+                [None if a is None else a[i : i + BLOCK] for a in flat[count:]],
+            )
+            for i in range(0, out.size, BLOCK)
+        ]
+    axis = next((i for i, n in enumerate(out.shape) if n > 1), 0)
+    size = out.shape[axis]
+    rows = max(1, BLOCK * size // out.size)
+    if rows >= size:
+        return None
+
+    def cut(a: Any, start: int) -> Any:
+        if a is None:
+            return None
+        at = axis - (out.ndim - a.ndim)
+        if at < 0 or a.shape[at] == 1:
+            return a
+        return a[(slice(None),) * at + (slice(start, start + rows),)]
+
+    return [([cut(a, s) for a in ins], [cut(o, s) for o in outs]) for s in range(0, size, rows)]
+
+
+def prepare(
+    card: Any,
+    ins: Sequence[Any],
+    outs: Sequence[Any],
+    attrs: Mapping[str, Any],
+    metas: Callable[[Sequence[Any]], Sequence[Any]],
+    reserved: Mapping[str, Any],
+    cut: bool = True,
+) -> Work:
+    """Binds a card to arrays.
+
+    Args:
+        card: The op's card.
+        ins, outs: Arrays (lists of them, ``None``) per slot.
+        attrs: Complete attributes.
+        metas: Makes the metadata that the card's ``split`` and ``scratch`` take.
+        reserved: Values for reserved keywords of ``ref`` (``rng``, ``run_block``).
+        cut: Whether heavy work may be cut into pieces.
+    """
+    work = Work()
+    if hasattr(card.ref, "bind"):
+        _prepare_bound(card, ins, outs, attrs, work, cut)
+        return work
+    in_metas, out_metas = metas(ins), metas(outs)
+    pieces = None
+    if card.split is not None and cut:
+        pieces = card.split(*in_metas, *out_metas, **card.pick(card.split, attrs))
+    if not pieces:
+        _add_piece(card, ins, outs, attrs, metas, reserved, work)
+        return work
+    count = len(ins)
+    partials: dict[int, list[Any]] = {}
+    for piece in pieces:
+        piece_ins = [_cut(a, p) for a, p in zip(ins, piece[:count], strict=True)]
+        piece_outs = []
+        for i, (a, p) in enumerate(zip(outs, piece[count:], strict=True)):
+            if a is not None and type(p).__name__ == "_Partial":
+                part = np.empty_like(a)
+                partials.setdefault(i, []).append(part)
+                piece_outs.append(part)
+            else:
+                piece_outs.append(_cut(a, p))
+        if any(o is not None for o in piece_outs):
+            _add_piece(card, piece_ins, piece_outs, attrs, metas, reserved, work)
+    for i, parts in partials.items():
+        work.after.append((_add_up, (parts, outs[i])))
+    return work
+
+
+def _add_up(parts: Sequence[Any], out: Any) -> None:
+    """Adds the partial results in piece order; low precision is added in float32 and rounded once."""
+    if len(parts) == 1:
+        np.copyto(out, parts[0])
+    elif out.dtype.itemsize == 2 and out.dtype.kind in "fV":
+        total = parts[0].astype(np.float32)
+        for part in parts[1:]:
+            np.add(total, part, out=total, dtype=np.float32, casting="unsafe")
+        np.copyto(out, total, casting="unsafe")
+    else:
+        np.add(parts[0], parts[1], out=out)
+        for part in parts[2:]:
+            np.add(out, part, out=out)
+
+
+def _cut(array: Any, part: Any) -> Any:
+    if array is None or part is None:
+        return None
+    if isinstance(part, tuple):
+        return array[part]
+    return array
+
+
+def _add_piece(
+    card: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], metas: Any, reserved: Mapping[str, Any],
+    work: Work,
+) -> None:  # fmt: skip
+    keywords = dict(card.pick(card.ref, attrs))
+    keywords.update((n, v) for n, v in reserved.items() if card.takes(n))
+    shapes: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+    if card.takes("scratch"):
+        needs = card.scratch(*metas(ins), *metas(outs), **card.pick(card.scratch, attrs)) if card.scratch else ()
+        shapes = _shapes(needs)
+
+    def maker(arrays: list[Any]) -> list[Call]:
+        if card.takes("scratch"):
+            return [(partial(card.ref, scratch=tuple(arrays), **keywords), (*ins, *outs))]
+        function = partial(card.ref, **keywords) if keywords else card.ref
+        return [(function, (*ins, *outs))]
+
+    work.add(maker, shapes)
+
+
+def _prepare_bound(
+    card: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], work: Work, cut: bool
+) -> None:
+    ref = card.ref
+    picked = card.pick(ref, attrs)
+    code = getattr(ref, "code", None)
+    if code is None:
+        work.add(lambda arrays: ref.bind(ins, outs, picked))
+        return
+    program = code(ins, outs, picked)
+    shaped = ref.prepare(ins, picked) if ref.prepare is not None else ins
+    pieces = _pieces_of_pointwise(shaped, outs) if cut else None
+    for piece_ins, piece_outs in pieces or [(list(shaped), list(outs))]:
+        shape = next(o.shape for o in piece_outs if o is not None)
+        shapes = [(shape, d) for d in program.registers]
+        work.add(lambda arrays, i=piece_ins, o=piece_outs: program.bind(i, o, arrays), shapes)  # type: ignore[misc]

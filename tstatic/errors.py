@@ -1,0 +1,192 @@
+"""Every exception class of tstatic, and how a message is put together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "CheckpointError",
+    "DTypeError",
+    "DeviceError",
+    "EOFException",
+    "FeedError",
+    "ForkedProcessError",
+    "NotFoundError",
+    "NumericsError",
+    "ProgramError",
+    "RankFailedError",
+    "ShapeError",
+    "StrategyTypeError",
+    "StrategyValueError",
+    "TstaticError",
+    "UnsupportedError",
+    "near",
+]
+
+
+class TstaticError(RuntimeError):
+    """Base class: a message in parts, so that each layer adds what it knows and nothing is said twice.
+
+    Args:
+        what: One sentence that says what is wrong.
+        expected: What would have been accepted, in the user's spelling.
+        received: What was given instead.
+        fix: What to do about it.
+        op: The operator's type, when one is concerned.
+        var: The variable's name, when one is concerned.
+        where: ``file:line`` of the user's own statement that built the op or made the call.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        expected: object = None,
+        received: object = None,
+        fix: str | None = None,
+        op: str | None = None,
+        var: str | None = None,
+        where: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.expected = expected
+        self.received = received
+        self.fix = fix
+        self.op = op
+        self.var = var
+        self.where = where
+
+    def add_context(self, *, op: str | None = None, var: str | None = None, where: str | None = None) -> TstaticError:
+        """Fills the parts that are still unknown; returns self, for ``raise error.add_context(...)``."""
+        self.op = self.op or op
+        self.var = self.var or var
+        self.where = self.where or where
+        return self
+
+    def __str__(self) -> str:
+        head = self.what
+        subject = ", ".join(
+            part for part in (self.op and f"operator '{self.op}'", self.var and f"variable '{self.var}'") if part
+        )
+        lines = [head]
+        if subject:
+            lines.append(f"  in:       {subject}")
+        if self.expected is not None:
+            lines.append(f"  expected: {self.expected}")
+        if self.received is not None:
+            lines.append(f"  received: {self.received}")
+        if self.where:
+            lines.append(f"  at:       {self.where}")
+        if self.fix:
+            lines.append(f"  fix:      {self.fix}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.what, self.__dict__)
+
+
+def _rebuild(cls: type[TstaticError], what: str, state: dict[str, Any]) -> TstaticError:
+    error = cls(what)
+    error.__dict__.update(state)
+    return error
+
+
+class FeedError(TstaticError, ValueError):
+    """Something given in ``feed`` or asked for in ``fetch_list`` does not fit the program."""
+
+
+class FeedTypeError(FeedError, TypeError):
+    """A feed is of a type or dtype that cannot be used; it is both a ``ValueError`` and a ``TypeError``."""
+
+
+class ShapeError(TstaticError, ValueError):
+    """Shapes, ranks, axes or sizes that do not fit together."""
+
+
+class DTypeError(TstaticError, TypeError):
+    """A dtype that an operator does not take, or dtypes that do not agree."""
+
+
+class ProgramError(TstaticError, ValueError):
+    """A program is built or edited in a way that has no meaning (use before definition, a bad attribute, ...)."""
+
+
+class ProgramTypeError(ProgramError, TypeError):
+    """An argument of a program-building call is of the wrong type."""
+
+
+class NotFoundError(TstaticError, LookupError, ValueError):
+    """A name that nothing has; near names are suggested."""
+
+
+class IndexRangeError(TstaticError, IndexError):
+    """An index or a block number that is out of range."""
+
+
+class NumericsError(TstaticError, FloatingPointError):
+    """A NaN or an infinity was found where ``FLAGS_check_nan_inf`` forbids it."""
+
+
+class CheckpointError(TstaticError, OSError):
+    """A saved file is damaged, incomplete or not what it says."""
+
+    # OSError defines __str__ and pickling of its own; the parts of TstaticError are what a user needs.
+    __str__ = TstaticError.__str__
+    __reduce__ = TstaticError.__reduce__
+
+
+class DeviceError(TstaticError):
+    """A place that this machine does not have, or a device that failed."""
+
+
+class RankFailedError(TstaticError):
+    """Another process of a distributed run died, stalled or runs something else."""
+
+
+class ForkedProcessError(TstaticError):
+    """An object that holds threads or device state was used in a forked child."""
+
+
+class UnsupportedError(TstaticError, NotImplementedError):
+    """A call that tstatic does not have; the message says what to use instead."""
+
+
+class StrategyTypeError(TstaticError, TypeError):
+    """A strategy property was set to a value of the wrong type."""
+
+
+class StrategyValueError(TstaticError, ValueError):
+    """A strategy property was set to a value that is out of range."""
+
+
+class UnknownPropertyError(TstaticError, AttributeError):
+    """A strategy has no property of that name."""
+
+
+class FlagTypeError(TstaticError, TypeError):
+    """A flag was given a value of the wrong type."""
+
+
+class FlagValueError(TstaticError, ValueError):
+    """A flag was given a value that is out of range."""
+
+
+class PlaceError(TstaticError, ValueError):
+    """A place that cannot exist: a bad device number, or a text that names no place."""
+
+
+class PlaceTypeError(PlaceError, TypeError):
+    """Something that is no place was given where one is needed."""
+
+
+class EOFException(Exception):  # noqa: N818 - Paddle's name, which scripts catch
+    """A reader has no more data; Paddle scripts catch it as ``fluid.core.EOFException``."""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Returns a sentence with up to three names like ``name``, or the empty string when none is close."""
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else ""

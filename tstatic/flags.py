@@ -1,0 +1,389 @@
+"""The registry of ``FLAGS_*``: typed process-wide switches, set by environment variables or ``set_flags``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tstatic.errors import FlagTypeError, FlagValueError, NotFoundError, near
+from tstatic.log import warn_once
+
+__all__ = ["REGISTRY", "Flag", "flag", "get_flags", "key", "set_flags", "version"]
+
+Value = bool | int | float | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """What a flag is.
+
+    Attributes:
+        name: With its prefix ``FLAGS_``.
+        type: ``bool``, ``int``, ``float`` or ``str``.
+        default: The value when neither the environment nor ``set_flags`` gives one.
+        help: What it does, as the documentation prints it.
+        compiled: The flag changes what a program is compiled to, so it is part of the executor's cache key.
+        effect: False for a flag that exists only so that Paddle scripts run.
+        check: Returns what would be accepted when a value of the right type is not, else the empty string.
+    """
+
+    name: str
+    type: type[bool] | type[int] | type[float] | type[str]
+    default: Value
+    help: str
+    compiled: bool = False
+    effect: bool = True
+    check: Callable[[Any], str] = lambda value: ""
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    return lambda value: "" if value in choices else "one of " + ", ".join(map(repr, choices))
+
+
+def _at_least(low: float) -> Callable[[float], str]:
+    return lambda value: "" if value >= low else f"a number >= {low}"
+
+
+def _fraction(value: float) -> str:
+    return "" if 0.0 <= value <= 1.0 else "a number from 0 to 1"
+
+
+def _positive(value: float) -> str:
+    return "" if value > 0.0 and math.isfinite(value) else "a finite number of seconds > 0"
+
+
+def _device_list(value: str) -> str:
+    fits = all(part.strip().isdecimal() for part in value.split(",")) if value.strip() else True
+    return "" if fits else "device numbers separated by commas, such as '0,1', or ''"
+
+
+_FLAGS = (
+    Flag(
+        "FLAGS_cpu_fallback",
+        bool,
+        False,
+        "A GPU place that this machine does not have is replaced by CPUPlace, and a warning says so once. "
+        "Off: using it raises DeviceError.",
+    ),
+    Flag(
+        "FLAGS_check_nan_inf",
+        bool,
+        False,
+        "Every run looks for NaN and infinities in the outputs of its operators and raises NumericsError, which names "
+        "the first operator that made one. Slower: every value is read once more.",
+        compiled=True,
+    ),
+    Flag(
+        "FLAGS_numerics",
+        str,
+        "default",
+        "'strict': a fused program gives bit for bit what the unfused one gives. 'default': a fused program may keep "
+        "more precision between operators than the unfused one.",
+        compiled=True,
+        check=_one_of("default", "strict"),
+    ),
+    Flag(
+        "FLAGS_step_timeout_s",
+        float,
+        60.0,
+        "Seconds after which a step of a parallel run in which one replica or rank stands still is given up, with an "
+        "error that names it.",
+        check=_positive,
+    ),
+    Flag(
+        "FLAGS_selected_gpus",
+        str,
+        "",
+        "The GPUs that cuda_places() returns, as numbers separated by commas, counted after CUDA_VISIBLE_DEVICES. "
+        "Empty: all of them.",
+        check=_device_list,
+    ),
+    Flag(
+        "FLAGS_eager_delete_tensor_gb",
+        float,
+        0.0,
+        "Paddle's garbage collection. Below zero it is off, and then BuildStrategy.memory_optimize = None means True. "
+        "Its size threshold has no effect: the memory plan is made before the run and reuses every buffer whose "
+        "value is dead.",
+        compiled=True,
+    ),
+    Flag(
+        "FLAGS_max_inplace_grad_add",
+        int,
+        0,
+        "append_backward adds the gradients of a variable with more uses than this by a chain of grad_add operators "
+        "instead of one sum; 0: always one sum. The values are the same up to rounding.",
+        check=_at_least(0),
+    ),
+    Flag(
+        "FLAGS_fuse_parameter_memory_size",
+        float,
+        -1.0,
+        "Megabytes of gradients in one all-reduce of a data-parallel run; -1: no limit by size.",
+        compiled=True,
+        check=_at_least(-1),
+    ),
+    Flag(
+        "FLAGS_fuse_parameter_groups_size",
+        int,
+        1,
+        "Least number of gradients in one all-reduce of a data-parallel run.",
+        compiled=True,
+        check=_at_least(1),
+    ),
+    Flag(
+        "FLAGS_cpu_deterministic",
+        bool,
+        False,
+        "Accepted for Paddle scripts, without effect: CPU runs are always deterministic, for any number of threads.",
+        effect=False,
+    ),
+    Flag(
+        "FLAGS_cudnn_deterministic",
+        bool,
+        False,
+        "Only deterministic algorithms of cuDNN are used on a GPU. Without effect on the CPU.",
+        compiled=True,
+    ),
+    Flag(
+        "FLAGS_fraction_of_gpu_memory_to_use",
+        float,
+        0.92,
+        "Accepted for Paddle scripts, without effect: the memory plan is exact, so nothing is reserved beyond it.",
+        effect=False,
+        check=_fraction,
+    ),
+    Flag(
+        "FLAGS_allocator_strategy",
+        str,
+        "auto_growth",
+        "Accepted for Paddle scripts, without effect: each plan has one arena, there is no allocator to choose.",
+        effect=False,
+        check=_one_of("auto_growth", "naive_best_fit", "thread_local"),
+    ),
+    Flag(
+        "FLAGS_sync_nccl_allreduce",
+        bool,
+        True,
+        "Accepted for Paddle scripts, without effect: a step waits for an all-reduce where its result is used.",
+        effect=False,
+    ),
+    Flag(
+        "FLAGS_use_mkldnn",
+        bool,
+        False,
+        "Accepted for Paddle scripts, without effect: CPU operators run on numpy.",
+        effect=False,
+    ),
+    Flag(
+        "FLAGS_USE_STANDALONE_EXECUTOR",
+        bool,
+        True,
+        "Accepted for Paddle scripts, without effect: there is one executor.",
+        effect=False,
+    ),
+)
+
+# name -> Flag, in the order of the documentation.
+REGISTRY: Mapping[str, Flag] = {one.name: one for one in _FLAGS}
+
+# Bumped by every change, so that "has anything changed?" is one comparison of integers.
+version: int = 0
+
+_lock = threading.RLock()
+_values: dict[str, Value] = {}  # replaced, never written to: readers need no lock
+_key: tuple[Value, ...] = ()
+
+_TRUE = frozenset({"1", "true", "yes", "on", "t", "y"})
+_FALSE = frozenset({"0", "false", "no", "off", "f", "n", ""})
+
+
+def flag(name: str) -> Any:
+    """Returns the value of one flag; for internal use, so an unknown name is a plain ``KeyError``."""
+    if not _values:
+        _load()
+    return _values[name]
+
+
+def key() -> tuple[Value, ...]:
+    """Returns the values of all flags that change what a program is compiled to; part of the executor's cache key."""
+    if not _values:
+        _load()
+    return _key
+
+
+def key_names() -> tuple[str, ...]:
+    """Returns the names that belong to the values of ``key()``, in the same order."""
+    return tuple(one.name for one in _FLAGS if one.compiled)
+
+
+def set_flags(flags: Mapping[str, Any]) -> None:
+    """Sets flags for this process; either all of them are set or, after an error, none.
+
+    Args:
+        flags: Names (``FLAGS_...``) and values. A bool flag also takes 0 and 1, a float flag also an int.
+
+    Raises:
+        FlagTypeError: ``flags`` is no dict, or a value is of the wrong type (a ``TypeError``).
+        FlagValueError: A value is out of range (a ``ValueError``).
+        NotFoundError: There is no flag of that name (a ``ValueError``).
+    """
+    if not isinstance(flags, dict):
+        raise FlagTypeError(
+            "set_flags takes a dict of flag names and values",
+            expected="dict, such as {'FLAGS_check_nan_inf': True}",
+            received=_described(flags),
+            fix="write paddle.set_flags({'FLAGS_name': value})",
+        )
+    _update({name: _converted(_lookup(name), value) for name, value in flags.items()})
+
+
+def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, Value]:
+    """Returns the values of one or several flags by name.
+
+    Raises:
+        FlagTypeError: ``flags`` is neither a name nor a list or tuple of names (a ``TypeError``).
+        NotFoundError: There is no flag of that name (a ``ValueError``).
+    """
+    if not isinstance(flags, str | list | tuple):
+        raise FlagTypeError(
+            "get_flags takes the name of a flag, or a list or tuple of names",
+            expected="str, list or tuple",
+            received=_described(flags),
+            fix="write paddle.get_flags('FLAGS_name') or paddle.get_flags(['FLAGS_one', 'FLAGS_two'])",
+        )
+    names = [flags] if isinstance(flags, str) else flags
+    return {_lookup(name).name: flag(name) for name in names}
+
+
+def _lookup(name: object) -> Flag:
+    if not isinstance(name, str):
+        raise FlagTypeError(
+            "the name of a flag is a text",
+            expected="str, such as 'FLAGS_check_nan_inf'",
+            received=_described(name),
+            fix="write the flag's name in quotes",
+        )
+    if name not in REGISTRY:
+        hint = near(name, REGISTRY) or near(f"FLAGS_{name}", REGISTRY)
+        raise NotFoundError(
+            f"there is no flag '{name}'",
+            expected="a name listed in docs/flags.md",
+            received=repr(name),
+            fix=hint or "look the name up in tstatic.flags.REGISTRY",
+        )
+    return REGISTRY[name]
+
+
+def _converted(which: Flag, value: object) -> Value:
+    """Returns ``value`` as the flag's type, or raises an error that names the flag, what it takes and what it got."""
+    result: Value | None = None
+    if which.type is bool and (isinstance(value, bool) or (isinstance(value, int) and value in (0, 1))):
+        result = bool(value)
+    elif which.type is float and isinstance(value, int | float) and not isinstance(value, bool):
+        result = float(value)
+    elif which.type is int and isinstance(value, int) and not isinstance(value, bool):
+        result = int(value)
+    elif which.type is str and isinstance(value, str):
+        result = value
+    if result is None:
+        raise FlagTypeError(
+            f"flag '{which.name}' was set to a value of the wrong type",
+            expected=which.type.__name__,
+            received=_described(value),
+            fix=f"set it to a {which.type.__name__}, such as {which.default!r}",
+        )
+    wanted = which.check(result)
+    if wanted:
+        raise FlagValueError(
+            f"flag '{which.name}' was set to a value that is out of range",
+            expected=wanted,
+            received=repr(value),
+            fix=f"choose {wanted}; the default is {which.default!r}",
+        )
+    return result
+
+
+def _from_text(which: Flag, text: str) -> Value:
+    """Reads the value of an environment variable."""
+    value: object = text
+    if which.type is bool:
+        word = text.strip().lower()
+        value = True if word in _TRUE else False if word in _FALSE else text
+    elif which.type is not str:
+        try:
+            value = which.type(text.strip())
+        except ValueError:
+            value = text
+    try:
+        return _converted(which, value)
+    except (FlagTypeError, FlagValueError) as error:
+        error.what = f"the environment variable {which.name}={text!r} is not a value of that flag"
+        error.fix = f"unset {which.name}, or export it as {error.expected}, such as {which.default!r}"
+        raise
+
+
+def _load() -> None:
+    """Fills in defaults and the environment; at first use, so that ``os.environ`` may still be set after the import."""
+    with _lock:
+        if _values:
+            return
+        found = {name: _from_text(one, os.environ[name]) for name, one in REGISTRY.items() if name in os.environ}
+        _store({one.name: one.default for one in _FLAGS} | found)
+    for name in os.environ:
+        if name.startswith("FLAGS_") and name not in REGISTRY:
+            hint = near(name, REGISTRY)
+            warn_once(("flag", name), f"the environment sets {name}, which is no flag of tstatic{hint and '; '}{hint}")
+
+
+def _update(changes: dict[str, Value]) -> None:
+    global version
+    with _lock:
+        if not _values:
+            _load()
+        if any(_values[name] != value for name, value in changes.items()):
+            _store(_values | changes)
+            version += 1
+
+
+def _store(values: dict[str, Value]) -> None:
+    global _values, _key
+    _key = tuple(values[one.name] for one in _FLAGS if one.compiled)
+    _values = values
+
+
+def _described(value: object) -> str:
+    return f"{value!r} of type {type(value).__name__}"
+
+
+def _reset_for_tests() -> None:
+    """Forgets every value, so that the next read looks at the environment again."""
+    global _values, version
+    with _lock:
+        _values = {}
+        version += 1
+
+
+def markdown() -> str:
+    """Returns the page ``docs/flags.md``; a test compares it with the file."""
+    lines = [
+        "# Flags",
+        "",
+        "Made from `tstatic/flags.py` by `make docs`; edit it there.",
+        "",
+        "Set them in the environment (`FLAGS_check_nan_inf=1 python train.py`) or with",
+        "`paddle.set_flags({'FLAGS_check_nan_inf': True})`, which wins; read them with `paddle.get_flags`.",
+        "The environment is read at the first use of a flag. A flag marked *key* is part of the executor's",
+        "cache key: changing it compiles a program again at its next run.",
+        "",
+        "| Flag | Type | Default | Key | What it does |",
+        "|---|---|---|---|---|",
+    ]
+    for one in sorted(_FLAGS, key=lambda f: not f.effect):
+        mark = "key" if one.compiled else ""
+        lines.append(f"| `{one.name}` | {one.type.__name__} | `{one.default!r}` | {mark} | {one.help} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,704 @@
+"""Building programs: check, infer, name, and remember the user's line of every op."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import (
+    DTypeError,
+    NotFoundError,
+    ProgramError,
+    ProgramTypeError,
+    ShapeError,
+    TstaticError,
+    near,
+)
+from tstatic.ir import names
+from tstatic.ir.opdef import NO_ATTRS, Card, Slot, card_of, spelled
+from tstatic.ir.program import Block, Operator, Parameter, Program, Variable, default_main_program
+from tstatic.ir.rng import op_position
+from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of
+from tstatic.ir.where import show, user_line
+
+AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
+
+
+# -------------------------------------------------------------------------------------------------------------- checks
+def check_variable(x: Any, arg: str, function: str, dtypes: Sequence[str] | None = None) -> Variable:
+    """Returns ``x`` if it is a Variable (of one of ``dtypes``).
+
+    Raises:
+        ProgramTypeError: If it is something else.
+        DTypeError: If its dtype is not among ``dtypes``.
+    """
+    if not isinstance(x, Variable):
+        raise ProgramTypeError(
+            f"The type of '{arg}' in {function} must be Variable",
+            expected="a Variable of the program",
+            received=f"{type(x).__name__}" + (f" {x!r}" if isinstance(x, int | float | str) else ""),
+            fix=f"make '{arg}' a Variable: static.data(...) for an input, paddle.full(...) or paddle.assign(array) for a constant",
+            op=function,
+            var=arg,
+            where=show(user_line()),
+        )
+    if dtypes is not None and x.dtype.name not in dtypes:
+        raise DTypeError(
+            f"The data type of '{arg}' in {function} is not supported",
+            expected=f"one of {', '.join(dtypes)}",
+            received=x.dtype.name,
+            fix=f"convert it with paddle.cast({x.name}, '{dtypes[0]}')",
+            op=function,
+            var=x.name,
+            where=show(user_line()),
+        )
+    return x
+
+
+def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Variable:
+    """Turns a number or an array into a Variable (``fill_constant`` or ``assign_value``); a Variable is returned as it is.
+
+    Args:
+        x: A Variable, a Python or numpy number, a list, or an array.
+        like: Takes the dtype of this Variable for numbers.
+        dtype: The wanted dtype; beats ``like``.
+    """
+    if isinstance(x, Variable):
+        return x
+    if isinstance(x, bool | int | float | np.bool_ | np.integer | np.floating):
+        wanted = dtype_of(dtype) if dtype is not None else (like.dtype if like is not None else None)
+        if wanted is None:
+            wanted = dtype_of("bool" if isinstance(x, bool) else "int64" if isinstance(x, int) else "float32")
+        return emit("fill_constant", {}, {"shape": (), "dtype": wanted, "value": float(x) if wanted.is_float else int(x)})  # type: ignore[no-any-return]
+    if isinstance(x, list | tuple | np.ndarray):
+        array = np.asarray(x)
+        if dtype is not None:
+            array = array.astype(dtype_of(dtype).np)
+        elif array.dtype == np.float64 and not isinstance(x, np.ndarray):
+            array = array.astype(np.float32)
+        if array.dtype.kind not in "biufV":
+            raise ProgramTypeError(
+                "this list or array cannot become a Variable",
+                expected="numbers of one shape",
+                received=f"an array of dtype {array.dtype}",
+                fix="pass a rectangular list of numbers",
+                where=show(user_line()),
+            )
+        attrs = {"shape": array.shape, "dtype": dtype_of(array.dtype), "values": tuple(array.ravel().tolist())}
+        return emit("assign_value", {}, attrs)  # type: ignore[no-any-return]
+    return check_variable(x, "x", "as_variable")
+
+
+# ------------------------------------------------------------------------------------------------------------ append_op
+def _slot_names(
+    card: Card, block: Block, slots: Mapping[str, Slot], given: Mapping[str, Any], side: str
+) -> dict[str, tuple[str, ...]]:
+    """Checks one side of an op; returns slot -> names, without absent slots."""
+    done: dict[str, tuple[str, ...]] = {}
+    for name, value in given.items():
+        slot = slots.get(name)
+        if slot is None:
+            raise ProgramError(
+                f"operator '{card.type}' has no {side} '{name}'",
+                expected=f"one of {', '.join(slots) or 'none'}",
+                received=repr(name),
+                fix=near(name, slots) or f"see the slots of '{card.type}' in docs/ops.md",
+            )
+        if value is None:
+            continue
+        items = value if isinstance(value, list | tuple) else (value,)
+        if len(items) > 1 and not slot.many:
+            raise ProgramError(
+                f"{side.capitalize()} {name} expects only one {side}, but {len(items)} are given.",
+                expected="one variable",
+                received=f"{len(items)} variables",
+                fix=f"pass a single variable for '{name}'",
+            )
+        row = []
+        for item in items:
+            if isinstance(item, Variable):
+                row.append(item.name)
+                if item.block.program is not block.program and block._find_var_recursive(item.name) is None:
+                    raise ProgramError(
+                        f"variable '{item.name}' belongs to another program",
+                        expected="a variable of the program that is being built",
+                        received=repr(item),
+                        fix="build both inside the same static.program_guard(...)",
+                        var=item.name,
+                    )
+            elif isinstance(item, str):
+                if block._find_var_recursive(item) is None:
+                    raise NotFoundError(
+                        f"operator '{card.type}' names a variable that the program does not have",
+                        expected="a variable that was created before",
+                        received=repr(item),
+                        fix=near(item, block.vars) or "create it first with block.create_var(name=...)",
+                        var=item,
+                    )
+                row.append(item)
+            else:
+                raise ProgramTypeError(
+                    f"The type of '{name}' in operator {card.type} should be one of Variable, str",
+                    expected="a Variable or its name",
+                    received=f"{item!r} of type {type(item).__name__}",
+                    fix=f"make '{name}' a Variable: static.data(...) or paddle.full(...)",
+                    var=name,
+                )
+        if row or slot.many:
+            done[name] = tuple(row)
+    for name, slot in slots.items():
+        if name not in done and not slot.optional and not (slot.many and name in given):
+            raise ProgramError(
+                f"{side.capitalize()} {name} not found: operator '{card.type}' needs it"
+                if side == "input"
+                else f'Incorrect setting for output(s) of operator "{card.type}", should set: [{name}].',
+                expected=f"a variable in slot '{name}'",
+                received="nothing",
+                fix=f"pass '{name}'",
+            )
+    # Slots in the card's own order, so that equal ops print and compare equal.
+    return {name: done[name] for name in slots if name in done}
+
+
+def _metas(card: Card, block: Block, inputs: Mapping[str, tuple[str, ...]]) -> list[Any]:
+    metas: list[Any] = []
+    for slot in card.inputs:
+        row = inputs.get(slot.name)
+        if slot.many:
+            metas.append([block._var_recursive(n).meta for n in row or ()])
+        else:
+            metas.append(block._var_recursive(row[0]).meta if row else None)
+    return metas
+
+
+def _infer(card: Card, block: Block, inputs: Mapping[str, tuple[str, ...]], attrs: Mapping[str, Any]) -> list[Any] | None:
+    if card.infer is None:
+        return None
+    result = card.infer(*_metas(card, block, inputs), **card.pick(card.infer, attrs))
+    if isinstance(result, Meta) or (len(card.outputs) == 1 and not isinstance(result, tuple)):
+        return [result]
+    return list(result)
+
+
+def _split_attrs(attrs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    own: dict[str, Any] = {}
+    automatic: dict[str, Any] = {}
+    for name, value in (attrs or NO_ATTRS).items():
+        (automatic if name in AUTOMATIC else own)[name] = value
+    return own, automatic
+
+
+def _clean_attrs(card: Card, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    for name in attrs:
+        if name not in card.attrs:
+            raise ProgramError(
+                f"operator '{card.type}' has no attribute '{name}'",
+                expected=f"one of {', '.join(card.attrs) or 'none'}",
+                received=repr(name),
+                fix=near(name, card.attrs) or f"see the attributes of '{card.type}' in docs/ops.md",
+            )
+    return card.complete(attrs)
+
+
+def _add(block: Block, card: Card, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
+         attrs: dict[str, Any], automatic: Mapping[str, Any]) -> Operator:  # fmt: skip
+    program = block.program
+    op = Operator(
+        block,
+        card.type,
+        inputs,
+        outputs,
+        attrs,
+        role=int(automatic.get("op_role", program._role)),
+        role_var=tuple(automatic.get("op_role_var", program._role_var)),
+        where=user_line(),
+        position=op_position(block.idx, block.built),
+        namescope=program._namescope,
+        device=str(automatic.get("op_device", program._device)),
+    )
+    block.built += 1
+    block.ops.append(op)
+    program._touch()
+    return op
+
+
+def _settle(var: Variable, meta: Meta) -> None:
+    """Checks an existing output variable against what ``infer`` found, or gives it its shape and dtype."""
+    if var._dtype is not None and var._dtype is not meta.dtype:
+        raise DTypeError(
+            f"the output variable '{var.name}' has another dtype than the operator gives",
+            expected=var._dtype.name,
+            received=meta.dtype.name,
+            fix=f"convert with paddle.cast(..., '{var._dtype.name}') first",
+            var=var.name,
+        )
+    if var._shape is not None and (var.persistable or var.is_data):
+        same = len(var._shape) == meta.rank and all(
+            a == b or UNKNOWN in (a, b) for a, b in zip(var._shape, meta.shape, strict=True)
+        )
+        if not same and not (meta.numel == 1 and _product(var._shape) == 1):
+            raise ShapeError(
+                f"the output variable '{var.name}' has another shape than the operator gives",
+                expected=list(var._shape),
+                received=list(meta.shape),
+                fix="write to a variable of that shape, or reshape first",
+                var=var.name,
+            )
+
+
+def _product(shape: Sequence[int]) -> int:
+    total = 1
+    for s in shape:
+        total *= s
+    return total
+
+
+def append_op(
+    block: Block,
+    type: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+    stop_gradient: bool | None = None,
+) -> Operator:
+    """Appends an op that writes to existing variables.
+
+    Raises:
+        NotFoundError: Unknown op type or variable name.
+        ProgramError, ProgramTypeError, ShapeError, DTypeError: What the op's slots, attributes or ``infer`` refuse.
+            Nothing is changed then.
+    """
+    for side, value in (("inputs", inputs), ("outputs", outputs), ("attrs", attrs if attrs is not None else {})):
+        if not isinstance(value, Mapping):
+            raise ProgramTypeError(
+                f"'{side}' should be a dict.",
+                expected="a dict",
+                received=f"{value!r} of type {value.__class__.__name__}",
+                fix=f"pass {side} as a dict",
+                op=type,
+                where=show(user_line()),
+            )
+    try:
+        card = card_of(type)
+        own, automatic = _split_attrs(attrs)
+        done = _clean_attrs(card, own)
+        ins = _slot_names(card, block, card.input_slots, inputs, "input")
+        outs = _slot_names(card, block, card.output_slots, outputs, "output")
+        metas = _infer(card, block, ins, done)
+        pending: list[tuple[Variable, Meta]] = []
+        if metas is not None:
+            for slot, meta in zip(card.outputs, metas, strict=True):
+                row = outs.get(slot.name)
+                if not row or meta is None:
+                    continue
+                for name, one in zip(row, meta if slot.many else [meta], strict=True):
+                    var = block._var_recursive(name)
+                    _settle(var, one)
+                    pending.append((var, one))
+    except TstaticError as error:
+        raise error.add_context(op=type, var=_names_of(inputs), where=show(user_line())) from None
+    for var, meta in pending:
+        if var._dtype is None:
+            var._dtype = meta.dtype
+        if not var.persistable and not var.is_data:
+            var._shape = meta.shape
+        elif var._shape is None:
+            var._shape = meta.shape
+        if stop_gradient is not None:
+            var.stop_gradient = stop_gradient
+    return _add(block, card, ins, outs, done, automatic)
+
+
+def _names_of(inputs: Mapping[str, Any]) -> str | None:
+    found = []
+    for value in inputs.values():
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, Variable):
+                found.append(item.name)
+            elif isinstance(item, str):
+                found.append(item)
+    return ", ".join(found[:6]) or None
+
+
+# ----------------------------------------------------------------------------------------------------------------- emit
+class Layer:
+    """One layer call: its generated name, and ops whose results are named after it (``fc_0.tmp_0``, ``fc_0.tmp_1``)."""
+
+    def __init__(self, prefix: str, name: str | None = None, block: Block | None = None) -> None:
+        self.prefix = prefix
+        self._name = name
+        self._block = block
+
+    @property
+    def name(self) -> str:
+        if self._name is None:
+            self._name = names.generate(self.prefix)
+        return self._name
+
+    @property
+    def block(self) -> Block:
+        return self._block if self._block is not None else default_main_program().current_block()
+
+    def temp_name(self) -> str:
+        # Paddle names the results of operators and slicing directly (``tmp_3``, ``x_slice_0``).
+        if self.prefix == "tmp" or self.prefix.endswith("_slice"):
+            name, self._name = self.name, None
+            return name
+        return names.generate(f"{self.name}.tmp")
+
+    def variable(self, dtype: Any, shape: Sequence[int] | None = None, stop_gradient: bool = False) -> Variable:
+        """Makes a result variable by hand (for ops that own blocks)."""
+        block = self.block
+        var = Variable(block, self.temp_name(), shape, dtype, stop_gradient=stop_gradient, where=user_line())
+        block.vars[var.name] = var
+        return var
+
+    def emit(
+        self,
+        type: str,
+        inputs: Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        counts: Mapping[str, int] | None = None,
+        order: Sequence[str] | None = None,
+        dtype: Any = None,
+        drop: Sequence[str] = (),
+    ) -> Any:
+        """Appends an op and makes its output variables; see :func:`emit`."""
+        block = self.block
+        try:
+            card = card_of(type)
+            own, automatic = _split_attrs(attrs)
+            done = _clean_attrs(card, own)
+            ins = _slot_names(card, block, card.input_slots, inputs, "input")
+            metas = _infer(card, block, ins, done)
+            assert metas is not None, f"{type} cannot be emitted without infer"
+            by_slot = {slot.name: meta for slot, meta in zip(card.outputs, metas, strict=True)}
+            given = dict(outputs or NO_ATTRS)
+            for name, value in given.items():
+                meta = by_slot[name]
+                for var, one in zip(
+                    value if isinstance(value, list | tuple) else [value],
+                    meta if isinstance(meta, list) else [meta],
+                    strict=True,
+                ):
+                    _settle(check_variable(var, name, type), one)
+        except TstaticError as error:
+            raise error.add_context(op=type, var=_names_of(inputs), where=show(user_line())) from None
+        where = user_line()
+        made: dict[str, Any] = {}
+        for name in order if order is not None else by_slot:
+            meta = by_slot[name]
+            if meta is None or name in drop:
+                continue
+            if name in given:
+                made[name] = given[name]
+                for var, one in zip(
+                    given[name] if isinstance(given[name], list | tuple) else [given[name]],
+                    meta if isinstance(meta, list) else [meta],
+                    strict=True,
+                ):
+                    if var._dtype is None:
+                        var._dtype = one.dtype
+                    if var._shape is None or not (var.persistable or var.is_data):
+                        var._shape = one.shape
+            elif isinstance(meta, list):
+                made[name] = [self._output(block, m, where) for m in meta]
+            else:
+                made[name] = self._output(block, meta, where)
+        outs = {
+            slot.name: tuple(v.name for v in made[slot.name]) if isinstance(made[slot.name], list | tuple) else (made[slot.name].name,)
+            for slot in card.outputs
+            if slot.name in made
+        }  # fmt: skip
+        _add(block, card, ins, outs, done, automatic)
+        results = [made[s.name] for s in card.outputs if not s.intermediate and s.name in made]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _output(self, block: Block, meta: Meta, where: Any) -> Variable:
+        var = Variable(block, self.temp_name(), meta.shape, meta.dtype, where=where)
+        if not meta.dtype.is_float:
+            var.stop_gradient = True
+        block.vars[var.name] = var
+        return var
+
+
+def emit(
+    type: str,
+    inputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    prefix: str | None = None,
+    outputs: Mapping[str, Any] | None = None,
+    counts: Mapping[str, int] | None = None,
+    order: Sequence[str] | None = None,
+    dtype: Any = None,
+    drop: Sequence[str] = (),
+) -> Any:
+    """Appends an op to the current block and returns its results.
+
+    Args:
+        type: Op type.
+        inputs: Slot -> Variable, list of Variables, or ``None``.
+        attrs: Attributes; defaults are filled in.
+        name: The layer's name, instead of a generated one.
+        prefix: What the generated name begins with; the op type by default.
+        outputs: Slot -> existing Variable to write to.
+        counts: Unused by ops whose ``infer`` knows how many outputs there are.
+        order: Slots in the order in which their variables are named.
+        dtype: Unused; kept for layers that state it.
+        drop: Optional output slots that are not made.
+
+    Returns:
+        The single output that is no intermediate one, or a tuple of them.
+    """
+    return Layer(prefix or type, name).emit(
+        type, inputs, attrs, outputs=outputs, counts=counts, order=order, dtype=dtype, drop=drop
+    )
+
+
+@contextlib.contextmanager
+def layer(prefix: str, name: str | None = None) -> Iterator[Layer]:
+    """One layer call that emits several ops under one name."""
+    yield Layer(prefix, name)
+
+
+# ------------------------------------------------------------------------------------------------ variables and guards
+def _check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
+    if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
+        shape = [shape]
+    if not isinstance(shape, list | tuple):
+        raise ProgramTypeError(
+            f"The type of 'shape' in {function} must be list or tuple",
+            expected="a list of ints; None or -1 for an unknown size",
+            received=f"{shape!r} of type {type(shape).__name__}",
+            fix="pass shape=[None, 3], for example",
+            op=function,
+            var=name,
+            where=show(user_line()),
+        )
+    done = []
+    for size in shape:
+        if size is None:
+            size = UNKNOWN
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < UNKNOWN:
+            raise ShapeError(
+                f"'shape' in {function} holds something that is no size",
+                expected="ints of at least 0; None or -1 for an unknown size",
+                received=repr(shape),
+                fix="replace it by a number, None or -1",
+                op=function,
+                var=name,
+                where=show(user_line()),
+            )
+        done.append(int(size))
+    if _product([s for s in done if s > 0]) > 2**62:
+        raise ShapeError(
+            f"the shape in {function} has more elements than can be addressed",
+            expected="fewer than 2**62 elements",
+            received=repr(shape),
+            fix="check the sizes",
+            op=function,
+            var=name,
+            where=show(user_line()),
+        )
+    return tuple(done)
+
+
+@spelled("static.data", "fluid.data")
+def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
+    """Declares an input of the program.
+
+    Args:
+        name: The key in ``feed``.
+        shape: Sizes; ``None`` or ``-1`` where the feed decides.
+        dtype: Element type; the default dtype (float32) if ``None``.
+        lod_level: 0; sequences with LoD are not supported.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: For a bad name, shape or dtype.
+        ProgramError: If the name is taken by a variable of another shape or dtype.
+    """
+    if not isinstance(name, str) or not name:
+        raise ProgramTypeError(
+            "The type of 'name' in static.data must be str",
+            expected="a non-empty str",
+            received=f"{name!r} of type {type(name).__name__}",
+            fix="name the input, for example static.data('x', [None, 3])",
+            op="data",
+            var=repr(name),
+            where=show(user_line()),
+        )
+    sizes = _check_shape(shape, "static.data", name)
+    try:
+        kind = default_dtype() if dtype is None else dtype_of(dtype)
+    except TstaticError as error:
+        raise error.add_context(op="data", var=name, where=show(user_line())) from None
+    block = default_main_program().global_block()
+    old = block.vars.get(name)
+    if old is not None:
+        if old.shape != sizes or old.dtype is not kind:
+            raise ProgramError(
+                f"Variable '{name}' has been created before. The previous shape is {old.shape}, the new shape is {sizes}. "
+                "They are not matched.",
+                expected=f"{old.dtype.name}{list(old.shape)}",
+                received=f"{kind.name}{list(sizes)}",
+                fix="use another name, or one declaration",
+                op="data",
+                var=name,
+                where=show(user_line()),
+            )
+        return old
+    var = Variable(
+        block, name, sizes, kind, stop_gradient=True, is_data=True, need_check_feed=True, lod_level=lod_level,
+        where=user_line(),
+    )  # fmt: skip
+    block.vars[name] = var
+    block.program._touch()
+    return var
+
+
+def create_parameter(
+    program: Program, *, shape: Any, dtype: Any = "float32", name: str | None = None, **kwargs: Any
+) -> Parameter:
+    """Adds a parameter to the program's global block, or returns the one of that name.
+
+    Raises:
+        ShapeError: If a size is unknown or 0, or the name is taken with another shape.
+        DTypeError: If the name is taken with another dtype.
+    """
+    where = show(user_line())
+    if shape is None:
+        raise ShapeError(
+            "The shape of Parameter should not be None",
+            expected="a list of positive ints",
+            received="None",
+            fix="give the parameter's shape",
+            op="create_parameter",
+            var=name,
+            where=where,
+        )
+    sizes = _check_shape(shape, "create_parameter", name or "parameter")
+    for size in sizes:
+        if size <= 0:
+            raise ShapeError(
+                f"Each dimension of shape for Parameter must be greater than 0, but received {list(sizes)}",
+                expected="positive sizes only",
+                received=list(sizes),
+                fix="parameters need known sizes: give the input's feature size in static.data",
+                op="create_parameter",
+                var=name,
+                where=where,
+            )
+    kind = dtype_of(dtype)
+    block = program.global_block()
+    if name is None:
+        name = names.generate("_parameter")
+    old = block.vars.get(name)
+    if old is not None:
+        if not isinstance(old, Parameter) or old.shape != sizes:
+            raise ShapeError(
+                f"a variable named '{name}' exists already with another shape",
+                expected=list(old.shape),
+                received=list(sizes),
+                fix="give the parameter another name, or share it with equal shapes",
+                op="create_parameter",
+                var=name,
+                where=where,
+            )
+        if old.dtype is not kind:
+            raise DTypeError(
+                f"a parameter named '{name}' exists already with another dtype",
+                expected=old.dtype.name,
+                received=kind.name,
+                fix="give the parameter another name, or share it with equal dtypes",
+                op="create_parameter",
+                var=name,
+                where=where,
+            )
+        return old
+    parameter = Parameter(block, name, sizes, kind, where=user_line(), **kwargs)
+    block.vars[name] = parameter
+    program._touch()
+    return parameter
+
+
+_default_dtype = dtype_of("float32")
+
+
+def default_dtype() -> DType:
+    """The dtype of ``static.data`` and of parameters when none is given."""
+    return _default_dtype
+
+
+@spelled("tensor.get_default_dtype", "framework.get_default_dtype")
+def get_default_dtype() -> str:
+    """Name of the default float type."""
+    return _default_dtype.name
+
+
+@spelled("tensor.set_default_dtype", "framework.set_default_dtype")
+def set_default_dtype(d: Any) -> None:
+    """Sets the default float type.
+
+    Raises:
+        DTypeError: If it is no float type.
+    """
+    global _default_dtype
+    kind = dtype_of(d)
+    if not kind.is_float:
+        raise DTypeError(
+            "the default dtype must be a float type",
+            expected="float16, bfloat16, float32 or float64",
+            received=kind.name,
+            fix="choose a float type",
+            where=show(user_line()),
+        )
+    _default_dtype = kind
+
+
+@spelled("static.name_scope", "fluid.name_scope", "fluid.framework.name_scope")
+@contextlib.contextmanager
+def name_scope(prefix: str | None = None) -> Iterator[None]:
+    """Puts ``prefix/`` into the ``op_namescope`` attribute of ops built inside; names do not change."""
+    assert prefix, "namescope prefix can not be empty."
+    program = default_main_program()
+    old = program._namescope
+    program._namescope = f"{old}{prefix}/"
+    try:
+        yield
+    finally:
+        program._namescope = old
+
+
+@spelled("static.device_guard", "fluid.device_guard")
+@contextlib.contextmanager
+def device_guard(device: str | None = None) -> Iterator[None]:
+    """Sets the ``op_device`` attribute (``"cpu"``, ``"gpu"``, ``"gpu:0"``) of ops built inside.
+
+    Raises:
+        ProgramError: For any other text.
+    """
+    text = "" if device is None else device
+    kind, _, index = str(text).partition(":")
+    if kind not in ("", "cpu", "gpu", "npu") or (index and not index.isdigit()):
+        raise ProgramError(
+            "The Attr(device) should be 'cpu' 'npu' or 'gpu', and it can also be empty string or None when there is no need "
+            f"to specify device. But received {device}",
+            expected="'cpu', 'gpu', 'gpu:<number>', '' or None",
+            received=repr(device),
+            fix="choose one of these",
+            where=show(user_line()),
+        )
+    program = default_main_program()
+    old = program._device
+    program._device = text
+    try:
+        yield
+    finally:
+        program._device = old

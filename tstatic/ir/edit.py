@@ -1,0 +1,151 @@
+"""Copies of programs: clone, clone for test, prune."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from tstatic.errors import ProgramTypeError
+from tstatic.ir.program import Block, Operator, OpRole, Program, Variable
+from tstatic.ir.where import show, user_line
+
+_TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
+
+
+def _copy_variable(var: Variable, block: Block) -> Variable:
+    twin = copy.copy(var)
+    twin.block = block
+    return twin
+
+
+def _copy_op(op: Operator, block: Block) -> Operator:
+    return Operator(
+        block, op.type, dict(op.inputs), dict(op.outputs), dict(op.attrs), role=op.role, role_var=op.role_var,
+        where=op.where, position=op.position, namescope=op.namescope, device=op.device,
+    )  # fmt: skip
+
+
+def _copy(program: Program) -> Program:
+    twin = Program()
+    twin._seed = program._seed
+    twin.blocks = []
+    for block in program.blocks:
+        new = Block(twin, block.idx, block.parent_idx, block.forward_block_idx)
+        new.built = block.built
+        for name, var in block.vars.items():
+            new.vars[name] = _copy_variable(var, new)
+        new.ops = [_copy_op(op, new) for op in block.ops]
+        twin.blocks.append(new)
+    twin.current_block_idx = program.current_block_idx
+    twin.lr_scheduler = program.lr_scheduler
+    twin.lr_var = twin.global_block().vars.get(program.lr_var.name) if program.lr_var is not None else None
+    twin.loss_name = program.loss_name
+    twin._is_test = program._is_test
+    return twin
+
+
+def clone(program: Program, for_test: bool = False) -> Program:
+    """Deep copy with the same names; ``for_test`` leaves out training ops and freezes dropout and statistics."""
+    twin = _copy(program)
+    if not for_test:
+        return twin
+    twin._is_test = True
+    twin.lr_scheduler = None
+    twin.lr_var = None
+    twin.loss_name = None
+    for block in twin.blocks:
+        block.ops = [op for op in block.ops if not op.role & _TRAINING]
+        for op in block.ops:
+            if "is_test" in op.card.attrs:
+                op.attrs["is_test"] = True
+    _drop_unused(twin, keep_data=True)
+    return twin
+
+
+def sub_blocks(op: Operator) -> list[int]:
+    """Indices of the blocks that an op owns."""
+    return [op.attrs[n] for n, spec in op.card.attrs.items() if spec.kind == "block" and op.attrs.get(n) is not None]
+
+
+def used_blocks(program: Program) -> set[int]:
+    """Indices of the blocks that block 0 reaches."""
+    found = {0}
+    stack = [0]
+    while stack:
+        for op in program.blocks[stack.pop()].ops:
+            for index in sub_blocks(op):
+                if index not in found:
+                    found.add(index)
+                    stack.append(index)
+    return found
+
+
+def _drop_unused(program: Program, keep_data: bool) -> None:
+    reached = used_blocks(program)
+    for block in program.blocks:
+        if block.idx not in reached:
+            block.ops = []
+    touched: set[str] = set()
+    for block in program.blocks:
+        for op in block.ops:
+            touched.update(op.input_arg_names)
+            touched.update(op.output_arg_names)
+    for block in program.blocks:
+        for name in [n for n, v in block.vars.items() if n not in touched and not (keep_data and v.is_data)]:
+            del block.vars[name]
+    program._touch()
+
+
+def target_names(targets: Any) -> list[str]:
+    """Names of prune targets: Variables, names, or the op that writes them.
+
+    Raises:
+        ProgramTypeError: For anything else.
+    """
+    names: list[str] = []
+    for target in targets if isinstance(targets, list | tuple) else [targets]:
+        if isinstance(target, Variable):
+            names.append(target.name)
+        elif isinstance(target, str):
+            names.append(target)
+        elif isinstance(target, Operator):
+            names.extend(target.output_arg_names)
+        else:
+            raise ProgramTypeError(
+                "All targets of Program._prune_with_input() can only be Variable or Operator, but received "
+                f"{type(target).__name__}",
+                expected="a Variable, a name or an Operator",
+                received=repr(target),
+                fix="pass the variables to keep",
+                where=show(user_line()),
+            )
+    return names
+
+
+def prune(program: Program, feeds: Sequence[str], targets: Any) -> Program:
+    """Copy with only those ops of block 0 that the targets need; fed names need no producer."""
+    wanted = set(target_names(targets))
+    twin = _copy(program)
+    block = twin.global_block()
+    kept = []
+    fed = set(feeds)
+    for op in reversed(block.ops):
+        if any(n in wanted and n not in fed for n in op.output_arg_names):
+            kept.append(op)
+            wanted.update(op.input_arg_names)
+            for index in sub_blocks(op):
+                for inner in twin.blocks[index].ops:
+                    wanted.update(inner.input_arg_names)
+    block.ops = kept[::-1]
+    names = set(target_names(targets))
+    for op in block.ops:
+        names.update(op.input_arg_names)
+        names.update(op.output_arg_names)
+        for index in sub_blocks(op):
+            for inner in twin.blocks[index].ops:
+                names.update(inner.input_arg_names)
+    for name in [n for n in block.vars if n not in names]:
+        del block.vars[name]
+    twin._touch()
+    return twin

@@ -1,0 +1,85 @@
+"""Runs one op on arrays: infer, allocate, ``ref``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.opdef import Card
+from tstatic.ir.types import Meta, dtype_of
+
+Array = np.ndarray[Any, Any]
+
+
+def meta_of(array: Array) -> Meta:
+    """Shape and dtype of an array."""
+    return Meta(array.shape, dtype_of(array.dtype))
+
+
+def metas_of(values: Sequence[Any]) -> list[Any]:
+    """Metadata per slot: ``None`` stays, a list of arrays becomes a list of metas."""
+    return [None if v is None else [meta_of(a) for a in v] if isinstance(v, list | tuple) else meta_of(v) for v in values]
+
+
+def infer_outputs(card: Card, metas: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
+    """Calls the card's ``infer``; returns one Meta (or list of them, or ``None``) per output slot."""
+    assert card.infer is not None, f"{card.type} has no infer"
+    result = card.infer(*metas, **card.pick(card.infer, attrs))
+    return [result] if isinstance(result, Meta) or len(card.outputs) == 1 and not isinstance(result, tuple) else list(result)
+
+
+def allocate(metas: Sequence[Any]) -> list[Any]:
+    """Empty arrays for metas."""
+    return [
+        None
+        if m is None
+        else [np.empty(one.shape, one.dtype.np) for one in m]
+        if isinstance(m, list | tuple)
+        else np.empty(m.shape, m.dtype.np)
+        for m in metas
+    ]
+
+
+def call_ref(
+    card: Card, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], **reserved: Any
+) -> None:
+    """Calls ``ref`` with the attributes and reserved keywords (``rng``, ``run_block``, ``scratch``) that it names."""
+    if hasattr(card.ref, "bind"):
+        for function, args in card.ref.bind(ins, outs, attrs):
+            function(*args)
+        return
+    extra = {n: v for n, v in reserved.items() if card.takes(n)}
+    if card.takes("scratch") and "scratch" not in extra:
+        needs = card.scratch(*metas_of(ins), *metas_of(outs), **card.pick(card.scratch, attrs)) if card.scratch else ()
+        extra["scratch"] = tuple(allocate(needs))
+    card.ref(*ins, *outs, **card.pick(card.ref, attrs), **extra)
+
+
+def evaluate(
+    card: Card,
+    ins: Sequence[Any],
+    attrs: Mapping[str, Any] | None = None,
+    wanted: Sequence[bool] | None = None,
+    **reserved: Any,
+) -> list[Any]:
+    """Runs an op on arrays and returns its outputs, one entry per output slot.
+
+    Args:
+        card: The op.
+        ins: One array, list of arrays, or ``None`` per input slot.
+        attrs: Attributes; defaults are filled in.
+        wanted: Which output slots to compute (all by default).
+        **reserved: ``rng`` or ``run_block``, for cards that take them.
+    """
+    done = card.complete(attrs or {})
+    if card.dynamic:
+        return list(card.ref(*ins, *([None] * len(card.outputs)), **card.pick(card.ref, done)))
+    metas = infer_outputs(card, metas_of(ins), done)
+    if wanted is not None:
+        metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
+    outs = allocate(metas)
+    with np.errstate(all="ignore"):
+        call_ref(card, ins, outs, done, **reserved)
+    return outs

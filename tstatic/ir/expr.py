@@ -1,0 +1,529 @@
+"""Pointwise expressions: one text that runs on numpy and torch, can be differentiated, and that kernels inline.
+
+The language is Python's expression syntax over the slots' lower-case names (``x``, ``out``, ``dout``), attribute names,
+numbers, ``+ - * /``, comparisons, ``& | ~`` on truth values and the functions of :data:`FUNCTIONS`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+Number = bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of an expression tree.
+
+    ``op`` is ``"var"`` (``value``: its name), ``"const"`` (``value``: a number) or a function's name.
+    """
+
+    op: str
+    args: tuple[Node, ...] = ()
+    value: Any = None
+
+    def __repr__(self) -> str:
+        return to_text(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function of the language.
+
+    Attributes:
+        numpy: A ufunc, or a function ``(*arguments, out)``; ``None`` when ``expand`` is given.
+        torch: ``(torch, *arguments) -> tensor``.
+        grads: One text per argument: the derivative over the arguments ``a, b, c`` and the result ``r``.
+        expand: A text over ``a, b, c`` that numpy runs instead.
+        kind: ``"float"`` (result of the arguments' type) or ``"bool"``.
+    """
+
+    numpy: Callable[..., Any] | None
+    torch: Callable[..., Any]
+    grads: tuple[str, ...]
+    expand: str = ""
+    kind: str = "float"
+
+
+FUNCTIONS: dict[str, Function] = {}
+
+
+def define(
+    name: str,
+    numpy: Callable[..., Any] | None,
+    torch: Callable[..., Any] | None = None,
+    *grads: str,
+    expand: str = "",
+    kind: str = "float",
+) -> None:
+    """Adds a function to the language; ``torch`` defaults to torch's function of the same name."""
+    lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
+    FUNCTIONS[name] = Function(numpy, lowered, grads or ("0", "0", "0"), expand, kind)
+
+
+define("add", np.add, lambda t, a, b: a + b, "1", "1")
+define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1")
+define("mul", np.multiply, lambda t, a, b: a * b, "b", "a")
+define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b")
+define("neg", np.negative, lambda t, a: -a, "-1")
+define("floordiv", np.floor_divide, lambda t, a, b: t.floor_divide(a, b))
+define("remainder", np.remainder, lambda t, a, b: t.remainder(a, b), "1", "-floor(a / b)")
+define("pow", np.power, lambda t, a, b: t.pow(a, b), "b * pow(a, b - 1)", "where(a == 0, 0, r * log(a))")
+define("square", np.square, None, "2 * a")
+define("exp", np.exp, None, "r")
+define("expm1", np.expm1, None, "r + 1")
+define("log", np.log, None, "1 / a")
+define("log2", np.log2, None, "1 / (a * 0.6931471805599453)")
+define("log10", np.log10, None, "1 / (a * 2.302585092994046)")
+define("log1p", np.log1p, None, "1 / (1 + a)")
+define("sqrt", np.sqrt, None, "0.5 / r")
+define("rsqrt", None, None, "-0.5 * r / a", expand="1 / sqrt(a)")
+define("reciprocal", np.reciprocal, None, "-r * r")
+define("sin", np.sin, None, "cos(a)")
+define("cos", np.cos, None, "-sin(a)")
+define("tan", np.tan, None, "1 + r * r")
+define("asin", np.arcsin, None, "1 / sqrt(1 - a * a)")
+define("acos", np.arccos, None, "-1 / sqrt(1 - a * a)")
+define("atan", np.arctan, None, "1 / (1 + a * a)")
+define("sinh", np.sinh, None, "cosh(a)")
+define("cosh", np.cosh, None, "sinh(a)")
+define("tanh", np.tanh, None, "1 - r * r")
+define("asinh", np.arcsinh, None, "1 / sqrt(a * a + 1)")
+define("acosh", np.arccosh, None, "1 / sqrt(a * a - 1)")
+define("atanh", np.arctanh, None, "1 / (1 - a * a)")
+define("sigmoid", None, None, "r * (1 - r)", expand="1 / (1 + exp(-a))")
+define("abs", np.absolute, None, "sign(a)")
+define("sign", np.sign)
+define("floor", np.floor)
+define("ceil", np.ceil)
+define("trunc", np.trunc)
+# Half away from zero, as Paddle rounds; adding 0.5 first would be wrong just below a half.
+define(
+    "round",
+    None,
+    lambda t, a: t.trunc(a) + t.where((a - t.trunc(a)).abs() >= 0.5, t.sign(a), t.zeros_like(a)),
+    expand="trunc(a) + where(abs(a - trunc(a)) >= 0.5, sign(a), 0)",
+)
+define("maximum", np.maximum, lambda t, a, b: _pair(t, "maximum", a, b), "a >= b", "a < b")
+define("minimum", np.minimum, lambda t, a, b: _pair(t, "minimum", a, b), "a <= b", "a > b")
+define("where", None, lambda t, c, a, b: _torch_where(t, c, a, b), "0", "where(a, 1, 0)", "where(a, 0, 1)")
+define("lt", np.less, lambda t, a, b: a < b, kind="bool")
+define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool")
+define("gt", np.greater, lambda t, a, b: a > b, kind="bool")
+define("ge", np.greater_equal, lambda t, a, b: a >= b, kind="bool")
+define("eq", np.equal, lambda t, a, b: a == b, kind="bool")
+define("ne", np.not_equal, lambda t, a, b: a != b, kind="bool")
+define("both", np.logical_and, lambda t, a, b: t.logical_and(a, b), kind="bool")
+define("either", np.logical_or, lambda t, a, b: t.logical_or(a, b), kind="bool")
+define("differ", np.logical_xor, lambda t, a, b: t.logical_xor(a, b), kind="bool")
+define("invert", np.logical_not, lambda t, a: t.logical_not(a), kind="bool")
+define("isnan", np.isnan, None, kind="bool")
+define("isinf", np.isinf, None, kind="bool")
+define("isfinite", np.isfinite, None, kind="bool")
+
+
+def _pair(t: Any, name: str, a: Any, b: Any) -> Any:
+    like = a if hasattr(a, "dtype") else b
+    return getattr(t, name)(*(v if hasattr(v, "dtype") else t.as_tensor(v, dtype=like.dtype) for v in (a, b)))
+
+
+def _torch_where(t: Any, c: Any, a: Any, b: Any) -> Any:
+    if not hasattr(a, "dtype") and not hasattr(b, "dtype"):
+        a = t.as_tensor(a, dtype=t.get_default_dtype())
+    return t.where(c, a, b)
+
+
+# ---------------------------------------------------------------------------------------------------------------- parse
+_BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",
+           ast.Mod: "remainder", ast.Pow: "pow", ast.BitAnd: "both", ast.BitOr: "either", ast.BitXor: "differ"}  # fmt: skip
+_COMPARE = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+
+
+@cache
+def parse(text: str) -> Node:
+    """Reads an expression."""
+    return _convert(ast.parse(text, mode="eval").body)
+
+
+def _convert(tree: ast.expr) -> Node:
+    match tree:
+        case ast.Constant(value=value):
+            return Node("const", value=value)
+        case ast.Name(id=name):
+            return Node("var", value=name)
+        case ast.BinOp(left=left, op=op, right=right):
+            return make(_BINARY[type(op)], _convert(left), _convert(right))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return make("neg", _convert(operand))
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return make("invert", _convert(operand))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return make(_COMPARE[type(op)], _convert(left), _convert(right))
+        case ast.Call(func=ast.Name(id=name), args=args) if name in FUNCTIONS:
+            return make(name, *(_convert(a) for a in args))
+    raise AssertionError(f"not part of the expression language: {ast.unparse(tree)}")
+
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
+          "ne": "!=", "both": "&", "either": "|"}  # fmt: skip
+
+
+def to_text(node: Node) -> str:
+    """Writes an expression so that :func:`parse` gives it back."""
+    if node.op == "var":
+        return str(node.value)
+    if node.op == "const":
+        return repr(node.value) if not (isinstance(node.value, float) and node.value < 0) else f"({node.value!r})"
+    args = [to_text(a) for a in node.args]
+    if node.op in _INFIX:
+        return f"({args[0]} {_INFIX[node.op]} {args[1]})"
+    if node.op == "neg":
+        return f"(-{args[0]})"
+    return f"{node.op}({', '.join(args)})"
+
+
+# ------------------------------------------------------------------------------------------------- build and simplify
+def const(value: Number) -> Node:
+    return Node("const", value=value)
+
+
+ZERO, ONE = const(0), const(1)
+
+
+def _is(node: Node, value: Number) -> bool:
+    return node.op == "const" and not isinstance(node.value, bool) and node.value == value
+
+
+def make(op: str, *args: Node) -> Node:
+    """Builds a node and folds the identities that differentiation produces (``0 + a``, ``1 * a``, constants)."""
+    if all(a.op == "const" for a in args) and op in ("add", "sub", "mul", "div", "neg", "pow"):
+        values = [a.value for a in args]
+        if op == "div" and values[1] == 0:
+            return Node(op, args)
+        folded = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+                  "div": lambda a, b: a / b, "neg": lambda a: -a, "pow": lambda a, b: a**b}[op](*values)  # fmt: skip
+        return const(folded)
+    if op == "add":
+        if _is(args[0], 0):
+            return args[1]
+        if _is(args[1], 0):
+            return args[0]
+    elif op == "sub" and _is(args[1], 0):
+        return args[0]
+    elif op == "mul":
+        if _is(args[0], 0) or _is(args[1], 0):
+            return ZERO
+        if _is(args[0], 1):
+            return args[1]
+        if _is(args[1], 1):
+            return args[0]
+    elif op == "div":
+        if _is(args[0], 0):
+            return ZERO
+        if _is(args[1], 1):
+            return args[0]
+    elif op == "where":
+        if args[0].op == "const":
+            return args[1] if args[0].value else args[2]
+        if args[1] == args[2]:
+            return args[1]
+    return Node(op, args)
+
+
+def substitute(node: Node, names: Mapping[str, Node]) -> Node:
+    """Replaces variables by expressions."""
+    if node.op == "var":
+        return names.get(node.value, node)
+    if not node.args:
+        return node
+    return make(node.op, *(substitute(a, names) for a in node.args))
+
+
+def variables(node: Node) -> set[str]:
+    """Names of the variables that occur in an expression."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current.op == "var":
+            found.add(current.value)
+        stack.extend(current.args)
+    return found
+
+
+def diff(node: Node, name: str) -> Node:
+    """Derivative of an expression by one variable (chain rule over the functions' derivative texts)."""
+    if node.op == "var":
+        return ONE if node.value == name else ZERO
+    if node.op == "const" or name not in variables(node):
+        return ZERO
+    function = FUNCTIONS[node.op]
+    total = ZERO
+    bound = dict(zip("abc", node.args, strict=False)) | {"r": node}
+    for arg, text in zip(node.args, function.grads, strict=False):
+        inner = diff(arg, name)
+        if _is(inner, 0):
+            continue
+        outer = substitute(parse(text), bound)
+        if FUNCTIONS.get(outer.op, function).kind == "bool" and outer.op in FUNCTIONS:
+            # A truth value as derivative means 1 or 0; written as a selection it never multiplies 0 with an infinity.
+            total = make("add", total, make("where", outer, inner, ZERO))
+        else:
+            total = make("add", total, make("mul", inner, outer))
+    return total
+
+
+# ---------------------------------------------------------------------------------------------------------------- numpy
+_INT_OF_SIZE = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_COMPUTE = {np.dtype(np.float16): np.dtype(np.float32)}
+
+
+def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float16 and bfloat16 are computed in float32 and rounded once."""
+    if dtype.itemsize == 2 and dtype.kind in "fV":
+        return np.dtype(np.float32)
+    return dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Where an instruction finds an argument: ``kind`` is ``"in"``, ``"out"``, ``"reg"`` or ``"const"``."""
+
+    kind: str
+    index: int
+    dtype: np.dtype[Any]
+    as_int: bool = False
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    function: Callable[..., Any]
+    operands: tuple[Operand, ...]
+    extra: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Straight-line numpy code of a group of expressions, with the dtypes of the registers it needs."""
+
+    instructions: tuple[Instruction, ...]
+    registers: tuple[np.dtype[Any], ...]
+
+    def bind(self, ins: Any, outs: Any, scratch: Any) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        """Returns ready calls over the given arrays; ``scratch`` holds one array per register, of the outputs' shape."""
+        space = {"in": ins, "out": outs, "reg": scratch}
+        calls = []
+        for instruction in self.instructions:
+            args = []
+            for o in instruction.operands:
+                array = o.value if o.kind == "const" else space[o.kind][o.index]
+                args.append(array.view(_INT_OF_SIZE[o.dtype.itemsize]) if o.as_int else array)
+            calls.append((instruction.function, (*args, *instruction.extra)))
+        return calls
+
+
+def _mask(condition: Any, out: Any) -> None:
+    np.negative(condition, out=out)
+
+
+class _Compiler:
+    """Lowers expression trees to :class:`Code`; equal sub-expressions are computed once."""
+
+    def __init__(self, inputs: dict[str, tuple[int, np.dtype[Any]]], values: Mapping[str, Any]) -> None:
+        self.inputs = inputs
+        self.values = values
+        self.instructions: list[Instruction] = []
+        self.known: dict[Node, Operand] = {}
+        floats = [d for _, d in inputs.values() if d.kind in "fV"]
+        self.float = compute_dtype(floats[0]) if floats else np.dtype(np.float32)
+        ints = [d for _, d in inputs.values() if d.kind in "iu"]
+        self.default = self.float if floats else (ints[0] if ints else np.dtype(np.bool_))
+        self.count = 0
+
+    def fresh(self, dtype: np.dtype[Any], as_int: bool = False) -> Operand:
+        self.count += 1
+        return Operand("reg", self.count - 1, dtype, as_int)
+
+    def constant(self, value: Number, like: np.dtype[Any] | None) -> Operand:
+        dtype = like if like is not None else self.default
+        if isinstance(value, float) and dtype.kind not in "fV":
+            dtype = self.float
+        return Operand("const", -1, dtype, value=np.asarray(value, dtype))
+
+    def value(self, node: Node, like: np.dtype[Any] | None = None) -> Operand:
+        if node.op == "const":
+            return self.constant(node.value, like)
+        if node.op == "var" and node.value not in self.inputs:
+            return self.constant(self.values[node.value], like)
+        found = self.known.get(node)
+        if found is None:
+            found = self.load(node) if node.op == "var" else self.apply(node)
+            self.known[node] = found
+        return found
+
+    def load(self, node: Node) -> Operand:
+        index, dtype = self.inputs[node.value]
+        operand = Operand("in", index, dtype)
+        wanted = compute_dtype(dtype)
+        if wanted == dtype:
+            return operand
+        register = self.fresh(wanted)
+        self.instructions.append(Instruction(np.copyto, (register, operand), ("unsafe",)))
+        return register
+
+    def apply(self, node: Node, into: Operand | None = None) -> Operand:
+        function = FUNCTIONS[node.op]
+        if node.op == "where":
+            return self.select(node, into)
+        if function.expand:
+            expanded = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
+            return self.value(expanded) if into is None else self.apply(expanded, into)
+        operands = self.arguments(node.args, node.op in ("both", "either", "invert", "differ"))
+        dtype = np.dtype(np.bool_) if function.kind == "bool" else operands[0].dtype
+        if node.op == "div" and dtype.kind in "iu":
+            dtype = self.float
+        target = into if into is not None and into.dtype == dtype else self.fresh(dtype)
+        assert function.numpy is not None
+        self.instructions.append(Instruction(function.numpy, (*operands, target)))
+        return target
+
+    def arguments(self, args: tuple[Node, ...], logical: bool = False) -> tuple[Operand, ...]:
+        weak = [a for a in args if a.op == "const" or (a.op == "var" and a.value not in self.inputs)]
+        strong = {a: self.value(a) for a in args if a not in weak}
+        like = next((o.dtype for o in strong.values()), None)
+        if like is not None and like.kind == "b" and not logical:
+            # A truth value used as a number is 1 or 0 of the expression's own type.
+            others = [o.dtype for o in strong.values() if o.dtype.kind != "b"]
+            like = others[0] if others else self.float
+        done = []
+        for a in args:
+            operand = strong[a] if a in strong else self.value(a, like)
+            if operand.dtype.kind == "b" and like is not None and like.kind != "b" and not logical:
+                register = self.fresh(like)
+                self.instructions.append(Instruction(np.copyto, (register, operand), ("unsafe",)))
+                operand = register
+            done.append(operand)
+        return tuple(done)
+
+    def select(self, node: Node, into: Operand | None) -> Operand:
+        # np.where costs 8 ns an element on random masks; the same choice by bit operations costs 0.4.
+        condition, yes, no = node.args
+        c = self.value(condition)
+        a, b = self.arguments((yes, no))
+        if a.dtype != b.dtype:
+            b = a if b.kind != "const" else self.constant(b.value.item(), a.dtype)
+        dtype = a.dtype
+        target = into if into is not None and into.dtype == dtype else self.fresh(dtype)
+        ints = _INT_OF_SIZE[dtype.itemsize]
+        mask = self.fresh(ints)
+
+        def bits(o: Operand) -> Operand:
+            return Operand(o.kind, o.index, o.dtype, True, o.value)
+
+        self.instructions.append(Instruction(_mask, (bits(c), mask)))
+        if b.kind == "const" and not b.value.view(ints).any():
+            self.instructions.append(Instruction(np.bitwise_and, (bits(a), mask, bits(target))))
+        else:
+            mixed = self.fresh(ints)
+            self.instructions.append(Instruction(np.bitwise_xor, (bits(a), bits(b), mixed)))
+            self.instructions.append(Instruction(np.bitwise_and, (mixed, mask, mixed)))
+            self.instructions.append(Instruction(np.bitwise_xor, (mixed, bits(b), bits(target))))
+        return target
+
+    def store(self, node: Node, index: int, dtype: np.dtype[Any]) -> None:
+        out = Operand("out", index, dtype)
+        weak = node.op == "const" or (node.op == "var" and node.value not in self.inputs)
+        if not weak and node.op != "var" and node not in self.known:
+            result = self.apply(node, out)
+            self.known[node] = result
+        else:
+            result = self.value(node, compute_dtype(dtype))
+        if result != out:
+            self.instructions.append(Instruction(np.copyto, (out, result), ("unsafe",)))
+
+
+def _allocate(instructions: list[Instruction]) -> Code:
+    """Gives registers whose values are no longer read to later values of the same dtype."""
+    last: dict[int, int] = {}
+    for at, instruction in enumerate(instructions):
+        for o in instruction.operands:
+            if o.kind == "reg":
+                last[o.index] = at
+    free: dict[np.dtype[Any], list[int]] = {}
+    placed: dict[int, int] = {}
+    dtypes: list[np.dtype[Any]] = []
+    done = []
+    for at, instruction in enumerate(instructions):
+        operands = []
+        dying = []
+        for o in instruction.operands:
+            if o.kind == "reg":
+                if o.index not in placed:
+                    pool = free.setdefault(o.dtype, [])
+                    if pool:
+                        placed[o.index] = pool.pop()
+                    else:
+                        placed[o.index] = len(dtypes)
+                        dtypes.append(o.dtype)
+                if last[o.index] == at and o.index not in dying:
+                    dying.append(o.index)
+                o = Operand("reg", placed[o.index], o.dtype, o.as_int)
+            operands.append(o)
+        for index in dying:
+            dtype = dtypes[placed[index]]
+            free.setdefault(dtype, []).append(placed[index])
+        done.append(Instruction(instruction.function, tuple(operands), instruction.extra))
+    return Code(tuple(done), tuple(dtypes))
+
+
+def compile_numpy(
+    outputs: Mapping[int, Node],
+    inputs: Mapping[str, tuple[int, np.dtype[Any]]],
+    out_dtypes: Mapping[int, np.dtype[Any]],
+    values: Mapping[str, Any],
+) -> Code:
+    """Compiles expressions to numpy code.
+
+    Args:
+        outputs: Output position -> expression.
+        inputs: Variable name -> (input position, dtype).
+        out_dtypes: Output position -> dtype.
+        values: Attribute name -> number.
+    """
+    used = set().union(*(variables(n) for n in outputs.values())) if outputs else set()
+    compiler = _Compiler({n: s for n, s in inputs.items() if n in used}, values)
+    for position, node in outputs.items():
+        compiler.store(node, position, out_dtypes[position])
+    return _allocate(compiler.instructions)
+
+
+# ---------------------------------------------------------------------------------------------------------------- torch
+def run_torch(t: Any, node: Node, tensors: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    """Evaluates an expression on torch tensors (float16 and bfloat16 in float32; the caller rounds the result)."""
+    memo: dict[Node, Any] = {}
+
+    def value(n: Node) -> Any:
+        if n in memo:
+            return memo[n]
+        if n.op == "const":
+            result = n.value
+        elif n.op == "var":
+            if n.value in tensors:
+                result = tensors[n.value]
+                if result.dtype in (t.float16, t.bfloat16):
+                    result = result.float()
+            else:
+                result = values[n.value]
+        else:
+            result = FUNCTIONS[n.op].torch(t, *(value(a) for a in n.args))
+        memo[n] = result
+        return result
+
+    return value(node)

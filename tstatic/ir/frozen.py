@@ -1,0 +1,320 @@
+"""The single-assignment copy of a program that passes work on: each value is written once, and all that goes in and out is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import FeedError, NotFoundError, ProgramError, near
+from tstatic.ir.edit import sub_blocks
+from tstatic.ir.opdef import EMPTY, Card, card_of
+from tstatic.ir.program import Block, Operator, Program
+from tstatic.ir.types import Meta
+from tstatic.ir.where import Where, show
+
+Entry = str | None | tuple[str, ...]
+"""What stands in a slot: a value, nothing, or (for a ``*`` slot) several values; ``@EMPTY@`` marks a hole in a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenOp:
+    """One op over values.
+
+    Attributes:
+        card: What the op is.
+        inputs, outputs: One entry per slot of the card.
+        attrs: Complete attributes.
+        position: Where the op stood when it was built; keys its random numbers and never changes.
+        origin: Names of the user's ops that this op stands for.
+        regions: Bodies of control flow.
+        slot_names: Slot -> variable names as the program has them (control flow looks values up by name).
+    """
+
+    card: Card
+    inputs: tuple[Entry, ...]
+    outputs: tuple[Entry, ...]
+    attrs: Mapping[str, Any]
+    role: int = 0
+    role_var: tuple[str, ...] = ()
+    where: Where | None = None
+    position: int = 0
+    regions: tuple[Region, ...] = ()
+    slot_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        return self.card.type
+
+    def reads(self) -> Iterable[str]:
+        """All values that the op takes."""
+        return flat(self.inputs)
+
+    def writes(self) -> Iterable[str]:
+        """All values that the op makes."""
+        return flat(self.outputs)
+
+    def input(self, slot: str) -> Entry:
+        return self.inputs[[s.name for s in self.card.inputs].index(slot)]
+
+    def output(self, slot: str) -> Entry:
+        return self.outputs[[s.name for s in self.card.outputs].index(slot)]
+
+    def with_inputs(self, rename: Mapping[str, str]) -> FrozenOp:
+        """Replaces input values."""
+        return replace(self, inputs=tuple(_renamed(e, rename) for e in self.inputs))
+
+    def __repr__(self) -> str:
+        outs = ", ".join(self.writes())
+        return f"{outs} = {self.type}({', '.join(self.reads())})"
+
+
+def flat(entries: Sequence[Entry]) -> list[str]:
+    """Values of entries, without holes."""
+    found: list[str] = []
+    for e in entries:
+        if e is None:
+            continue
+        if isinstance(e, str):
+            if e != EMPTY:
+                found.append(e)
+        else:
+            found.extend(n for n in e if n != EMPTY)
+    return found
+
+
+def _renamed(entry: Entry, rename: Mapping[str, str]) -> Entry:
+    if entry is None:
+        return None
+    if isinstance(entry, str):
+        return rename.get(entry, entry)
+    return tuple(rename.get(n, n) for n in entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The body of a control-flow op: ops over values of its own; what it does not make, it is given by name."""
+
+    block: int
+    ops: tuple[FrozenOp, ...]
+    inputs: tuple[tuple[str, str], ...]
+    """(variable name, value) of what the body reads from outside."""
+    outputs: tuple[tuple[str, str], ...]
+    """(variable name, value): the last value of every variable that the body writes."""
+    metas: Mapping[str, Meta]
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenProgram:
+    """A program in single-assignment form.
+
+    Attributes:
+        ops: In an order in which each value is made before it is read.
+        metas: Value -> metadata at build time (sizes may be unknown).
+        names: Value -> variable name.
+        feeds: Variable names that are fed (each is also a value).
+        fetches: (name asked for, value) in the order of ``fetch_list``.
+        reads: Persistable variable -> value that holds it before the run.
+        writes: Persistable variable -> value that holds it after the run.
+        constants: Values that passes computed at compile time.
+        uid, version: Identity of the program it was made from.
+    """
+
+    ops: tuple[FrozenOp, ...]
+    metas: Mapping[str, Meta]
+    names: Mapping[str, str]
+    feeds: tuple[str, ...]
+    fetches: tuple[tuple[str, str], ...]
+    reads: Mapping[str, str]
+    writes: Mapping[str, str]
+    constants: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    uid: int = 0
+    version: int = 0
+
+    def roots(self) -> set[str]:
+        """Values that must exist at the end."""
+        return {v for _, v in self.fetches} | set(self.writes.values())
+
+    def edit(self, **changes: Any) -> FrozenProgram:
+        return replace(self, **changes)
+
+
+class _Frame:
+    """Names of one block while it is being frozen."""
+
+    def __init__(self, block: Block, feeds: Iterable[str] = ()) -> None:
+        self.block = block
+        self.current: dict[str, str] = {n: n for n in feeds}
+        self.versions: dict[str, int] = {n: 0 for n in self.current}
+        self.metas: dict[str, Meta] = {}
+        self.names: dict[str, str] = {n: n for n in self.current}
+        self.external: dict[str, str] = {}
+        self.written: dict[str, None] = {}
+
+    def note(self, value: str, name: str) -> str:
+        self.names[value] = name
+        var = self.block._find_var_recursive(name)
+        if var is not None:
+            self.metas[value] = var.meta
+        return value
+
+    def read(self, name: str) -> str:
+        value = self.current.get(name)
+        if value is None:
+            value = self.current[name] = self.note(name, name)
+            self.versions[name] = 0
+            self.external[name] = value
+        return value
+
+    def write(self, name: str) -> str:
+        version = self.versions.get(name)
+        if version is None:
+            self.versions[name] = 0
+            value = name
+            var = self.block._find_var_recursive(name)
+            if var is not None and var.persistable:
+                # The first version of a persistable variable is what the scope holds.
+                self.versions[name] = 1
+                value = f"{name}#1"
+        else:
+            self.versions[name] = version + 1
+            value = f"{name}#{version + 1}"
+        self.current[name] = value
+        self.written[name] = None
+        return self.note(value, name)
+
+
+def _slot_entries(slots: Any, given: Mapping[str, tuple[str, ...]], use: Callable[[str], str]) -> tuple[Entry, ...]:
+    entries: list[Entry] = []
+    for slot in slots:
+        row = given.get(slot.name)
+        if slot.many:
+            entries.append(tuple(n if n == EMPTY else use(n) for n in row or ()))
+        elif row and row[0] != EMPTY:
+            entries.append(use(row[0]))
+        else:
+            entries.append(None)
+    return tuple(entries)
+
+
+def _freeze_op(op: Operator, frame: _Frame) -> FrozenOp:
+    card = card_of(op.type)
+    regions: tuple[Region, ...] = ()
+    slot_names: dict[str, tuple[str, ...]] = {}
+    if any(spec.kind == "block" for spec in card.attrs.values()):
+        regions = tuple(_freeze_region(op.block.program.blocks[i]) for i in sub_blocks(op))
+        slot_names = {**op.inputs, **{n: v for n, v in op.outputs.items() if n not in op.inputs}}
+    inputs = _slot_entries(card.inputs, op.inputs, frame.read)
+    outputs = _slot_entries(card.outputs, op.outputs, frame.write)
+    return FrozenOp(
+        card, inputs, outputs, op.attrs, op.role, op.role_var, op.where, op.position, regions, slot_names
+    )
+
+
+def _freeze_region(block: Block) -> Region:
+    frame = _Frame(block)
+    ops = tuple(_freeze_op(op, frame) for op in block.ops)
+    return Region(
+        block.idx,
+        ops,
+        tuple(frame.external.items()),
+        tuple((n, frame.current[n]) for n in frame.written),
+        frame.metas,
+    )
+
+
+def freeze(
+    program: Program,
+    feeds: Sequence[str],
+    fetches: Sequence[str],
+    skip: Callable[[Operator], bool] | None = None,
+) -> FrozenProgram:
+    """Makes the single-assignment copy.
+
+    Args:
+        program: What to freeze.
+        feeds: Names of the variables that are fed.
+        fetches: Names asked for.
+        skip: Ops for which it is true are left out (the loss gradient's fill when the user feeds it).
+
+    Raises:
+        NotFoundError: If a fetched name is no variable of the program.
+        FeedError: If a declared input is read but not fed.
+        ProgramError: If a variable is read that nothing makes.
+    """
+    block = program.global_block()
+    frame = _Frame(block, feeds)
+    for name in feeds:
+        frame.note(name, name)
+    ops = []
+    for op in block.ops:
+        if skip is not None and skip(op):
+            continue
+        ops.append(_freeze_op(op, frame))
+    reads: dict[str, str] = {}
+    for name, value in frame.external.items():
+        _check_external(program, name, feeds, ops)
+        reads[name] = value
+    fetched = []
+    for name in fetches:
+        if name not in frame.current:
+            var = block._find_var_recursive(name)
+            if var is None:
+                raise NotFoundError(
+                    f"cannot fetch '{name}': the program has no variable of that name",
+                    expected=f"one of the program's {len(block.vars)} variables",
+                    received=repr(name),
+                    fix=near(name, block.vars) or "list them with program.list_vars()",
+                    var=name,
+                    op="fetch",
+                )
+            if not var.persistable:
+                raise FeedError(
+                    f"cannot fetch '{name}': no operator of the program makes it"
+                    + (" and it is not fed" if var.is_data else ""),
+                    expected="a variable that an operator writes, a fed input, or a persistable variable",
+                    received=repr(var),
+                    fix=f"feed '{name}'" if var.is_data else "fetch another variable, or add the operator that writes it",
+                    var=name,
+                    op="fetch",
+                    where=show(var.where),
+                )
+            reads[name] = frame.read(name)
+        fetched.append((name, frame.current[name]))
+    writes = {}
+    for name in frame.written:
+        var = block._find_var_recursive(name)
+        if var is not None and var.persistable:
+            writes[name] = frame.current[name]
+    return FrozenProgram(
+        tuple(ops), frame.metas, frame.names, tuple(feeds), tuple(fetched), reads, writes,
+        uid=program.uid, version=program.version,
+    )  # fmt: skip
+
+
+def _check_external(program: Program, name: str, feeds: Sequence[str], ops: Sequence[FrozenOp]) -> None:
+    var = program.global_block()._find_var_recursive(name)
+    if var is not None and var.persistable:
+        return
+    reader = next((op for op in ops if name in op.reads()), None)
+    if var is not None and var.is_data:
+        raise FeedError(
+            f"input '{name}' is not fed",
+            expected=f"feed={{'{name}': array of {var.dtype.name}{list(var.shape)}}}",
+            received=f"feed with {', '.join(map(repr, feeds)) or 'nothing'}",
+            fix=near(name, feeds) or f"add '{name}' to feed",
+            op=reader.type if reader else None,
+            var=name,
+            where=show(reader.where if reader else var.where),
+        )
+    raise ProgramError(
+        f"variable '{name}' is read, but no operator before makes it and it is not fed",
+        expected="a variable that an earlier operator writes, or a fed input",
+        received=f"'{name}', which nothing writes",
+        fix=f"add the operator that writes '{name}', or feed it",
+        op=reader.type if reader else None,
+        var=name,
+        where=show(reader.where if reader else None),
+    )

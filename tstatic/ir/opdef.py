@@ -1,0 +1,654 @@
+"""The Card (what an op is) and the one registry of cards and of the public names they go by."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError, near
+from tstatic.ir.pointwise import Pointwise, Prepare, derive_gradient, same_as_first, torch_lowering
+from tstatic.ir.types import DType, Meta, dtype_of
+
+GRAD = "@GRAD"
+EMPTY = "@EMPTY@"
+
+
+class _NoAttrs(dict[str, Any]):
+    """An empty, hashable mapping: dataclasses take no other kind as a default."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
+
+NO_ATTRS: Mapping[str, Any] = _NoAttrs()
+
+# Keyword arguments of ``ref`` that are no attributes: the device fills them in.
+RESERVED = ("scratch", "rng", "run_block", "state")
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = _Required()
+
+
+# ---------------------------------------------------------------------------------------------------------------- slots
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One named input or output of an op.
+
+    Attributes:
+        name: Paddle's slot name (``X``, ``Out@GRAD``).
+        many: Holds a list of values (written ``X*``).
+        optional: May be absent (written ``X?``); the op's functions then get ``None``.
+        intermediate: An output made for the backward op only (written ``Mask~``).
+    """
+
+    name: str
+    many: bool = False
+    optional: bool = False
+    intermediate: bool = False
+
+    @property
+    def param(self) -> str:
+        """The slot's name inside a pointwise expression: ``X`` is ``x``, ``Out@GRAD`` is ``dout``."""
+        name = self.name
+        order = 0
+        while name.endswith(GRAD):
+            name = name[: -len(GRAD)]
+            order += 1
+        return "d" * order + name.lower()
+
+
+_SLOT = re.compile(r"^([A-Za-z0-9_@]+)([*?~]*)$")
+
+
+def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+    """Reads ``"X, Y?, Z* -> Out, Mask~"`` (the marks of the spec's table) into input and output slots."""
+    left, arrow, right = text.partition("->")
+    assert arrow, f"slots need an arrow: {text!r}"
+
+    def side(part: str) -> tuple[Slot, ...]:
+        slots = []
+        for item in filter(None, (p.strip() for p in part.split(","))):
+            match = _SLOT.match(item)
+            assert match, f"bad slot {item!r} in {text!r}"
+            name, marks = match.groups()
+            slots.append(Slot(name, "*" in marks, "?" in marks or "~" in marks, "~" in marks))
+        return tuple(slots)
+
+    return side(left), side(right)
+
+
+# ----------------------------------------------------------------------------------------------------------- attributes
+Kind = Literal["bool", "int", "float", "str", "ints", "floats", "strs", "bools", "dtype", "number", "block", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """One attribute of an op: its default, its kind, and what values make sense.
+
+    ``check`` returns a sentence that says what is wrong, or ``None``.
+    """
+
+    default: Any = REQUIRED
+    kind: Kind = "any"
+    check: Callable[[Any], str | None] | None = None
+
+    @staticmethod
+    def of(default: Any) -> Attr:
+        """Guesses the kind from a default value; an ``Attr`` is returned as it is."""
+        if isinstance(default, Attr):
+            return default
+        kind: Kind = "any"
+        if isinstance(default, bool):
+            kind = "bool"
+        elif isinstance(default, int):
+            kind = "int"
+        elif isinstance(default, float):
+            kind = "float"
+        elif isinstance(default, str):
+            kind = "str"
+        elif isinstance(default, DType):
+            kind = "dtype"
+        return Attr(default, kind)
+
+    def clean(self, op: str, name: str, value: Any) -> Any:
+        """Returns ``value`` in the attribute's own type.
+
+        Raises:
+            ProgramTypeError: If the value is of another kind.
+            ProgramError: If it is NaN where a number is needed, or ``check`` refuses it.
+        """
+        if value is None and self.default is None:
+            return None
+        try:
+            cleaned = _CLEAN[self.kind](value)
+        except (TypeError, ValueError):
+            raise ProgramTypeError(
+                f"attribute '{name}' of operator '{op}' has the wrong type",
+                expected=_EXPECT[self.kind],
+                received=f"{value!r} of type {type(value).__name__}",
+                fix=f"pass {_EXPECT[self.kind]} for '{name}'",
+                op=op,
+            ) from None
+        reason = self.check(cleaned) if self.check is not None else None
+        if reason:
+            raise ProgramError(
+                f"attribute '{name}' of operator '{op}' has a value that cannot be used",
+                expected=reason,
+                received=repr(value),
+                fix=f"choose {reason}",
+                op=op,
+            )
+        return cleaned
+
+
+def _as_bool(v: Any) -> bool:
+    if isinstance(v, bool | np.bool_):
+        return bool(v)
+    raise TypeError
+
+
+def _as_int(v: Any) -> int:
+    if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Integral):
+        raise TypeError
+    return int(v)
+
+
+def _as_float(v: Any) -> float:
+    if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real):
+        raise TypeError
+    v = float(v)
+    if math.isnan(v):
+        raise ValueError
+    return v
+
+
+def _as_number(v: Any) -> bool | int | float:
+    if isinstance(v, bool | np.bool_):
+        return bool(v)
+    if isinstance(v, numbers.Integral):
+        return int(v)
+    if isinstance(v, numbers.Real):
+        return float(v)
+    raise TypeError
+
+
+def _as_str(v: Any) -> str:
+    if isinstance(v, str):
+        return v
+    raise TypeError
+
+
+def _listed(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def convert(v: Any) -> tuple[Any, ...]:
+        if isinstance(v, str | bytes | Mapping) or not isinstance(v, Iterable):
+            raise TypeError
+        return tuple(one(item) for item in v)
+
+    return convert
+
+
+_CLEAN: dict[str, Callable[[Any], Any]] = {
+    "bool": _as_bool,
+    "int": _as_int,
+    "float": _as_float,
+    "number": _as_number,
+    "str": _as_str,
+    "ints": _listed(_as_int),
+    "floats": _listed(_as_float),
+    "bools": _listed(_as_bool),
+    "strs": _listed(_as_str),
+    "dtype": dtype_of,
+    "block": lambda v: v,
+    "any": lambda v: v,
+}
+_EXPECT = {
+    "bool": "a bool",
+    "int": "an int",
+    "float": "a float that is not NaN",
+    "number": "a number",
+    "str": "a str",
+    "ints": "a list of ints",
+    "floats": "a list of floats",
+    "bools": "a list of bools",
+    "strs": "a list of str",
+    "dtype": "a dtype",
+    "block": "a block",
+    "any": "a value",
+}
+
+
+# --------------------------------------------------------------------------------------------------------------- domain
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Where the elements of one input may be sampled.
+
+    Attributes:
+        low, high: Bounds. A text such as ``"W.0"`` for ``high`` means the size of axis 0 of input ``W`` (for indices).
+        avoid: Points (kinks, poles) that float samples keep a distance of 0.01 from; ``"int"`` avoids all integers.
+        dtype: ``"float"`` follows the tested float type; otherwise a dtype's name.
+        distinct: No two elements closer than 0.01 (ties of max, sort, top-k).
+        rows: Each row along the last axis is positive and sums to 1 (soft labels, probabilities).
+    """
+
+    low: float = -2.0
+    high: float | str = 2.0
+    avoid: tuple[float, ...] | str = ()
+    dtype: str = "float"
+    distinct: bool = False
+    rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Shapes (one per input slot: a shape, ``None`` for an absent input, a list of shapes for a ``*`` slot) and attributes."""
+
+    shapes: tuple[Any, ...]
+    attrs: Mapping[str, Any] = NO_ATTRS
+
+
+Family = Literal["unary", "binary", "cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Where tests may sample an op: plain data, so that the library needs no test tool.
+
+    Attributes:
+        family: ``"unary"`` (any shape), ``"binary"`` (any two shapes that broadcast) or ``"cases"`` (the listed ones only).
+        cases: Explicit cases, tried besides the family's.
+        attrs: Alternatives of attributes tried with the family's shapes.
+        values: Slot name -> :class:`Values`; slots not named get the default range.
+        floats: Float types that the op takes.
+        others: Further dtypes tried in the place of the float type (``"int64"``, ``"bool"``); no gradients there.
+        ulps: Allowed distance between ``ref`` and ``lower`` in units in the last place of the output type.
+        check_grad: ``False`` only with a reason (a text) why finite differences cannot apply.
+    """
+
+    family: Family = "cases"
+    cases: tuple[Case, ...] = ()
+    attrs: tuple[Mapping[str, Any], ...] = (NO_ATTRS,)
+    values: Mapping[str, Values] = field(default_factory=dict)
+    floats: tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
+    others: tuple[str, ...] = ()
+    ulps: float = 8.0
+    check_grad: bool | str = True
+
+
+# ----------------------------------------------------------------------------------------------------------------- card
+class _Whole:
+    def __repr__(self) -> str:
+        return "WHOLE"
+
+
+class _Partial:
+    def __repr__(self) -> str:
+        return "PARTIAL"
+
+
+WHOLE = _Whole()
+"""In a piece: the argument is passed whole."""
+PARTIAL = _Partial()
+"""In a piece: the output is written to a buffer of the piece's own; all pieces are then added in order."""
+
+Piece = tuple[Any, ...]
+"""One entry per input and output slot: ``None`` (absent), ``WHOLE``, ``PARTIAL`` (outputs), or a tuple of slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""
+
+    type: str
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any] = NO_ATTRS
+
+
+@dataclass(frozen=True, slots=True)
+class GradContext:
+    """What a gradient rule that emits ordinary ops knows about its forward op.
+
+    Attributes:
+        inputs, outputs: Slot -> variable names of the forward op.
+        attrs: The forward op's attributes.
+        out_grads: Forward output name -> name of its gradient; a missing name means that no gradient arrives.
+        in_grads: Forward input name -> name to write its gradient to; a missing name means that none is wanted.
+        meta: Variable name -> :class:`Meta`.
+        fresh: Returns a new temporary name.
+        differentiate: For ops that own blocks: ``(block index, output names, input names) -> grad block index``; the new
+            block reads ``name@GRAD`` of the outputs and writes ``name@GRAD`` of those inputs that a gradient reaches.
+    """
+
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any]
+    out_grads: Mapping[str, str]
+    in_grads: Mapping[str, str]
+    meta: Callable[[str], Meta]
+    fresh: Callable[[str], str]
+    differentiate: Callable[[int, Sequence[str], Sequence[str]], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Floating-point operations and bytes read and written."""
+
+    flops: float
+    bytes: float
+
+
+class _Derive:
+    def __repr__(self) -> str:
+        return "DERIVE"
+
+
+DERIVE = _Derive()
+"""As ``grad``: the backward op follows from the pointwise expression by differentiation."""
+
+@dataclass(frozen=True)
+class GradOp:
+    """The backward op ``<type>_grad``: its slots and its functions; attributes are the forward op's.
+
+    ``infer`` may be left out: the gradient of a forward input that is among the inputs has that input's metadata, any
+    other has that of the first incoming gradient.
+    """
+
+    slots: str
+    ref: Any = None
+    lower: Callable[..., Any] | None = None
+    infer: Callable[..., Any] | None = None
+    pointwise: Mapping[str, str] | None = None
+    split: Callable[..., list[Piece] | None] | None = None
+    scratch: Callable[..., tuple[Meta, ...]] | None = None
+    cost: Callable[..., Cost] | None = None
+    shape_only: tuple[str, ...] = ()
+    inplace: tuple[tuple[str, str], ...] = ()
+    grad: GradOp | Callable[[GradContext], list[OpSpec]] | _Derive | None = None
+    prepare: Prepare | None = None
+    domain: Domain | None = None
+    effects: bool = False
+
+
+GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
+
+
+@dataclass(frozen=True)
+class Card:
+    """What an op is: one frozen record, the only place that knows the op.
+
+    All functions take the input slots positionally (``None`` for an absent optional one, a list for a ``*`` slot) and,
+    as keywords, those attributes that their signature names.
+
+    Attributes:
+        type: Paddle's op type.
+        slots: ``"X, Y? -> Out, Mask~"``.
+        attrs: Attribute name -> :class:`Attr` or a default value.
+        infer: ``(*input metas, **attrs) -> Meta`` or a tuple of one Meta per output slot (a list for a ``*`` slot,
+            ``None`` for an absent one). Raises ShapeError or DTypeError. Unknown sizes are ``-1``.
+        ref: ``(*input arrays, *output arrays, **attrs)``: numpy, writes every output that is not ``None`` and keeps none of
+            its arguments; it takes any strides and works in float64. It *is* the op's definition and its CPU execution.
+            An object with a ``bind(ins, outs, attrs)`` method answers with ready calls ``[(function, arguments), ...]``.
+        lower: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot.
+        grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
+        pointwise: Output slot -> expression over the slots' lower-case names; the op is fusable *because* it states one.
+        split: ``(*input metas, *output metas, **attrs) -> list of pieces`` or ``None`` when the work is too small. Must not
+            depend on anything but shapes and attributes.
+        scratch: ``(*input metas, *output metas, **attrs) -> metas`` of buffers that ``ref`` gets as ``scratch=(...)``;
+            computed for each piece when the work is cut.
+        cost: ``(*input metas, *output metas, **attrs) -> Cost``.
+        view: ``(array, **attrs) -> array``: the first output is a view of the first input and needs no step.
+        shape_only: Input slots of which only the shape is used.
+        inplace: Pairs (input slot, output slot) that may share a buffer when the input dies here.
+        state: Pairs (input slot, output slot) that name the same persistable variable (optimizer updates, running statistics).
+        random: Draws from the counter-based generator (``rng``).
+        effects: Prints, calls Python, or raises depending on values: never removed or merged.
+        update: May run after the commit point: cannot fail on its values and allocates nothing.
+        dynamic: The output's shape depends on values, not only on shapes.
+        objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
+        amp: ``"white"``, ``"black"`` or ``"gray"`` for mixed precision, ``""`` for none.
+        domain: Where tests may sample; ``None`` for ops that own blocks or call Python (tested through programs).
+        api: Public spellings that are this op with its slots and attributes renamed at most.
+        prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
+        of: The forward op's type, for a backward op.
+    """
+
+    type: str
+    slots: str
+    attrs: Mapping[str, Any] = NO_ATTRS
+    infer: Callable[..., Any] | None = None
+    ref: Any = None
+    lower: Callable[..., Any] | None = None
+    grad: GradRule | None = None
+    pointwise: Mapping[str, str] | None = None
+    split: Callable[..., list[Piece] | None] | None = None
+    scratch: Callable[..., tuple[Meta, ...]] | None = None
+    cost: Callable[..., Cost] | None = None
+    view: Callable[..., np.ndarray[Any, Any]] | None = None
+    shape_only: tuple[str, ...] = ()
+    inplace: tuple[tuple[str, str], ...] = ()
+    state: tuple[tuple[str, str], ...] = ()
+    random: bool = False
+    effects: bool = False
+    update: bool = False
+    dynamic: bool = False
+    objects: tuple[str, ...] = ()
+    amp: str = ""
+    domain: Domain | None = None
+    prepare: Prepare | None = None
+    of: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))
+
+    @cached_property
+    def inputs(self) -> tuple[Slot, ...]:
+        return parse_slots(self.slots)[0]
+
+    @cached_property
+    def outputs(self) -> tuple[Slot, ...]:
+        return parse_slots(self.slots)[1]
+
+    @cached_property
+    def input_slots(self) -> Mapping[str, Slot]:
+        return {s.name: s for s in self.inputs}
+
+    @cached_property
+    def output_slots(self) -> Mapping[str, Slot]:
+        return {s.name: s for s in self.outputs}
+
+    @cached_property
+    def _accepts(self) -> dict[str, tuple[frozenset[str], bool]]:
+        return {}
+
+    def pick(self, function: Any, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns those attributes that ``function`` names in its signature (all of them if it takes ``**attrs``)."""
+        key = str(id(function))
+        known = self._accepts.get(key)
+        if known is None:
+            target = getattr(function, "function", function)
+            params = inspect.signature(target).parameters.values()
+            everything = any(p.kind is p.VAR_KEYWORD for p in params)
+            known = frozenset(p.name for p in params), everything
+            self._accepts[key] = known
+        names, everything = known
+        return {n: v for n, v in attrs.items() if n in self.attrs and (everything or n in names)}
+
+    def takes(self, keyword: str) -> bool:
+        """Whether ``ref`` names the reserved keyword (``scratch``, ``rng``, ``run_block``, ``state``)."""
+        self.pick(self.ref, NO_ATTRS)
+        return keyword in self._accepts[str(id(self.ref))][0]
+
+    def complete(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Checks given attributes and fills in defaults.
+
+        Raises:
+            ProgramError: For an unknown or a missing attribute, or a value that cannot be used.
+        """
+        done: dict[str, Any] = {}
+        for name, spec in self.attrs.items():
+            if name in attrs:
+                done[name] = spec.clean(self.type, name, attrs[name])
+            elif spec.default is REQUIRED:
+                raise ProgramError(
+                    f"attribute '{name}' of operator '{self.type}' is missing",
+                    expected=_EXPECT[spec.kind],
+                    received="nothing",
+                    fix=f"pass '{name}' in attrs",
+                    op=self.type,
+                )
+            else:
+                done[name] = spec.default
+        return done
+
+    @property
+    def api(self) -> tuple[str, ...]:
+        """The public names whose function stands in this card's file and carries this card's type."""
+        return tuple(name for name, entry in SPELLINGS.items() if entry.op == self.type)
+
+
+# ------------------------------------------------------------------------------------------------------------- registry
+CARDS: dict[str, Card] = {}
+
+
+def register(card: Card) -> Card:
+    """Adds a card, and the card of its backward op if it states one; fills in what follows from ``pointwise``."""
+    assert card.type not in CARDS, f"two cards are named {card.type}"
+    if card.pointwise is not None:
+        card = _complete_pointwise(card)
+    CARDS[card.type] = card
+    if isinstance(card.grad, GradOp):
+        register(_backward_card(card, card.grad))
+    return card
+
+
+def _complete_pointwise(card: Card) -> Card:
+    assert card.pointwise is not None
+    params = [s.param for s in card.inputs]
+    position = {s.name: i for i, s in enumerate(card.outputs)}
+    texts = {position[name]: text for name, text in card.pointwise.items()}
+    changes: dict[str, Any] = {}
+    if card.ref is None:
+        changes["ref"] = Pointwise(params, texts, tuple(card.attrs), card.prepare)
+    if card.lower is None:
+        changes["lower"] = torch_lowering(params, texts, len(card.outputs), tuple(card.attrs), card.prepare)
+    if card.infer is None:
+        changes["infer"] = same_as_first
+    if not card.inplace and len(card.outputs) == 1 and card.prepare is None:
+        changes["inplace"] = tuple((s.name, card.outputs[0].name) for s in card.inputs)
+    return replace(card, **changes)
+
+
+def _derive(base: Card) -> Card | None:
+    """The backward op of a pointwise card that states no gradient of its own (second order and beyond)."""
+    if base.pointwise is None or base.grad is not DERIVE:
+        return None
+    outs = {s.param: base.pointwise[s.name] for s in base.outputs if s.name in base.pointwise}
+    names = [s for s in base.inputs if s.name not in base.shape_only]
+    gradients = derive_gradient([s.param for s in base.inputs], outs, [s.param for s in names])
+    names = [s for s in names if gradients[s.param] != "0"]
+    slots = ",".join(f"{s.name}{'?' * s.optional}" for s in base.inputs)
+    slots += "," + ",".join(f"{s.name}{GRAD}" for s in base.outputs) + "->" + ",".join(f"{s.name}{GRAD}" for s in names)
+    rule = GradOp(slots, pointwise={f"{s.name}{GRAD}": gradients[s.param] for s in names}, grad=DERIVE)
+    return register(_backward_card(base, rule))
+
+
+def _backward_card(forward: Card, rule: GradOp) -> Card:
+    inputs, outputs = parse_slots(rule.slots)
+    if rule.infer is not None:
+        infer = rule.infer
+    else:
+        names = [s.name for s in inputs]
+        first = next(i for i, n in enumerate(names) if n.endswith(GRAD))
+        sources = [names.index(o.name[: -len(GRAD)]) if o.name[: -len(GRAD)] in names else first for o in outputs]
+
+        def infer(*metas: Any) -> Any:
+            return tuple(metas[s] for s in sources)
+
+    return Card(
+        type=f"{forward.type}_grad",
+        # Which gradients are wanted depends on the program, so every output of a backward op is optional.
+        slots=",".join(s.name + "*" * s.many + "?" * s.optional for s in inputs)
+        + "->"
+        + ",".join(s.name + "*" * s.many + "?" for s in outputs),
+        attrs=forward.attrs,
+        infer=infer,
+        ref=rule.ref,
+        lower=rule.lower,
+        grad=rule.grad,
+        pointwise=rule.pointwise,
+        split=rule.split,
+        scratch=rule.scratch,
+        cost=rule.cost,
+        shape_only=rule.shape_only,
+        inplace=rule.inplace,
+        effects=rule.effects,
+        prepare=rule.prepare,
+        amp="gray" if forward.amp else "",
+        domain=rule.domain,
+        of=forward.type,
+    )
+
+
+def card_of(type: str) -> Card:
+    """Returns the card of an op type.
+
+    Raises:
+        NotFoundError: If no op of that type exists; near names are suggested.
+    """
+    card = CARDS.get(type)
+    if card is None and isinstance(type, str) and type.endswith("_grad") and type[:-5] in CARDS:
+        card = _derive(CARDS[type[:-5]])
+    if card is None:
+        raise NotFoundError(
+            f'Operator "{type}" has not been registered.',
+            expected="a registered op type",
+            received=repr(type),
+            fix=near(type, CARDS) or "see docs/ops.md for the list of ops",
+        )
+    return card
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A public function: where it lives in the API, and the op it stands for."""
+
+    function: Callable[..., Any]
+    op: str
+
+
+SPELLINGS: dict[str, Spelling] = {}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def spelled(*names: str, op: str = "") -> Callable[[F], F]:
+    """Registers a function under public names such as ``"tensor.tanh"``, ``"nn.functional.tanh"``, ``"fluid.layers.tanh"``.
+
+    ``"tensor.x"`` is also ``tstatic.x``; ``"Variable.x"`` is a method. Facades are filled from these names alone.
+    """
+
+    def add(function: F) -> F:
+        for name in names:
+            assert name not in SPELLINGS, f"{name} is spelled twice"
+            SPELLINGS[name] = Spelling(function, op)
+        return function
+
+    return add
+
+
+def with_(card: Card, **changes: Any) -> Card:
+    """Returns a changed copy of a card."""
+    return replace(card, **changes)

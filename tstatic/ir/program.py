@@ -1,0 +1,784 @@
+"""Program, Block, Operator, Variable and Parameter: the mutable, named graph that users build."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near
+from tstatic.ir import names
+from tstatic.ir.opdef import Card, card_of
+from tstatic.ir.types import DType, Meta, Shape, dtype_of
+from tstatic.ir.where import Where, show, user_line
+
+_ids = itertools.count()
+
+
+class OpRole:
+    """Bits of an op's role, as in Paddle's program description."""
+
+    Forward = 0
+    Backward = 1
+    Optimize = 2
+    RPC = 4
+    Dist = 8
+    LRSched = 16
+    Loss = 256
+    NotSpecified = 4096
+
+
+class Variable:
+    """A named value of a program.
+
+    Attributes:
+        name: Unique within its block.
+        shape: Sizes; ``-1`` is unknown.
+        dtype: Element type.
+        persistable: Lives in the scope between runs.
+        stop_gradient: No gradient flows to or through it.
+        is_data: Declared by ``static.data``.
+        where: The user's file and line that made it.
+    """
+
+    # numpy must not turn ``array + variable`` into an object array; None makes it call our __radd__.
+    __array_ufunc__ = None
+    __array_priority__ = 100
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        *,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        lod_level: int = 0,
+        type: str = "dense_tensor",
+        where: Where | None = None,
+    ) -> None:
+        self.block = block
+        self.name = name
+        self._shape: Shape | None = None if shape is None else tuple(int(s) for s in shape)
+        self._dtype: DType | None = None if dtype is None else dtype_of(dtype)
+        self._persistable = persistable
+        self.stop_gradient = stop_gradient
+        self.is_data = is_data
+        self.need_check_feed = need_check_feed
+        self.lod_level = lod_level
+        self.type = type
+        self.where = where
+
+    # Identity, because ``==`` builds an op.
+    __hash__ = object.__hash__
+
+    @property
+    def shape(self) -> Shape:
+        return () if self._shape is None else self._shape
+
+    @shape.setter
+    def shape(self, shape: Sequence[int]) -> None:
+        self._shape = tuple(int(s) for s in shape)
+        self.block.program._touch()
+
+    @property
+    def dtype(self) -> DType:
+        return dtype_of("float32") if self._dtype is None else self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self._dtype = dtype_of(dtype)
+        self.block.program._touch()
+
+    @property
+    def persistable(self) -> bool:
+        return self._persistable
+
+    @persistable.setter
+    def persistable(self, value: bool) -> None:
+        self._persistable = bool(value)
+        self.block.program._touch()
+
+    @property
+    def meta(self) -> Meta:
+        return Meta(self.shape, self.dtype)
+
+    @property
+    def grad_name(self) -> str:
+        return f"{self.name}@GRAD"
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def _is_parameter(self) -> bool:
+        return isinstance(self, Parameter)
+
+    def __repr__(self) -> str:
+        kind = "Parameter" if isinstance(self, Parameter) else "Var"
+        marks = [m for m, on in (("feed", self.is_data), ("persistable", self.persistable)) if on]
+        tail = f" ({', '.join(marks)})" if marks and not isinstance(self, Parameter) else ""
+        place = f" @ {show(self.where)}" if self.where else ""
+        return f"{kind} {self.name}: {self.dtype.name}{list(self.shape)}{tail}{place}"
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """One readable line: name, dtype, shape, marks."""
+        return repr(self)
+
+    def __bool__(self) -> bool:
+        raise ProgramTypeError(
+            f"a graph variable has no truth value while the program is built ('{self.name}')",
+            expected="a Python bool",
+            received=repr(self),
+            fix="use static.nn.cond(pred, true_fn, false_fn) to branch on a variable",
+            var=self.name,
+            where=show(user_line()),
+        )
+
+    def __len__(self) -> int:
+        raise ProgramTypeError(
+            f"len() of a graph variable is not defined ('{self.name}')",
+            expected="a Python sequence",
+            received=repr(self),
+            fix="use x.shape[0] for the static size or paddle.shape(x)[0] for the run-time size",
+            var=self.name,
+            where=show(user_line()),
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape or self.shape[0] < 0:
+            raise ProgramTypeError(
+                f"variable '{self.name}' cannot be iterated over: the size of its first dimension is not known",
+                expected="a variable whose first dimension is known",
+                received=repr(self),
+                fix="use static.nn.while_loop, or give the first dimension a size",
+                var=self.name,
+                where=show(user_line()),
+            )
+        return iter([self[i] for i in range(self.shape[0])])  # type: ignore[index]
+
+    def __int__(self) -> int:
+        raise self._not_a_number("int")
+
+    def __float__(self) -> float:
+        raise self._not_a_number("float")
+
+    def __index__(self) -> int:
+        raise self._not_a_number("index")
+
+    def numpy(self) -> Any:
+        raise self._not_a_number("array")
+
+    def item(self) -> Any:
+        raise self._not_a_number("Python number")
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Not defined for graph variables: gradients are ops of the program."""
+        raise ProgramTypeError(
+            f"backward() is for eager tensors, '{self.name}' is a variable of a static program",
+            expected="static.append_backward(loss) or optimizer.minimize(loss)",
+            received=f"{self.name}.backward()",
+            fix="call static.append_backward(loss) or optimizer.minimize(loss)",
+            var=self.name,
+            where=show(user_line()),
+        )
+
+    def _not_a_number(self, what: str) -> ProgramTypeError:
+        return ProgramTypeError(
+            f"variable '{self.name}' has no value while the program is built, so it cannot become a {what}",
+            expected=f"a Python {what}",
+            received=repr(self),
+            fix="fetch it: exe.run(program, feed=..., fetch_list=[variable])",
+            var=self.name,
+            where=show(user_line()),
+        )
+
+    def clone(self) -> Any:
+        """Returns a copy of the value as a new variable (an ``assign`` op)."""
+        return build.emit("assign", {"X": self})
+
+    def detach(self) -> Any:
+        """Returns the value as a new variable that no gradient flows through."""
+        out = self.clone()
+        out.stop_gradient = True
+        return out
+
+    @property
+    def place(self) -> str:
+        """Variables of a program have no place of their own; the Executor's place decides."""
+        return "undetermined until run"
+
+
+class Parameter(Variable):
+    """A persistable variable that optimizers update.
+
+    Attributes:
+        trainable: Whether ``minimize`` updates it.
+        optimize_attr: ``{"learning_rate": multiplier}``.
+        regularizer: Overrides the optimizer's weight decay.
+        need_clip: Whether gradient clipping takes it in.
+        initializer: How its start value is made.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        trainable: bool = True,
+        optimize_attr: dict[str, float] | None = None,
+        regularizer: Any = None,
+        do_model_average: bool | None = None,
+        need_clip: bool = True,
+        is_distributed: bool = False,
+        initializer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("stop_gradient", not trainable)
+        super().__init__(block, name, shape, dtype, persistable=True, **kwargs)
+        self.trainable = trainable
+        self.optimize_attr = {"learning_rate": 1.0} if optimize_attr is None else optimize_attr
+        self.regularizer = regularizer
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+        self.is_distributed = is_distributed
+        self.initializer = initializer
+
+
+class Operator:
+    """One op of a block: type, slots of variable names, attributes, role and the user's line."""
+
+    __slots__ = ("attrs", "block", "device", "inputs", "namescope", "outputs", "position", "role", "role_var", "type",
+                 "where")  # fmt: skip
+
+    def __init__(
+        self,
+        block: Block,
+        type: str,
+        inputs: dict[str, tuple[str, ...]],
+        outputs: dict[str, tuple[str, ...]],
+        attrs: dict[str, Any],
+        *,
+        role: int = 0,
+        role_var: tuple[str, ...] = (),
+        where: Where | None = None,
+        position: int = 0,
+        namescope: str = "",
+        device: str = "",
+    ) -> None:
+        self.block = block
+        self.type = type
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs = attrs
+        self.role = role
+        self.role_var = role_var
+        self.where = where
+        self.position = position
+        self.namescope = namescope
+        self.device = device
+
+    @property
+    def card(self) -> Card:
+        return card_of(self.type)
+
+    @property
+    def input_names(self) -> list[str]:
+        return list(self.inputs)
+
+    @property
+    def output_names(self) -> list[str]:
+        return list(self.outputs)
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        return [n for names in self.inputs.values() for n in names]
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        return [n for names in self.outputs.values() for n in names]
+
+    def input(self, slot: str) -> list[str]:
+        """Names in an input slot; empty when the slot is absent."""
+        return list(self.inputs.get(slot, ()))
+
+    def output(self, slot: str) -> list[str]:
+        """Names in an output slot; empty when the slot is absent."""
+        return list(self.outputs.get(slot, ()))
+
+    def _automatic(self) -> dict[str, Any]:
+        return {
+            "op_role": self.role,
+            "op_role_var": list(self.role_var),
+            "op_namescope": f"/{self.namescope}",
+            "op_callstack": [f"at {show(self.where)}"] if self.where else [],
+            "op_device": self.device,
+            "with_quant_attr": False,
+        }
+
+    @property
+    def attr_names(self) -> list[str]:
+        return [*self.attrs, *self._automatic()]
+
+    def attr(self, name: str) -> Any:
+        """Value of an attribute.
+
+        Raises:
+            NotFoundError: If the op has no such attribute.
+        """
+        if name in self.attrs:
+            value = self.attrs[name]
+            return list(value) if isinstance(value, tuple) else value
+        automatic = self._automatic()
+        if name in automatic:
+            return automatic[name]
+        raise NotFoundError(
+            f"operator '{self.type}' has no attribute '{name}'",
+            expected=f"one of {', '.join(self.attrs) or 'none'}",
+            received=repr(name),
+            fix=near(name, self.attrs) or "see op.attr_names",
+            op=self.type,
+            where=show(self.where),
+        )
+
+    def has_attr(self, name: str) -> bool:
+        return name in self.attrs or name in self._automatic()
+
+    def attr_type(self, name: str) -> str:
+        return type(self.attr(name)).__name__
+
+    def all_attrs(self) -> dict[str, Any]:
+        return {**{n: self.attr(n) for n in self.attrs}, **self._automatic()}
+
+    def _set_attr(self, name: str, value: Any) -> None:
+        if name == "op_role":
+            self.role = int(value)
+        elif name == "op_role_var":
+            self.role_var = tuple(value)
+        elif name == "op_device":
+            self.device = str(value)
+        elif name == "op_namescope":
+            self.namescope = str(value).lstrip("/")
+        else:
+            spec = self.card.attrs.get(name)
+            if spec is None:
+                raise NotFoundError(
+                    f"operator '{self.type}' has no attribute '{name}'",
+                    expected=f"one of {', '.join(self.card.attrs) or 'none'}",
+                    received=repr(name),
+                    fix=near(name, self.card.attrs) or "see op.attr_names",
+                    op=self.type,
+                )
+            self.attrs[name] = spec.clean(self.type, name, value)
+        self.block.program._touch()
+
+    def _rename_input(self, old: str, new: str) -> None:
+        self.inputs = {s: tuple(new if n == old else n for n in names) for s, names in self.inputs.items()}
+        self.block.program._touch()
+
+    def _rename_output(self, old: str, new: str) -> None:
+        self.outputs = {s: tuple(new if n == old else n for n in names) for s, names in self.outputs.items()}
+        self.block.program._touch()
+
+    @property
+    def idx(self) -> int:
+        """Position in the block's list of ops."""
+        for i, op in enumerate(self.block.ops):
+            if op is self:
+                return i
+        raise ProgramError(
+            f"operator '{self.type}' is not part of its block any more",
+            expected="an op of the block",
+            received="an op that was removed",
+            fix="take ops from block.ops again after editing the block",
+        )
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """The op in the text form of ``print(program)``."""
+        return text.op_text(self)
+
+    def __repr__(self) -> str:
+        return f"Operator {self.type}({', '.join(self.input_arg_names)}) @ {show(self.where)}"
+
+    __str__ = to_string
+
+
+class Block:
+    """A list of ops and the variables they use; block 0 is the global one, others belong to control flow."""
+
+    def __init__(self, program: Program, idx: int, parent_idx: int = -1, forward_idx: int = -1) -> None:
+        self.program = program
+        self.idx = idx
+        self.parent_idx = parent_idx
+        self.forward_block_idx = forward_idx
+        self.vars: OrderedDict[str, Variable] = OrderedDict()
+        self.ops: list[Operator] = []
+        # Counts every op ever built here, so that removing or inserting one moves no random op's position.
+        self.built = 0
+
+    @property
+    def parent(self) -> Block | None:
+        return None if self.parent_idx < 0 else self.program.blocks[self.parent_idx]
+
+    def var(self, name: str) -> Variable:
+        """Returns the variable of that name in this block.
+
+        Raises:
+            ProgramTypeError: If ``name`` is no text.
+            NotFoundError: If there is none.
+        """
+        if not isinstance(name, str):
+            raise ProgramTypeError(
+                "a variable is looked up by its name",
+                expected="a str",
+                received=f"{name!r} of type {type(name).__name__}",
+                fix="pass the variable's name",
+            )
+        found = self.vars.get(name)
+        if found is None:
+            raise NotFoundError(
+                f"var {name} not in this block",
+                expected=f"one of the {len(self.vars)} variables of block {self.idx}",
+                received=repr(name),
+                fix=near(name, self.vars) or "list them with block.vars",
+                var=name,
+                where=show(user_line()),
+            )
+        return found
+
+    def has_var(self, name: str) -> bool:
+        return name in self.vars
+
+    def has_var_recursive(self, name: str) -> bool:
+        return self._find_var_recursive(name) is not None
+
+    def _find_var_recursive(self, name: str) -> Variable | None:
+        block: Block | None = self
+        while block is not None:
+            found = block.vars.get(name)
+            if found is not None:
+                return found
+            block = block.parent
+        return None
+
+    def _var_recursive(self, name: str) -> Variable:
+        found = self._find_var_recursive(name)
+        if found is None:
+            raise NotFoundError(
+                f"Var {name} is not found recursively",
+                expected="a variable of this block or of one around it",
+                received=repr(name),
+                fix=near(name, self.vars) or "list them with program.list_vars()",
+                var=name,
+                where=show(user_line()),
+            )
+        return found
+
+    def create_var(self, *, name: str | None = None, **kwargs: Any) -> Variable:
+        """Adds a variable; an existing one of the same name is returned when shape and dtype agree."""
+        if name is None:
+            name = names.generate("_generated_var")
+        old = self.vars.get(name)
+        if old is not None:
+            return old
+        kwargs.pop("initializer", None)
+        if isinstance(kwargs.get("type"), str | None):
+            kwargs["type"] = kwargs.get("type") or "dense_tensor"
+        else:
+            kwargs["type"] = getattr(kwargs["type"], "name", "dense_tensor").lower()
+        var = Variable(self, name, kwargs.pop("shape", None), kwargs.pop("dtype", None), where=user_line(), **kwargs)
+        self.vars[name] = var
+        self.program._touch()
+        return var
+
+    def create_parameter(self, **kwargs: Any) -> Parameter:
+        """Adds a parameter to the global block (see :class:`Parameter`); all sizes must be known.
+
+        Raises:
+            ShapeError, ProgramError: If the shape is missing, not positive, or differs from an earlier parameter's.
+        """
+        return build.create_parameter(self.program, **kwargs)
+
+    def append_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Operator:
+        """Checks, infers and appends an op; slots hold variables, names, or lists of them."""
+        return build.append_op(self, type, inputs or {}, outputs or {}, attrs, **kwargs)
+
+    def _insert_op(self, index: int, **kwargs: Any) -> Operator:
+        op = self.append_op(**kwargs)
+        self.ops.pop()
+        self.ops.insert(index, op)
+        return op
+
+    def _prepend_op(self, **kwargs: Any) -> Operator:
+        return self._insert_op(0, **kwargs)
+
+    def _remove_op(self, index: int, sync: bool = True) -> None:
+        del self.ops[index]
+        self.program._touch()
+
+    def _remove_var(self, name: str, sync: bool = True) -> None:
+        self.vars.pop(name, None)
+        self.program._touch()
+
+    def _rename_var(self, old: str, new: str) -> Variable:
+        if new in self.vars:
+            raise ProgramError(
+                f"cannot rename '{old}' to '{new}': the name is taken",
+                expected="a new name",
+                received=repr(new),
+                fix="choose another name",
+                var=old,
+            )
+        var = self.var(old)
+        self.vars = OrderedDict((new if n == old else n, v) for n, v in self.vars.items())
+        var.name = new
+        for op in self.ops:
+            op._rename_input(old, new)
+            op._rename_output(old, new)
+        self.program._touch()
+        return var
+
+    def all_parameters(self) -> list[Parameter]:
+        return list(self.iter_parameters())
+
+    def iter_parameters(self) -> Iterator[Parameter]:
+        return (v for v in self.vars.values() if isinstance(v, Parameter))
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        return text.block_text(self)
+
+    def __repr__(self) -> str:
+        return f"Block {self.idx} of {self.program!r}: {len(self.ops)} ops, {len(self.vars)} variables"
+
+    __str__ = to_string
+
+
+class Program:
+    """What to compute: blocks of ops over named variables.
+
+    Programs compare by identity. ``version`` changes with every edit, so that compiled plans are never stale.
+    """
+
+    def __init__(self) -> None:
+        self.uid = next(_ids)
+        self.version = 0
+        self.blocks: list[Block] = [Block(self, 0)]
+        self.current_block_idx = 0
+        self._seed = _global_seed
+        self._role = OpRole.Forward
+        self._role_var: tuple[str, ...] = ()
+        self._namescope = ""
+        self._device = ""
+        # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
+        self.lr_scheduler: Any = None
+        self.lr_var: Variable | None = None
+        self.loss_name: str | None = None
+        self._is_test = False
+
+    def _touch(self) -> None:
+        self.version += 1
+
+    @property
+    def random_seed(self) -> int:
+        """Seed of the program's random ops; 0 uses ``paddle.seed`` or, without it, entropy drawn once a process."""
+        return self._seed
+
+    @random_seed.setter
+    def random_seed(self, seed: int) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise ProgramTypeError(
+                f"Program.random_seed's input seed must be an integer, but received {type(seed).__name__}",
+                expected="an int",
+                received=repr(seed),
+                fix="set an int; 0 means not fixed",
+                where=show(user_line()),
+            )
+        self._seed = seed
+        self._touch()
+
+    def global_seed(self, seed: int = 0) -> None:
+        """Sets the seed of this program and of all programs made later."""
+        global _global_seed
+        self.random_seed = seed
+        _global_seed = seed
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.blocks)
+
+    def global_block(self) -> Block:
+        return self.blocks[0]
+
+    def block(self, index: int) -> Block:
+        """Returns block ``index``.
+
+        Raises:
+            IndexRangeError: If there is no such block.
+        """
+        if not 0 <= index < len(self.blocks):
+            raise IndexRangeError(
+                f"there is no block {index}",
+                expected=f"a number from 0 to {len(self.blocks) - 1}",
+                received=index,
+                fix="see program.num_blocks",
+            )
+        return self.blocks[index]
+
+    def current_block(self) -> Block:
+        return self.blocks[self.current_block_idx]
+
+    def _create_block(self, parent_idx: int | None = None) -> Block:
+        parent = self.current_block_idx if parent_idx is None else parent_idx
+        block = Block(self, len(self.blocks), parent)
+        self.blocks.append(block)
+        self.current_block_idx = block.idx
+        self._touch()
+        return block
+
+    def _rollback(self) -> None:
+        self.current_block_idx = self.current_block().parent_idx
+
+    @contextlib.contextmanager
+    def _role_guard(self, role: int, role_var: tuple[str, ...] = ()) -> Iterator[None]:
+        old = self._role, self._role_var
+        self._role, self._role_var = role, role_var
+        try:
+            yield
+        finally:
+            self._role, self._role_var = old
+
+    def _optimized_guard(self, param_and_grads: Sequence[Any]) -> Any:
+        names = tuple(v.name if isinstance(v, Variable) else str(v) for v in param_and_grads)
+        return self._role_guard(OpRole.Optimize, names)
+
+    def _lr_schedule_guard(self, is_with_opt: bool = False) -> Any:
+        return self._role_guard(OpRole.LRSched | (OpRole.Optimize if is_with_opt else 0))
+
+    def _backward_role_guard(self) -> Any:
+        return self._role_guard(OpRole.Backward)
+
+    def all_parameters(self) -> list[Parameter]:
+        return [p for block in self.blocks for p in block.iter_parameters()]
+
+    def list_vars(self) -> Iterator[Variable]:
+        for block in self.blocks:
+            yield from block.vars.values()
+
+    def clone(self, for_test: bool = False) -> Program:
+        """Returns a deep copy with the same variable names, so that parameters are shared by scope.
+
+        Args:
+            for_test: Leave out backward, optimizer and learning-rate ops, and set ``is_test`` on dropout and batch norm.
+        """
+        return edit.clone(self, for_test)
+
+    def _prune(self, targets: Any) -> Program:
+        return edit.prune(self, [], targets)
+
+    def _prune_with_input(self, feeded_var_names: Sequence[str], targets: Any) -> Program:
+        return edit.prune(self, list(feeded_var_names), targets)
+
+    def _version(self) -> int:
+        return self.version
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """The program in readable code form; :meth:`parse_from_text` reads it back."""
+        for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
+            assert isinstance(value, bool), f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."
+        return text.program_text(self)
+
+    def __str__(self) -> str:
+        return self.to_string()
+
+    def __repr__(self) -> str:
+        ops = sum(len(b.ops) for b in self.blocks)
+        return f"<Program {self.uid}: {len(self.blocks)} blocks, {ops} ops>"
+
+    def __deepcopy__(self, memo: Any) -> Program:
+        return self.clone()
+
+    def __copy__(self) -> Program:
+        return self.clone()
+
+
+_global_seed = 0
+_main = Program()
+_startup = Program()
+
+
+def default_main_program() -> Program:
+    """The program that layer calls add to."""
+    return _main
+
+
+def default_startup_program() -> Program:
+    """The program that initializers add to."""
+    return _startup
+
+
+def switch_main_program(program: Program) -> Program:
+    global _main
+    old, _main = _main, program
+    return old
+
+
+def switch_startup_program(program: Program) -> Program:
+    global _startup
+    old, _startup = _startup, program
+    return old
+
+
+def reset_default_programs() -> None:
+    """Starts with empty default programs and fresh unique names (for tests)."""
+    global _global_seed
+    _global_seed = 0
+    switch_main_program(Program())
+    switch_startup_program(Program())
+    names.switch()
+
+
+@contextlib.contextmanager
+def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
+    """Makes the given programs the default ones inside the ``with`` block.
+
+    Raises:
+        ProgramTypeError: If an argument is no Program; it names the argument.
+    """
+    for name, program in (("main_program", main_program), ("startup_program", startup_program)):
+        if not isinstance(program, Program) and not (name == "startup_program" and program is None):
+            raise ProgramTypeError(
+                f"The type of '{name}' in program_guard must be Program",
+                expected="a static.Program",
+                received=f"{program!r} of type {type(program).__name__}",
+                fix="make one with static.Program()",
+                where=show(user_line()),
+            )
+    old_main = switch_main_program(main_program)
+    old_startup = switch_startup_program(startup_program) if startup_program is not None else None
+    try:
+        yield
+    finally:
+        switch_main_program(old_main)
+        if old_startup is not None:
+            switch_startup_program(old_startup)
+
+
+# The functions behind Block.append_op, Program.clone and print() stand in files of their own, which need the classes above.
+from tstatic.ir import build, edit, text  # noqa: E402

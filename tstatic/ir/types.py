@@ -1,0 +1,225 @@
+"""Data types, shapes with unknown dimensions, and the metadata of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tstatic.errors import DTypeError, ShapeError, near
+
+UNKNOWN = -1
+
+
+class DType:
+    """An element type; a singleton per type, equal to its own name and to its numpy dtype.
+
+    ``paddle.float32``, ``"float32"``, ``np.float32`` and ``VarType.FP32`` all name the same object after :func:`dtype_of`.
+    """
+
+    __slots__ = ("is_float", "itemsize", "name", "np", "short")
+
+    def __init__(self, name: str, np_type: Any, short: str) -> None:
+        self.name = name
+        self.np = np.dtype(np_type)
+        self.itemsize = self.np.itemsize
+        self.is_float = name in ("float16", "bfloat16", "float32", "float64")
+        self.short = short
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy dtype, so that ``np.zeros(3, var.dtype)`` works."""
+        return self.np
+
+    @property
+    def is_low(self) -> bool:
+        """Whether arithmetic runs in float32 and is rounded once (float16 and bfloat16)."""
+        return self.is_float and self.itemsize == 2
+
+    @property
+    def is_integer(self) -> bool:
+        return self.np.kind in "iu"
+
+    @property
+    def compute(self) -> DType:
+        """The type that arithmetic on this type is done in."""
+        return float32 if self.is_low else self
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, str):
+            return other == self.name or other == f"paddle.{self.name}"
+        if isinstance(other, np.dtype | type):
+            try:
+                return bool(self.np == np.dtype(other))
+            except TypeError:
+                return False
+        return False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"tstatic.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype_of, (self.name,)
+
+
+bool_ = DType("bool", np.bool_, "BOOL")
+uint8 = DType("uint8", np.uint8, "UINT8")
+int8 = DType("int8", np.int8, "INT8")
+int16 = DType("int16", np.int16, "INT16")
+int32 = DType("int32", np.int32, "INT32")
+int64 = DType("int64", np.int64, "INT64")
+float16 = DType("float16", np.float16, "FP16")
+bfloat16 = DType("bfloat16", ml_dtypes.bfloat16, "BF16")
+float32 = DType("float32", np.float32, "FP32")
+float64 = DType("float64", np.float64, "FP64")
+
+DTYPES: dict[str, DType] = {
+    d.name: d for d in (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
+}
+_BY_NUMPY = {d.np: d for d in DTYPES.values()}
+_ALIASES = {"float": float32, "double": float64, "int": int32, "long": int64, "half": float16, "fp16": float16,
+            "bf16": bfloat16, "fp32": float32, "fp64": float64}  # fmt: skip
+
+
+def dtype_of(value: Any) -> DType:
+    """Returns the :class:`DType` that ``value`` names.
+
+    Args:
+        value: A DType, its name, a numpy dtype or scalar type, or a Python type (``bool``, ``int``, ``float``).
+
+    Raises:
+        DTypeError: If nothing of that name exists.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        name = value.removeprefix("paddle.").removeprefix("tstatic.").removeprefix("torch.")
+        found = DTYPES.get(name) or _ALIASES.get(name)
+        if found is not None:
+            return found
+        raise DTypeError(
+            f"there is no dtype named {value!r}",
+            expected=f"one of {', '.join(DTYPES)}",
+            received=repr(value),
+            fix=near(name, DTYPES) or "use one of the names above",
+        )
+    if value is bool:
+        return bool_
+    if value is int:
+        return int64
+    if value is float:
+        return float32
+    try:
+        found = _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
+    except TypeError:
+        found = None
+    if found is None:
+        raise DTypeError(
+            "this is no dtype that tstatic has",
+            expected=f"one of {', '.join(DTYPES)}",
+            received=repr(value),
+            fix="pass the dtype's name, for example 'float32'",
+        )
+    return found
+
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """Shape (``-1`` for an unknown size) and dtype of a value."""
+
+    shape: Shape
+    dtype: DType
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def known(self) -> bool:
+        """Whether every size is known."""
+        return UNKNOWN not in self.shape
+
+    @property
+    def numel(self) -> int:
+        """Number of elements; ``-1`` when a size is unknown."""
+        return numel(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self.dtype.itemsize
+
+    def with_shape(self, shape: Iterable[int]) -> Meta:
+        return Meta(tuple(shape), self.dtype)
+
+    def with_dtype(self, dtype: DType) -> Meta:
+        return Meta(self.shape, dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+
+def numel(shape: Sequence[int]) -> int:
+    """Product of the sizes; ``-1`` when a size is unknown."""
+    total = 1
+    for size in shape:
+        if size < 0:
+            return UNKNOWN
+        total *= size
+    return total
+
+
+def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
+    """Maps a negative axis to its positive number.
+
+    Raises:
+        ShapeError: If the axis is outside ``[-rank, rank)``.
+    """
+    if not -rank <= axis < max(rank, 1):
+        raise ShapeError(
+            f"{what} {axis} is out of range for a value of rank {rank}",
+            expected=f"an {what} in [{-rank}, {max(rank, 1) - 1}]",
+            received=axis,
+            fix=f"choose an {what} that the input has",
+        )
+    return axis + rank if axis < 0 else axis
+
+
+def broadcast_shapes(x: Shape, y: Shape) -> Shape:
+    """Shape of a numpy-style broadcast, where an unknown size meets a known one.
+
+    An unknown size against 1 stays unknown; against a size above 1 it must turn out to be that size or 1, so the result is
+    that size.
+
+    Raises:
+        ShapeError: If two known sizes differ and neither is 1.
+    """
+    rank = max(len(x), len(y))
+    px = (1,) * (rank - len(x)) + x
+    py = (1,) * (rank - len(y)) + y
+    out = []
+    for a, b in zip(px, py, strict=True):
+        if a == b or b == 1:
+            out.append(a)
+        elif a == 1:
+            out.append(b)
+        elif a == UNKNOWN or b == UNKNOWN:
+            out.append(max(a, b))
+        else:
+            raise ShapeError(
+                "operands could not be broadcast together",
+                expected="sizes that are equal, or 1, from the last dimension backwards",
+                received=f"X of shape {list(x)} and Y of shape {list(y)}",
+                fix="reshape or expand one operand so that the sizes agree",
+            )
+    return tuple(out)

@@ -1,0 +1,110 @@
+"""One tree of loggers under ``tstatic``, and the switch ``TSTATIC_LOGS`` that turns topics of it on.
+
+========== ==================== =================================================================
+topic      logger               says
+========== ==================== =================================================================
+fusion     tstatic.fusion       what each fusion matched, and why it did not
+recompiles tstatic.compile      every plan built: which part of the key differed, what it cost
+kernels    tstatic.kernels      kernels generated, loaded from the cache, tuned
+memory     tstatic.memory       arenas allocated, grown and freed, in bytes
+steps      tstatic.executor     every run of an executor, with its time
+passes     tstatic.passes       every pass that changed a program, with op counts
+dist       tstatic.dist         process groups, ranks, collectives
+all        tstatic              all of the above
+========== ==================== =================================================================
+
+``TSTATIC_LOGS=fusion,recompiles python train.py`` prints both to stderr. A program that configures ``logging`` itself
+leaves the variable unset and sets levels on the loggers named above.
+
+Nothing is printed unless asked for, except warnings: a warning that nobody sees helps nobody, so the tree carries no
+``NullHandler`` and Python's handler of last resort writes warnings to stderr where the program has set up no logging.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Hashable
+
+from tstatic.errors import near
+
+__all__ = ["TOPICS", "enable", "get_logger", "warn_once"]
+
+# The words of TSTATIC_LOGS and of get_logger, and the logger that each stands for.
+TOPICS = {
+    "fusion": "tstatic.fusion",
+    "recompiles": "tstatic.compile",
+    "kernels": "tstatic.kernels",
+    "memory": "tstatic.memory",
+    "steps": "tstatic.executor",
+    "passes": "tstatic.passes",
+    "dist": "tstatic.dist",
+    "all": "tstatic",
+}
+
+_said: set[Hashable] = set()
+_lock = threading.Lock()
+
+
+class _Stderr(logging.Handler):
+    """Writes to whatever ``sys.stderr`` is now, so that a redirection after the import is followed."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except Exception:  # as every handler of the standard library: logging never stops the program
+            self.handleError(record)
+
+
+_handler = _Stderr()
+_handler.setFormatter(logging.Formatter("%(levelname).1s %(name)s: %(message)s"))
+
+
+def get_logger(topic: str = "all") -> logging.Logger:
+    """Returns the logger of a topic (``"recompiles"``) or of a name below ``tstatic`` (``"compile"``)."""
+    if topic in TOPICS:
+        return logging.getLogger(TOPICS[topic])
+    return logging.getLogger(f"tstatic.{topic.removeprefix('tstatic.')}")
+
+
+def enable(topics: str) -> list[str]:
+    """Prints these topics to stderr from now on; what ``TSTATIC_LOGS`` holds is given here at import.
+
+    Args:
+        topics: Words of ``TOPICS``, separated by commas. An unknown word is named in one warning and left out.
+
+    Returns:
+        The topics that were switched on.
+    """
+    words = [word for word in (part.strip().lower() for part in topics.split(",")) if word]
+    known = [word for word in words if word in TOPICS]
+    for word in known:
+        logging.getLogger(TOPICS[word]).setLevel(logging.DEBUG)
+    if known:
+        logging.getLogger("tstatic").addHandler(_handler)  # adding it twice is the same as once
+    for word in words:
+        if word not in TOPICS:
+            hint = near(word, TOPICS) or f"known topics: {', '.join(TOPICS)}"
+            warn_once(("TSTATIC_LOGS", word), f"TSTATIC_LOGS names the unknown topic '{word}'; {hint}")
+    return known
+
+
+def warn_once(key: Hashable, message: str, *, topic: str = "all", level: int = logging.WARNING) -> bool:
+    """Logs ``message`` the first time that ``key`` is seen in this process; returns whether it did."""
+    with _lock:
+        if key in _said:
+            return False
+        _said.add(key)
+    get_logger(topic).log(level, "%s", message)
+    return True
+
+
+def forget_warnings() -> None:
+    """Lets ``warn_once`` say everything again; for tests."""
+    with _lock:
+        _said.clear()
+
+
+enable(os.environ.get("TSTATIC_LOGS", ""))

@@ -1,0 +1,7 @@
+"""One card per op, beside its public functions; files by family. Importing this package fills the registry."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in sorted(m.name for m in iter_modules(__path__) if not m.ispkg):
+    import_module(f"{__name__}.{_module}")

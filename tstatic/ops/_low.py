@@ -1,0 +1,57 @@
+"""Low-precision floats: computed in float32 and rounded once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_LOW = ("float16", "bfloat16")
+
+
+def is_low(array: Any) -> bool:
+    """Whether an array holds float16 or bfloat16."""
+    return isinstance(array, np.ndarray) and array.dtype.name in _LOW
+
+
+def up(array: Any) -> Any:
+    """A float32 copy of a low-precision array (lists too); anything else as it is."""
+    if isinstance(array, list | tuple):
+        return [up(a) for a in array]
+    return array.astype(np.float32) if is_low(array) else array
+
+
+def in_float32(outputs: int = 1) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Wraps a ``ref`` whose last ``outputs`` positional arguments are outputs.
+
+    Low-precision inputs are widened, outputs computed in float32 and rounded once.
+    """
+
+    def decorate(ref: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(ref)
+        def run(*arrays: Any, **attrs: Any) -> None:
+            flat = [a for group in arrays for a in (group if isinstance(group, list | tuple) else (group,))]
+            if not any(map(is_low, flat)):
+                ref(*arrays, **attrs)
+                return
+            rounded: list[tuple[Any, Any]] = []
+
+            def widen_out(a: Any) -> Any:
+                if isinstance(a, list | tuple):
+                    return [widen_out(one) for one in a]
+                if not is_low(a):
+                    return a
+                wide = np.empty(a.shape, np.float32)
+                rounded.append((a, wide))
+                return wide
+
+            ins, outs = arrays[: len(arrays) - outputs], arrays[len(arrays) - outputs :]
+            ref(*map(up, ins), *map(widen_out, outs), **attrs)
+            for narrow, wide in rounded:
+                np.copyto(narrow, wide, casting="unsafe")
+
+        return run
+
+    return decorate

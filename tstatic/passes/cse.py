@@ -1,0 +1,45 @@
+"""Merges ops that compute the same from the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.passes.dce import keeps
+
+
+def _key(op: FrozenOp) -> Any:
+    try:
+        key = (op.type, op.inputs, tuple(sorted(op.attrs.items())), tuple(e is None for e in op.outputs))
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def cse(program: FrozenProgram) -> FrozenProgram:
+    """Keeps the first of equal ops; random ops, updates, control flow and ops with effects are never merged."""
+    # A persistable variable's last value has a name of its own that the commit needs.
+    protected = program.roots()
+    rename: dict[str, str] = {}
+    seen: dict[Any, FrozenOp] = {}
+    kept = []
+    for op in program.ops:
+        if rename:
+            op = op.with_inputs(rename)
+        card = op.card
+        if card.random or card.state or card.objects or op.regions or keeps(op):
+            kept.append(op)
+            continue
+        key = _key(op)
+        if key is None:
+            kept.append(op)
+            continue
+        twin = seen.get(key)
+        if twin is not None and not any(v in protected for v in op.writes()):
+            for mine, theirs in zip(op.writes(), twin.writes(), strict=True):
+                rename[mine] = theirs
+            continue
+        seen.setdefault(key, op)
+        kept.append(op)
+    return program.edit(ops=tuple(kept))

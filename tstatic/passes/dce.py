@@ -1,0 +1,39 @@
+"""Drops ops whose results nobody needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
+from tstatic.ir.opdef import EMPTY
+
+
+def keeps(op: FrozenOp) -> bool:
+    """Whether an op stays even if nobody reads it: it prints, calls Python, may raise on values, or owns such ops."""
+    return op.card.effects or any(keeps(inner) for region in op.regions for inner in region.ops)
+
+
+def dce(program: FrozenProgram) -> FrozenProgram:
+    """Removes dead ops, and dead optional outputs of the ops that stay."""
+    live = program.roots()
+    kept: list[FrozenOp] = []
+    for op in reversed(program.ops):
+        if not keeps(op) and not any(v in live for v in op.writes()):
+            continue
+        live.update(op.reads())
+        kept.append(_trim(op, live))
+    return program.edit(ops=tuple(reversed(kept)))
+
+
+def _trim(op: FrozenOp, live: set[str]) -> FrozenOp:
+    outputs: list[Entry] = []
+    changed = False
+    for slot, entry in zip(op.card.outputs, op.outputs, strict=True):
+        if isinstance(entry, str) and entry not in live and slot.optional:
+            entry = None
+            changed = True
+        elif isinstance(entry, tuple) and slot.optional and any(v not in live and v != EMPTY for v in entry):
+            entry = tuple(v if v in live else EMPTY for v in entry)
+            changed = True
+        outputs.append(entry)
+    return replace(op, outputs=tuple(outputs)) if changed else op

@@ -1,0 +1,52 @@
+"""Computes small constants once, at compile time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import TstaticError
+from tstatic.ir.evaluate import evaluate
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
+from tstatic.passes.dce import keeps
+
+_LIMIT = 4096
+"""Largest constant in bytes that is kept with the plan; larger ones are cheaper to make again than to hold."""
+
+
+def fold(program: FrozenProgram) -> FrozenProgram:
+    """Evaluates ops whose inputs are all constants and whose results are small."""
+    constants: dict[str, np.ndarray[Any, Any]] = dict(program.constants)
+    kept = [op for op in program.ops if not _fold_one(op, program, constants)]
+    return program.edit(ops=tuple(kept), constants=constants)
+
+
+def _fold_one(op: FrozenOp, program: FrozenProgram, constants: dict[str, np.ndarray[Any, Any]]) -> bool:
+    card = op.card
+    if card.random or card.state or card.objects or card.dynamic or op.regions or keeps(op) or card.ref is None:
+        return False
+    writes = op.writes()
+    if not all(v in constants for v in op.reads()) or not writes:
+        return False
+    for value in writes:
+        meta = program.metas.get(value)
+        if meta is None or not meta.known or meta.nbytes > _LIMIT:
+            return False
+    try:
+        results = evaluate(card, [_values(e, constants) for e in op.inputs], op.attrs, [e is not None for e in op.outputs])
+    except (TstaticError, ValueError, TypeError, IndexError):
+        # The op's own error belongs to the run, with the user's line.
+        return False
+    for entry, result in zip(op.outputs, results, strict=True):
+        if isinstance(entry, str):
+            constants[entry] = result
+        elif entry is not None:
+            constants.update(zip(entry, result, strict=True))
+    return True
+
+
+def _values(entry: Entry, constants: dict[str, np.ndarray[Any, Any]]) -> Any:
+    if entry is None:
+        return None
+    return constants[entry] if isinstance(entry, str) else [constants[v] for v in entry]

@@ -1,0 +1,41 @@
+"""Runs passes in order, verifies after each, and says what each one did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tstatic.ir.frozen import FrozenProgram
+from tstatic.ir.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A name and a function; the function is handed a frozen program and returns one."""
+
+    name: str
+    run: Callable[[FrozenProgram], FrozenProgram]
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """What one pass did: ops before and after, and the time it took in seconds."""
+
+    name: str
+    before: int
+    after: int
+    seconds: float
+
+
+def run_passes(program: FrozenProgram, passes: Sequence[Pass]) -> tuple[FrozenProgram, tuple[PassRecord, ...]]:
+    """Runs ``passes`` in order; returns the program and one record per pass."""
+    verify(program, "freeze")
+    records = []
+    for one in passes:
+        start = time.perf_counter()
+        before = len(program.ops)
+        program = one.run(program)
+        verify(program, one.name)
+        records.append(PassRecord(one.name, before, len(program.ops), time.perf_counter() - start))
+    return program, tuple(records)

@@ -1,0 +1,425 @@
+"""Places: the devices that programs name, what this machine has of them, and which one is used by default."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import importlib.metadata
+import importlib.util
+import logging
+import operator
+import os
+from collections.abc import Callable, Sequence
+from typing import ClassVar, SupportsIndex
+
+from tstatic import flags
+from tstatic.errors import DeviceError, PlaceError, PlaceTypeError
+from tstatic.log import warn_once
+
+__all__ = [
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "NullPlace",
+    "Place",
+    "cpu_places",
+    "cuda_places",
+    "device_count",
+    "expected_place",
+    "get_device",
+    "is_compiled_with_cuda",
+    "is_compiled_with_custom_device",
+    "parse_place",
+    "resolve",
+    "set_device",
+    "to_place",
+]
+
+# The kinds of place that programs can run on; a new device adds its kind here.
+BACKENDS: tuple[str, ...] = ("cpu", "null")
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Place:
+    """A device by name. It can be made on any machine; *using* one that is not there is an error (``resolve``).
+
+    Places compare by value: ``CUDAPlace(0) == CUDAPlace(0)``.
+    """
+
+    kind: ClassVar[str] = ""
+
+    @property
+    def name(self) -> str:
+        """The spelling that ``set_device`` takes: ``cpu``, ``gpu:0``, ``gpu_pinned``."""
+        return self.kind
+
+    def _equals(self, other: object) -> bool:
+        return self == other
+
+    def is_cpu_place(self) -> bool:
+        return self.kind == "cpu"
+
+    def is_gpu_place(self) -> bool:
+        return self.kind == "gpu"
+
+    def is_cuda_pinned_place(self) -> bool:
+        return self.kind == "gpu_pinned"
+
+    def __repr__(self) -> str:
+        return f"Place({self.name})"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class CPUPlace(Place):
+    """The CPU. A list with several of them stands for as many replicas."""
+
+    kind: ClassVar[str] = "cpu"
+
+    def get_device_id(self) -> int:
+        return 0
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class CUDAPlace(Place):
+    """The NVIDIA GPU with number ``id``, counted after ``CUDA_VISIBLE_DEVICES``.
+
+    Raises:
+        PlaceTypeError: ``id`` is no integer.
+        PlaceError: ``id`` is negative.
+    """
+
+    id: int
+    kind: ClassVar[str] = "gpu"
+
+    def __init__(self, id: SupportsIndex) -> None:
+        object.__setattr__(self, "id", _device_id(id))
+
+    @property
+    def name(self) -> str:
+        return f"gpu:{self.id}"
+
+    def get_device_id(self) -> int:
+        return self.id
+
+    gpu_device_id = get_device_id
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class NullPlace(Place):
+    """A device that plans everything and computes nothing: what is left is the runtime's own overhead."""
+
+    kind: ClassVar[str] = "null"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class CUDAPinnedPlace(Place):
+    """Page-locked host memory, from which copies to a GPU run in the background."""
+
+    kind: ClassVar[str] = "gpu_pinned"
+
+
+def _device_id(value: object) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise PlaceTypeError(
+            "the number of a GPU is an integer",
+            expected="int >= 0",
+            received=f"{value!r} of type {type(value).__name__}",
+            fix="write CUDAPlace(0)",
+        )
+    number = operator.index(value)
+    if number < 0:
+        raise PlaceError(
+            "the number of a GPU cannot be negative",
+            expected="int >= 0",
+            received=str(number),
+            fix="count GPUs from 0, as in CUDAPlace(0)",
+        )
+    return number
+
+
+def parse_place(device: str) -> Place:
+    """Returns the place that a text names: ``cpu``, ``gpu`` (the first selected one), ``gpu:1`` or ``gpu_pinned``.
+
+    Raises:
+        PlaceTypeError: ``device`` is no text.
+        PlaceError: The text names no place.
+    """
+    if not isinstance(device, str):
+        raise PlaceTypeError(
+            "a device is named by a text",
+            expected="'cpu', 'gpu', 'gpu:x' or 'gpu_pinned'",
+            received=f"{device!r} of type {type(device).__name__}",
+            fix="write 'cpu' or 'gpu:0'",
+        )
+    word = device.strip().lower()
+    if word == "cpu":
+        return CPUPlace()
+    if word == "gpu":
+        return CUDAPlace((_selected_gpus() or [0])[0])
+    if word == "gpu_pinned":
+        return CUDAPinnedPlace()
+    kind, _, number = word.partition(":")
+    if kind == "gpu" and number.isascii() and number.isdecimal():
+        return CUDAPlace(int(number))
+    fix = f"write 'gpu:{number or 0}'" if kind in {"cuda", "gpu"} else "write 'cpu' or 'gpu:0'"
+    raise PlaceError(
+        f"'{device}' does not name a device",
+        expected="'cpu', 'gpu', 'gpu:x' with a number x, or 'gpu_pinned'",
+        received=repr(device),
+        fix=fix,
+    )
+
+
+def to_place(place: Place | str) -> Place:
+    """Returns ``place`` as a ``Place``; texts are read by ``parse_place``.
+
+    Raises:
+        PlaceTypeError: It is neither a place nor a text.
+    """
+    if isinstance(place, Place):
+        return place
+    if isinstance(place, str):
+        return parse_place(place)
+    raise PlaceTypeError(
+        "a place is needed here",
+        expected="CPUPlace(), CUDAPlace(id), or a text such as 'cpu' or 'gpu:0'",
+        received=f"{place!r} of type {type(place).__name__}",
+        fix="pass CPUPlace() or CUDAPlace(0)",
+    )
+
+
+def cpu_count() -> int:
+    """Returns how many CPU cores this process may use (a container or ``taskset`` may allow fewer than there are)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def device_count() -> int:
+    """Returns how many NVIDIA GPUs this machine shows to this process, after ``CUDA_VISIBLE_DEVICES``."""
+    return _count_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@functools.cache
+def _count_gpus(visible: str | None) -> int:
+    # torch takes seconds to import, so everything that can say "none" without it is asked first.
+    if visible is not None and visible.strip() in {"", "-1"}:
+        return 0
+    if importlib.util.find_spec("torch") is None:
+        return 0
+    try:
+        if "+cpu" in importlib.metadata.version("torch"):
+            return 0
+        ctypes.CDLL("libcuda.so.1")
+    except (importlib.metadata.PackageNotFoundError, OSError):
+        return 0
+    import torch
+
+    return int(torch.cuda.device_count()) if torch.version.cuda else 0
+
+
+class Capability:
+    """The answer to "was this built with ...?": call it, or use it as a truth value as some scripts do."""
+
+    def __init__(self, name: str, answer: Callable[[], bool]) -> None:
+        self.__name__ = name
+        self.__doc__ = f"Whether programs can run on {name.rpartition('_')[2]} here; true or false, called or not."
+        self._answer = answer
+
+    def __call__(self) -> bool:
+        return self._answer()
+
+    def __bool__(self) -> bool:
+        return self._answer()
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}: {self._answer()}>"
+
+
+is_compiled_with_cuda = Capability("is_compiled_with_cuda", lambda: "gpu" in BACKENDS and device_count() > 0)
+is_compiled_with_rocm = Capability("is_compiled_with_rocm", lambda: False)
+is_compiled_with_xpu = Capability("is_compiled_with_xpu", lambda: False)
+is_compiled_with_npu = Capability("is_compiled_with_npu", lambda: False)
+is_compiled_with_mlu = Capability("is_compiled_with_mlu", lambda: False)
+is_compiled_with_ipu = Capability("is_compiled_with_ipu", lambda: False)
+is_compiled_with_cinn = Capability("is_compiled_with_cinn", lambda: False)
+is_compiled_with_mkldnn = Capability("is_compiled_with_mkldnn", lambda: False)
+is_compiled_with_distribute = Capability("is_compiled_with_distribute", lambda: False)
+
+
+def is_compiled_with_custom_device(device_type: str) -> bool:
+    """Returns False: tstatic knows the CPU and NVIDIA GPUs, and no plug-in devices."""
+    return False
+
+
+def resolve(place: Place | str) -> Place:
+    """Returns the place to run on: ``place`` itself when this machine has it.
+
+    Raises:
+        DeviceError: The GPU is not there and ``FLAGS_cpu_fallback`` is off. With the flag on the answer is
+            ``CPUPlace()``, and the log says so once.
+    """
+    place = to_place(place)
+    if place.kind in ("cpu", "null"):
+        return place
+    there = device_count()
+    wanted = place.id if isinstance(place, CUDAPlace) else 0
+    if "gpu" in BACKENDS and wanted < there:
+        return place
+    if "gpu" not in BACKENDS:
+        have = "the CPU (this version of tstatic runs programs on the CPU only)"
+    elif there:
+        have = "the CPU and " + ", ".join(CUDAPlace(i).name for i in range(there))
+    else:
+        have = f"the CPU and no GPU ({_why_no_gpu()})"
+    if flags.flag("FLAGS_cpu_fallback"):
+        warn_once(
+            ("cpu_fallback", place), f"{place} is not there: {have}; FLAGS_cpu_fallback=1 runs it on {CPUPlace()}"
+        )
+        return CPUPlace()
+    raise DeviceError(
+        f"this machine has no {place} that tstatic can use",
+        expected=f"{place.name} to be present",
+        received=have,
+        fix="use CPUPlace(), or set FLAGS_cpu_fallback=1 to run on the CPU what names a GPU",
+    )
+
+
+def _why_no_gpu() -> str:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.strip() in {"", "-1"}:
+        return f"CUDA_VISIBLE_DEVICES={visible!r} hides all"
+    if importlib.util.find_spec("torch") is None:
+        return "torch, which drives GPUs, is not installed"
+    return "no CUDA driver with a device, or a torch without CUDA"
+
+
+def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
+    """Returns ``device_count`` CPU places.
+
+    Without the argument the environment variable ``CPU_NUM`` decides. Where it is unset it is written as ``'1'``, as
+    Paddle does, and the log says so once.
+
+    Raises:
+        PlaceTypeError: The count is no integer.
+        PlaceError: The count, or ``CPU_NUM``, is no number >= 0 (a ``ValueError``).
+    """
+    if device_count is None:
+        return [CPUPlace()] * _cpu_num()
+    if isinstance(device_count, bool) or not hasattr(device_count, "__index__"):
+        raise PlaceTypeError(
+            "the number of CPU places is an integer",
+            expected="int >= 0",
+            received=f"{device_count!r} of type {type(device_count).__name__}",
+            fix="write cpu_places(2)",
+        )
+    if device_count < 0:
+        raise PlaceError(
+            "the number of CPU places cannot be negative",
+            expected="int >= 0",
+            received=str(device_count),
+            fix="write cpu_places(2)",
+        )
+    return [CPUPlace()] * operator.index(device_count)
+
+
+def _cpu_num() -> int:
+    text = os.environ.get("CPU_NUM")
+    if text is None:
+        os.environ["CPU_NUM"] = "1"
+        # On a single core one place is what anybody wants; elsewhere it may be a surprise.
+        level = logging.WARNING if cpu_count() > 1 else logging.INFO
+        message = f"CPU_NUM is not set, so one CPU place is used; export CPU_NUM=N for N of them ({cpu_count()} cores)"
+        warn_once("CPU_NUM", message, level=level)
+        return 1
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise PlaceError(
+            "the environment variable CPU_NUM is no number of CPU places",
+            expected="a whole number >= 0",
+            received=f"CPU_NUM={text!r}",
+            fix="export CPU_NUM=1, or unset it",
+        )
+    return number
+
+
+def _selected_gpus() -> list[int]:
+    # The environment is read again because scripts may set it after the first use of a flag.
+    name = "FLAGS_selected_gpus"
+    text = flags.flag(name) or os.environ.get(name, "")
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise PlaceError(
+            "the environment variable FLAGS_selected_gpus is no list of GPU numbers",
+            expected="numbers separated by commas, such as 0,1",
+            received=repr(text),
+            fix="export FLAGS_selected_gpus=0, or unset it",
+        ) from None
+
+
+def cuda_places(device_ids: int | Sequence[int] | None = None) -> Sequence[Place]:
+    """Returns GPU places: those with the given numbers, or ``FLAGS_selected_gpus``, or all that are visible.
+
+    With ``FLAGS_cpu_fallback`` on and no GPU here, numbers that are given are kept (each place is replaced when it is
+    used), and no numbers mean ``cpu_places()``.
+
+    Raises:
+        DeviceError: There is no GPU, or none with such a number, and ``FLAGS_cpu_fallback`` is off.
+    """
+    if device_ids is None:
+        if not is_compiled_with_cuda and flags.flag("FLAGS_cpu_fallback"):
+            return cpu_places()
+        device_ids = _selected_gpus() or list(range(device_count())) or [0]
+    elif isinstance(device_ids, str) or not isinstance(device_ids, Sequence):
+        device_ids = [_device_id(device_ids)]
+    result = [CUDAPlace(i) for i in device_ids]
+    if not flags.flag("FLAGS_cpu_fallback"):
+        for place in result:
+            resolve(place)
+    return result
+
+
+_chosen: Place | None = None
+
+
+def set_device(device: Place | str) -> Place:
+    """Makes a device the default of executors that are given no place, and returns it.
+
+    Args:
+        device: ``cpu``, ``gpu``, ``gpu:x``, or a place.
+
+    Raises:
+        PlaceError: The text names no place (a ``ValueError``).
+        DeviceError: This machine does not have it and ``FLAGS_cpu_fallback`` is off.
+    """
+    global _chosen
+    _chosen = resolve(device)
+    return _chosen
+
+
+def get_device() -> str:
+    """Returns the name of the default device: ``cpu`` or ``gpu:0``."""
+    return expected_place().name
+
+
+def chosen_place() -> Place | None:
+    """Returns what ``set_device`` chose, None before."""
+    return _chosen
+
+
+def expected_place() -> Place:
+    """Returns the place of executors that are given none: what ``set_device`` chose, else a GPU if there is one."""
+    if _chosen is not None:
+        return _chosen
+    return parse_place("gpu") if is_compiled_with_cuda else CPUPlace()
+
+
+def _reset_for_tests() -> None:
+    """Forgets what ``set_device`` chose."""
+    global _chosen
+    _chosen = None

@@ -1,0 +1,8 @@
+"""How to compute a program: frozen, printable data.
+
+* ``shapes``    metadata of every value once the feeds' shapes are known
+* ``schedule``  the order of steps; what may write state, and when
+* ``memory``    lifetimes, and offsets in one arena
+* ``plan``      the plan itself, and its text
+* ``report``    how many bytes, of what, at which op
+"""

@@ -1,0 +1,103 @@
+"""Lifetimes to offsets in one arena: best fit over a list of free intervals, in order of time."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+ALIGN = 256
+"""Every buffer begins at a multiple of 256 bytes and is padded to one."""
+
+
+def aligned(nbytes: int) -> int:
+    return -(-max(nbytes, 1) // ALIGN) * ALIGN
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A buffer: its size, and the first and last step that touch it."""
+
+    name: str
+    nbytes: int
+    first: int
+    last: int
+
+
+class _FreeList:
+    """Free intervals of the arena, found by size (best fit) and merged with their neighbours."""
+
+    def __init__(self) -> None:
+        self.by_size: list[tuple[int, int]] = []
+        self.by_start: dict[int, int] = {}
+        self.by_end: dict[int, int] = {}
+        self.top = 0
+
+    def take(self, size: int) -> int:
+        at = bisect.bisect_left(self.by_size, (size, -1))
+        if at == len(self.by_size):
+            # Nothing fits: grow, beginning with the free interval at the end if there is one.
+            start = self.by_end.get(self.top)
+            if start is not None:
+                self._remove(start, self.top - start)
+            else:
+                start = self.top
+            self.top = start + size
+            return start
+        length, start = self.by_size[at]
+        self._remove(start, length)
+        if length > size:
+            self._add(start + size, length - size)
+        return start
+
+    def give(self, start: int, size: int) -> None:
+        end = start + size
+        after = self.by_start.get(end)
+        if after is not None:
+            self._remove(end, after)
+            size += after
+        before = self.by_end.get(start)
+        if before is not None:
+            self._remove(before, start - before)
+            size += start - before
+            start = before
+        self._add(start, size)
+
+    def _add(self, start: int, size: int) -> None:
+        bisect.insort(self.by_size, (size, start))
+        self.by_start[start] = size
+        self.by_end[start + size] = start
+
+    def _remove(self, start: int, size: int) -> None:
+        del self.by_size[bisect.bisect_left(self.by_size, (size, start))]
+        del self.by_start[start]
+        del self.by_end[start + size]
+
+
+def place(lifetimes: Sequence[Lifetime], reuse: bool = True) -> tuple[Mapping[str, int], int]:
+    """Assigns offsets.
+
+    Args:
+        lifetimes: Buffers, in any order.
+        reuse: Whether a dead buffer's place may be given to a later one.
+
+    Returns:
+        Name -> offset in bytes, and the arena's size in bytes.
+    """
+    offsets: dict[str, int] = {}
+    if not reuse:
+        top = 0
+        for b in lifetimes:
+            offsets[b.name] = top
+            top += aligned(b.nbytes)
+        return offsets, top
+    free = _FreeList()
+    starts = sorted(lifetimes, key=lambda b: (b.first, -b.nbytes))
+    ends = sorted(lifetimes, key=lambda b: b.last)
+    done = 0
+    for b in starts:
+        while done < len(ends) and ends[done].last < b.first:
+            free.give(offsets[ends[done].name], aligned(ends[done].nbytes))
+            done += 1
+        offsets[b.name] = free.take(aligned(b.nbytes))
+    return offsets, free.top

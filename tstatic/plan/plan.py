@@ -1,0 +1,293 @@
+"""The plan: steps bound to slots of one arena, as frozen data that prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.types import Meta
+from tstatic.ir.where import show
+from tstatic.plan.memory import Lifetime, aligned, place
+from tstatic.plan.schedule import schedule
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What strategies decide about a plan.
+
+    Attributes:
+        reuse: A dead value's place may be given to a later one (``memory_optimize``).
+        inplace: An op may write over an input that dies with it (``enable_inplace``).
+        sequential: Steps run strictly one after another (``sequential_run``, ``enable_sequential_execution``).
+    """
+
+    reuse: bool = True
+    inplace: bool = True
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a value lives.
+
+    ``kind``: ``arena`` (with ``offset``), ``feed`` (arena, filled from the feed), ``state`` (the scope's storage of variable
+    ``of``), ``view`` (of value ``of``), ``const``, ``dynamic`` (allocated when its size is known) or ``object``.
+    """
+
+    value: str
+    kind: str
+    meta: Meta | None
+    offset: int = -1
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op in running order: ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``dynamic`` or ``view`` (no work)."""
+
+    op: FrozenOp
+    region: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to compute a program for given feed shapes."""
+
+    program: FrozenProgram
+    steps: tuple[Step, ...]
+    slots: Mapping[str, Slot]
+    commits: tuple[tuple[str, str], ...]
+    arena_bytes: int
+    options: PlanOptions
+    lifetimes: tuple[Lifetime, ...] = field(repr=False, default=())
+    root: Mapping[str, str] = field(repr=False, default_factory=dict)
+
+    def __str__(self) -> str:
+        return plan_text(self)
+
+
+def _is_known(meta: Meta | None) -> bool:
+    return meta is not None and meta.known
+
+
+class _Planner:
+    def __init__(self, program: FrozenProgram, metas: Mapping[str, Meta], options: PlanOptions) -> None:
+        self.program = program
+        self.metas = metas
+        self.options = options
+        order = schedule(program)
+        self.ops = order.main + order.update
+        self.main_count = len(order.main)
+        self.direct = order.direct
+        self.commits = order.commits
+        self.slots: dict[str, Slot] = {}
+        self.root: dict[str, str] = {}
+        self.dense: set[str] = set()
+        self.last: dict[str, int] = {}
+        self.end = len(self.ops)
+        # Buffer -> last step that reads it under any name (views and in-place results included).
+        self.held: dict[str, int] = {}
+
+    def uses(self) -> None:
+        """Last step that reads each value's contents."""
+        for i, op in enumerate(self.ops):
+            for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
+                if entry is None or slot.name in op.card.shape_only:
+                    continue
+                for value in (entry,) if isinstance(entry, str) else entry:
+                    self.last[value] = i
+        for value in self.program.roots():
+            self.last[value] = self.end
+
+    def sources(self) -> None:
+        for name in self.program.feeds:
+            self.slots[name] = Slot(name, "feed", self.metas[name])
+            self.dense.add(name)
+        for var, value in self.program.reads.items():
+            self.slots[value] = Slot(value, "state", self.metas.get(value), of=var)
+            self.dense.add(value)
+        for value in self.program.constants:
+            self.slots[value] = Slot(value, "const", self.metas[value])
+
+    def plan(self) -> Plan:
+        self.uses()
+        self.sources()
+        steps = [self.step(i, op) for i, op in enumerate(self.ops)]
+        lifetimes = self.lifetimes(steps)
+        offsets, size = place(lifetimes, self.options.reuse)
+        for value, slot in self.slots.items():
+            if slot.kind in ("arena", "feed"):
+                self.slots[value] = Slot(value, slot.kind, slot.meta, offsets[self.base(value)], slot.of)
+        return Plan(
+            self.program, tuple(steps), self.slots, self.commits, size, self.options, tuple(lifetimes),
+            {v: self.base(v) for v in self.slots},
+        )  # fmt: skip
+
+    def base(self, value: str) -> str:
+        while value in self.root:
+            value = self.root[value]
+        return value
+
+    def step(self, index: int, op: FrozenOp) -> Step:
+        region = "main" if index < self.main_count else "update"
+        objects = set()
+        for slot, entry in zip(op.card.outputs, op.outputs, strict=True):
+            if slot.name in op.card.objects and isinstance(entry, str):
+                self.slots[entry] = Slot(entry, "object", None)
+                objects.add(entry)
+        dynamic = op.card.dynamic or any(self.slots[v].kind == "dynamic" for v in op.reads())
+        dynamic = dynamic or any(not _is_known(self.metas.get(v)) for v in op.writes() if v not in objects)
+        if dynamic:
+            for value in op.writes():
+                if value not in objects:
+                    self.slots[value] = Slot(value, "dynamic", self.metas.get(value))
+            return Step(op, region, "dynamic")
+        if region == "main" and self.try_view(index, op):
+            return Step(op, region, "view")
+        for value in op.writes():
+            if value in objects:
+                continue
+            if value in self.direct:
+                self.slots[value] = Slot(value, "state", self.metas[value], of=self.direct[value])
+            else:
+                self.slots[value] = Slot(value, "arena", self.metas[value])
+                self.dense.add(value)
+        if self.options.inplace:
+            self.try_inplace(index, op)
+        return Step(op, region, "ref")
+
+    def try_view(self, index: int, op: FrozenOp) -> bool:
+        """Lets the first output be a view of the first input where that needs no copy."""
+        card = op.card
+        if card.view is None or not isinstance(op.inputs[0], str) or not isinstance(op.outputs[0], str):
+            return False
+        source, result = op.inputs[0], op.outputs[0]
+        if source not in self.dense or any(e is not None for e in op.inputs[1:]):
+            return False
+        base = self.slots[self.base(source)]
+        # The scope's storage changes in the update region and belongs to the user afterwards.
+        if base.kind == "state" and self.last.get(result, -1) >= self.main_count:
+            return False
+        if base.kind not in ("arena", "feed", "state"):
+            return False
+        sample = np.empty(self.metas[source].shape, self.metas[source].dtype.np)
+        shown = card.view(sample, **card.pick(card.view, op.attrs))
+        if shown is None or shown.shape != self.metas[result].shape or not np.may_share_memory(shown, sample):
+            return False
+        self.slots[result] = Slot(result, "view", self.metas[result], of=source)
+        self.root[result] = source
+        self.held[base.value] = max(self.group_last(base.value), self.last.get(result, -1))
+        if shown.flags.c_contiguous:
+            self.dense.add(result)
+        # Other outputs (XShape) are never read; a slot of their own costs nothing when nobody asks for them.
+        for value in op.writes():
+            if value != result:
+                self.slots[value] = Slot(value, "arena", self.metas[value])
+        return True
+
+    def try_inplace(self, index: int, op: FrozenOp) -> None:
+        for source_slot, result_slot in op.card.inplace:
+            source, result = op.input(source_slot), op.output(result_slot)
+            if not isinstance(source, str) or not isinstance(result, str) or self.slots[result].kind != "arena":
+                continue
+            if self.metas[source].shape != self.metas[result].shape or source not in self.dense:
+                continue
+            if self.metas[source].dtype.itemsize != self.metas[result].dtype.itemsize:
+                continue
+            base = self.base(source)
+            if self.slots[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
+                continue
+            if self.group_last(base) > index or any(
+                v != source and self.base(v) == base for v in op.reads()
+            ):
+                continue
+            self.root[result] = base
+            self.held[base] = max(index, self.last.get(result, -1))
+            return
+
+    def group_last(self, base: str) -> int:
+        return self.held.get(base, self.last.get(base, -1))
+
+    def lifetimes(self, steps: list[Step]) -> list[Lifetime]:
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        size: dict[str, int] = {}
+
+        def touch(value: str, at: int) -> None:
+            base = self.base(value)
+            slot = self.slots.get(base)
+            if slot is None or slot.kind not in ("arena", "feed"):
+                return
+            first.setdefault(base, at)
+            last[base] = max(last.get(base, at), at)
+            size.setdefault(base, self.metas[base].nbytes)
+
+        for name in self.program.feeds:
+            touch(name, -1)
+            # Feeds are kept for the whole run, so that several iterations can run on one feed.
+            touch(name, self.end)
+        for i, step in enumerate(steps):
+            for value in step.op.writes():
+                touch(value, i)
+            for slot, entry in zip(step.op.card.inputs, step.op.inputs, strict=True):
+                if entry is None or slot.name in step.op.card.shape_only:
+                    continue
+                for value in (entry,) if isinstance(entry, str) else entry:
+                    if value in self.slots:
+                        touch(value, i)
+        for value in self.program.roots():
+            touch(value, self.end)
+        return [Lifetime(n, size[n], first[n], last[n]) for n in first]
+
+
+def make_plan(program: FrozenProgram, metas: Mapping[str, Meta], options: PlanOptions) -> Plan:
+    """Plans a frozen program whose values have the given metadata."""
+    return _Planner(program, metas, options).plan()
+
+
+def _events(plan: Plan) -> list[tuple[int, ...]]:
+    """For each step, the earlier steps whose results it reads."""
+    maker: dict[str, int] = {}
+    waits = []
+    for i, step in enumerate(plan.steps):
+        waits.append(tuple(sorted({maker[v] for v in step.op.reads() if v in maker})))
+        for value in step.op.writes():
+            maker[value] = i
+    return waits
+
+
+def _where(slot: Slot) -> str:
+    if slot.kind in ("arena", "feed"):
+        return f"{slot.kind}[{slot.offset}]"
+    return f"{slot.kind}({slot.of})" if slot.of else slot.kind
+
+
+def plan_text(plan: Plan) -> str:
+    """Steps in order, the steps each waits for, and the slots of its results."""
+    lines = [
+        f"plan: {len(plan.steps)} steps, arena {plan.arena_bytes} bytes, {len(plan.commits)} commits, "
+        f"reuse={plan.options.reuse} inplace={plan.options.inplace} sequential={plan.options.sequential}",
+        f"{'step':>5} {'region':<7} {'how':<8} {'op':<28} {'waits':<14} results",
+    ]
+    waits = _events(plan)
+    for name in plan.program.feeds:
+        slot = plan.slots[name]
+        lines.append(f"{'-':>5} {'feed':<7} {'copy':<8} {'':<28} {'-':<14} {name}: {slot.meta!r} {_where(slot)}")
+    for i, step in enumerate(plan.steps):
+        results = ", ".join(f"{v}: {plan.slots[v].meta!r} {_where(plan.slots[v])}" for v in step.op.writes())
+        events = ",".join(map(str, waits[i])) or "-"
+        line = f"{i:>5} {step.region:<7} {step.how:<8} {step.op.type:<28} {events:<14} {results}"
+        lines.append(f"{line}  @ {show(step.op.where)}" if step.op.where else line)
+    for var, value in plan.commits:
+        lines.append(f"{'-':>5} {'commit':<7} {'copy':<8} {'':<28} {'-':<14} {var} <- {value}")
+    return "\n".join(lines)
+
+
+def arena_need(meta: Any) -> int:
+    """Bytes that a value takes in the arena."""
+    return aligned(meta.nbytes)

@@ -1,0 +1,121 @@
+"""How many bytes a plan takes, of what, and at which op the peak lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tstatic.ir.types import Meta
+from tstatic.ir.where import show
+from tstatic.plan.memory import aligned
+from tstatic.plan.plan import Plan
+
+_BACKWARD = 1
+_OPTIMIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OpMemory:
+    """Arena bytes in use while one op runs."""
+
+    step: int
+    op: str
+    where: str
+    live_bytes: int
+    result_bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """What a run will hold.
+
+    Attributes:
+        peak_bytes: Size of the arena: every buffer of the run lies in it.
+        by_category: Bytes of ``feeds``, ``activations``, ``gradients`` and ``temporaries`` that are live at the peak, and of
+            ``parameters`` and ``other state`` in the scope.
+        by_op: Live bytes at each step, with the op and the user's line.
+        peak: The step at which most bytes are live.
+        held_bytes: What arenas and the scope hold at this moment.
+        unknown: Values whose size depends on values; they are allocated outside of the arena.
+    """
+
+    peak_bytes: int
+    by_category: Mapping[str, int]
+    by_op: tuple[OpMemory, ...]
+    peak: OpMemory | None
+    held_bytes: int
+    unknown: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data (JSON)."""
+        return {
+            "peak_bytes": self.peak_bytes,
+            "held_bytes": self.held_bytes,
+            "by_category": dict(self.by_category),
+            "peak": None if self.peak is None else _row(self.peak),
+            "by_op": [_row(o) for o in self.by_op],
+            "unknown": list(self.unknown),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"arena {self.peak_bytes:,} bytes; held now {self.held_bytes:,} bytes"]
+        lines += [f"  {name:<12} {size:>14,} bytes" for name, size in self.by_category.items()]
+        if self.peak is not None:
+            lines.append(f"  peak at step {self.peak.step}: {self.peak.op} @ {self.peak.where} ({self.peak.live_bytes:,} bytes live)")
+        if self.unknown:
+            lines.append(f"  sizes known only at run time: {', '.join(self.unknown[:8])}")
+        return "\n".join(lines)
+
+
+def _row(o: OpMemory) -> dict[str, Any]:
+    return {"step": o.step, "op": o.op, "where": o.where, "live_bytes": o.live_bytes, "result_bytes": o.result_bytes}
+
+
+def _category(plan: Plan, name: str, makers: Mapping[str, int]) -> str:
+    if name in plan.program.feeds:
+        return "feeds"
+    role = makers.get(name, 0)
+    if role & _BACKWARD:
+        return "gradients"
+    return "temporaries" if role & _OPTIMIZE else "activations"
+
+
+def memory_report(plan: Plan, state: Mapping[str, Meta], held: int, parameters: frozenset[str] = frozenset()) -> MemoryReport:
+    """Builds the report of a plan.
+
+    Args:
+        plan: The plan.
+        state: Persistable variable -> metadata.
+        held: Bytes held at this moment.
+        parameters: Names of ``state`` that are parameters.
+    """
+    steps = len(plan.steps)
+    changes = [0] * (steps + 3)
+    for b in plan.lifetimes:
+        changes[b.first + 1] += aligned(b.nbytes)
+        changes[b.last + 2] -= aligned(b.nbytes)
+    live = []
+    total = 0
+    for i in range(steps + 1):
+        total += changes[i]
+        live.append(total)
+    makers = {v: step.op.role for step in plan.steps for v in step.op.writes()}
+    by_op = []
+    for i, step in enumerate(plan.steps):
+        made = sum(
+            aligned(plan.slots[v].meta.nbytes)  # type: ignore[union-attr]
+            for v in step.op.writes()
+            if plan.slots[v].kind == "arena"
+        )
+        by_op.append(OpMemory(i, step.op.type, show(step.op.where), live[i + 1], made))
+    peak = max(by_op, key=lambda o: o.live_bytes, default=None)
+    categories = {"feeds": 0, "activations": 0, "gradients": 0, "temporaries": 0}
+    if peak is not None:
+        for b in plan.lifetimes:
+            if b.first <= peak.step <= b.last:
+                categories[_category(plan, b.name, makers)] += aligned(b.nbytes)
+    categories["parameters"] = sum(m.nbytes for n, m in state.items() if n in parameters)
+    categories["other state"] = sum(m.nbytes for n, m in state.items() if n not in parameters)
+    unknown = tuple(v for v, s in plan.slots.items() if s.kind == "dynamic")
+    return MemoryReport(plan.arena_bytes, categories, tuple(by_op), peak, held, unknown)

@@ -1,0 +1,74 @@
+"""The order of steps: main steps first, then the update region, which is the one place that writes state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Ops in running order.
+
+    Attributes:
+        main: Ops that write only scratch.
+        update: Ops that write persistable variables in place; nothing that can fail comes after the first of them.
+        direct: Value -> persistable variable whose storage the value is written to.
+        commits: (variable, value) pairs that are copied at the end.
+    """
+
+    main: tuple[FrozenOp, ...]
+    update: tuple[FrozenOp, ...]
+    direct: dict[str, str]
+    commits: tuple[tuple[str, str], ...]
+
+
+def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> bool:
+    """Whether all results of an op replace the state that it read."""
+    if not op.card.update or op.regions:
+        return False
+    pairs = {o: i for i, o in op.card.state}
+    for slot, entry in zip(op.card.outputs, op.outputs, strict=True):
+        if entry is None:
+            continue
+        if slot.name not in pairs:
+            return False
+        source = op.input(pairs[slot.name])
+        for value, old in zip(
+            (entry,) if isinstance(entry, str) else entry, (source,) if isinstance(source, str) else source or (), strict=True
+        ):
+            var = owner.get(value)
+            if var is None or program.reads.get(var) != old:
+                return False
+    return True
+
+
+def schedule(program: FrozenProgram) -> Schedule:
+    """Sorts ops into the main and the update region, each in program order."""
+    owner = {value: var for var, value in program.writes.items()}
+    delayed = [_delayable(op, program, owner) for op in program.ops]
+    # An op whose results a main op reads cannot wait; taking it out may force others, so repeat until nothing changes.
+    changed = True
+    while changed:
+        changed = False
+        read_by_main = {v for op, late in zip(program.ops, delayed, strict=True) if not late for v in op.reads()}
+        for i, op in enumerate(program.ops):
+            if delayed[i] and any(v in read_by_main for v in op.writes()):
+                delayed[i] = False
+                changed = True
+    main = tuple(op for op, late in zip(program.ops, delayed, strict=True) if not late)
+    update = tuple(op for op, late in zip(program.ops, delayed, strict=True) if late)
+    direct: dict[str, str] = {}
+    # A later update that still reads the old value of a variable forbids writing that variable in place.
+    last_reader: dict[str, int] = {}
+    for i, op in enumerate(update):
+        for value in op.reads():
+            last_reader[value] = i
+    for i, op in enumerate(update):
+        for value in op.writes():
+            var = owner[value]
+            if last_reader.get(program.reads[var], -1) <= i:
+                direct[value] = var
+    commits = tuple((var, value) for var, value in program.writes.items() if value not in direct)
+    return Schedule(main, update, direct, commits)

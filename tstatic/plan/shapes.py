@@ -1,0 +1,116 @@
+"""Metadata of every value of a frozen program once the shapes of feeds and state are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tstatic.errors import TstaticError
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, Region
+from tstatic.ir.opdef import EMPTY
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.where import show
+
+
+def entry_metas(entries: Sequence[Entry], metas: Mapping[str, Meta]) -> list[Any]:
+    """Metadata per slot, in the form that ``infer`` takes."""
+    return [
+        None
+        if e is None
+        else metas.get(e)
+        if isinstance(e, str)
+        else [metas[v] if v != EMPTY else None for v in e]
+        for e in entries
+    ]
+
+
+def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
+    """Adds the metadata of an op's results.
+
+    Raises:
+        TstaticError: What the card's ``infer`` refuses, with the op and the user's line.
+    """
+    if op.regions:
+        _infer_regions(op, metas)
+        return
+    card = op.card
+    assert card.infer is not None, f"{op.type} has no infer"
+    try:
+        result = card.infer(*entry_metas(op.inputs, metas), **card.pick(card.infer, op.attrs))
+    except TstaticError as error:
+        raise error.add_context(op=op.type, var=", ".join(op.reads()) or None, where=show(op.where)) from None
+    if isinstance(result, Meta) or (len(card.outputs) == 1 and not isinstance(result, tuple)):
+        result = (result,)
+    for entry, meta in zip(op.outputs, result, strict=True):
+        if entry is None or meta is None:
+            continue
+        if isinstance(entry, str):
+            metas[entry] = meta
+        else:
+            for value, one in zip(entry, meta, strict=True):
+                if value != EMPTY and one is not None:
+                    metas[value] = one
+
+
+def _run_region(region: Region, given: Mapping[str, Meta]) -> dict[str, Meta]:
+    metas = dict(region.metas)
+    for name, value in region.inputs:
+        if name in given:
+            metas[value] = given[name]
+    for op in region.ops:
+        infer_op(op, metas)
+    return metas
+
+
+def _meet(a: Meta, b: Meta) -> Meta:
+    """What is known of a value that may be either; differing ranks leave nothing to say but the first's."""
+    if a.shape == b.shape or len(a.shape) != len(b.shape):
+        return a
+    return a.with_shape(x if x == y else UNKNOWN for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def _infer_regions(op: FrozenOp, metas: dict[str, Meta]) -> None:
+    names = op.slot_names
+    given: dict[str, Meta] = {}
+    by_slot = {s.name: e for s, e in zip(op.card.inputs, op.inputs, strict=True)}
+    for slot, entry in by_slot.items():
+        row = (entry,) if isinstance(entry, str) else entry or ()
+        for name, value in zip(names.get(slot, ()), row, strict=True):
+            if value in metas:
+                given[name] = metas[value]
+    if op.card.infer is not None:
+        # Backward ops of control flow: results are shaped like the forward inputs.
+        result = op.card.infer(*entry_metas(op.inputs, metas), **op.card.pick(op.card.infer, op.attrs))
+        result = result if isinstance(result, tuple) else (result,)
+        for entry, meta in zip(op.outputs, result, strict=True):
+            if isinstance(entry, tuple):
+                metas.update((v, m) for v, m in zip(entry, meta, strict=True) if v != EMPTY)
+            elif entry is not None and meta is not None:
+                metas[entry] = meta
+        return
+    region = op.regions[0]
+    before: dict[str, Meta] = {}
+    while before != given:
+        before = dict(given)
+        inner = _run_region(region, given)
+        results = {name: inner[value] for name, value in region.outputs if value in inner}
+        for name, meta in results.items():
+            if name in given:
+                given[name] = _meet(given[name], meta)
+    for slot, entry in zip(op.card.outputs, op.outputs, strict=True):
+        if slot.name in op.card.objects or entry is None:
+            continue
+        for name, value in zip(names.get(slot.name, ()), (entry,) if isinstance(entry, str) else entry, strict=True):
+            if name in results:
+                metas[value] = given.get(name, results[name])
+
+
+def infer_program(program: FrozenProgram, known: Mapping[str, Meta]) -> dict[str, Meta]:
+    """Returns value -> metadata; ``known`` gives feeds and state. What stays unknown depends on values."""
+    metas: dict[str, Meta] = {v: program.metas[v] for v in program.reads.values() if v in program.metas}
+    metas.update(known)
+    for value, array in program.constants.items():
+        metas[value] = program.metas[value].with_shape(array.shape)
+    for op in program.ops:
+        infer_op(op, metas)
+    return metas

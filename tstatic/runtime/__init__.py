@@ -1,0 +1,7 @@
+"""Running plans.
+
+* ``scope``    where persistable variables live between runs
+* ``feed``     checks and converts what the user feeds
+* ``session``  a plan bound to arrays and a scope, and one step of it
+* ``block``    runs the bodies of control flow
+"""

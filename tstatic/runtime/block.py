@@ -1,0 +1,144 @@
+"""Runs the bodies of control flow op by op on arrays of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
+from tstatic.ir.frozen import Entry, FrozenOp, Region
+from tstatic.ir.opdef import EMPTY
+from tstatic.ir.rng import RngKey
+from tstatic.ir.types import UNKNOWN
+from tstatic.ir.where import show
+
+Env = dict[str, Any]
+
+
+def fetch_entry(entry: Entry, env: Mapping[str, Any]) -> Any:
+    """Arrays of a slot."""
+    if entry is None:
+        return None
+    if isinstance(entry, str):
+        return env[entry]
+    return [None if v == EMPTY else env[v] for v in entry]
+
+
+def store_entry(entry: Entry, result: Any, env: Env) -> None:
+    if isinstance(entry, str):
+        env[entry] = result
+    elif entry is not None:
+        for value, one in zip(entry, result, strict=True):
+            if value != EMPTY:
+                env[value] = one
+
+
+def run_op(op: FrozenOp, env: Env, reserved: Mapping[str, Any]) -> None:
+    """Runs one op on the arrays of ``env`` and adds its results; results get fresh memory."""
+    card = op.card
+    ins = [fetch_entry(e, env) for e in op.inputs]
+    wanted = [e is not None for e in op.outputs]
+    if card.objects:
+        outs: list[Any] = []
+        for slot, entry in zip(card.outputs, op.outputs, strict=True):
+            outs.append([] if slot.name in card.objects and entry is not None else None)
+    else:
+        outs = [None] * len(wanted)
+    if card.infer is not None and not card.dynamic:
+        metas = infer_outputs(card, metas_of_entries(ins), op.attrs)
+        unknown = any(
+            m is not None and any(UNKNOWN in one.shape for one in (m if isinstance(m, list) else [m]) if one is not None)
+            for m in metas
+        )
+        if not unknown:
+            made = allocate([m if w else None for m, w in zip(metas, wanted, strict=True)])
+            outs = [o if o is not None else m for o, m in zip(outs, made, strict=True)]
+            call_ref(card, ins, outs, op.attrs, **reserved)
+            for entry, result in zip(op.outputs, outs, strict=True):
+                if entry is not None:
+                    store_entry(entry, result, env)
+            return
+    keywords = {n: v for n, v in reserved.items() if card.takes(n)}
+    results = card.ref(*ins, *outs, **card.pick(card.ref, op.attrs), **keywords)
+    if not isinstance(results, tuple | list):
+        results = [results]
+    for entry, result in zip(op.outputs, results, strict=True):
+        if entry is not None:
+            store_entry(entry, result, env)
+
+
+def metas_of_entries(ins: Sequence[Any]) -> list[Any]:
+    """Like ``metas_of``, where holes in lists stay ``None`` and Python objects are passed over."""
+    done: list[Any] = []
+    for v in ins:
+        if isinstance(v, np.ndarray) or v is None:
+            done.extend(metas_of([v]))
+        elif v and not all(isinstance(a, np.ndarray | None) for a in v):
+            done.append(None)
+        else:
+            done.append([None if a is None else metas_of([a])[0] for a in v])
+    return done
+
+
+class BlockRunner:
+    """What a control-flow card is given as ``run_block``.
+
+    Args:
+        op: The op that owns the body.
+        key: Random numbers inside take their seed, place and run from it; each execution of the body counts as an iteration.
+    """
+
+    def __init__(self, op: FrozenOp, key: RngKey) -> None:
+        self.op = op
+        self.region: Region = op.regions[0]
+        self.key = key
+        self.iteration = 0
+        self._inner = {id(o): BlockRunner(o, key) for o in self.region.ops if o.regions}
+
+    def names(self, slot: str) -> tuple[str, ...]:
+        """Variable names of a slot of the owning op."""
+        return self.op.slot_names.get(slot, ())
+
+    def restart(self) -> None:
+        """Called at the start of each run of the program."""
+        self.iteration = 0
+
+    def run(self, given: Mapping[str, Any]) -> Env:
+        """Runs the body once.
+
+        Args:
+            given: Variable name -> array; what the body reads from outside.
+
+        Returns:
+            Variable name -> value after the body, and every inner value by name (for the backward pass).
+        """
+        env: Env = {}
+        for name, value in self.region.inputs:
+            if name in given:
+                env[value] = given[name]
+        self.iteration += 1
+        for op in self.region.ops:
+            key = RngKey(self.key.seed, self.key.place, op.position, self.key.run, self.iteration)
+            try:
+                run_op(op, env, {"rng": key, "run_block": self._inner.get(id(op))})
+            except Exception as error:
+                annotate(error, op)
+                raise
+        results: Env = dict(env)
+        for name, value in self.region.outputs:
+            results[name] = env[value]
+        return results
+
+    def before(self, given: Mapping[str, Any], env: Env) -> Env:
+        """Values that the backward pass reads: what the body was given, and what it made (not what it overwrote)."""
+        return {**env, **{name: given[name] for name, _ in self.region.inputs if name in given}}
+
+
+def annotate(error: BaseException, op: FrozenOp) -> None:
+    """Adds op, variables and the user's line to an error that an op raised."""
+    if hasattr(error, "add_context"):
+        error.add_context(op=op.type, var=", ".join(list(op.reads())[:6]) or None, where=show(op.where))
+    elif not getattr(error, "__notes__", None):
+        error.add_note(f"while running operator '{op.type}' ({', '.join(op.reads())}), built at {show(op.where)}")

@@ -1,0 +1,215 @@
+"""Checks and converts what the user feeds; the caller's dict is never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import FeedError, FeedTypeError, near
+from tstatic.ir.program import Program, Variable
+from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
+from tstatic.ir.where import show
+from tstatic.log import warn_once
+from tstatic.runtime.scope import LoDTensor
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def check_feed_dict(feed: Any) -> Mapping[str, Any]:
+    """Returns the feed as a mapping.
+
+    Raises:
+        FeedTypeError: If it is neither a dict nor a list of one dict, or a key is no text.
+    """
+    if feed is None:
+        return {}
+    if isinstance(feed, list | tuple):
+        if len(feed) == 1 and isinstance(feed[0], Mapping):
+            feed = feed[0]
+        else:
+            raise FeedTypeError(
+                "a list of feeds is for data-parallel programs; this one runs on a single place",
+                expected="a dict {name: array}, or a list that holds exactly one dict",
+                received=f"a {type(feed).__name__} of {len(feed)} items",
+                fix="feed one dict, or compile with with_data_parallel",
+                op="feed",
+            )
+    if not isinstance(feed, Mapping):
+        raise FeedTypeError(
+            "feed requires dict as its Parameter. But you passed in something else",
+            expected="a dict {name: array}",
+            received=f"{type(feed).__name__}",
+            fix="pass feed={'x': array}",
+            op="feed",
+        )
+    for name in feed:
+        if not isinstance(name, str):
+            raise FeedTypeError(
+                "the keys of feed are names of variables",
+                expected="str keys",
+                received=f"{name!r} of type {type(name).__name__}",
+                fix="use variable.name as the key",
+                op="feed",
+            )
+    return feed
+
+
+def _fail(var: Variable, what: str, expected: object, received: object, fix: str, cls: type[FeedError] = FeedError) -> FeedError:
+    return cls(
+        what, expected=expected, received=received, fix=fix, var=var.name, op="feed", where=show(var.where)
+    )
+
+
+def _to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
+    """Converts one fed value; lists and numbers take the variable's dtype, arrays must have it already."""
+    name = var.name
+    if isinstance(value, np.ndarray):
+        array = value
+    elif isinstance(value, LoDTensor):
+        array = np.asarray(value)
+    elif isinstance(value, bool | int | float | list | tuple | np.generic):
+        array = _from_list(value, var)
+    elif isinstance(value, Variable):
+        raise _fail(
+            var, f"a Variable was fed for '{name}'", "an array", repr(value),
+            "feed the data itself; a Variable only names a place in the program", FeedTypeError,
+        )  # fmt: skip
+    elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        array = _from_foreign(value, var)
+    else:
+        raise _fail(
+            var, f"what was fed for '{name}' cannot become an array", "a numpy array, a list of numbers, or anything with __array__",
+            f"{value!r:.60} of type {type(value).__name__}", f"convert it: np.asarray(..., dtype='{var.dtype.name}')", FeedTypeError,
+        )  # fmt: skip
+    if array.dtype.kind in "OSUMm":
+        raise _fail(
+            var, f"the array fed for '{name}' does not hold numbers", f"dtype {var.dtype.name}", f"dtype {array.dtype}",
+            "feed a numeric array; a ragged list has to be padded first", FeedTypeError,
+        )  # fmt: skip
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array
+
+
+def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise _fail(
+            var, f"the list fed for '{var.name}' is ragged", f"rows of one length, shape {list(var.shape)}",
+            "rows of different lengths", "pad the rows to one length", FeedError,
+        ) from None  # fmt: skip
+    if array.dtype.kind in "OSU" or isinstance(value, np.generic):
+        return array
+    wanted = var.dtype
+    if array.dtype.kind == "f" and not wanted.is_float and array.size:
+        raise _fail(
+            var, f"a list of floats was fed for '{var.name}'", f"{wanted.name} values", "floats",
+            f"convert them: np.asarray(values, dtype='{wanted.name}')", FeedTypeError,
+        )  # fmt: skip
+    if wanted.is_integer and array.size and array.dtype.kind in "iu":
+        low, high = np.iinfo(wanted.np).min, np.iinfo(wanted.np).max
+        if array.min() < low or array.max() > high:
+            raise _fail(
+                var, f"a number fed for '{var.name}' does not fit its dtype", f"values in [{low}, {high}]",
+                f"values in [{array.min()}, {array.max()}]", "use a wider dtype", FeedError,
+            )  # fmt: skip
+    return array.astype(wanted.np)
+
+
+def _from_foreign(value: Any, var: Variable) -> np.ndarray[Any, Any]:
+    try:
+        if type(value).__module__.partition(".")[0] == "torch":
+            return _from_torch(value)
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise _fail(
+            var, f"what was fed for '{var.name}' could not be read as an array", f"an array of {var.dtype.name}{list(var.shape)}",
+            f"{type(value).__name__}: {error}", "feed a CPU array, for example tensor.detach().cpu().numpy()", FeedTypeError,
+        ) from error  # fmt: skip
+    return array
+
+
+def _from_torch(value: Any) -> np.ndarray[Any, Any]:
+    if getattr(value, "is_meta", False) or getattr(value, "layout", None) is not None and "strided" not in str(value.layout):
+        raise TypeError("a sparse or meta tensor has no plain values")
+    value = value.detach().cpu()
+    if "bfloat16" in str(value.dtype):
+        import torch  # the tensor is torch's, so torch is loaded already
+
+        return value.view(torch.int16).numpy().view(dtype_of("bfloat16").np)  # type: ignore[no-any-return]
+    return value.numpy()  # type: ignore[no-any-return]
+
+
+def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, Any]:
+    """Checks dtype and shape against the variable's declaration.
+
+    Raises:
+        FeedTypeError: For another dtype (nothing is cast).
+        FeedError: For another rank or a fixed size that differs.
+    """
+    name = var.name
+    given: DType = dtype_of(array.dtype)
+    if given is not var.dtype:
+        raise _fail(
+            var, f"The data type of fed Variable '{name}' must be '{var.dtype.name}', but received '{given.name}'",
+            var.dtype.name, given.name, f"feed {name}.astype('{var.dtype.name}'), or declare the input as '{given.name}'", FeedTypeError,
+        )  # fmt: skip
+    if var.shape == array.shape:
+        return array
+    if numel(var.shape) == 1 and array.size == 1 and not var.is_data:
+        return array.reshape(var.shape)
+    fits = len(var.shape) == array.ndim and all(w in (UNKNOWN, g) for w, g in zip(var.shape, array.shape, strict=True))
+    if not fits and (var.need_check_feed or not var.is_data):
+        raise _fail(
+            var,
+            f"The fed Variable '{name}' should have dimensions = {len(var.shape)}, shape = {_spell(var.shape)}, but received "
+            f"fed shape {list(array.shape)}",
+            f"shape {_spell(var.shape)} (-1 takes any size)", f"shape {list(array.shape)}",
+            f"reshape the array fed for '{name}', or change static.data('{name}', shape=...)",
+        )  # fmt: skip
+    return array
+
+
+def _spell(shape: tuple[int, ...]) -> str:
+    return str(list(shape))
+
+
+def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
+    """Returns the arrays that this run needs, checked.
+
+    Args:
+        program: What will run.
+        feed: The user's ``feed``.
+        used: Names that the program's ops read or that are fetched.
+
+    Raises:
+        FeedError: For a name that the program does not have while a declared input is missing, and for bad values.
+    """
+    done: Arrays = {}
+    block = program.global_block()
+    for name, value in check_feed_dict(feed).items():
+        var = block.vars.get(name)
+        if var is None:
+            missing = [n for n, v in block.vars.items() if v.is_data and n in used and n not in feed]
+            if missing:
+                raise FeedError(
+                    f"feed has '{name}', which is no variable of the program, while input '{missing[0]}' is missing",
+                    expected=f"the inputs {', '.join(repr(n) for n, v in block.vars.items() if v.is_data)}",
+                    received=f"feed with {', '.join(map(repr, feed))}",
+                    fix=near(name, missing) or f"feed '{missing[0]}'",
+                    var=missing[0],
+                    op="feed",
+                    where=show(block.vars[missing[0]].where),
+                )
+            warn_once(
+                ("feed", program.uid, name),
+                f"feed has '{name}', which is no variable of the program; it is ignored. {near(name, block.vars)}",
+            )
+            continue
+        array = _to_array(value, var)
+        if name in used:
+            done[name] = check_array(array, var)
+    return done

@@ -1,0 +1,58 @@
+"""Seeds: the program's own, else ``paddle.seed``, else entropy drawn once a process."""
+
+from __future__ import annotations
+
+import secrets
+
+from tstatic.errors import ProgramTypeError
+from tstatic.ir.opdef import spelled
+
+_seed: int | None = None
+_epoch = 0
+_entropy = 0
+
+
+@spelled("tensor.seed", "framework.seed")
+def seed(seed: int) -> int:
+    """Seeds all programs that have no ``random_seed`` of their own, and restarts their run counts.
+
+    Args:
+        seed: Any int; taken modulo 2**64.
+
+    Raises:
+        ProgramTypeError: If it is no int.
+    """
+    global _seed, _epoch
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ProgramTypeError(
+            "paddle.seed needs an integer",
+            expected="an int",
+            received=f"{seed!r} of type {type(seed).__name__}",
+            fix="pass an int, for example paddle.seed(1)",
+        )
+    _seed = seed % 2**64
+    _epoch += 1
+    return _seed
+
+
+def current(program_seed: int) -> int:
+    """The seed of a program's random ops."""
+    global _entropy
+    if program_seed:
+        return program_seed % 2**64
+    if _seed is not None:
+        return _seed
+    if not _entropy:
+        _entropy = secrets.randbits(63) | 1
+    return _entropy
+
+
+def epoch() -> int:
+    """Changes with every call of ``seed``; run counts start at 0 in each."""
+    return _epoch
+
+
+def reset() -> None:
+    """Forgets ``seed`` (for tests)."""
+    global _seed
+    _seed = None

@@ -1,0 +1,245 @@
+"""Where persistable variables live between runs."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, FeedError, ProgramTypeError
+from tstatic.ir.types import DType, dtype_of
+
+
+class LoDTensor:
+    """A value in a scope: ``np.array(t)`` reads it, ``t.set(array, place)`` writes it.
+
+    The storage of a value is stable: writing an array of the same shape and dtype writes through to every plan bound to it.
+    """
+
+    def __init__(self, scope: Scope | None = None) -> None:
+        self._array: np.ndarray[Any, Any] | None = None
+        self._scope = scope
+        self._lod: list[list[int]] = []
+
+    @property
+    def array(self) -> np.ndarray[Any, Any] | None:
+        """The storage itself, or ``None`` before it is set."""
+        return self._array
+
+    def hold(self, array: np.ndarray[Any, Any]) -> None:
+        """Takes ``array`` as the storage."""
+        self._array = array
+        if self._scope is not None:
+            self._scope._layout_changed()
+
+    def set(self, value: Any, place: Any = None) -> None:
+        """Writes a value.
+
+        Args:
+            value: An array, a list, another LoDTensor, or anything with ``__array__``.
+            place: Accepted as in Paddle; the Executor's place decides where the value is used.
+        """
+        array = np.array(value, copy=True, order="C")
+        if array.dtype == object:
+            raise FeedError(
+                "a tensor takes numbers of one shape",
+                expected="an array of numbers",
+                received=f"an object array made from {type(value).__name__}",
+                fix="pass a rectangular list or a numeric array",
+            )
+        dtype_of(array.dtype)
+        if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
+            np.copyto(self._array, array)
+        else:
+            self.hold(array)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self._array is None:
+            raise FeedError(
+                "this tensor holds no value yet",
+                expected="a tensor that was set or initialised",
+                received="an empty tensor",
+                fix="run the startup program, or call set(array, place)",
+            )
+        if dtype is not None and self._array.dtype != dtype:
+            return self._array.astype(dtype)
+        return self._array if copy is False else self._array.copy()
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy of the value."""
+        return self.__array__()
+
+    def shape(self) -> list[int]:
+        return [] if self._array is None else list(self._array.shape)
+
+    def _get_dims(self) -> list[int]:
+        return self.shape()
+
+    def _dtype(self) -> DType | None:
+        return None if self._array is None else dtype_of(self._array.dtype)
+
+    def _is_initialized(self) -> bool:
+        return self._array is not None
+
+    def lod(self) -> list[list[int]]:
+        return self._lod
+
+    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+        self._lod = [list(level) for level in lod]
+
+    def recursive_sequence_lengths(self) -> list[list[int]]:
+        return [[b - a for a, b in zip(level, level[1:], strict=False)] for level in self._lod]
+
+    def __repr__(self) -> str:
+        if self._array is None:
+            return "LoDTensor(empty)"
+        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)})\n{self._array!r}"
+
+
+class ScopeVar:
+    """A variable of a scope."""
+
+    def __init__(self, name: str, scope: Scope) -> None:
+        self.name = name
+        self._tensor = LoDTensor(scope)
+
+    def get_tensor(self) -> LoDTensor:
+        return self._tensor
+
+    def set_int(self, value: int) -> None:
+        self._tensor.set(np.asarray(value, np.int64))
+
+    def get_int(self) -> int:
+        return int(np.asarray(self._tensor))
+
+
+class Scope:
+    """Names to values; a child sees its parents' values.
+
+    Attributes:
+        layout: Changes whenever a value gets other storage, so that bound plans bind anew.
+        runs: Program uid -> (seed epoch, number of runs), the counter behind random numbers.
+    """
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.parent = parent
+        self.kids: list[Scope] = []
+        self.layout = 0
+        self.runs: dict[int, tuple[int, int]] = {}
+        self.lock = threading.RLock()
+        self._vars: dict[str, ScopeVar] = {}
+
+    def _layout_changed(self) -> None:
+        self.layout += 1
+        for kid in self.kids:
+            kid._layout_changed()
+
+    def var(self, name: str) -> ScopeVar:
+        """Returns the variable of that name, made if need be."""
+        if not isinstance(name, str):
+            raise ProgramTypeError(
+                "a scope variable is named by a text",
+                expected="a str",
+                received=f"{name!r} of type {type(name).__name__}",
+                fix="pass the variable's name",
+            )
+        found = self.find_var(name)
+        if found is None:
+            found = self._vars[name] = ScopeVar(name, self)
+        return found
+
+    def find_var(self, name: str) -> ScopeVar | None:
+        """Returns the variable of that name here or in a parent, or ``None``."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._vars.get(name)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def array(self, name: str) -> np.ndarray[Any, Any] | None:
+        """The storage of a variable, or ``None``."""
+        found = self.find_var(name)
+        return None if found is None else found._tensor._array
+
+    def publish(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        """Gives a variable new storage."""
+        self.var(name)._tensor.hold(array)
+
+    def local_var_names(self) -> list[str]:
+        return list(self._vars)
+
+    def new_scope(self) -> Scope:
+        """Returns a child scope."""
+        kid = Scope(self)
+        self.kids.append(kid)
+        return kid
+
+    def drop_kids(self) -> None:
+        self.kids.clear()
+
+    def erase(self, names: Iterable[str]) -> None:
+        """Removes variables; unknown names are ignored."""
+        for name in [names] if isinstance(names, str) else names:
+            self._vars.pop(name, None)
+        self._layout_changed()
+
+    def held_bytes(self) -> int:
+        """Bytes of all values of this scope."""
+        return sum(v._tensor._array.nbytes for v in self._vars.values() if v._tensor._array is not None)
+
+    def __repr__(self) -> str:
+        return f"<Scope: {len(self._vars)} variables, {len(self.kids)} children>"
+
+
+_global = Scope()
+_current = _global
+
+
+def global_scope() -> Scope:
+    """The scope that runs use when none is given."""
+    return _current
+
+
+@contextlib.contextmanager
+def scope_guard(scope: Scope) -> Iterator[None]:
+    """Makes ``scope`` the global one inside the ``with`` block.
+
+    Raises:
+        ProgramTypeError: If it is no Scope.
+    """
+    global _current
+    if not isinstance(scope, Scope):
+        raise ProgramTypeError(
+            "scope_guard needs a Scope",
+            expected="a static.Scope",
+            received=f"{scope!r} of type {type(scope).__name__}",
+            fix="make one with static.Scope()",
+        )
+    old, _current = _current, scope
+    try:
+        yield
+    finally:
+        _current = old
+
+
+def reset_global_scope() -> None:
+    """Starts with an empty global scope (for tests)."""
+    global _current
+    _current = Scope()
+
+
+def dtype_check(name: str, expected: DType, received: DType) -> None:
+    """Raises DTypeError when a scope value does not have the variable's dtype."""
+    if expected is not received:
+        raise DTypeError(
+            f"the scope's value of '{name}' has another dtype than the program's variable",
+            expected=expected.name,
+            received=received.name,
+            fix=f"set it as {expected.name}: tensor.set(array.astype('{expected.name}'), place)",
+            var=name,
+        )

@@ -1,0 +1,357 @@
+"""A plan bound to arrays, a scope and a device, and one step of it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+from tstatic.devices import cpu, null
+from tstatic.devices.pool import Call, pool_of, usable_cpus
+from tstatic.errors import DeviceError, FeedError, NumericsError
+from tstatic.ir.evaluate import metas_of
+from tstatic.ir.frozen import Entry, FrozenOp
+from tstatic.ir.opdef import EMPTY
+from tstatic.ir.rng import RngKey
+from tstatic.ir.types import dtype_of
+from tstatic.ir.where import show
+from tstatic.plan.memory import ALIGN
+from tstatic.plan.plan import Plan, Step
+from tstatic.runtime import random
+from tstatic.runtime.block import BlockRunner, annotate, run_op
+from tstatic.runtime.scope import Scope, dtype_check
+
+DEVICES: dict[str, Callable[..., cpu.Work]] = {"cpu": cpu.prepare, "null": null.prepare}
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    return threadpoolctl.ThreadpoolController().select(user_api="blas")
+
+
+@contextlib.contextmanager
+def _shielded() -> Iterator[None]:
+    """Holds back Ctrl-C while state is written, so that a step is done or not done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[Any] = []
+    old = signal.getsignal(signal.SIGINT)
+    if not callable(old):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *args: pending.append(args))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
+        if pending:
+            old(*pending[-1])
+
+
+class Session:
+    """Binds a plan once, then replays it.
+
+    Args:
+        plan: What to run.
+        scope: Where persistable variables live.
+        device: ``"cpu"`` or ``"null"``.
+        threads: Size of the thread pool; results do not depend on it.
+        seed: The program's own ``random_seed``.
+        uid: Identity of the program, for the run count.
+        check_numerics: Raise on the first NaN or infinity.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        scope: Scope,
+        device: str = "cpu",
+        threads: int = 1,
+        seed: int = 0,
+        uid: int = 0,
+        check_numerics: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.scope = scope
+        self.device = device
+        self.threads = max(1, min(threads, usable_cpus()))
+        self.seed = seed
+        self.uid = uid
+        self.check_numerics = check_numerics
+        self.layout = -1
+        self.runs = 0
+        self._bound = False
+        self._blas = any(step.op.card.cost is not None or step.op.card.amp == "white" for step in plan.steps)
+        # A program without feeds that leaves nothing but state (a startup program) runs once; its arena is not kept.
+        self._transient = not plan.program.feeds and bool(plan.program.writes)
+
+    # ------------------------------------------------------------------------------------------------------------- bind
+    def bind(self) -> None:
+        """Allocates the arena and turns every step into ready calls.
+
+        Raises:
+            FeedError: If a persistable variable that the program reads has no value in the scope.
+        """
+        plan = self.plan
+        raw = np.empty(plan.arena_bytes + ALIGN, np.uint8)
+        start = -raw.ctypes.data % ALIGN
+        self.arena: np.ndarray[Any, Any] | None = raw[start : start + plan.arena_bytes]
+        self.arrays: dict[str, Any] = {}
+        self.keys: list[RngKey] = []
+        self.runners: list[BlockRunner] = []
+        for value, slot in plan.slots.items():
+            if slot.kind in ("arena", "feed"):
+                assert slot.meta is not None
+                self.arrays[value] = self._view(slot.offset, slot.meta)
+            elif slot.kind == "const":
+                self.arrays[value] = plan.program.constants[value]
+            elif slot.kind == "state":
+                self.arrays[value] = self._state(slot.of, value)
+            elif slot.kind == "object":
+                self.arrays[value] = []
+        workspaces = [cpu.Workspace() for _ in range(self.threads)]
+        works: list[tuple[Step, Any]] = []
+        for step in plan.steps:
+            if step.how == "view":
+                self._bind_view(step.op)
+            elif step.how == "dynamic":
+                works.append((step, self._dynamic(step.op)))
+            else:
+                work = self._prepare(step.op)
+                for workspace in workspaces:
+                    workspace.reserve(work.scratch_bytes)
+                works.append((step, work))
+        for workspace in workspaces:
+            workspace.allocate()
+        self.workspace_bytes = sum(w.nbytes for w in workspaces)
+        self.main: list[Call] = []
+        self.update: list[Call] = []
+        self.owners: dict[str, list[FrozenOp]] = {"main": [], "update": []}
+        pool = pool_of(self.threads)
+        for step, work in works:
+            calls = self.main if step.region == "main" else self.update
+            before = len(calls)
+            if isinstance(work, cpu.Work):
+                if pool is not None and len(work.makers) > 1:
+                    calls.append((pool.run, ([work.bind(w) for w in workspaces],)))
+                else:
+                    for piece in work.bind(workspaces[0]):
+                        calls.extend(piece)
+                calls.extend(work.after)
+            else:
+                calls.append(work)
+            if self.check_numerics and step.region == "main":
+                calls.append((self._check, (step.op,)))
+            self.owners[step.region].extend([step.op] * (len(calls) - before))
+        self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds]
+        self.layout = self.scope.layout
+        self._bound = True
+
+    def _view(self, offset: int, meta: Any) -> np.ndarray[Any, Any]:
+        assert self.arena is not None
+        return self.arena[offset : offset + meta.nbytes].view(meta.dtype.np).reshape(meta.shape)
+
+    def _state(self, var: str, value: str) -> np.ndarray[Any, Any]:
+        array = self.scope.array(var)
+        if array is None:
+            raise uninitialised(self.plan, var)
+        meta = self.plan.slots[value].meta
+        if meta is not None:
+            dtype_check(var, meta.dtype, dtype_of(array.dtype))
+        return array
+
+    def _bind_view(self, op: FrozenOp) -> None:
+        source, result = op.inputs[0], op.outputs[0]
+        assert isinstance(source, str) and isinstance(result, str) and op.card.view is not None
+        self.arrays[result] = op.card.view(self.arrays[source], **op.card.pick(op.card.view, op.attrs))
+
+    def _entry(self, entry: Entry) -> Any:
+        if entry is None:
+            return None
+        if isinstance(entry, str):
+            return self.arrays[entry]
+        return [None if v == EMPTY else self.arrays[v] for v in entry]
+
+    def _reserved(self, op: FrozenOp) -> dict[str, Any]:
+        reserved: dict[str, Any] = {}
+        if op.card.random or op.regions:
+            key = RngKey(0, 0, op.position, 0, 0)
+            self.keys.append(key)
+            reserved["rng"] = key
+            if op.regions:
+                runner = BlockRunner(op, key)
+                self.runners.append(runner)
+                reserved["run_block"] = runner
+        return reserved
+
+    def _prepare(self, op: FrozenOp) -> cpu.Work:
+        ins = [self._entry(e) for e in op.inputs]
+        outs = [self._entry(e) for e in op.outputs]
+        return DEVICES[self.device](op.card, ins, outs, op.attrs, metas_of, self._reserved(op))
+
+    def _dynamic(self, op: FrozenOp) -> Call:
+        return run_op, (op, self.arrays, self._reserved(op))
+
+    def _check(self, op: FrozenOp) -> None:
+        for value in op.writes():
+            array = self.arrays.get(value)
+            if isinstance(array, np.ndarray) and dtype_of(array.dtype).is_float:
+                finite = np.isfinite(array)
+                if not finite.all():
+                    bad = int(array.size - np.count_nonzero(finite))
+                    raise NumericsError(
+                        f"'{value}' holds {bad} NaN or infinite values",
+                        expected="finite values (FLAGS_check_nan_inf is on)",
+                        received=f"{bad} of {array.size} elements are not finite",
+                        fix="look at the inputs of this operator; lower the learning rate or clip gradients",
+                        op=op.type,
+                        var=value,
+                        where=show(op.where),
+                    )
+
+    # -------------------------------------------------------------------------------------------------------------- run
+    def stale(self) -> bool:
+        """Whether the scope's storage changed since binding."""
+        return not self._bound or self.layout != self.scope.layout
+
+    def run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int = 1) -> list[np.ndarray[Any, Any]]:
+        """Runs the plan ``iterations`` times on one feed and returns copies of the fetched values.
+
+        An error leaves the scope as it was before the iteration in which it happened.
+        """
+        if self.stale():
+            self.bind()
+        if self._blas:
+            with _blas().limit(limits=1):
+                return self._run(feeds, iterations)
+        return self._run(feeds, iterations)
+
+    def _run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
+        results: list[np.ndarray[Any, Any]] = []
+        with np.errstate(all="ignore"):
+            for name, slot in self._feeds:
+                np.copyto(slot, feeds[name])
+            for i in range(iterations):
+                results = self._step(last=i == iterations - 1)
+                if self.stale():
+                    # A state variable got new storage (a first value, or another size).
+                    if i < iterations - 1:
+                        self.bind()
+                        for name, slot in self._feeds:
+                            np.copyto(slot, feeds[name])
+        self.runs += 1
+        if self._transient:
+            self.drop()
+        return results
+
+    def _step(self, last: bool) -> list[np.ndarray[Any, Any]]:
+        count = self._run_count()
+        if self.keys:
+            seed = random.current(self.seed)
+            for key in self.keys:
+                key.seed = seed
+                key.run = count
+        for runner in self.runners:
+            runner.restart()
+        self._execute("main", self.main)
+        fetched: list[Any] = []
+        late: list[tuple[int, str]] = []
+        if last:
+            for i, (_, value) in enumerate(self.plan.program.fetches):
+                if self.plan.slots[value].kind == "state":
+                    late.append((i, value))
+                    fetched.append(np.empty_like(self.arrays[value]))
+                else:
+                    fetched.append(np.array(self.arrays[value]))
+        pending = self._pending()
+        if self.update or pending:
+            with _shielded():
+                self._execute("update", self.update)
+                self._commit(pending)
+                self.scope.runs[self.uid] = (random.epoch(), count + 1)
+        else:
+            self.scope.runs[self.uid] = (random.epoch(), count + 1)
+        for i, value in late:
+            np.copyto(fetched[i], self.arrays[value])
+        return fetched
+
+    def _run_count(self) -> int:
+        epoch, count = self.scope.runs.get(self.uid, (random.epoch(), 0))
+        return count if epoch == random.epoch() or self.seed else 0
+
+    def _execute(self, region: str, calls: Sequence[Call]) -> None:
+        running = iter(calls)
+        try:
+            for function, args in running:
+                function(*args)
+        except Exception as error:
+            index = len(calls) - running.__length_hint__() - 1
+            annotate(error, self.owners[region][index])
+            if region == "update":
+                raise DeviceError(
+                    "a step failed while it wrote parameters",
+                    expected="an update that cannot fail",
+                    received=f"{type(error).__name__}: {error}",
+                    fix="load the last good checkpoint before going on",
+                    op=self.owners[region][index].type,
+                    where=show(self.owners[region][index].where),
+                ) from error
+            raise
+
+    def _pending(self) -> list[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]]:
+        """What the commit copies: (variable, value, new storage if the old one does not fit)."""
+        done = []
+        for var, value in self.plan.commits:
+            source = self.arrays[value]
+            old = self.scope.array(var)
+            fits = old is not None and old.shape == source.shape and old.dtype == source.dtype
+            done.append((var, source, None if fits else np.empty(source.shape, source.dtype)))
+        return done
+
+    def _commit(self, pending: Sequence[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]]) -> None:
+        for var, source, fresh in pending:
+            if fresh is None:
+                target = self.scope.array(var)
+                assert target is not None
+                np.copyto(target, source)
+            else:
+                np.copyto(fresh, source)
+                self.scope.publish(var, fresh)
+
+    def drop(self) -> None:
+        """Frees the arena; the next run binds anew."""
+        self._bound = False
+        self.arena = None
+        self.arrays = {}
+        self.main = []
+        self.update = []
+        self._feeds = []
+        self.keys = []
+        self.runners = []
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of arena and scratch that are allocated now."""
+        return self.arena.nbytes + self.workspace_bytes if self._bound and self.arena is not None else 0
+
+
+def uninitialised(plan: Plan, var: str) -> FeedError:
+    """The error for a persistable variable without a value: which op needs it, and the likely cause."""
+    value = plan.program.reads[var]
+    reader = next((s.op for s in plan.steps if value in s.op.reads()), None)
+    return FeedError(
+        f"persistable variable '{var}' has no value in the scope (not initialized)",
+        expected="a value written by the startup program, by static.load, or by scope.var(name).get_tensor().set(...)",
+        received="nothing",
+        fix="call exe.run(static.default_startup_program()) after optimizer.minimize, in the same scope",
+        op=reader.type if reader else "fetch",
+        var=var,
+        where=show(reader.where) if reader else None,
+    )

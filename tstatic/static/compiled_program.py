@@ -1,0 +1,191 @@
+"""CompiledProgram: a program with strategies, its plan, its memory report and its explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tstatic import places
+from tstatic.errors import ProgramError, ProgramTypeError, UnsupportedError, near
+from tstatic.ir.program import OpRole, Program, Variable
+from tstatic.ir.types import Meta, dtype_of
+from tstatic.ir.where import show, user_line
+from tstatic.plan.plan import Plan
+from tstatic.plan.report import MemoryReport, memory_report
+from tstatic.runtime.scope import Scope, global_scope
+from tstatic.runtime.session import Session
+from tstatic.static import pipeline
+from tstatic.static.explain import Explanation, explain
+from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+
+
+class CompiledProgram:
+    """A program to be rewritten and planned by a strategy when it first runs.
+
+    Args:
+        program_or_graph: The Program.
+        build_strategy: Copied; later changes of yours do not reach it.
+
+    Raises:
+        ProgramTypeError: If the first argument is no Program, or the strategy is none.
+    """
+
+    def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
+        if isinstance(program_or_graph, CompiledProgram):
+            program_or_graph = program_or_graph._program
+        if not isinstance(program_or_graph, Program):
+            raise ProgramTypeError(
+                "The type of program_to_graph parameter is wrong, expected Graph or Program, but received "
+                f"{type(program_or_graph)}",
+                expected="a static.Program",
+                received=f"{program_or_graph!r} of type {type(program_or_graph).__name__}",
+                fix="pass the program, for example static.default_main_program()",
+                where=show(user_line()),
+            )
+        self._program = program_or_graph
+        self._build_strategy = _strategy_copy(build_strategy)
+        self._exec_strategy = ExecutionStrategy()
+        self._places: Any = None
+        self._loss_name: str | None = None
+        self._is_data_parallel = False
+        self._executor: Any = None
+        self._plan: Plan | None = None
+        self._sessions: list[Session] = []
+
+    @property
+    def build_strategy(self) -> BuildStrategy:
+        """The strategy in force (a copy of what was given)."""
+        return self._build_strategy
+
+    @property
+    def exec_strategy(self) -> ExecutionStrategy:
+        """The execution strategy in force, with ``num_threads`` resolved: number of CPU places times 4."""
+        resolved = self._exec_strategy.copy()
+        if not resolved.num_threads:
+            resolved.num_threads = 4 * max(1, len(places.cpu_places()))
+        return resolved
+
+    @property
+    def program(self) -> Program:
+        """The program as it runs."""
+        return self._program
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last compilation; ``print`` it to see steps, order, events and slots.
+
+        Raises:
+            ProgramError: Before the first run or memory report.
+        """
+        if self._plan is None:
+            raise ProgramError(
+                "there is no plan yet: feed shapes decide it",
+                expected="a program that ran, or for which memory_report(feed_shapes) was called",
+                received="a CompiledProgram that was never compiled",
+                fix="run it once, or call compiled.memory_report({'x': (32, 3)})",
+            )
+        return self._plan
+
+    def _remember(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def _after_run(self, session: Session) -> None:
+        if session not in self._sessions:
+            self._sessions.append(session)
+            del self._sessions[:-8]
+        every = self._exec_strategy.num_iteration_per_drop_scope
+        if every and session.runs % every == 0:
+            session.drop()
+
+    def with_data_parallel(
+        self,
+        loss_name: str | None = None,
+        build_strategy: BuildStrategy | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        share_vars_from: CompiledProgram | None = None,
+        places: Any = None,
+    ) -> CompiledProgram:
+        """Data parallelism over several places comes with a later release.
+
+        Raises:
+            UnsupportedError: Always; it says how to run on one place.
+        """
+        raise UnsupportedError(
+            "with_data_parallel is not part of this release",
+            expected="CompiledProgram(program, build_strategy) on one place",
+            received="with_data_parallel(...)",
+            fix="run exe.run(static.CompiledProgram(program, build_strategy), feed=..., fetch_list=[...])",
+            where=show(user_line()),
+        )
+
+    def memory_report(
+        self,
+        feed_shapes: Mapping[str, Sequence[int]] | None = None,
+        fetch_list: Any = None,
+        scope: Scope | None = None,
+    ) -> MemoryReport:
+        """Says how much memory a run takes, before anything runs.
+
+        Args:
+            feed_shapes: Input name -> shape.
+            fetch_list: What will be fetched (it has to be kept to the end).
+            scope: Where the persistable variables live; the global scope if ``None``.
+
+        Returns:
+            Peak bytes, by category and by op; ``held_bytes`` is what arenas and scope hold at this moment.
+
+        Raises:
+            FeedError: If an input's shape is missing.
+            ProgramError: For a shape of a name that the program does not have.
+        """
+        from tstatic.static.executor import fetch_names, state_metas
+
+        where = scope if scope is not None else global_scope()
+        block = self._program.global_block()
+        known: dict[str, Meta] = {}
+        for name, shape in (feed_shapes or {}).items():
+            var = block.vars.get(name)
+            if var is None:
+                raise ProgramError(
+                    f"feed_shapes names '{name}', which the program does not have",
+                    expected=f"inputs {', '.join(repr(n) for n, v in block.vars.items() if v.is_data)}",
+                    received=repr(name),
+                    fix=near(name, block.vars) or "use the names of static.data",
+                    var=name,
+                    where=show(user_line()),
+                )
+            known[name] = Meta(tuple(int(s) for s in shape), dtype_of(var.dtype))
+        names, _ = fetch_names(fetch_list)
+        frozen, _ = pipeline.rewrite(self._program, self._build_strategy, list(known), names)
+        state = state_metas(frozen, self._program, where)
+        plan = pipeline.lower(frozen, {**known, **{frozen.reads[v]: m for v, m in state.items()}}, self._build_strategy)
+        self._plan = plan
+        held = sum(s.held_bytes for s in self._sessions) + where.held_bytes()
+        return memory_report(plan, state, held)
+
+    def explain(self) -> Explanation:
+        """Says for every property of both strategies whether it acts, and why not."""
+        return explain(self._build_strategy, self.exec_strategy)
+
+    def _has_backward(self) -> bool:
+        return any(op.role & OpRole.Backward for op in self._program.global_block().ops)
+
+    def __repr__(self) -> str:
+        return f"<CompiledProgram of {self._program!r}>"
+
+
+def _strategy_copy(strategy: BuildStrategy | None) -> BuildStrategy:
+    if strategy is None:
+        return BuildStrategy()
+    if not isinstance(strategy, BuildStrategy):
+        raise ProgramTypeError(
+            "build_strategy must be a BuildStrategy",
+            expected="a static.BuildStrategy or None",
+            received=f"{strategy!r} of type {type(strategy).__name__}",
+            fix="make one with static.BuildStrategy()",
+            where=show(user_line()),
+        )
+    return strategy.copy()
+
+
+__all__ = ["CompiledProgram", "Variable"]

@@ -1,0 +1,423 @@
+"""The Executor: compiles a program once for a key, then replays its plan."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic import flags, places
+from tstatic.errors import (
+    FeedError,
+    FeedTypeError,
+    ForkedProcessError,
+    ProgramError,
+    ProgramTypeError,
+    TstaticError,
+    UnsupportedError,
+)
+from tstatic.ir import edit
+from tstatic.ir.evaluate import meta_of
+from tstatic.ir.frozen import FrozenProgram
+from tstatic.ir.program import Operator, OpRole, Program, Variable, default_main_program
+from tstatic.ir.types import Meta
+from tstatic.ir.where import show, user_line
+from tstatic.log import get_logger, warn_once
+from tstatic.plan.plan import Plan
+from tstatic.runtime.feed import Arrays, read_feed
+from tstatic.runtime.scope import LoDTensor, Scope, global_scope
+from tstatic.runtime.session import Session, uninitialised
+from tstatic.static import pipeline
+from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+
+_log = get_logger("recompiles")
+_steps = get_logger("steps")
+
+CACHE_SIZE = 32
+"""Plans kept per Executor; the least recently used one goes first."""
+
+KEY_PARTS = ("program", "version", "strategy", "execution", "feed signature", "fetch list", "place", "scope", "flags", "prune")
+
+
+def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
+    """Names of a (nested) fetch list, and the names that optimizer ops in it write.
+
+    Raises:
+        FeedTypeError: For an item that is neither a text, a Variable nor an op.
+    """
+    names: list[str] = []
+    kept: list[str] = []
+    if fetch_list is None:
+        return names, kept
+    if isinstance(fetch_list, Mapping | set):
+        raise FeedTypeError(
+            "Currently, The fetch_list type only should be list or tuple, but the input type is "
+            f"{type(fetch_list).__name__}",
+            expected="a list or tuple of Variable or str",
+            received=f"{type(fetch_list).__name__}",
+            fix="pass fetch_list=[loss]",
+            op="fetch",
+        )
+    stack: list[Any] = [fetch_list]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            names.append(item)
+        elif isinstance(item, Variable):
+            names.append(item.name)
+        elif isinstance(item, Operator):
+            kept.extend(item.output_arg_names)
+        elif isinstance(item, list | tuple):
+            if _is_minimize_result(item):
+                kept.extend(n for op in item[0] for n in op.output_arg_names)
+            else:
+                stack.extend(reversed(item))
+        elif item is not None or fetch_list is not None:
+            raise FeedTypeError(
+                "The item in fetch_list should be str, variable or optimize_op, but received "
+                f"{type(item).__name__}.",
+                expected="a Variable, its name, or what minimize returned",
+                received=f"{item!r} of type {type(item).__name__}",
+                fix="fetch variables or their names",
+                op="fetch",
+            )
+    return names, kept
+
+
+def _is_minimize_result(item: Any) -> bool:
+    return (
+        isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], list) and bool(item[0])
+        and all(isinstance(op, Operator) for op in item[0])
+    )  # fmt: skip
+
+
+class _Compiled:
+    """One cache entry: a session, and what is needed to notice that it no longer fits."""
+
+    def __init__(self, session: Session, state: Mapping[str, Meta]) -> None:
+        self.session = session
+        self.state = state
+
+    def fits(self, scope: Scope) -> bool:
+        """Whether the scope's values still have the metadata that the plan was made for."""
+        for var, meta in self.state.items():
+            array = scope.array(var)
+            if array is None or array.shape != meta.shape:
+                return False
+        return True
+
+
+def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[str, Meta]:
+    """Metadata of the persistable variables that a program reads, from the scope where it has them."""
+    found = {}
+    for var in frozen.reads:
+        array = scope.array(var)
+        declared = program.global_block()._find_var_recursive(var)
+        if array is not None:
+            found[var] = meta_of(array)
+        elif declared is not None:
+            found[var] = declared.meta
+    return found
+
+
+class Executor:
+    """Runs programs on one place.
+
+    Args:
+        place: A Place, or its spelling (``"cpu"``, ``"gpu:0"``); the expected place if ``None``.
+
+    Raises:
+        PlaceError: For a text that names no place.
+    """
+
+    def __init__(self, place: Any = None) -> None:
+        self.place = places.expected_place() if place is None else places.to_place(place)
+        self._cache: OrderedDict[tuple[Any, ...], _Compiled] = OrderedDict()
+        self._used: dict[tuple[int, int], frozenset[str]] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+        self._pid = os.getpid()
+
+    # -------------------------------------------------------------------------------------------------------------- run
+    def run(
+        self,
+        program: Program | CompiledProgram | None = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+        return_merged: bool = True,
+        use_prune: bool = False,
+    ) -> list[Any]:
+        """Runs a program once and returns the fetched values.
+
+        Args:
+            program: A Program or CompiledProgram; the default main program if ``None``.
+            feed: ``{name: array}``; dtypes must be those declared, unknown sizes take any.
+            fetch_list: Variables or names, nested lists allowed.
+            feed_var_name, fetch_var_name: Accepted as in Paddle; part of the cache key.
+            scope: Where persistable variables live; the global scope if ``None``.
+            return_numpy: ``True`` gives numpy arrays, ``False`` gives tensors that hold them.
+            use_program_cache: Accepted; plans are always cached, by content.
+            return_merged: Accepted; it matters with several places.
+            use_prune: Run only what the fetched variables and the optimizer need.
+
+        Returns:
+            One array per fetched variable, the user's own.
+
+        Raises:
+            FeedError, FeedTypeError: For feeds and fetches that do not fit the program.
+            TstaticError: What an operator refuses, with the user's line. The scope is then as it was before.
+        """
+        self._check_usable()
+        compiled = program if isinstance(program, CompiledProgram) else None
+        base = self._program_of(program)
+        where = scope if scope is not None else global_scope()
+        if not isinstance(where, Scope):
+            raise ProgramTypeError(
+                "Executor.run needs a Scope as 'scope'",
+                expected="a static.Scope",
+                received=f"{where!r} of type {type(where).__name__}",
+                fix="make one with static.Scope()",
+            )
+        names, kept = fetch_names(fetch_list)
+        with self._lock, where.lock:
+            entry, arrays = self._compile(
+                base, compiled, feed, names, kept, where, (feed_var_name, fetch_var_name), use_prune
+            )
+            start = time.perf_counter()
+            old_lr = self._write_learning_rate(base, where)
+            iterations = 1 if compiled is None else compiled.exec_strategy.num_iteration_per_run
+            try:
+                values = entry.session.run(arrays, iterations)
+            except BaseException:
+                self._restore(old_lr, where)
+                raise
+            if compiled is not None:
+                compiled._after_run(entry.session)
+            if _steps.isEnabledFor(20):
+                _steps.info("ran %r in %.3f ms", base, (time.perf_counter() - start) * 1e3)
+        return values if return_numpy else [_tensor(v) for v in values]
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise ProgramError(
+                "Attempted to use a closed Executor",
+                expected="an open Executor",
+                received="one on which close() was called",
+                fix="make a new one: exe = static.Executor(place)",
+            )
+        if os.getpid() != self._pid:
+            raise ForkedProcessError(
+                "this Executor was made in another process",
+                expected=f"the process that made it (pid {self._pid})",
+                received=f"pid {os.getpid()}",
+                fix="make the Executor in the child process, or start it with the 'spawn' method",
+            )
+
+    @staticmethod
+    def _program_of(program: Any) -> Program:
+        if program is None:
+            main = default_main_program()
+            if not main.global_block().ops:
+                warn_once(
+                    ("empty program", main.uid),
+                    "The current program is empty: exe.run() was called without a program and the default main program has "
+                    "no operators",
+                )
+            return main
+        if isinstance(program, CompiledProgram):
+            return program._program
+        if not isinstance(program, Program):
+            raise ProgramTypeError(
+                f"Executor requires Program as its Parameter. But you passed in {type(program).__name__}",
+                expected="a static.Program or static.CompiledProgram",
+                received=f"{program!r} of type {type(program).__name__}",
+                fix="pass the program, for example exe.run(static.default_main_program(), feed=...)",
+                where=show(user_line()),
+            )
+        return program
+
+    # ---------------------------------------------------------------------------------------------------------- compile
+    def _needed(self, program: Program, fetches: Sequence[str]) -> frozenset[str]:
+        """Names that the program's ops read; kept per version."""
+        key = (program.uid, program.version)
+        found = self._used.get(key)
+        if found is None:
+            found = frozenset(n for b in program.blocks for op in b.ops for n in op.input_arg_names)
+            if len(self._used) > 4 * CACHE_SIZE:
+                self._used.clear()
+            self._used[key] = found
+        return found | set(fetches) if fetches else found
+
+    def _compile(
+        self,
+        program: Program,
+        compiled: CompiledProgram | None,
+        feed: Any,
+        fetches: list[str],
+        kept: list[str],
+        scope: Scope,
+        holders: tuple[str, str],
+        use_prune: bool,
+    ) -> tuple[_Compiled, Arrays]:
+        place = places.resolve(self.place)
+        if place.kind not in ("cpu", "null"):
+            raise UnsupportedError(
+                f"this release runs programs on the CPU, not on {place}",
+                expected="CPUPlace()",
+                received=repr(place),
+                fix="use static.Executor(CPUPlace())",
+            )
+        build = BuildStrategy() if compiled is None else compiled._build_strategy
+        execution = None if compiled is None else compiled.exec_strategy
+        try:
+            arrays = read_feed(program, feed, self._needed(program, fetches))
+        except TstaticError as error:
+            raise error.add_context(where=show(user_line()))
+        signature = tuple((n, a.shape, a.dtype) for n, a in sorted(arrays.items()))
+        threads = _threads(execution)
+        key = (
+            program.uid, program.version, () if compiled is None else build.key(), threads, signature, (tuple(fetches), *holders),
+            place, id(scope), flags.key(), (use_prune, tuple(kept)),
+        )  # fmt: skip
+        found = self._cache.get(key)
+        if found is not None and (not found.session.stale() or found.fits(scope)):
+            self._cache.move_to_end(key)
+            return found, arrays
+        start = time.perf_counter()
+        try:
+            entry, frozen = self._build(program, build, arrays, fetches, kept, scope, threads, place.kind, use_prune)
+        except TstaticError as error:
+            raise error.add_context(where=show(user_line()))
+        if compiled is not None:
+            compiled._remember(entry.session.plan)
+        self._report(key, (time.perf_counter() - start) * 1e3, program)
+        self._cache[key] = entry
+        while len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
+        return entry, arrays
+
+    def _build(
+        self,
+        program: Program,
+        build: BuildStrategy,
+        arrays: Arrays,
+        fetches: list[str],
+        kept: list[str],
+        scope: Scope,
+        threads: int,
+        device: str,
+        use_prune: bool,
+    ) -> tuple[_Compiled, FrozenProgram]:
+        source = program
+        if use_prune:
+            targets = list(fetches) + (kept or _optimizer_outputs(program))
+            source = edit.prune(program, list(arrays), targets)
+        frozen, _ = pipeline.rewrite(source, build, list(arrays), fetches)
+        state = state_metas(frozen, program, scope)
+        known = {frozen.reads[var]: meta for var, meta in state.items()}
+        known.update((n, meta_of(a)) for n, a in arrays.items())
+        plan = pipeline.lower(frozen, known, build)
+        for var in frozen.reads:
+            if scope.array(var) is None:
+                raise uninitialised(plan, var)
+        session = Session(
+            plan, scope, device, threads, program.random_seed, program.uid, bool(flags.flag("FLAGS_check_nan_inf"))
+        )
+        return _Compiled(session, state), frozen
+
+    def _report(self, key: tuple[Any, ...], milliseconds: float, program: Program) -> None:
+        """Says what was compiled, which part of the key differed from the nearest plan, and what it cost."""
+        if not _log.isEnabledFor(20):
+            return
+        best: list[str] | None = None
+        for other in self._cache:
+            if other[0] != key[0]:
+                continue
+            differs = [part for part, a, b in zip(KEY_PARTS, key, other, strict=True) if a != b]
+            if best is None or len(differs) < len(best):
+                best = differs
+        reason = "first run" if best is None else f"differs in {', '.join(best)}" if best else "the scope's values changed size"
+        _log.info("compiled %r in %.1f ms: %s", program, milliseconds, reason)
+
+    # ------------------------------------------------------------------------------------------------------------ state
+    @staticmethod
+    def _write_learning_rate(program: Program, scope: Scope) -> tuple[str, np.ndarray[Any, Any]] | None:
+        """Writes the scheduler's current value; returns what was there."""
+        if program.lr_scheduler is None or program.lr_var is None:
+            return None
+        array = scope.array(program.lr_var.name)
+        if array is None:
+            return None
+        old = array.copy()
+        array[...] = program.lr_scheduler()
+        return program.lr_var.name, old
+
+    @staticmethod
+    def _restore(old: tuple[str, np.ndarray[Any, Any]] | None, scope: Scope) -> None:
+        if old is not None:
+            array = scope.array(old[0])
+            if array is not None:
+                np.copyto(array, old[1])
+
+    def close(self) -> None:
+        """Frees all plans; a later run raises. May be called twice."""
+        self._closed = True
+        self._cache.clear()
+
+    def flush(self) -> None:
+        """Waits for running work; runs of this release are finished when ``run`` returns."""
+
+    def infer_from_dataset(self, *args: Any, **kwargs: Any) -> None:
+        """Not part of tstatic: parameter-server datasets."""
+        raise _no_dataset("infer_from_dataset")
+
+    def train_from_dataset(self, *args: Any, **kwargs: Any) -> None:
+        """Not part of tstatic: parameter-server datasets."""
+        raise _no_dataset("train_from_dataset")
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that the arenas of cached plans hold now."""
+        return sum(entry.session.held_bytes for entry in self._cache.values())
+
+
+def _no_dataset(name: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"Executor.{name} reads parameter-server datasets, which tstatic does not have",
+        expected="batches fed with Executor.run(feed=...)",
+        received=name,
+        fix="loop over your data and call exe.run(program, feed=batch, fetch_list=[...])",
+    )
+
+
+def _optimizer_outputs(program: Program) -> list[str]:
+    return [n for op in program.global_block().ops if op.role & OpRole.Optimize for n in op.output_arg_names]
+
+
+def _tensor(value: np.ndarray[Any, Any]) -> LoDTensor:
+    tensor = LoDTensor()
+    tensor.hold(value)
+    return tensor
+
+
+def _threads(execution: ExecutionStrategy | None) -> int:
+    wanted = 0 if execution is None else execution.num_threads
+    return wanted or 4 * max(1, len(places.cpu_places()))
+
+
+def _plan_of(entry: _Compiled) -> Plan:
+    return entry.session.plan
+
+
+__all__ = ["Executor", "FeedError", "fetch_names", "state_metas"]

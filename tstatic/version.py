@@ -1,0 +1,59 @@
+"""The version of tstatic, and a report of everything around it that a bug report needs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+
+from tstatic import places
+
+__all__ = ["__version__", "show_versions"]
+
+__version__ = "0.1.0"
+
+# What decides numbers, files or speed.
+_PACKAGES = (
+    "numpy",
+    "scipy",
+    "ml_dtypes",
+    "safetensors",
+    "msgspec",
+    "attrs",
+    "filelock",
+    "platformdirs",
+    "threadpoolctl",
+    "torch",
+    "triton",
+    "hypothesis",
+)
+
+
+def _installed(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def show_versions() -> dict[str, str]:
+    """Prints what a bug report needs, one ``name : value`` a line, and returns it.
+
+    Package versions come from the installed metadata, so neither torch nor triton is imported. ``place`` is what
+    ``set_device`` chose; ``unset`` means that it is chosen at first use.
+    """
+    chosen = places.chosen_place()
+    report = {
+        "tstatic": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{package: _installed(package) for package in _PACKAGES},
+        "cpus": f"{places.cpu_count()} usable of {os.cpu_count() or 1}",
+        "place": "unset" if chosen is None else chosen.name,
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "unset"),
+        "CPU_NUM": os.environ.get("CPU_NUM", "unset"),
+    }
+    width = max(map(len, report))
+    for name, value in report.items():
+        print(f"{name:<{width}} : {value}")
+    return report
