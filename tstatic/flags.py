@@ -82,7 +82,7 @@ _FLAGS = (
         str,
         "default",
         "'strict': a fused program gives bit for bit what the unfused one gives. 'default': a fused program may keep "
-        "more precision between operators than the unfused one.",
+        "more precision between operators than the unfused one. As long as nothing is fused, both are the same.",
         compiled=True,
         check=_one_of("default", "strict"),
     ),
@@ -91,7 +91,7 @@ _FLAGS = (
         float,
         60.0,
         "Seconds after which a step of a parallel run in which one replica or rank stands still is given up, with an "
-        "error that names it.",
+        "error that names it. Runs on one place do not look at it.",
         check=_positive,
     ),
     Flag(
@@ -106,17 +106,17 @@ _FLAGS = (
         "FLAGS_eager_delete_tensor_gb",
         float,
         0.0,
-        "Paddle's garbage collection. Below zero it is off, and then BuildStrategy.memory_optimize = None means True. "
-        "Its size threshold has no effect: the memory plan is made before the run and reuses every buffer whose "
-        "value is dead.",
-        compiled=True,
+        "Accepted for Paddle scripts, without effect: there is no garbage collection to tune. The memory plan, made "
+        "before the run, reuses the place of every dead value; BuildStrategy.memory_optimize = False turns that off.",
+        effect=False,
     ),
     Flag(
         "FLAGS_max_inplace_grad_add",
         int,
         0,
-        "append_backward adds the gradients of a variable with more uses than this by a chain of grad_add operators "
-        "instead of one sum; 0: always one sum. The values are the same up to rounding.",
+        "Accepted for Paddle scripts, without effect: append_backward adds the gradients of a variable with several "
+        "uses by one sum operator, and BuildStrategy.enable_addto does not wait for this flag.",
+        effect=False,
         check=_at_least(0),
     ),
     Flag(
@@ -146,7 +146,7 @@ _FLAGS = (
         "FLAGS_cudnn_deterministic",
         bool,
         False,
-        "Only deterministic algorithms of cuDNN are used on a GPU. Without effect on the CPU.",
+        "Only deterministic algorithms of cuDNN are used on a GPU. The CPU has no others, so nothing changes there.",
         compiled=True,
     ),
     Flag(

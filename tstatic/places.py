@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import importlib.metadata
 import importlib.util
 import logging
 import operator
@@ -119,23 +118,19 @@ class CUDAPinnedPlace(Place):
     kind: ClassVar[str] = "gpu_pinned"
 
 
-def _device_id(value: object) -> int:
+def _whole(value: object, what: str, example: str) -> int:
+    """Returns ``value`` as an int >= 0, or raises an error about ``what``."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise PlaceTypeError(
-            "the number of a GPU is an integer",
-            expected="int >= 0",
-            received=f"{value!r} of type {type(value).__name__}",
-            fix="write CUDAPlace(0)",
-        )
+        received = f"{value!r} of type {type(value).__name__}"
+        raise PlaceTypeError(f"{what} is an integer", expected="int >= 0", received=received, fix=f"write {example}")
     number = operator.index(value)
     if number < 0:
-        raise PlaceError(
-            "the number of a GPU cannot be negative",
-            expected="int >= 0",
-            received=str(number),
-            fix="count GPUs from 0, as in CUDAPlace(0)",
-        )
+        raise PlaceError(f"{what} cannot be negative", expected="int >= 0", received=number, fix=f"write {example}")
     return number
+
+
+def _device_id(value: object) -> int:
+    return _whole(value, "the number of a GPU", "CUDAPlace(0)")
 
 
 def parse_place(device: str) -> Place:
@@ -146,12 +141,7 @@ def parse_place(device: str) -> Place:
         PlaceError: The text names no place.
     """
     if not isinstance(device, str):
-        raise PlaceTypeError(
-            "a device is named by a text",
-            expected="'cpu', 'gpu', 'gpu:x' or 'gpu_pinned'",
-            received=f"{device!r} of type {type(device).__name__}",
-            fix="write 'cpu' or 'gpu:0'",
-        )
+        raise _no_place(device)
     word = device.strip().lower()
     if word == "cpu":
         return CPUPlace()
@@ -181,10 +171,14 @@ def to_place(place: Place | str) -> Place:
         return place
     if isinstance(place, str):
         return parse_place(place)
-    raise PlaceTypeError(
-        "a place is needed here",
+    raise _no_place(place)
+
+
+def _no_place(value: object) -> PlaceTypeError:
+    return PlaceTypeError(
+        "a place is needed here, or a text that names one",
         expected="CPUPlace(), CUDAPlace(id), or a text such as 'cpu' or 'gpu:0'",
-        received=f"{place!r} of type {type(place).__name__}",
+        received=f"{value!r} of type {type(value).__name__}",
         fix="pass CPUPlace() or CUDAPlace(0)",
     )
 
@@ -209,10 +203,8 @@ def _count_gpus(visible: str | None) -> int:
     if importlib.util.find_spec("torch") is None:
         return 0
     try:
-        if "+cpu" in importlib.metadata.version("torch"):
-            return 0
         ctypes.CDLL("libcuda.so.1")
-    except (importlib.metadata.PackageNotFoundError, OSError):
+    except OSError:
         return 0
     import torch
 
@@ -307,21 +299,7 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     """
     if device_count is None:
         return [CPUPlace()] * _cpu_num()
-    if isinstance(device_count, bool) or not hasattr(device_count, "__index__"):
-        raise PlaceTypeError(
-            "the number of CPU places is an integer",
-            expected="int >= 0",
-            received=f"{device_count!r} of type {type(device_count).__name__}",
-            fix="write cpu_places(2)",
-        )
-    if device_count < 0:
-        raise PlaceError(
-            "the number of CPU places cannot be negative",
-            expected="int >= 0",
-            received=str(device_count),
-            fix="write cpu_places(2)",
-        )
-    return [CPUPlace()] * operator.index(device_count)
+    return [CPUPlace()] * _whole(device_count, "the number of CPU places", "cpu_places(2)")
 
 
 def _cpu_num() -> int:
@@ -351,15 +329,11 @@ def _selected_gpus() -> list[int]:
     # The environment is read again because scripts may set it after the first use of a flag.
     name = "FLAGS_selected_gpus"
     text = flags.flag(name) or os.environ.get(name, "")
-    try:
-        return [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise PlaceError(
-            "the environment variable FLAGS_selected_gpus is no list of GPU numbers",
-            expected="numbers separated by commas, such as 0,1",
-            received=repr(text),
-            fix="export FLAGS_selected_gpus=0, or unset it",
-        ) from None
+    wanted = flags.REGISTRY[name].check(text)
+    if wanted:
+        what = f"the environment variable {name} is no list of GPU numbers"
+        raise PlaceError(what, expected=wanted, received=repr(text), fix=f"export {name}=0, or unset it")
+    return [int(part) for part in text.split(",") if part.strip()]
 
 
 def cuda_places(device_ids: int | Sequence[int] | None = None) -> Sequence[Place]:

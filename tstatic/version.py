@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 
@@ -30,6 +29,8 @@ _PACKAGES = (
 
 
 def _installed(package: str) -> str:
+    import importlib.metadata  # here because it brings in `email`: 25 ms, which `import tstatic` need not pay
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

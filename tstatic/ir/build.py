@@ -72,7 +72,9 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
         wanted = dtype_of(dtype) if dtype is not None else (like.dtype if like is not None else None)
         if wanted is None:
             wanted = dtype_of("bool" if isinstance(x, bool) else "int64" if isinstance(x, int) else "float32")
-        return emit("fill_constant", {}, {"shape": (), "dtype": wanted, "value": float(x) if wanted.is_float else int(x)})  # type: ignore[no-any-return]
+        return emit(
+            "fill_constant", {}, {"shape": (), "dtype": wanted, "value": float(x) if wanted.is_float else int(x)}
+        )  # type: ignore[no-any-return]
     if isinstance(x, list | tuple | np.ndarray):
         array = np.asarray(x)
         if dtype is not None:
@@ -174,7 +176,9 @@ def _metas(card: Card, block: Block, inputs: Mapping[str, tuple[str, ...]]) -> l
     return metas
 
 
-def _infer(card: Card, block: Block, inputs: Mapping[str, tuple[str, ...]], attrs: Mapping[str, Any]) -> list[Any] | None:
+def _infer(
+    card: Card, block: Block, inputs: Mapping[str, tuple[str, ...]], attrs: Mapping[str, Any]
+) -> list[Any] | None:
     if card.infer is None:
         return None
     result = card.infer(*_metas(card, block, inputs), **card.pick(card.infer, attrs))

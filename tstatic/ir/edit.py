@@ -33,6 +33,7 @@ def _copy(program: Program) -> Program:
     for block in program.blocks:
         new = Block(twin, block.idx, block.parent_idx, block.forward_block_idx)
         new.built = block.built
+        new.grad_prefix = block.grad_prefix
         for name, var in block.vars.items():
             new.vars[name] = _copy_variable(var, new)
         new.ops = [_copy_op(op, new) for op in block.ops]

@@ -20,14 +20,20 @@ def meta_of(array: Array) -> Meta:
 
 def metas_of(values: Sequence[Any]) -> list[Any]:
     """Metadata per slot: ``None`` stays, a list of arrays becomes a list of metas."""
-    return [None if v is None else [meta_of(a) for a in v] if isinstance(v, list | tuple) else meta_of(v) for v in values]
+    return [
+        None if v is None else [meta_of(a) for a in v] if isinstance(v, list | tuple) else meta_of(v) for v in values
+    ]
 
 
 def infer_outputs(card: Card, metas: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
     """Calls the card's ``infer``; returns one Meta (or list of them, or ``None``) per output slot."""
     assert card.infer is not None, f"{card.type} has no infer"
     result = card.infer(*metas, **card.pick(card.infer, attrs))
-    return [result] if isinstance(result, Meta) or len(card.outputs) == 1 and not isinstance(result, tuple) else list(result)
+    return (
+        [result]
+        if isinstance(result, Meta) or len(card.outputs) == 1 and not isinstance(result, tuple)
+        else list(result)
+    )
 
 
 def allocate(metas: Sequence[Any]) -> list[Any]:
@@ -42,9 +48,7 @@ def allocate(metas: Sequence[Any]) -> list[Any]:
     ]
 
 
-def call_ref(
-    card: Card, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], **reserved: Any
-) -> None:
+def call_ref(card: Card, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], **reserved: Any) -> None:
     """Calls ``ref`` with the attributes and reserved keywords (``rng``, ``run_block``, ``scratch``) that it names."""
     if hasattr(card.ref, "bind"):
         for function, args in card.ref.bind(ins, outs, attrs):

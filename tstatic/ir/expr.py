@@ -7,6 +7,7 @@ numbers, ``+ - * /``, comparisons, ``& | ~`` on truth values and the functions o
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -67,6 +68,15 @@ def define(
     FUNCTIONS[name] = Function(numpy, lowered, grads or ("0", "0", "0"), expand, kind)
 
 
+# numpy 2.4 wants the output of these two as a keyword.
+def _maximum(a: Any, b: Any, out: Any) -> None:
+    np.maximum(a, b, out=out)
+
+
+def _minimum(a: Any, b: Any, out: Any) -> None:
+    np.minimum(a, b, out=out)
+
+
 define("add", np.add, lambda t, a, b: a + b, "1", "1")
 define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1")
 define("mul", np.multiply, lambda t, a, b: a * b, "b", "a")
@@ -107,11 +117,11 @@ define("trunc", np.trunc)
 define(
     "round",
     None,
-    lambda t, a: t.trunc(a) + t.where((a - t.trunc(a)).abs() >= 0.5, t.sign(a), t.zeros_like(a)),
-    expand="trunc(a) + where(abs(a - trunc(a)) >= 0.5, sign(a), 0)",
+    lambda t, a: t.where((a - t.trunc(a)).abs() >= 0.5, t.trunc(a) + t.sign(a), t.trunc(a)),
+    expand="where(abs(a - trunc(a)) >= 0.5, trunc(a) + sign(a), trunc(a))",
 )
-define("maximum", np.maximum, lambda t, a, b: _pair(t, "maximum", a, b), "a >= b", "a < b")
-define("minimum", np.minimum, lambda t, a, b: _pair(t, "minimum", a, b), "a <= b", "a > b")
+define("maximum", _maximum, lambda t, a, b: _pair(t, "maximum", a, b), "a >= b", "a < b")
+define("minimum", _minimum, lambda t, a, b: _pair(t, "minimum", a, b), "a <= b", "a > b")
 define("where", None, lambda t, c, a, b: _torch_where(t, c, a, b), "0", "where(a, 1, 0)", "where(a, 0, 1)")
 define("lt", np.less, lambda t, a, b: a < b, kind="bool")
 define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool")
@@ -200,6 +210,11 @@ def _is(node: Node, value: Number) -> bool:
     return node.op == "const" and not isinstance(node.value, bool) and node.value == value
 
 
+_FOLDED_TESTS: Mapping[str, Callable[..., bool]] = {
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne,
+}  # fmt: skip
+
+
 def make(op: str, *args: Node) -> Node:
     """Builds a node and folds the identities that differentiation produces (``0 + a``, ``1 * a``, constants)."""
     if all(a.op == "const" for a in args) and op in ("add", "sub", "mul", "div", "neg", "pow"):
@@ -209,6 +224,8 @@ def make(op: str, *args: Node) -> Node:
         folded = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
                   "div": lambda a, b: a / b, "neg": lambda a: -a, "pow": lambda a, b: a**b}[op](*values)  # fmt: skip
         return const(folded)
+    if all(a.op == "const" for a in args) and op in _FOLDED_TESTS:
+        return const(_FOLDED_TESTS[op](*(a.value for a in args)))
     if op == "add":
         if _is(args[0], 0):
             return args[1]
@@ -228,6 +245,11 @@ def make(op: str, *args: Node) -> Node:
             return ZERO
         if _is(args[1], 1):
             return args[0]
+    elif op == "pow":
+        if _is(args[1], 1):
+            return args[0]
+        if _is(args[1], 2):
+            return Node("square", (args[0],))
     elif op == "where":
         if args[0].op == "const":
             return args[1] if args[0].value else args[2]
@@ -354,7 +376,10 @@ class _Compiler:
     def constant(self, value: Number, like: np.dtype[Any] | None) -> Operand:
         dtype = like if like is not None else self.default
         if isinstance(value, float) and dtype.kind not in "fV":
-            dtype = self.float
+            if dtype.kind in "iu" and value.is_integer():
+                value = int(value)
+            else:
+                dtype = self.float
         return Operand("const", -1, dtype, value=np.asarray(value, dtype))
 
     def value(self, node: Node, like: np.dtype[Any] | None = None) -> Operand:

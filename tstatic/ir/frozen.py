@@ -104,6 +104,7 @@ class Region:
     outputs: tuple[tuple[str, str], ...]
     """(variable name, value): the last value of every variable that the body writes."""
     metas: Mapping[str, Meta]
+    grad_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +209,7 @@ def _freeze_op(op: Operator, frame: _Frame) -> FrozenOp:
         slot_names = {**op.inputs, **{n: v for n, v in op.outputs.items() if n not in op.inputs}}
     inputs = _slot_entries(card.inputs, op.inputs, frame.read)
     outputs = _slot_entries(card.outputs, op.outputs, frame.write)
-    return FrozenOp(
-        card, inputs, outputs, op.attrs, op.role, op.role_var, op.where, op.position, regions, slot_names
-    )
+    return FrozenOp(card, inputs, outputs, op.attrs, op.role, op.role_var, op.where, op.position, regions, slot_names)
 
 
 def _freeze_region(block: Block) -> Region:
@@ -222,6 +221,7 @@ def _freeze_region(block: Block) -> Region:
         tuple(frame.external.items()),
         tuple((n, frame.current[n]) for n in frame.written),
         frame.metas,
+        block.grad_prefix,
     )
 
 
@@ -276,7 +276,9 @@ def freeze(
                     + (" and it is not fed" if var.is_data else ""),
                     expected="a variable that an operator writes, a fed input, or a persistable variable",
                     received=repr(var),
-                    fix=f"feed '{name}'" if var.is_data else "fetch another variable, or add the operator that writes it",
+                    fix=f"feed '{name}'"
+                    if var.is_data
+                    else "fetch another variable, or add the operator that writes it",
                     var=name,
                     op="fetch",
                     where=show(var.where),

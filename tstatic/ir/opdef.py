@@ -359,6 +359,7 @@ class _Derive:
 DERIVE = _Derive()
 """As ``grad``: the backward op follows from the pointwise expression by differentiation."""
 
+
 @dataclass(frozen=True)
 class GradOp:
     """The backward op ``<type>_grad``: its slots and its functions; attributes are the forward op's.
@@ -410,7 +411,8 @@ class Card:
         scratch: ``(*input metas, *output metas, **attrs) -> metas`` of buffers that ``ref`` gets as ``scratch=(...)``;
             computed for each piece when the work is cut.
         cost: ``(*input metas, *output metas, **attrs) -> Cost``.
-        view: ``(array, **attrs) -> array``: the first output is a view of the first input and needs no step.
+        view: ``(array, **attrs) -> array``: the first output is a view of the first input and needs no step; ``None`` where
+            the strides of the array need a copy (then ``ref`` runs).
         shape_only: Input slots of which only the shape is used.
         inplace: Pairs (input slot, output slot) that may share a buffer when the input dies here.
         state: Pairs (input slot, output slot) that name the same persistable variable (optimizer updates, running statistics).
@@ -437,7 +439,7 @@ class Card:
     split: Callable[..., list[Piece] | None] | None = None
     scratch: Callable[..., tuple[Meta, ...]] | None = None
     cost: Callable[..., Cost] | None = None
-    view: Callable[..., np.ndarray[Any, Any]] | None = None
+    view: Callable[..., np.ndarray[Any, Any] | None] | None = None
     shape_only: tuple[str, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
@@ -652,3 +654,13 @@ def spelled(*names: str, op: str = "") -> Callable[[F], F]:
 def with_(card: Card, **changes: Any) -> Card:
     """Returns a changed copy of a card."""
     return replace(card, **changes)
+
+
+def namespace(prefix: str) -> dict[str, Any]:
+    """Returns what is spelled ``prefix.name``, by name: what a facade module is filled with."""
+    start = f"{prefix}."
+    return {
+        name[len(start) :]: entry.function
+        for name, entry in SPELLINGS.items()
+        if name.startswith(start) and "." not in name[len(start) :]
+    }

@@ -73,6 +73,8 @@ class Variable:
         self.lod_level = lod_level
         self.type = type
         self.where = where
+        # In a startup program: an op gives it its first value.
+        self.initialised = False
 
     # Identity, because ``==`` builds an op.
     __hash__ = object.__hash__
@@ -423,6 +425,8 @@ class Block:
         self.forward_block_idx = forward_idx
         self.vars: OrderedDict[str, Variable] = OrderedDict()
         self.ops: list[Operator] = []
+        # In a block of gradients: what stands before the names of its gradients.
+        self.grad_prefix = ""
         # Counts every op ever built here, so that removing or inserting one moves no random op's position.
         self.built = 0
 
@@ -701,7 +705,9 @@ class Program:
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """The program in readable code form; :meth:`parse_from_text` reads it back."""
         for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
-            assert isinstance(value, bool), f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."
+            assert isinstance(value, bool), (
+                f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."
+            )
         return text.program_text(self)
 
     def __str__(self) -> str:

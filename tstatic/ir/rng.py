@@ -13,8 +13,8 @@ _WORD = 0xFFFFFFFF
 class RngKey:
     """Everything that decides an op's random numbers; equal keys give equal numbers on every device.
 
-    The executor makes one key for each random op of a plan and writes ``run`` (and, inside a loop, ``iteration``) before
-    the op runs. An op's own attribute ``seed`` replaces ``seed`` here when it is not 0.
+    The executor makes one key for each random op of a plan and writes ``run`` (and, inside a loop, ``iteration``)
+    before the op runs. An op's own attribute ``seed`` replaces ``seed`` here when it is not 0.
 
     Attributes:
         seed: The program's ``random_seed``, else that of ``paddle.seed``, else entropy; 64 bits of it count.

@@ -7,6 +7,7 @@ from typing import Any
 
 def op_text(op: Any) -> str:
     """One line per op."""
+
     def side(slots: Any) -> str:
         return ", ".join(f"{s}={list(n)!r}" for s, n in slots.items())
 

@@ -28,7 +28,9 @@ def verify(program: FrozenProgram, after: str) -> None:
             raise VerifyError(_report(program, index, "its slots do not fit its card", after))
     for value in program.roots():
         if value not in known:
-            raise VerifyError(_report(program, len(program.ops), f"'{value}' is fetched or kept, but nothing makes it", after))
+            raise VerifyError(
+                _report(program, len(program.ops), f"'{value}' is fetched or kept, but nothing makes it", after)
+            )
 
 
 def _report(program: FrozenProgram, index: int, message: str, after: str) -> str:

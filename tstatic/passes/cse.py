@@ -10,7 +10,8 @@ from tstatic.passes.dce import keeps
 
 def _key(op: FrozenOp) -> Any:
     try:
-        key = (op.type, op.inputs, tuple(sorted(op.attrs.items())), tuple(e is None for e in op.outputs))
+        # A forward op that the backward pass repeats (recompute) must not be merged with the first one.
+        key = (op.type, op.inputs, tuple(sorted(op.attrs.items())), tuple(e is None for e in op.outputs), op.role & 1)
         hash(key)
     except TypeError:
         return None

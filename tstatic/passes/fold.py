@@ -34,7 +34,9 @@ def _fold_one(op: FrozenOp, program: FrozenProgram, constants: dict[str, np.ndar
         if meta is None or not meta.known or meta.nbytes > _LIMIT:
             return False
     try:
-        results = evaluate(card, [_values(e, constants) for e in op.inputs], op.attrs, [e is not None for e in op.outputs])
+        results = evaluate(
+            card, [_values(e, constants) for e in op.inputs], op.attrs, [e is not None for e in op.outputs]
+        )
     except (TstaticError, ValueError, TypeError, IndexError):
         # The op's own error belongs to the run, with the user's line.
         return False

@@ -202,9 +202,7 @@ class _Planner:
             base = self.base(source)
             if self.slots[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
                 continue
-            if self.group_last(base) > index or any(
-                v != source and self.base(v) == base for v in op.reads()
-            ):
+            if self.group_last(base) > index or any(v != source and self.base(v) == base for v in op.reads()):
                 continue
             self.root[result] = base
             self.held[base] = max(index, self.last.get(result, -1))

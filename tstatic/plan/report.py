@@ -62,7 +62,9 @@ class MemoryReport:
         lines = [f"arena {self.peak_bytes:,} bytes; held now {self.held_bytes:,} bytes"]
         lines += [f"  {name:<12} {size:>14,} bytes" for name, size in self.by_category.items()]
         if self.peak is not None:
-            lines.append(f"  peak at step {self.peak.step}: {self.peak.op} @ {self.peak.where} ({self.peak.live_bytes:,} bytes live)")
+            lines.append(
+                f"  peak at step {self.peak.step}: {self.peak.op} @ {self.peak.where} ({self.peak.live_bytes:,} bytes live)"
+            )
         if self.unknown:
             lines.append(f"  sizes known only at run time: {', '.join(self.unknown[:8])}")
         return "\n".join(lines)
@@ -81,7 +83,9 @@ def _category(plan: Plan, name: str, makers: Mapping[str, int]) -> str:
     return "temporaries" if role & _OPTIMIZE else "activations"
 
 
-def memory_report(plan: Plan, state: Mapping[str, Meta], held: int, parameters: frozenset[str] = frozenset()) -> MemoryReport:
+def memory_report(
+    plan: Plan, state: Mapping[str, Meta], held: int, parameters: frozenset[str] = frozenset()
+) -> MemoryReport:
     """Builds the report of a plan.
 
     Args:

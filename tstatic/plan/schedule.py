@@ -36,7 +36,9 @@ def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> b
             return False
         source = op.input(pairs[slot.name])
         for value, old in zip(
-            (entry,) if isinstance(entry, str) else entry, (source,) if isinstance(source, str) else source or (), strict=True
+            (entry,) if isinstance(entry, str) else entry,
+            (source,) if isinstance(source, str) else source or (),
+            strict=True,
         ):
             var = owner.get(value)
             if var is None or program.reads.get(var) != old:

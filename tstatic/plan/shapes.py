@@ -15,11 +15,7 @@ from tstatic.ir.where import show
 def entry_metas(entries: Sequence[Entry], metas: Mapping[str, Meta]) -> list[Any]:
     """Metadata per slot, in the form that ``infer`` takes."""
     return [
-        None
-        if e is None
-        else metas.get(e)
-        if isinstance(e, str)
-        else [metas[v] if v != EMPTY else None for v in e]
+        None if e is None else metas.get(e) if isinstance(e, str) else [metas[v] if v != EMPTY else None for v in e]
         for e in entries
     ]
 

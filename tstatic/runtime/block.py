@@ -49,7 +49,8 @@ def run_op(op: FrozenOp, env: Env, reserved: Mapping[str, Any]) -> None:
     if card.infer is not None and not card.dynamic:
         metas = infer_outputs(card, metas_of_entries(ins), op.attrs)
         unknown = any(
-            m is not None and any(UNKNOWN in one.shape for one in (m if isinstance(m, list) else [m]) if one is not None)
+            m is not None
+            and any(UNKNOWN in one.shape for one in (m if isinstance(m, list) else [m]) if one is not None)
             for m in metas
         )
         if not unknown:
@@ -100,6 +101,10 @@ class BlockRunner:
     def names(self, slot: str) -> tuple[str, ...]:
         """Variable names of a slot of the owning op."""
         return self.op.slot_names.get(slot, ())
+
+    def grad_name(self, name: str) -> str:
+        """Name of a variable's gradient in a backward body."""
+        return f"{self.region.grad_prefix}{name}@GRAD"
 
     def restart(self) -> None:
         """Called at the start of each run of the program."""

@@ -56,10 +56,10 @@ def check_feed_dict(feed: Any) -> Mapping[str, Any]:
     return feed
 
 
-def _fail(var: Variable, what: str, expected: object, received: object, fix: str, cls: type[FeedError] = FeedError) -> FeedError:
-    return cls(
-        what, expected=expected, received=received, fix=fix, var=var.name, op="feed", where=show(var.where)
-    )
+def _fail(
+    var: Variable, what: str, expected: object, received: object, fix: str, cls: type[FeedError] = FeedError
+) -> FeedError:
+    return cls(what, expected=expected, received=received, fix=fix, var=var.name, op="feed", where=show(var.where))
 
 
 def _to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
@@ -133,7 +133,11 @@ def _from_foreign(value: Any, var: Variable) -> np.ndarray[Any, Any]:
 
 
 def _from_torch(value: Any) -> np.ndarray[Any, Any]:
-    if getattr(value, "is_meta", False) or getattr(value, "layout", None) is not None and "strided" not in str(value.layout):
+    if (
+        getattr(value, "is_meta", False)
+        or getattr(value, "layout", None) is not None
+        and "strided" not in str(value.layout)
+    ):
         raise TypeError("a sparse or meta tensor has no plain values")
     value = value.detach().cpu()
     if "bfloat16" in str(value.dtype):

@@ -15,6 +15,7 @@ from tstatic.plan.report import MemoryReport, memory_report
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
 from tstatic.static import pipeline
+from tstatic.static.request import fetch_names, state_metas
 from tstatic.static.explain import Explanation, explain
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
@@ -138,8 +139,6 @@ class CompiledProgram:
             FeedError: If an input's shape is missing.
             ProgramError: For a shape of a name that the program does not have.
         """
-        from tstatic.static.executor import fetch_names, state_metas
-
         where = scope if scope is not None else global_scope()
         block = self._program.global_block()
         known: dict[str, Meta] = {}
@@ -161,7 +160,8 @@ class CompiledProgram:
         plan = pipeline.lower(frozen, {**known, **{frozen.reads[v]: m for v, m in state.items()}}, self._build_strategy)
         self._plan = plan
         held = sum(s.held_bytes for s in self._sessions) + where.held_bytes()
-        return memory_report(plan, state, held)
+        parameters = frozenset(p.name for p in self._program.all_parameters())
+        return memory_report(plan, state, held, parameters)
 
     def explain(self) -> Explanation:
         """Says for every property of both strategies whether it acts, and why not."""

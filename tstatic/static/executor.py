@@ -34,6 +34,7 @@ from tstatic.runtime.scope import LoDTensor, Scope, global_scope
 from tstatic.runtime.session import Session, uninitialised
 from tstatic.static import pipeline
 from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.request import fetch_names, state_metas
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 _log = get_logger("recompiles")
@@ -42,59 +43,18 @@ _steps = get_logger("steps")
 CACHE_SIZE = 32
 """Plans kept per Executor; the least recently used one goes first."""
 
-KEY_PARTS = ("program", "version", "strategy", "execution", "feed signature", "fetch list", "place", "scope", "flags", "prune")
-
-
-def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
-    """Names of a (nested) fetch list, and the names that optimizer ops in it write.
-
-    Raises:
-        FeedTypeError: For an item that is neither a text, a Variable nor an op.
-    """
-    names: list[str] = []
-    kept: list[str] = []
-    if fetch_list is None:
-        return names, kept
-    if isinstance(fetch_list, Mapping | set):
-        raise FeedTypeError(
-            "Currently, The fetch_list type only should be list or tuple, but the input type is "
-            f"{type(fetch_list).__name__}",
-            expected="a list or tuple of Variable or str",
-            received=f"{type(fetch_list).__name__}",
-            fix="pass fetch_list=[loss]",
-            op="fetch",
-        )
-    stack: list[Any] = [fetch_list]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            names.append(item)
-        elif isinstance(item, Variable):
-            names.append(item.name)
-        elif isinstance(item, Operator):
-            kept.extend(item.output_arg_names)
-        elif isinstance(item, list | tuple):
-            if _is_minimize_result(item):
-                kept.extend(n for op in item[0] for n in op.output_arg_names)
-            else:
-                stack.extend(reversed(item))
-        elif item is not None or fetch_list is not None:
-            raise FeedTypeError(
-                "The item in fetch_list should be str, variable or optimize_op, but received "
-                f"{type(item).__name__}.",
-                expected="a Variable, its name, or what minimize returned",
-                received=f"{item!r} of type {type(item).__name__}",
-                fix="fetch variables or their names",
-                op="fetch",
-            )
-    return names, kept
-
-
-def _is_minimize_result(item: Any) -> bool:
-    return (
-        isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], list) and bool(item[0])
-        and all(isinstance(op, Operator) for op in item[0])
-    )  # fmt: skip
+KEY_PARTS = (
+    "program",
+    "version",
+    "strategy",
+    "execution",
+    "feed signature",
+    "fetch list",
+    "place",
+    "scope",
+    "flags",
+    "prune",
+)
 
 
 class _Compiled:
@@ -111,19 +71,6 @@ class _Compiled:
             if array is None or array.shape != meta.shape:
                 return False
         return True
-
-
-def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[str, Meta]:
-    """Metadata of the persistable variables that a program reads, from the scope where it has them."""
-    found = {}
-    for var in frozen.reads:
-        array = scope.array(var)
-        declared = program.global_block()._find_var_recursive(var)
-        if array is not None:
-            found[var] = meta_of(array)
-        elif declared is not None:
-            found[var] = declared.meta
-    return found
 
 
 class Executor:
@@ -347,7 +294,13 @@ class Executor:
             differs = [part for part, a, b in zip(KEY_PARTS, key, other, strict=True) if a != b]
             if best is None or len(differs) < len(best):
                 best = differs
-        reason = "first run" if best is None else f"differs in {', '.join(best)}" if best else "the scope's values changed size"
+        reason = (
+            "first run"
+            if best is None
+            else f"differs in {', '.join(best)}"
+            if best
+            else "the scope's values changed size"
+        )
         _log.info("compiled %r in %.1f ms: %s", program, milliseconds, reason)
 
     # ------------------------------------------------------------------------------------------------------------ state
@@ -420,4 +373,4 @@ def _plan_of(entry: _Compiled) -> Plan:
     return entry.session.plan
 
 
-__all__ = ["Executor", "FeedError", "fetch_names", "state_metas"]
+__all__ = ["Executor"]

@@ -66,5 +66,7 @@ def explain(build: BuildStrategy, execution: ExecutionStrategy) -> Explanation:
     verdicts = []
     for strategy in (build, execution):
         for p in type(strategy).properties():
-            verdicts.append(Verdict(type(strategy).__name__, p.name, getattr(strategy, p.name), p.default, p.status, p.reason))
+            verdicts.append(
+                Verdict(type(strategy).__name__, p.name, getattr(strategy, p.name), p.default, p.status, p.reason)
+            )
     return Explanation(tuple(verdicts))

@@ -1,0 +1,93 @@
+# One word per task; `make help` lists them. Every target does its own set-up in a fresh clone.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+VENV ?= .venv
+JOBS ?= 2
+ARGS ?=
+
+# The first interpreter that really runs (a version manager's shim may exist and fail), fits and can make environments.
+FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+ifeq ($(origin PYTHON), undefined)
+PYTHON = $(shell for p in python3.12 python3.11 python3.13 python3; do \
+	if $$p -c '$(FITS)' > /dev/null 2>&1; then command -v $$p; break; fi; done)
+endif
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Where packages come from is left to pip's own settings; which versions, to constraints.txt.
+INSTALL := $(PIP) install -qq --constraint constraints.txt
+
+.PHONY: help venv demo test check format lint types layers api bench docs wheel clean
+
+help:  ## This list.
+	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/.made:
+	@[ -n "$(PYTHON)" ] || { echo "No Python 3.11 to 3.13 with venv found (on Debian: apt install python3-venv);" \
+		"name one with make PYTHON=/path/to/python"; exit 1; }
+	@echo "making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(INSTALL) setuptools
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "installing tstatic with what the demo needs"
+	@$(INSTALL) --no-build-isolation --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "installing tstatic with what tests and checks need (torch is large: this may take minutes)"
+	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $(VENV)/.demo $@
+
+venv: $(VENV)/.dev  ## Make the environment .venv with the pinned versions.
+
+demo: $(VENV)/.demo  ## Train a digit classifier on real data, save it, load it again.
+	@$(BIN)/python examples/digits.py $(ARGS)
+
+test: $(VENV)/.dev  ## Run all tests (ARGS="-k name" for some).
+	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: lint types layers  ## All that must hold before a commit: format, lint, types, layers, fast tests.
+	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+format: $(VENV)/.dev  ## Format, and mend what the linter can mend.
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+lint: $(VENV)/.dev  ## Check format and lint rules.
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(VENV)/.dev  ## Check types, strictly.
+	@$(BIN)/mypy
+
+layers: $(VENV)/.dev  ## Check that imports point down only.
+	@PYTHONPATH=. $(BIN)/lint-imports --no-cache --no-logo
+
+api: $(VENV)/.dev  ## Write the file of frozen public signatures anew.
+	@$(BIN)/python tests/api/regenerate.py
+
+bench: $(VENV)/.dev  ## Measure CPU speed; the table goes to bench/results/.
+	@$(BIN)/python bench/cpu.py $(ARGS)
+
+docs: $(VENV)/.dev  ## Write the generated pages of docs/ anew.
+	@$(BIN)/python docs/regenerate.py
+
+wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a clean environment.
+	@rm -rf build dist
+	@$(PIP) wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
+	@$(BIN)/python -m venv --clear build/clean
+	@build/clean/bin/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt dist/*.whl
+	@$(BIN)/python tests/snippets.py README.md > build/readme_example.py
+	@cd build && CPU_NUM=1 clean/bin/python -W error readme_example.py
+	@ls dist/*.whl
+
+clean:  ## Remove everything that make made.
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

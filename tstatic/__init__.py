@@ -1,0 +1,123 @@
+"""tstatic: a static-graph deep-learning runtime with the API of PaddlePaddle's static mode.
+
+``import tstatic as paddle`` runs a Paddle static script. Importing this package imports neither torch, triton nor scipy.
+
+* ``static``     Program, Executor, CompiledProgram, strategies, save and load
+* ``nn``         layers, functional, initializers
+* ``optimizer``  update rules and learning rates
+* ``tensor``     the functions that are also names of this package
+* ``fluid``      the 1.x spellings
+"""
+
+from typing import Any
+
+from tstatic import (
+    autodiff,
+    base,
+    device,
+    distributed,
+    errors,
+    fluid,
+    metric,
+    nn,
+    optimizer,
+    regularizer,
+    static,
+    tensor,
+    utils,
+)
+from tstatic.flags import get_flags, set_flags
+from tstatic.ir.opdef import namespace as _namespace
+from tstatic.ir.program import Variable as Tensor
+from tstatic.ir.types import (
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
+from tstatic.ir.types import DType as dtype  # noqa: N813 - Paddle's name
+from tstatic.ir.types import bool_ as bool  # noqa: A004 - Paddle's name
+from tstatic.static.mode import disable_static, enable_static, in_dynamic_mode, no_grad
+from tstatic.nn.param import ParamAttr
+from tstatic.places import (
+    CPUPlace,
+    CUDAPinnedPlace,
+    CUDAPlace,
+    get_device,
+    is_compiled_with_cuda,
+    is_compiled_with_custom_device,
+    set_device,
+)
+from tstatic.places import (
+    is_compiled_with_rocm as is_compiled_with_rocm,
+)
+from tstatic.places import (
+    is_compiled_with_xpu as is_compiled_with_xpu,
+)
+from tstatic.version import __version__, show_versions
+
+globals().update(_namespace("tensor"))
+
+__all__ = [
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "ParamAttr",
+    "Tensor",
+    "__version__",
+    "autodiff",
+    "base",
+    "bfloat16",
+    "bool",
+    "device",
+    "disable_static",
+    "distributed",
+    "dtype",
+    "enable_static",
+    "errors",
+    "float16",
+    "float32",
+    "float64",
+    "fluid",
+    "get_device",
+    "get_flags",
+    "in_dynamic_mode",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_compiled_with_cuda",
+    "is_compiled_with_custom_device",
+    "is_compiled_with_rocm",
+    "is_compiled_with_xpu",
+    "metric",
+    "nn",
+    "no_grad",
+    "optimizer",
+    "regularizer",
+    "set_device",
+    "set_flags",
+    "show_versions",
+    "static",
+    "tensor",
+    "uint8",
+    "utils",
+    *sorted(_namespace("tensor")),
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Answers for names that tstatic does not have with the nearest one that it has.
+
+    Raises:
+        AttributeError: Always.
+    """
+    if name.startswith("__"):
+        raise AttributeError(name)
+    near = errors.near(name, __all__)
+    raise AttributeError(f"module 'tstatic' has no attribute '{name}'. {near}".rstrip())

@@ -1,0 +1,67 @@
+"""``python -m tstatic.as_paddle script.py``: runs a Paddle script unchanged; every ``paddle[.x]`` import is ``tstatic[.x]``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import runpy
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+
+class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers imports of ``paddle`` and ``paddle.x`` with the module of tstatic of that name, the same object."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name == "paddle" or name.startswith("paddle."):
+            return importlib.util.spec_from_loader(name, self)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        ours = "tstatic" + spec.name[len("paddle") :]
+        try:
+            module = importlib.import_module(ours)
+        except ModuleNotFoundError as error:
+            if error.name != ours:
+                raise
+            # A name inside a module may be asked for as if it were a module (``import paddle.fluid.unique_name``).
+            parent, _, leaf = ours.rpartition(".")
+            found = getattr(importlib.import_module(parent), leaf, None) if parent else None
+            if not isinstance(found, ModuleType):
+                raise ModuleNotFoundError(
+                    f"tstatic has no module '{ours}', which the script imports as '{spec.name}'", name=spec.name
+                ) from None
+            module = found
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system has just written the alias's spec into a module that is loaded already.
+        module.__spec__ = self._spec
+
+
+def install() -> None:
+    """Makes ``import paddle`` give tstatic, in this process."""
+    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Alias())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a script with ``paddle`` standing for tstatic; returns the exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given or given[0] in ("-h", "--help"):
+        print("usage: python -m tstatic.as_paddle script.py [arguments of the script]", file=sys.stderr)
+        return 0 if given else 2
+    install()
+    sys.argv = list(given)
+    runpy.run_path(given[0], run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

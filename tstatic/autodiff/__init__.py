@@ -1,0 +1,14 @@
+"""Gradients as ops of the program.
+
+* ``api``        append_backward, gradients
+* ``backward``   the backward ops of one block, as drafts
+* ``recompute``  segments that are computed again instead of kept
+
+One backward op per forward op, in reverse program order; contributions to one variable are named
+``x@GRAD@RENAME@block0@i`` and added by a ``sum`` op.
+"""
+
+from tstatic.autodiff.api import append_backward, gradients
+from tstatic.autodiff.backward import differentiate_block
+
+__all__ = ["append_backward", "differentiate_block", "gradients"]

@@ -1,0 +1,260 @@
+"""``append_backward`` and ``gradients``: gradients as ops of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tstatic.autodiff.backward import Backward, Draft, path_to, requirements, run
+from tstatic.autodiff.recompute import recompute
+from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
+from tstatic.ir import names
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import GRAD, spelled
+from tstatic.ir.program import OpRole, Parameter, Program, Variable
+from tstatic.ir.where import Where, show, user_line
+
+Pair = tuple[Variable, Variable | None]
+
+
+def _names(items: Any, argument: str) -> set[str]:
+    """Names of Variables or texts.
+
+    Raises:
+        ProgramTypeError: For anything else.
+    """
+    if items is None:
+        return set()
+    if isinstance(items, Variable | str):
+        items = [items]
+    if not isinstance(items, list | tuple | set | frozenset):
+        raise ProgramTypeError(
+            f"'{argument}' must be a list, tuple or set of variables",
+            expected="a list, tuple or set of Variable or str",
+            received=f"{items!r} of type {type(items).__name__}",
+            fix=f"pass {argument}=[variable, ...]",
+            where=show(user_line()),
+        )
+    found = set()
+    for item in items:
+        if isinstance(item, Variable):
+            found.add(item.name)
+        elif isinstance(item, str):
+            found.add(item.removesuffix(GRAD))
+        else:
+            raise ProgramTypeError(
+                f"'{argument}' holds something that is no variable",
+                expected="Variable or str",
+                received=f"{item!r} of type {type(item).__name__}",
+                fix="pass variables or their names",
+                where=show(user_line()),
+            )
+    return found
+
+
+def _same_shape(a: Variable, b: Variable) -> bool:
+    return len(a.shape) == len(b.shape) and all(x == y or -1 in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def _next_prefix(program: Program) -> str:
+    order = program.__dict__.setdefault("_grad_order", 0)
+    program.__dict__["_grad_order"] = order + 1
+    return "grad/" * order
+
+
+@spelled("static.append_backward", "fluid.append_backward", "fluid.backward.append_backward")
+def append_backward(
+    loss: Variable,
+    parameter_list: Any = None,
+    no_grad_set: Any = None,
+    callbacks: Any = None,
+    checkpoints: Any = None,
+    distop_context: Any = None,
+) -> list[Pair]:
+    """Appends the backward ops of ``loss``.
+
+    Args:
+        loss: What to differentiate; its gradient starts as ones.
+        parameter_list: Variables or names to get gradients for; all trainable parameters by default.
+        no_grad_set: Variables or names that no gradient flows to or through.
+        callbacks: Called with ``(block, context)`` after each appended backward op, as Paddle does.
+        checkpoints: Variables that are kept; what lies between them is computed again in the backward pass.
+
+    Returns:
+        ``(parameter, gradient)`` pairs in program order.
+
+    Raises:
+        ProgramTypeError: If ``loss`` or a list entry is no variable.
+    """
+    check_variable(loss, "loss", "append_backward")
+    program = loss.block.program
+    block = loss.block
+    if block.idx != 0:
+        raise UnsupportedError(
+            "append_backward needs a loss of the global block",
+            expected="a loss made outside of control flow",
+            received=f"'{loss.name}' of block {block.idx}",
+            fix="return the value from static.nn.cond or while_loop and differentiate that",
+            var=loss.name,
+            where=show(user_line()),
+        )
+    if not loss.dtype.is_float:
+        raise ProgramError(
+            "only a float variable can be differentiated",
+            expected="a float loss",
+            received=f"{loss.dtype.name}",
+            fix="cast the loss to float32",
+            var=loss.name,
+            where=show(user_line()),
+        )
+    no_grad = _names(no_grad_set, "no_grad_set")
+    chosen = _names(parameter_list, "parameter_list") if parameter_list is not None else None
+    ops = list(block.ops)
+    path = path_to(ops, [loss.name])
+    forward = [ops[i] for i in path]
+    needed = requirements(block, forward, set(), no_grad, True)
+    if chosen is not None:
+        needed |= {n for n in chosen if n not in no_grad}
+    prefix = _next_prefix(program)
+    if prefix == "" and program.loss_name is None:
+        program.loss_name = loss.name
+    for i in reversed(path):
+        if loss.name in ops[i].output_arg_names:
+            ops[i].role |= OpRole.Loss
+            break
+    work = Backward(block, block, prefix)
+    if loss.name in needed:
+        seed = work.grad_name(loss.name)
+        work.metas[seed] = loss.meta
+        if -1 in loss.shape:
+            draft = Draft("fill_any_like", {"X": (loss.name,)}, {"Out": (seed,)}, {"value": 1.0}, user_line())
+        else:
+            attrs = {"shape": loss.shape, "value": 1.0, "dtype": loss.dtype}
+            draft = Draft("fill_constant", {}, {"Out": (seed,)}, attrs, user_line())
+        draft.role = OpRole.Backward | OpRole.Loss
+        work.drafts.append(draft)
+        work.contribute(loss.name, None, seed)
+        if checkpoints:
+            recompute(work, ops, path, needed, _names(checkpoints, "checkpoints"))
+        else:
+            run(work, ops, path, needed)
+    # Leaves have no op that settles them.
+    leaves = list(work.parts)
+    for name in leaves:
+        work.settle(name, None)
+    parameters = [p for p in program.all_parameters() if (p.trainable if chosen is None else p.name in chosen)]
+    if chosen is not None:
+        known = {p.name for p in parameters}
+        parameters += [block._var_recursive(n) for n in sorted(chosen - known)]  # type: ignore[misc]
+    _mark_parameters(work, parameters)
+    work.append()
+    if callbacks:
+        for op in block.ops[len(ops) :]:
+            for callback in callbacks:
+                callback(block=block, context={"op": op})
+    pairs: list[Pair] = []
+    for p in parameters:
+        grad = block._find_var_recursive(work.grad_name(p.name))
+        if grad is not None and p.name in needed and p.name not in no_grad:
+            pairs.append((p, grad))
+    return pairs
+
+
+def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:
+    """Puts ``op_role_var`` on the op that finishes a parameter's gradient (what data parallelism reads)."""
+    finals = {work.grad_name(p.name): p.name for p in parameters if isinstance(p, Parameter)}
+    last: dict[str, Draft] = {}
+    for draft in work.drafts:
+        for row in draft.outputs.values():
+            for name in row:
+                if name in finals:
+                    last[name] = draft
+    for grad, draft in last.items():
+        draft.role_var += [finals[grad], grad]
+
+
+@spelled("static.gradients", "fluid.gradients", "fluid.backward.gradients", "tensor.grad")
+def gradients(
+    targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
+) -> list[Variable | None]:
+    """Appends ops that compute the gradients of the sum of ``targets`` with respect to ``inputs``.
+
+    Args:
+        targets: A Variable or a list of them.
+        inputs: A Variable or a list of them.
+        target_gradients: One gradient per target (``None``: ones).
+        no_grad_set: Variables or names that no gradient flows to or through.
+
+    Returns:
+        One entry per input: its gradient, or ``None`` when the targets do not depend on it.
+
+    Raises:
+        ProgramTypeError: If something is no Variable.
+        ShapeError: If counts or shapes of targets and their gradients differ.
+    """
+    outs = [check_variable(t, "targets", "gradients") for t in _listed(targets)]
+    ins = [check_variable(i, "inputs", "gradients") for i in _listed(inputs)]
+    seeds = _listed(target_gradients) if target_gradients is not None else [None] * len(outs)
+    if len(seeds) != len(outs):
+        raise ShapeError(
+            "Should have the same number of target_gradients as targets",
+            expected=f"{len(outs)} target gradients",
+            received=len(seeds),
+            fix="pass one gradient (or None) per target",
+            where=show(user_line()),
+        )
+    for target, seed in zip(outs, seeds, strict=True):
+        if seed is None:
+            continue
+        check_variable(seed, "target_gradients", "gradients")
+        if not _same_shape(target, seed):
+            raise ShapeError(
+                f"The shapes of target and grad are different: target: {target.shape} grad: {seed.shape}",
+                expected=list(target.shape),
+                received=list(seed.shape),
+                fix="give the gradient the target's shape",
+                var=seed.name,
+                where=show(user_line()),
+            )
+    no_grad = _names(no_grad_set, "no_grad_set")
+    block = outs[0].block
+    program = block.program
+    ops = list(block.ops)
+    path = path_to(ops, [t.name for t in outs])
+    roots = {v.name for v in ins if v.name not in no_grad}
+    needed = requirements(block, [ops[i] for i in path], roots, no_grad, False)
+    work = Backward(block, block, _next_prefix(program))
+    for target, seed in zip(outs, seeds, strict=True):
+        if target.name not in needed:
+            continue
+        if seed is not None:
+            work.contribute(target.name, None, seed.name)
+            continue
+        written = names.generate(f"{work.grad_name(target.name)}@SEED")
+        draft = Draft("fill_any_like", {"X": (target.name,)}, {"Out": (written,)}, {"value": 1.0}, user_line())
+        work.drafts.append(draft)
+        work.contribute(target.name, draft, written)
+    # An input that an op of the path writes is settled by that op, and its gradient is what we want: keep the name.
+    finals: dict[str, str] = {}
+    settle = work.settle
+
+    def remember(name: str, where: Where | None) -> str | None:
+        final = settle(name, where)
+        if final is not None and name in roots:
+            finals[name] = final
+        return final
+
+    work.settle = remember  # type: ignore[method-assign]
+    run(work, ops, path, needed)
+    for name in list(work.parts):
+        work.settle(name, None)
+    work.append()
+    results: list[Variable | None] = []
+    for v in ins:
+        final = finals.get(v.name)
+        results.append(block._find_var_recursive(final) if final is not None else None)
+    return results
+
+
+def _listed(items: Any) -> list[Any]:
+    return list(items) if isinstance(items, list | tuple) else [items]

@@ -1,0 +1,371 @@
+"""Drafts of backward ops for the ops of one block: one per forward op, in reverse order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tstatic.errors import ProgramError
+from tstatic.ir import names
+from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, Card, GradContext, GradOp, OpSpec, card_of
+from tstatic.ir.program import Block, Operator, OpRole, Variable
+from tstatic.ir.types import Meta
+from tstatic.ir.where import Where, show
+
+
+@dataclass
+class Draft:
+    """A backward op that is not appended yet."""
+
+    type: str
+    inputs: dict[str, tuple[str, ...]]
+    outputs: dict[str, tuple[str, ...]]
+    attrs: dict[str, Any]
+    where: Where | None
+    role: int = OpRole.Backward
+    role_var: list[str] = field(default_factory=list)
+    position: int = 0
+
+    def rename_output(self, old: str, new: str) -> None:
+        self.outputs = {s: tuple(new if n == old else n for n in row) for s, row in self.outputs.items()}
+
+
+class Backward:
+    """Differentiates the ops of one block.
+
+    Args:
+        block: The block whose ops are differentiated.
+        target: The block that gets the backward ops.
+        prefix: Stands before every gradient's name (``grad/`` for the second call on a program, and so on).
+    """
+
+    def __init__(self, block: Block, target: Block, prefix: str) -> None:
+        self.block = block
+        self.target = target
+        self.prefix = prefix
+        self.drafts: list[Draft] = []
+        # Forward name -> its contributions as (draft, name in that draft).
+        self.parts: dict[str, list[tuple[Draft | None, str]]] = {}
+        self.metas: dict[str, Meta] = {}
+
+    def grad_name(self, name: str) -> str:
+        return f"{self.prefix}{name}{GRAD}"
+
+    def meta(self, name: str) -> Meta:
+        found = self.metas.get(name)
+        return found if found is not None else self.block._var_recursive(name).meta
+
+    def contribute(self, name: str, draft: Draft | None, written: str) -> None:
+        self.parts.setdefault(name, []).append((draft, written))
+        self.metas[written] = self.meta(name)
+
+    def settle(self, name: str, where: Where | None) -> str | None:
+        """Adds up what has arrived for a forward variable; returns the gradient's name, or ``None``."""
+        parts = self.parts.pop(name, None)
+        if not parts:
+            return None
+        final = self.grad_name(name)
+        if len(parts) == 1:
+            draft, written = parts[0]
+            if draft is not None and written != final:
+                draft.rename_output(written, final)
+                self.metas[final] = self.metas[written]
+                written = final
+            return written
+        renamed = []
+        for i, (draft, written) in enumerate(parts):
+            new = f"{final}@RENAME@block{self.block.idx}@{i}"
+            if draft is None:
+                # A seed that was given from outside keeps its name.
+                new = written
+            else:
+                draft.rename_output(written, new)
+            self.metas[new] = self.meta(name)
+            renamed.append(new)
+        self.metas[final] = self.meta(name)
+        self.drafts.append(Draft("sum", {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
+        return final
+
+    def zeros_like(self, name: str, where: Where | None) -> str:
+        new = names.generate(f"{name}{GRAD}@ZERO")
+        self.metas[new] = self.meta(name)
+        self.drafts.append(Draft("fill_zeros_like", {"X": (name,)}, {"Out": (new,)}, {}, where))
+        return new
+
+    # ------------------------------------------------------------------------------------------------------ one op
+    def op(self, op: Operator, requires: Callable[[str], bool], stale: Callable[[str], bool]) -> None:
+        """Appends the backward ops of one forward op (drafts)."""
+        grads: dict[str, str] = {}
+        for name in dict.fromkeys(op.output_arg_names):
+            final = self.settle(name, op.where)
+            if final is not None:
+                grads[name] = final
+        if not grads:
+            return
+        card = op.card
+        wanted = {n for n in op.input_arg_names if requires(n)}
+        if not wanted or card.grad is None:
+            return
+        if isinstance(card.grad, GradOp) or card.grad is DERIVE:
+            self.grad_op(op, card_of(f"{op.type}_grad"), grads, wanted, stale)
+        else:
+            assert callable(card.grad)
+            self.emitted(op, card, card.grad, grads, wanted, stale)
+
+    def target_of(self, name: str, count: dict[str, int]) -> str:
+        """A fresh name for one contribution to ``name`` within one backward op."""
+        count[name] = count.get(name, 0) + 1
+        return f"{self.grad_name(name)}@PART@{len(self.drafts)}@{count[name]}"
+
+    def grad_op(
+        self, op: Operator, grad: Card, grads: Mapping[str, str], wanted: set[str], stale: Callable[[str], bool]
+    ) -> None:
+        inputs: dict[str, tuple[str, ...]] = {}
+        for slot in grad.inputs:
+            # A slot of the backward op is the forward op's slot of that name, else the gradient of one of its outputs.
+            if slot.name in op.inputs or slot.name in op.card.input_slots:
+                row = op.inputs.get(slot.name, ())
+                self.check_fresh(op, row, slot.name, grad, stale)
+            elif slot.name in op.outputs or slot.name in op.card.output_slots:
+                row = op.outputs.get(slot.name, ())
+            else:
+                source = slot.name.removesuffix(GRAD)
+                made = op.outputs.get(source, ())
+                if slot.optional and not any(n in grads for n in made):
+                    row = ()
+                else:
+                    row = tuple(grads[n] if n in grads else self.zeros_like(n, op.where) for n in made)
+            if row:
+                inputs[slot.name] = tuple(row)
+        draft = Draft(grad.type, inputs, {}, dict(op.attrs), op.where, position=op.position)
+        outputs: dict[str, tuple[str, ...]] = {}
+        count: dict[str, int] = {}
+        any_wanted = False
+        for slot in grad.outputs:
+            row = op.inputs.get(slot.name.removesuffix(GRAD), ())
+            targets = []
+            for name in row:
+                if name in wanted:
+                    written = self.target_of(name, count)
+                    targets.append(written)
+                    any_wanted = True
+                else:
+                    targets.append(EMPTY)
+            if any(t != EMPTY for t in targets):
+                outputs[slot.name] = tuple(targets)
+        if not any_wanted:
+            return
+        draft.outputs = outputs
+        for slot in grad.outputs:
+            for name, written in zip(
+                op.inputs.get(slot.name.removesuffix(GRAD), ()), outputs.get(slot.name, ()), strict=False
+            ):
+                if written != EMPTY:
+                    self.contribute(name, draft, written)
+        if grad.objects or any(spec.kind == "block" for spec in grad.attrs.values()):
+            self.own_blocks(op, draft)
+        self.drafts.append(draft)
+
+    def own_blocks(self, op: Operator, draft: Draft) -> None:
+        """Gives the backward op of a block-owning op the differentiated block."""
+        index = op.attrs["sub_block"]
+        body = self.block.program.blocks[index]
+        writes = {n for inner in body.ops for n in inner.output_arg_names}
+        outs = [n for row in op.outputs.values() for n in row if n in writes]
+        ins = [n for slot, row in draft.outputs.items() for n, w in zip(op.inputs[slot.removesuffix(GRAD)], row, strict=True)
+               if w != EMPTY]  # fmt: skip
+        draft.attrs["sub_block"] = differentiate_block(body, outs, ins, self.prefix)
+
+    def emitted(
+        self,
+        op: Operator,
+        card: Card,
+        rule: Callable[[GradContext], list[OpSpec]],
+        grads: Mapping[str, str],
+        wanted: set[str],
+        stale: Callable[[str], bool],
+    ) -> None:
+        count: dict[str, int] = {}
+        targets = {n: self.target_of(n, count) for n in sorted(wanted)}
+        fresh_metas: dict[str, None] = {}
+
+        def fresh(hint: str) -> str:
+            name = names.generate(f"{self.prefix}{hint}{GRAD}@TMP")
+            fresh_metas[name] = None
+            return name
+
+        context = GradContext(op.inputs, op.outputs, op.attrs, grads, targets, self.meta, fresh)
+        made: set[str] = set()
+        drafts = []
+        for spec in rule(context):
+            draft = Draft(
+                spec.type, {s: tuple(r) for s, r in spec.inputs.items() if r}, {s: tuple(r) for s, r in spec.outputs.items()},
+                dict(spec.attrs), op.where, position=op.position,
+            )  # fmt: skip
+            for row in draft.inputs.values():
+                self.check_fresh(op, [n for n in row if n in op.input_arg_names], "", card, stale)
+            drafts.append(draft)
+            made.update(n for row in draft.outputs.values() for n in row)
+        self.drafts.extend(drafts)
+        for name, written in targets.items():
+            if written in made:
+                writer = next(d for d in drafts if any(written in row for row in d.outputs.values()))
+                self.contribute(name, writer, written)
+
+    def check_fresh(
+        self, op: Operator, row: Sequence[str], slot: str, grad: Card, stale: Callable[[str], bool]
+    ) -> None:
+        if slot in grad.shape_only:
+            return
+        for name in row:
+            if stale(name):
+                raise ProgramError(
+                    f"the gradient of '{op.type}' needs '{name}', but a later operator overwrote it",
+                    expected="a variable that keeps the value the operator read",
+                    received=f"'{name}' written again after this operator",
+                    fix=f"write the new value to another variable, or read paddle.assign({name}) instead",
+                    op=op.type,
+                    var=name,
+                    where=show(op.where),
+                )
+
+    # -------------------------------------------------------------------------------------------------------- append
+    def append(self) -> None:
+        """Puts the drafts into the target block and makes the gradient variables."""
+        block = self.target
+        for draft in self.drafts:
+            card = card_of(draft.type)
+            attrs = card.complete({n: v for n, v in draft.attrs.items() if n in card.attrs})
+            self.infer_outputs(card, draft, attrs)
+            inputs = {s.name: draft.inputs[s.name] for s in card.inputs if draft.inputs.get(s.name)}
+            outputs = {s.name: draft.outputs[s.name] for s in card.outputs if draft.outputs.get(s.name)}
+            for row in outputs.values():
+                for name in row:
+                    if name != EMPTY and not block.has_var_recursive(name):
+                        meta = self.metas[name]
+                        block.vars[name] = Variable(block, name, meta.shape, meta.dtype, where=draft.where)
+            op = Operator(
+                block, draft.type, inputs, outputs, attrs, role=draft.role, role_var=tuple(draft.role_var),
+                where=draft.where, position=draft.position, namescope=block.program._namescope,
+            )  # fmt: skip
+            block.built += 1
+            block.ops.append(op)
+        block.program._touch()
+
+    def infer_outputs(self, card: Card, draft: Draft, attrs: Mapping[str, Any]) -> None:
+        """Finds the metadata of temporaries that a rule made; gradients of variables have the variable's own."""
+        missing = [n for row in draft.outputs.values() for n in row if n != EMPTY and n not in self.metas]
+        missing = [n for n in missing if not self.target.has_var_recursive(n)]
+        if not missing or card.infer is None:
+            return
+        metas: list[Any] = []
+        for slot in card.inputs:
+            row = draft.inputs.get(slot.name, ())
+            found = [self.metas[n] if n in self.metas else self.target._var_recursive(n).meta for n in row]
+            metas.append(found if slot.many else (found[0] if found else None))
+        result = card.infer(*metas, **card.pick(card.infer, attrs))
+        if isinstance(result, Meta) or (len(card.outputs) == 1 and not isinstance(result, tuple)):
+            result = (result,)
+        for slot, meta in zip(card.outputs, result, strict=True):
+            row = draft.outputs.get(slot.name, ())
+            for name, one in zip(row, meta if isinstance(meta, list) else [meta], strict=False):
+                if one is not None:
+                    self.metas.setdefault(name, one)
+
+
+def requirements(
+    block: Block, ops: Sequence[Operator], roots: set[str], no_grad: set[str], all_leaves: bool
+) -> set[str]:
+    """Names that a gradient has to reach: those that depend on a root and are not cut by ``stop_gradient``."""
+    needed = set(roots)
+    produced: set[str] = set()
+    cache: dict[str, Variable | None] = {}
+
+    def var(name: str) -> Variable | None:
+        if name not in cache:
+            cache[name] = block._find_var_recursive(name)
+        return cache[name]
+
+    def open_(name: str) -> bool:
+        v = var(name)
+        return v is not None and not v.stop_gradient and v.dtype.is_float and name not in no_grad
+
+    for op in ops:
+        if all_leaves:
+            for name in op.input_arg_names:
+                if name not in produced and name not in needed and open_(name):
+                    needed.add(name)
+        source = not op.inputs and all_leaves
+        depends = any(n in needed for n in op.input_arg_names)
+        for name in op.output_arg_names:
+            produced.add(name)
+            if (depends or source) and open_(name):
+                needed.add(name)
+    return needed
+
+
+def path_to(ops: Sequence[Operator], targets: Iterable[str]) -> list[int]:
+    """Positions of the ops that the targets depend on, in program order."""
+    wanted = set(targets)
+    found = []
+    for i in range(len(ops) - 1, -1, -1):
+        op = ops[i]
+        if any(n in wanted for n in op.output_arg_names):
+            found.append(i)
+            wanted.update(op.input_arg_names)
+    return found[::-1]
+
+
+def last_writers(ops: Sequence[Operator]) -> dict[str, int]:
+    """Name -> position of the last op that writes it, for names written more than once or read before written."""
+    last: dict[str, int] = {}
+    for i, op in enumerate(ops):
+        for name in op.output_arg_names:
+            last[name] = i
+    return last
+
+
+def run(
+    work: Backward,
+    ops: Sequence[Operator],
+    path: Sequence[int],
+    needed: set[str],
+    carried: frozenset[str] = frozenset(),
+) -> None:
+    last = last_writers(ops)
+    for i in reversed(path):
+        op = ops[i]
+        own = set(op.output_arg_names)
+        work.op(
+            op,
+            lambda n: n in needed,
+            lambda n, i=i, own=own: n not in carried and last.get(n, -1) > i and n not in own,  # type: ignore[misc]
+        )
+
+
+def differentiate_block(body: Block, outs: Sequence[str], ins: Sequence[str], prefix: str = "") -> int:
+    """Makes the gradient block of a control-flow body; returns its index.
+
+    The new block reads ``out@GRAD`` for each of ``outs`` and writes ``in@GRAD`` for those of ``ins`` that are reached; the
+    runtime feeds it the saved values of one execution of the body.
+    """
+    program = body.program
+    block = Block(program, len(program.blocks), body.idx, body.idx)
+    program.blocks.append(block)
+    block.grad_prefix = prefix
+    work = Backward(body, block, prefix)
+    needed = requirements(body, body.ops, {n for n in ins if body._var_recursive(n).dtype.is_float}, set(), True)
+    for name in outs:
+        meta = body._var_recursive(name).meta
+        if meta.dtype.is_float:
+            seed = work.grad_name(name)
+            block.vars[seed] = Variable(block, seed, meta.shape, meta.dtype)
+            work.contribute(name, None, seed)
+    path = path_to(body.ops, outs)
+    run(work, body.ops, path, needed, frozenset(outs))
+    for name in ins:
+        work.settle(name, None)
+    work.append()
+    program._touch()
+    return block.idx

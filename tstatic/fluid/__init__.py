@@ -1,0 +1,100 @@
+"""The 1.x names, as a package of alias modules: each is filled from the spellings that stand beside the op cards.
+
+Few names are more than aliases: ``layers.data`` prepends the batch axis, and full reductions give shape ``[1]``.
+"""
+
+from tstatic.fluid import (
+    backward,
+    clip,
+    compiler,
+    core,
+    executor,
+    framework,
+    initializer,
+    io,
+    layer_helper,
+    layers,
+    nets,
+    optimizer,
+    param_attr,
+    profiler,
+    regularizer,
+    unique_name,
+)
+from tstatic.flags import get_flags, set_flags
+from tstatic.ir.opdef import namespace as _namespace
+from tstatic.ir.program import (
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+    program_guard,
+)
+from tstatic.nn.param import ParamAttr
+from tstatic.places import (
+    CPUPlace,
+    CUDAPinnedPlace,
+    CUDAPlace,
+    cpu_places,
+    cuda_places,
+    is_compiled_with_cuda,
+    is_compiled_with_xpu,
+)
+from tstatic.runtime.scope import LoDTensor, Scope, global_scope, scope_guard
+from tstatic.static import BuildStrategy, CompiledProgram, ExecutionStrategy, Executor
+from tstatic.static.mode import disable_static as enable_dygraph
+from tstatic.static.mode import enable_static as disable_dygraph
+from tstatic.static.mode import in_dynamic_mode as in_dygraph_mode
+from tstatic.utils import require_version
+
+Tensor = LoDTensor
+
+globals().update(_namespace("fluid"))
+
+__all__ = [
+    "BuildStrategy",
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "CompiledProgram",
+    "ExecutionStrategy",
+    "Executor",
+    "LoDTensor",
+    "ParamAttr",
+    "Program",
+    "Scope",
+    "Tensor",
+    "Variable",
+    "backward",
+    "clip",
+    "compiler",
+    "core",
+    "cpu_places",
+    "cuda_places",
+    "default_main_program",
+    "default_startup_program",
+    "disable_dygraph",
+    "enable_dygraph",
+    "executor",
+    "framework",
+    "get_flags",
+    "global_scope",
+    "in_dygraph_mode",
+    "initializer",
+    "io",
+    "is_compiled_with_cuda",
+    "is_compiled_with_xpu",
+    "layer_helper",
+    "layers",
+    "nets",
+    "optimizer",
+    "param_attr",
+    "profiler",
+    "program_guard",
+    "regularizer",
+    "require_version",
+    "scope_guard",
+    "set_flags",
+    "unique_name",
+    *sorted(_namespace("fluid")),
+]

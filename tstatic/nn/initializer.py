@@ -1,0 +1,357 @@
+"""How parameters get their first value: each initializer appends one op to the startup program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.ir.build import append_op
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Block, Variable
+from tstatic.ir.types import dtype_of
+
+
+class Initializer:
+    """Base class; ``initializer(var, block)`` appends the op that fills ``var``."""
+
+    def __call__(self, var: Variable, block: Block | None = None) -> Any:
+        """Appends the op to ``block`` (the variable's own by default) and returns it."""
+        type, attrs = self.op(var)
+        return append_op(block if block is not None else var.block, type, {}, {"Out": var}, attrs)
+
+    def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        """Op type and attributes for a variable."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{k}={v!r}" for k, v in self.__dict__.items() if not isinstance(v, np.ndarray))
+        return f"{type(self).__name__}({fields})"
+
+
+def fans(shape: Sequence[int]) -> tuple[int, int]:
+    """(fan_in, fan_out): of matrices their two sizes, of convolution filters times the receptive field."""
+    if len(shape) < 2:
+        size = int(shape[0]) if shape else 1
+        return size, size
+    if len(shape) == 2:
+        return int(shape[0]), int(shape[1])
+    field = math.prod(shape[2:])
+    return int(shape[1]) * field, int(shape[0]) * field
+
+
+@spelled("nn.initializer.Constant", "fluid.initializer.Constant", "fluid.initializer.ConstantInitializer")
+class Constant(Initializer):
+    """All elements ``value``."""
+
+    def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
+        self.value = value
+
+    def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        return "fill_constant", {"shape": var.shape, "dtype": var.dtype, "value": float(self.value)}
+
+
+@spelled("nn.initializer.Uniform", "fluid.initializer.Uniform", "fluid.initializer.UniformInitializer")
+class Uniform(Initializer):
+    """Uniform in ``[low, high)``."""
+
+    def __init__(
+        self, low: float = -1.0, high: float = 1.0, seed: int = 0, diag_num: int = 0, diag_step: int = 0,
+        diag_val: float = 1.0, name: str | None = None,
+    ) -> None:  # fmt: skip
+        if not low <= high:
+            raise ShapeError(
+                "Uniform needs low <= high", expected="low <= high", received=f"low={low}, high={high}", fix="swap them"
+            )
+        self.low, self.high, self.seed = low, high, seed
+
+    def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        return "uniform_random", {
+            "shape": var.shape, "dtype": var.dtype, "min": float(self.low), "max": float(self.high), "seed": self.seed,
+        }  # fmt: skip
+
+
+@spelled("nn.initializer.Normal", "fluid.initializer.Normal", "fluid.initializer.NormalInitializer")
+class Normal(Initializer):
+    """Normal with mean ``mean`` and standard deviation ``std``."""
+
+    def __init__(
+        self, mean: float = 0.0, std: float = 1.0, seed: int = 0, name: str | None = None, **old: float
+    ) -> None:
+        self.mean, self.std, self.seed = old.get("loc", mean), old.get("scale", std), seed
+
+    def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        return "gaussian_random", {
+            "shape": var.shape, "dtype": var.dtype, "mean": float(self.mean), "std": float(self.std), "seed": self.seed,
+        }  # fmt: skip
+
+
+@spelled(
+    "nn.initializer.TruncatedNormal",
+    "fluid.initializer.TruncatedNormal",
+    "fluid.initializer.TruncatedNormalInitializer",
+)
+class TruncatedNormal(Initializer):
+    """Normal, cut at two standard deviations."""
+
+    def __init__(
+        self, mean: float = 0.0, std: float = 1.0, seed: int = 0, name: str | None = None, **old: float
+    ) -> None:
+        self.mean, self.std, self.seed = old.get("loc", mean), old.get("scale", std), seed
+
+    def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        return "truncated_gaussian_random", {
+            "shape": var.shape, "dtype": var.dtype, "mean": float(self.mean), "std": float(self.std), "seed": self.seed,
+        }  # fmt: skip
+
+
+class _Xavier(Initializer):
+    def __init__(
+        self, uniform: bool, fan_in: float | None, fan_out: float | None, seed: int, gain: float = 1.0
+    ) -> None:
+        self.uniform, self.fan_in, self.fan_out, self.seed, self.gain = uniform, fan_in, fan_out, seed, gain
+
+    def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        found_in, found_out = fans(var.shape)
+        total = (self.fan_in or found_in) + (self.fan_out or found_out)
+        if self.uniform:
+            return Uniform(*_symmetric(self.gain * math.sqrt(6.0 / total)), seed=self.seed).op(var)
+        return Normal(0.0, self.gain * math.sqrt(2.0 / total), self.seed).op(var)
+
+
+def _symmetric(limit: float) -> tuple[float, float]:
+    return -limit, limit
+
+
+@spelled("nn.initializer.XavierUniform")
+class XavierUniform(_Xavier):
+    """Uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+
+    def __init__(
+        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
+    ) -> None:
+        super().__init__(True, fan_in, fan_out, 0, gain)
+
+
+@spelled("nn.initializer.XavierNormal")
+class XavierNormal(_Xavier):
+    """Normal with variance 2 / (fan_in + fan_out) (Glorot and Bengio, 2010)."""
+
+    def __init__(
+        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
+    ) -> None:
+        super().__init__(False, fan_in, fan_out, 0, gain)
+
+
+@spelled("fluid.initializer.Xavier", "fluid.initializer.XavierInitializer")
+class XavierInitializer(_Xavier):
+    """1.x spelling of both Xavier initializers."""
+
+    def __init__(
+        self, uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0
+    ) -> None:
+        super().__init__(uniform, fan_in, fan_out, seed)
+
+
+@spelled("nn.initializer.calculate_gain")
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """Recommended gain of a nonlinearity.
+
+    Raises:
+        ProgramTypeError: For a nonlinearity without a known gain.
+    """
+    gains = {"sigmoid": 1.0, "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv1d_transpose": 1.0,
+             "conv2d_transpose": 1.0, "conv3d_transpose": 1.0, "tanh": 5.0 / 3.0, "relu": math.sqrt(2.0),
+             "selu": 0.75}  # fmt: skip
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
+    if nonlinearity not in gains:
+        raise ProgramTypeError(
+            f"nonlinearity function {nonlinearity} is not supported now.",
+            expected=f"one of {', '.join(gains)}, leaky_relu",
+            received=repr(nonlinearity),
+            fix="choose one of these, or pass the gain yourself",
+        )
+    return gains[nonlinearity]
+
+
+class _Kaiming(Initializer):
+    def __init__(
+        self, uniform: bool, fan_in: float | None, seed: int, negative_slope: float, nonlinearity: str
+    ) -> None:
+        self.uniform, self.fan_in, self.seed = uniform, fan_in, seed
+        self.negative_slope, self.nonlinearity = negative_slope, nonlinearity
+
+    def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        fan_in = self.fan_in or fans(var.shape)[0]
+        gain = calculate_gain(self.nonlinearity, self.negative_slope)
+        if self.uniform:
+            return Uniform(*_symmetric(gain * math.sqrt(3.0 / fan_in)), seed=self.seed).op(var)
+        return Normal(0.0, gain / math.sqrt(fan_in), self.seed).op(var)
+
+
+@spelled("nn.initializer.KaimingUniform")
+class KaimingUniform(_Kaiming):
+    """Uniform within gain * sqrt(3 / fan_in) (He et al., 2015)."""
+
+    def __init__(self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu") -> None:
+        super().__init__(True, fan_in, 0, negative_slope, nonlinearity)
+
+
+@spelled("nn.initializer.KaimingNormal")
+class KaimingNormal(_Kaiming):
+    """Normal with standard deviation gain / sqrt(fan_in) (He et al., 2015)."""
+
+    def __init__(self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu") -> None:
+        super().__init__(False, fan_in, 0, negative_slope, nonlinearity)
+
+
+@spelled("fluid.initializer.MSRA", "fluid.initializer.MSRAInitializer")
+class MSRAInitializer(_Kaiming):
+    """1.x spelling of both Kaiming initializers."""
+
+    def __init__(
+        self, uniform: bool = True, fan_in: float | None = None, seed: int = 0, negative_slope: float = 0.0,
+        nonlinearity: str = "relu",
+    ) -> None:  # fmt: skip
+        super().__init__(uniform, fan_in, seed, negative_slope, nonlinearity)
+
+
+class _FromArray(Initializer):
+    """Initializers whose values are computed while the program is built."""
+
+    def value(self, var: Variable) -> np.ndarray[Any, Any]:
+        raise NotImplementedError
+
+    def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        array = np.asarray(self.value(var))
+        if array.size != math.prod(var.shape):
+            raise ShapeError(
+                f"the values given for '{var.name}' do not fit its shape",
+                expected=f"{list(var.shape)}",
+                received=f"{list(array.shape)}",
+                fix="give an array of the parameter's shape",
+                var=var.name,
+            )
+        values = array.reshape(var.shape).astype(var.dtype.np)
+        return "assign_value", {"shape": var.shape, "dtype": var.dtype, "values": tuple(values.ravel().tolist())}
+
+
+@spelled("nn.initializer.Assign", "fluid.initializer.NumpyArrayInitializer")
+class Assign(_FromArray):
+    """The given array, list or number."""
+
+    def __init__(self, value: Any, name: str | None = None) -> None:
+        self.array = np.asarray(value)
+
+    def value(self, var: Variable) -> np.ndarray[Any, Any]:
+        return np.broadcast_to(self.array, var.shape) if self.array.ndim == 0 else self.array
+
+
+@spelled("nn.initializer.Bilinear", "fluid.initializer.Bilinear", "fluid.initializer.BilinearInitializer")
+class Bilinear(_FromArray):
+    """Bilinear upsampling kernels for transposed convolution; the shape is [out, in, k, k]."""
+
+    def value(self, var: Variable) -> np.ndarray[Any, Any]:
+        shape = var.shape
+        if len(shape) != 4 or shape[2] != shape[3]:
+            raise ShapeError(
+                "the Bilinear initializer is for square convolution filters",
+                expected="a shape [out, in, k, k]",
+                received=list(shape),
+                fix="use another initializer",
+                var=var.name,
+            )
+        factor = math.ceil(shape[3] / 2.0)
+        center = (2 * factor - 1 - factor % 2) / (2.0 * factor)
+        line = 1 - np.abs(np.arange(shape[3]) / factor - center)
+        return np.broadcast_to(line[:, None] * line[None, :], shape)
+
+
+@spelled("nn.initializer.Dirac")
+class Dirac(_FromArray):
+    """Filters that pass channels through unchanged, ``groups`` times."""
+
+    def __init__(self, groups: int = 1, name: str | None = None) -> None:
+        self.groups = groups
+
+    def value(self, var: Variable) -> np.ndarray[Any, Any]:
+        shape = var.shape
+        if len(shape) < 3 or shape[0] % self.groups:
+            raise ShapeError(
+                "the Dirac initializer is for convolution filters whose first size the groups divide",
+                expected=f"rank 3 to 5, first size divisible by {self.groups}",
+                received=list(shape),
+                fix="use another initializer, or other groups",
+                var=var.name,
+            )
+        array = np.zeros(shape)
+        per = shape[0] // self.groups
+        middle = tuple(s // 2 for s in shape[2:])
+        for g in range(self.groups):
+            for i in range(min(per, shape[1])):
+                array[(g * per + i, i, *middle)] = 1.0
+        return array
+
+
+@spelled("nn.initializer.Orthogonal")
+class Orthogonal(_FromArray):
+    """A (semi-)orthogonal matrix times ``gain`` (Saxe et al., 2013); drawn while the program is built."""
+
+    def __init__(self, gain: float = 1.0, name: str | None = None, seed: int = 0) -> None:
+        self.gain, self.seed = gain, seed
+
+    def value(self, var: Variable) -> np.ndarray[Any, Any]:
+        if len(var.shape) < 2:
+            raise ShapeError(
+                "the Orthogonal initializer needs at least two dimensions",
+                expected="a rank of 2 or more",
+                received=list(var.shape),
+                fix="use another initializer",
+                var=var.name,
+            )
+        rows, cols = var.shape[0], math.prod(var.shape[1:])
+        seed = self.seed or var.block.program.random_seed
+        draw = np.random.default_rng([seed, len(var.name), *map(ord, var.name)] if seed else None)
+        flat = draw.standard_normal((max(rows, cols), min(rows, cols)))
+        q, r = np.linalg.qr(flat)
+        q *= np.sign(np.diag(r))
+        return self.gain * (q if rows >= cols else q.T)
+
+
+_weight: Initializer | None = None
+_bias: Initializer | None = None
+
+
+@spelled("nn.initializer.set_global_initializer", "fluid.set_global_initializer")
+def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
+    """Replaces the default initializers of weights and biases; ``None`` restores Paddle's."""
+    global _weight, _bias
+    for name, given in (("weight_init", weight_init), ("bias_init", bias_init)):
+        if given is not None and not isinstance(given, Initializer):
+            raise ProgramTypeError(
+                f"'{name}' of set_global_initializer must be an Initializer",
+                expected="an nn.initializer.Initializer or None",
+                received=repr(given),
+                fix="pass for example nn.initializer.Normal(std=0.02)",
+            )
+    _weight, _bias = weight_init, bias_init
+
+
+def default_initializer(is_bias: bool) -> Initializer:
+    """The initializer of a parameter that names none: Xavier uniform for weights, 0 for biases."""
+    chosen = _bias if is_bias else _weight
+    if chosen is not None:
+        return chosen
+    return Constant(0.0) if is_bias else XavierUniform()
+
+
+def global_initializer(is_bias: bool) -> Initializer | None:
+    """What :func:`set_global_initializer` set."""
+    return _bias if is_bias else _weight
+
+
+__all__ = ["Initializer", "default_initializer", "dtype_of", "fans", "set_global_initializer"]

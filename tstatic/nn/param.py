@@ -1,0 +1,276 @@
+"""ParamAttr, and how layers make parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.errors import ProgramTypeError, UnsupportedError
+from tstatic.ir import names
+from tstatic.ir.build import Layer, default_dtype, emit
+from tstatic.ir.build import create_parameter as add_parameter
+from tstatic.ir.opdef import card_of, spelled
+from tstatic.ir.program import Parameter, Program, Variable, default_main_program, default_startup_program
+from tstatic.ir.types import dtype_of
+from tstatic.ir.where import show, user_line
+from tstatic.nn.initializer import Constant, Initializer, default_initializer, global_initializer
+
+
+@spelled("tensor.ParamAttr", "static.ParamAttr", "fluid.ParamAttr", "fluid.param_attr.ParamAttr", "framework.ParamAttr")
+class ParamAttr:
+    """Settings of one parameter.
+
+    Args:
+        name: Its name, instead of a generated one.
+        initializer: How its first value is made.
+        learning_rate: Multiplier of the optimizer's learning rate.
+        regularizer: Beats the optimizer's weight decay.
+        trainable: Whether it is updated.
+        do_model_average: Accepted for Paddle scripts; parameter averaging takes every parameter.
+        need_clip: Whether gradient clipping takes it in.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: Any = None,
+        trainable: bool = True,
+        do_model_average: bool = True,
+        need_clip: bool = True,
+        gradient_clip: Any = None,
+    ) -> None:
+        for arg, value, kinds, expected in (
+            ("name", name, str, "a str or None"),
+            ("learning_rate", learning_rate, int | float, "a float"),
+            ("trainable", trainable, bool, "a bool"),
+            ("do_model_average", do_model_average, bool, "a bool"),
+            ("need_clip", need_clip, bool, "a bool"),
+            ("initializer", initializer, Initializer, "an nn.initializer.Initializer or None"),
+        ):
+            if value is not None and not isinstance(value, kinds):
+                raise ProgramTypeError(
+                    f"'{arg}' of ParamAttr has the wrong type",
+                    expected=expected,
+                    received=f"{value!r} of type {type(value).__name__}",
+                    fix=f"pass {expected} for '{arg}'",
+                    op="ParamAttr",
+                    var=arg,
+                    where=show(user_line()),
+                )
+        self.name = name
+        self.initializer = initializer
+        self.learning_rate = learning_rate
+        self.regularizer = regularizer
+        self.trainable = trainable
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+        self.gradient_clip = gradient_clip
+
+    @staticmethod
+    def _to_attr(arg: Any) -> Any:
+        """What layers accept: a ParamAttr, a name, an initializer, ``False`` (no parameter), ``None``, or a list of these.
+
+        Raises:
+            ProgramTypeError: For anything else.
+        """
+        if arg is None or arg is True:
+            return ParamAttr()
+        if arg is False or isinstance(arg, ParamAttr):
+            return arg
+        if isinstance(arg, list | tuple):
+            return [ParamAttr._to_attr(a) for a in arg]
+        if isinstance(arg, str):
+            return ParamAttr(name=arg)
+        if isinstance(arg, Initializer):
+            return ParamAttr(initializer=arg)
+        raise ProgramTypeError(
+            f"{type(arg)} cast to ParamAttr",
+            expected="a ParamAttr, a str, an Initializer, a bool or None",
+            received=f"{arg!r} of type {type(arg).__name__}",
+            fix="pass for example ParamAttr(initializer=nn.initializer.Normal())",
+            op="ParamAttr",
+            where=show(user_line()),
+        )
+
+    def __repr__(self) -> str:
+        return f"ParamAttr(name={self.name!r}, initializer={self.initializer!r}, learning_rate={self.learning_rate})"
+
+
+@spelled("static.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr", "fluid.WeightNormParamAttr")
+class WeightNormParamAttr(ParamAttr):
+    """Not part of this release.
+
+    Raises:
+        UnsupportedError: Always, with what to use instead.
+    """
+
+    def __init__(self, dim: int | None = None, **kwargs: Any) -> None:
+        raise UnsupportedError(
+            "WeightNormParamAttr is not part of tstatic",
+            expected="ParamAttr",
+            received="WeightNormParamAttr",
+            fix="write the normalisation in the program: w * g / paddle.norm(w)",
+            where=show(user_line()),
+        )
+
+
+def startup_value(var: Variable, initializer: Initializer, startup: Program | None = None) -> None:
+    """Appends the op that gives a persistable variable its first value, once."""
+    block = (startup if startup is not None else default_startup_program()).global_block()
+    old = block.vars.get(var.name)
+    if old is not None and old.initialised:
+        return
+    if isinstance(var, Parameter):
+        twin: Variable = add_parameter(
+            block.program, shape=var.shape, dtype=var.dtype, name=var.name, trainable=var.trainable
+        )
+    else:
+        twin = block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, persistable=True)
+    twin.where = var.where
+    twin.initialised = True
+    initializer(twin, block)
+
+
+class LayerHelper(Layer):
+    """One layer call that makes parameters: names them after the layer and initialises them in the startup program."""
+
+    def __init__(self, prefix: str, name: str | None = None, **kwargs: Any) -> None:
+        super().__init__(prefix, name)
+        self.kwargs = kwargs
+
+    def create_parameter(
+        self,
+        attr: Any,
+        shape: Any,
+        dtype: Any = None,
+        is_bias: bool = False,
+        default: Initializer | None = None,
+        stop_gradient: bool = False,
+        default_initializer_: Initializer | None = None,
+    ) -> Parameter:
+        """Makes a parameter ``<layer>.w_N`` (or ``.b_N``) and its startup op.
+
+        Raises:
+            ShapeError, DTypeError: If the shape is not known, or the name is taken with another shape or dtype.
+        """
+        attr = ParamAttr._to_attr(attr)
+        assert attr is not False
+        name = attr.name
+        if name is None:
+            name = names.generate(f"{self.name}.{'b' if is_bias else 'w'}")
+        initializer = (
+            attr.initializer
+            or global_initializer(is_bias)
+            or default
+            or default_initializer_
+            or default_initializer(is_bias)
+        )
+        parameter = add_parameter(
+            default_main_program(),
+            shape=shape,
+            dtype=default_dtype() if dtype is None else dtype_of(dtype),
+            name=name,
+            trainable=attr.trainable and not stop_gradient,
+            optimize_attr={"learning_rate": float(attr.learning_rate)},
+            regularizer=attr.regularizer,
+            do_model_average=attr.do_model_average,
+            need_clip=attr.need_clip,
+            initializer=initializer,
+        )
+        startup_value(parameter, initializer)
+        return parameter
+
+    def global_variable(self, name: str, shape: Any, dtype: Any, initializer: Initializer) -> Variable:
+        """Makes a persistable variable that is no parameter, and its startup op."""
+        block = default_main_program().global_block()
+        var = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
+        startup_value(var, initializer)
+        return var
+
+    def append_activation(self, x: Any, act: Any) -> Any:
+        """Appends an activation by name (or a dict ``{"type": name, ...attributes}``).
+
+        Raises:
+            NotFoundError: For a name that no op has.
+        """
+        return activate(self, x, act)
+
+
+def activate(helper: Layer, x: Any, act: Any) -> Any:
+    """Appends the activation op ``act`` to ``x``, named after ``helper``'s layer."""
+    if act is None:
+        return x
+    attrs = dict(act) if isinstance(act, dict) else {"type": act}
+    kind = attrs.pop("type")
+    if not isinstance(kind, str):
+        raise ProgramTypeError(
+            "an activation is given by name",
+            expected="a str such as 'relu', or None",
+            received=f"{act!r} of type {type(act).__name__}",
+            fix="pass act='relu'",
+            where=show(user_line()),
+        )
+    card_of(kind)
+    return helper.emit(kind, {"X": x}, attrs)
+
+
+@spelled("tensor.create_parameter", "static.create_parameter", "fluid.layers.create_parameter")
+def create_parameter(
+    shape: Any,
+    dtype: Any,
+    name: str | None = None,
+    attr: Any = None,
+    is_bias: bool = False,
+    default_initializer: Initializer | None = None,
+) -> Parameter:
+    """Makes a parameter in the main program and its first value in the startup program.
+
+    Args:
+        shape: Positive sizes.
+        dtype: Float type.
+        name: Its name.
+        attr: ParamAttr; its name beats ``name``.
+        is_bias: Starts at 0 instead of Xavier uniform.
+        default_initializer: Used if ``attr`` has none.
+    """
+    helper = LayerHelper("create_parameter", name)
+    attr = ParamAttr._to_attr(attr)
+    if attr is not False and attr.name is None and name is not None:
+        attr = ParamAttr(
+            name,
+            attr.initializer,
+            attr.learning_rate,
+            attr.regularizer,
+            attr.trainable,
+            attr.do_model_average,
+            attr.need_clip,
+        )
+    return helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)
+
+
+@spelled("static.create_global_var", "tensor.create_global_var", "fluid.layers.create_global_var",
+         "fluid.layers.tensor.create_global_var")  # fmt: skip
+def create_global_var(
+    shape: Any, value: float, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
+) -> Variable:
+    """Makes a variable of the main program that the startup program fills with ``value``.
+
+    Args:
+        shape: Sizes.
+        value: Its first value.
+        dtype: Element type.
+        persistable: Whether it is a state of the program; Paddle scripts set it, and only then it outlives a run.
+        force_cpu: Accepted; the Executor's place decides.
+        name: Its name.
+    """
+    if name is None:
+        name = names.generate("global_var")
+    block = default_main_program().global_block()
+    # The startup program fills it in the scope, so it has to live there.
+    var = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
+    startup_value(var, Constant(value))
+    return var
+
+
+__all__ = ["LayerHelper", "ParamAttr", "activate", "create_global_var", "create_parameter", "emit", "startup_value"]

@@ -1,0 +1,130 @@
+"""Building ops that own blocks: what a body reads and writes of the blocks around it, and undoing a body that failed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ProgramTypeError
+from tstatic.ir.build import as_variable
+from tstatic.ir.program import Block, Program, Variable, default_main_program
+from tstatic.ir.where import show, user_line
+
+
+def captures(block: Block) -> tuple[list[str], list[str]]:
+    """(names read from outside, names of outside written), each in order of first occurrence.
+
+    A written name that had a value before is also read: a body that does not run leaves the old value.
+    """
+    reads: dict[str, None] = {}
+    writes: dict[str, None] = {}
+    for op in block.ops:
+        for name in op.input_arg_names:
+            if name not in block.vars:
+                reads[name] = None
+        for name in op.output_arg_names:
+            if name not in block.vars:
+                writes[name] = None
+    for name in writes:
+        if name not in reads and _has_value(block, name):
+            reads[name] = None
+    return list(reads), list(writes)
+
+
+def _has_value(block: Block, name: str) -> bool:
+    outer = block.parent
+    while outer is not None:
+        var = outer.vars.get(name)
+        if var is not None and (var.is_data or var.persistable):
+            return True
+        if any(name in op.output_arg_names for op in outer.ops):
+            return True
+        outer = outer.parent
+    return False
+
+
+@contextlib.contextmanager
+def undone_on_error(program: Program) -> Iterator[None]:
+    """Takes back every op, variable and block that was added when the body raises."""
+    blocks = len(program.blocks)
+    current = program.current_block_idx
+    marks = [(b, len(b.ops), b.built, set(b.vars)) for b in program.blocks]
+    try:
+        yield
+    except BaseException:
+        del program.blocks[blocks:]
+        program.current_block_idx = current
+        for block, count, built, names in marks:
+            del block.ops[count:]
+            block.built = built
+            for name in [n for n in block.vars if n not in names]:
+                del block.vars[name]
+        raise
+
+
+@contextlib.contextmanager
+def body(program: Program | None = None) -> Iterator[Block]:
+    """A new block; ops built inside go to it."""
+    program = program or default_main_program()
+    block = program._create_block()
+    try:
+        yield block
+    finally:
+        program._rollback()
+
+
+# --------------------------------------------------------------------------------------------------------- structures
+def flatten(value: Any) -> list[Any]:
+    """Leaves of nested lists, tuples and dicts, in order."""
+    if isinstance(value, dict):
+        return [leaf for key in sorted(value) for leaf in flatten(value[key])]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in flatten(item)]
+    return [value]
+
+
+def pack(like: Any, leaves: Iterator[Any]) -> Any:
+    """The structure of ``like`` with other leaves."""
+    if isinstance(like, dict):
+        return {key: pack(like[key], leaves) for key in sorted(like)}
+    if isinstance(like, tuple) and hasattr(like, "_fields"):
+        return type(like)(*(pack(item, leaves) for item in like))
+    if isinstance(like, list | tuple):
+        return type(like)(pack(item, leaves) for item in like)
+    return next(leaves)
+
+
+def same_structure(a: Any, b: Any) -> bool:
+    """Whether two values nest alike."""
+    if isinstance(a, dict) or isinstance(b, dict):
+        return (
+            isinstance(a, dict)
+            and isinstance(b, dict)
+            and sorted(a) == sorted(b)
+            and all(same_structure(a[k], b[k]) for k in a)
+        )
+    if isinstance(a, list | tuple) or isinstance(b, list | tuple):
+        return (
+            isinstance(a, list | tuple)
+            and isinstance(b, list | tuple)
+            and len(a) == len(b)
+            and all(same_structure(x, y) for x, y in zip(a, b, strict=True))
+        )
+    return (a is None) == (b is None)
+
+
+def leaf_variable(value: Any, function: str) -> Variable:
+    """A returned leaf as a Variable; numbers and arrays become constants."""
+    if isinstance(value, Variable | bool | int | float | np.ndarray | np.generic):
+        return as_variable(value)
+    raise ProgramTypeError(
+        f"{function} returned something that is no Variable",
+        expected="Variables, numbers or arrays",
+        received=f"{value!r} of type {type(value).__name__}",
+        fix="return Variables from the function",
+        op=function,
+        where=show(user_line()),
+    )

@@ -1,0 +1,432 @@
+"""Branches: ``conditional_block`` and ``select_input``, and cond, case, switch_case and Switch built from them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.ir.build import Layer, append_op, check_variable, emit
+from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.program import Block, Variable, default_main_program
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.where import show, user_line
+from tstatic.ops import _blocks
+
+Arrays = Sequence[Any]
+
+
+def _true(conditions: Arrays) -> bool:
+    return all(bool(np.asarray(c).all()) for c in conditions)
+
+
+def _deliver(values: Arrays, outs: Any) -> list[Any]:
+    """Writes results to their buffers; where there are none (sizes known only now), hands them over."""
+    if outs is None:
+        return list(values)
+    for value, out in zip(values, outs, strict=True):
+        if out is not None:
+            np.copyto(out, value, casting="unsafe")
+    return list(outs)
+
+
+def _run_branch(cond: Arrays, inputs: Arrays, outs: Any, scope: Any, *, run_block: Any) -> tuple[Any, Any]:
+    names_out = run_block.names("Out")
+    given = dict(zip(run_block.names("Input"), inputs, strict=True))
+    if _true(cond):
+        if scope is not None:
+            # The arena's buffers are used again before the backward pass.
+            given = {n: np.array(a) for n, a in given.items()}
+        env = run_block.run(given)
+        if scope is not None:
+            scope[:] = [run_block.before(given, env)]
+        values = [env[n] for n in names_out]
+    else:
+        if scope is not None:
+            scope.clear()
+        values = [given.get(n, np.zeros((), np.float32)) for n in names_out]
+        if outs is not None:
+            values = [given[n] if n in given else o for n, o in zip(names_out, outs, strict=True)]
+    return _deliver(values, outs), scope
+
+
+def _run_branch_grad(
+    cond: Arrays, inputs: Arrays, forward: Arrays, grads: Arrays, scope: Any, dinputs: Any, *, run_block: Any
+) -> tuple[Any]:
+    names_in = run_block.names("Input")
+    arriving = dict(zip(run_block.names("Out"), grads, strict=True))
+    results = []
+    if scope:
+        env = {**scope[0], **{run_block.grad_name(n): g for n, g in arriving.items()}}
+        done = run_block.run(env)
+        results = [done.get(run_block.grad_name(n)) for n in names_in]
+    else:
+        # A branch that did not run leaves a variable that it would have overwritten as it was.
+        results = [arriving.get(n) for n in names_in]
+    values = [np.zeros_like(x) if r is None else r for x, r in zip(inputs, results, strict=True)]
+    return (_deliver(values, dinputs),)
+
+
+register(
+    Card(
+        "conditional_block",
+        "Cond*, Input* -> Out*, Scope?",
+        attrs={"sub_block": Attr(kind="block"), "is_scalar_condition": True},
+        ref=_run_branch,
+        objects=("Scope",),
+        grad=GradOp(
+            "Cond*, Input*, Out*, Out@GRAD*, Scope -> Input@GRAD*",
+            ref=_run_branch_grad,
+            shape_only=("Input", "Out"),
+        ),
+    )
+)
+
+
+def _select_infer(x: Sequence[Meta], mask: Meta) -> Meta:
+    first = x[0]
+    for other in x[1:]:
+        if other.dtype is not first.dtype:
+            raise DTypeError(
+                "the branches give values of different dtypes",
+                expected=first.dtype.name,
+                received=other.dtype.name,
+                fix="cast both to one dtype",
+            )
+        if len(other.shape) != len(first.shape):
+            raise ShapeError(
+                "the branches give values of different ranks",
+                expected=list(first.shape),
+                received=list(other.shape),
+                fix="reshape both to one rank",
+            )
+        first = first.with_shape(a if a == b else UNKNOWN for a, b in zip(first.shape, other.shape, strict=True))
+    return first
+
+
+def _select(x: Arrays, mask: Any, out: Any) -> list[Any]:
+    chosen = x[int(mask)]
+    if out is None:
+        return [chosen]
+    np.copyto(out, chosen)
+    return [out]
+
+
+def _select_grad(x: Arrays, mask: Any, grad: Any, dx: Any) -> list[Any]:
+    index = int(mask)
+    if dx is None:
+        return [[grad if i == index else np.zeros_like(v) for i, v in enumerate(x)]]
+    for i, out in enumerate(dx):
+        if out is not None:
+            if i == index:
+                np.copyto(out, grad)
+            else:
+                out.fill(0)
+    return [dx]
+
+
+register(
+    Card(
+        "select_input",
+        "X*, Mask -> Out",
+        infer=_select_infer,
+        ref=_select,
+        lower=lambda torch, x, mask: x[int(mask)].clone(),
+        grad=GradOp(
+            "X*, Mask, Out@GRAD -> X@GRAD*",
+            ref=_select_grad,
+            lower=lambda torch, x, mask, g: (
+                [g.clone() if i == int(mask) else torch.zeros_like(v) for i, v in enumerate(x)],
+            ),
+            shape_only=("X",),
+        ),
+        domain=Domain(
+            cases=(
+                Case(([(2, 3), (2, 3)], (1,))),
+                Case(([(4,), (4,), (4,)], ())),
+                Case(([(), ()], ())),
+                Case(([(0, 2), (0, 2)], (1,))),
+                Case(([(3, 1, 2), (3, 1, 2)], (1,))),
+                Case(([(5,)], ())),
+            ),
+            values={"Mask": Values(0, 1, dtype="int32")},
+        ),
+    )
+)
+
+
+# -------------------------------------------------------------------------------------------------------------- building
+def _check_pred(pred: Any, function: str) -> Variable:
+    var = check_variable(pred, "pred", function, ("bool",))
+    if var.meta.known and var.meta.numel != 1:
+        raise ShapeError(
+            f"'pred' of {function} must have one element",
+            expected="a bool Variable of shape [1] or []",
+            received=list(var.shape),
+            fix="reduce it, for example with paddle.all(pred)",
+            op=function,
+            var=var.name,
+            where=show(user_line()),
+        )
+    return var
+
+
+def _close(helper: Layer, block: Block, pred: Variable) -> None:
+    """Appends the ``conditional_block`` op of a finished body."""
+    reads, writes = _blocks.captures(block)
+    parent = block.parent
+    assert parent is not None
+    scope = helper.variable("float32", ())
+    scope.type = "step_scopes"
+    append_op(
+        parent, "conditional_block", {"Cond": [pred], "Input": reads}, {"Out": writes, "Scope": scope},
+        {"sub_block": block.idx, "is_scalar_condition": True},
+    )  # fmt: skip
+
+
+def _branch(helper: Layer, pred: Variable, function: Callable[[], Any] | None) -> tuple[Any, list[Variable]]:
+    """Builds one branch; returns what the function returned, and the outer variables that hold its leaves."""
+    program = default_main_program()
+    outer: list[Variable] = []
+    with _blocks.body(program) as block:
+        result = function() if function is not None else None
+        parent = block.parent
+        assert parent is not None
+        above = Layer("cond", helper.name, parent)
+        if result is not None:
+            for leaf in _blocks.flatten(result):
+                if leaf is None:
+                    continue
+                var = _blocks.leaf_variable(leaf, "cond")
+                out = above.variable(var.dtype, var.shape, stop_gradient=var.stop_gradient)
+                append_op(block, "assign", {"X": var}, {"Out": out})
+                outer.append(out)
+    _close(Layer("cond", helper.name, parent), block, pred)
+    return result, outer
+
+
+@spelled("static.nn.cond", "fluid.layers.cond", op="conditional_block")
+def cond(
+    pred: Variable,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    name: str | None = None,
+    return_names: Any = None,
+) -> Any:
+    """Runs one of two functions' ops, as ``pred`` says when the program runs.
+
+    Args:
+        pred: A bool Variable with one element.
+        true_fn, false_fn: Build the branches; both return the same structure of Variables, or both ``None``. They see all
+            outer variables; ``paddle.assign(x, output=y)`` writes to an outer one.
+        name: Prefix of names.
+        return_names: Accepted as in Paddle.
+
+    Returns:
+        The structure that the functions return, with the chosen branch's values.
+
+    Raises:
+        DTypeError, ShapeError: For a bad ``pred``, or branches whose results cannot be one variable.
+        ProgramError: If the structures differ.
+    """
+    _check_pred(pred, "cond")
+    for arg, function in (("true_fn", true_fn), ("false_fn", false_fn)):
+        if function is not None and not callable(function):
+            raise ProgramTypeError(
+                f"The {arg} in cond must be callable",
+                expected="a function without arguments, or None",
+                received=f"{function!r} of type {type(function).__name__}",
+                fix=f"pass {arg}=lambda: ...",
+                op="cond",
+                var=arg,
+                where=show(user_line()),
+            )
+    program = default_main_program()
+    with _blocks.undone_on_error(program):
+        helper = Layer("cond", name)
+        otherwise = helper.emit("logical_not", {"X": pred})
+        yes, yes_vars = _branch(helper, pred, true_fn)
+        no, no_vars = _branch(helper, otherwise, false_fn)
+        if not _blocks.same_structure(yes, no):
+            raise ProgramError(
+                "Incompatible return values of true_fn and false_fn in cond",
+                expected="the same structure of Variables from both",
+                received=f"{_describe(yes)} and {_describe(no)}",
+                fix="return the same number and nesting of Variables from both functions",
+                op="cond",
+                var=pred.name,
+                where=show(user_line()),
+            )
+        if yes is None:
+            return None
+        mask = helper.emit("cast", {"X": pred}, {"in_dtype": "bool", "out_dtype": "int32"})
+        merged = [
+            helper.emit("select_input", {"X": [n, y], "Mask": mask}) for y, n in zip(yes_vars, no_vars, strict=True)
+        ]
+        leaves = iter(merged)
+        return _blocks.pack(yes, (next(leaves) if leaf is not None else None for leaf in _blocks.flatten(yes)))
+
+
+def _describe(value: Any) -> str:
+    if value is None:
+        return "None"
+    return f"{type(value).__name__} of {len(_blocks.flatten(value))} values"
+
+
+@spelled("static.nn.case", "fluid.layers.case", op="conditional_block")
+def case(pred_fn_pairs: Any, default: Callable[[], Any] | None = None, name: str | None = None) -> Any:
+    """Runs the function of the first true predicate, else ``default`` (else the last function).
+
+    Args:
+        pred_fn_pairs: List of (bool Variable, function).
+        default: Function for the case that none is true.
+        name: Prefix of names.
+
+    Raises:
+        ProgramTypeError: If the pairs are malformed.
+    """
+    pairs = _check_pairs(pred_fn_pairs)
+    if default is not None and not callable(default):
+        raise _bad("The default in case must be callable", "a function or None", default)
+    if default is None:
+        default = pairs[-1][1]
+        pairs = pairs[:-1] if len(pairs) > 1 else pairs
+    result = default
+    for pred, function in reversed(pairs):
+        result = _nested(pred, function, result, name)
+    return result()
+
+
+def _nested(pred: Variable, yes: Callable[[], Any], no: Callable[[], Any], name: str | None) -> Callable[[], Any]:
+    return lambda: cond(pred, yes, no, name)
+
+
+def _bad(what: str, expected: str, received: Any) -> ProgramTypeError:
+    return ProgramTypeError(
+        what,
+        expected=expected,
+        received=f"{received!r} of type {type(received).__name__}",
+        fix=f"pass {expected}",
+        op="case",
+        where=show(user_line()),
+    )
+
+
+def _check_pairs(pairs: Any) -> list[tuple[Variable, Callable[[], Any]]]:
+    if not isinstance(pairs, list | tuple) or not pairs:
+        raise _bad("'pred_fn_pairs' must be a non-empty list of pairs", "a list of (bool Variable, function)", pairs)
+    done = []
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise _bad("each entry of 'pred_fn_pairs' must be a pair", "(bool Variable, function)", pair)
+        if not callable(pair[1]):
+            raise _bad("the second entry of each pair must be callable", "a function without arguments", pair[1])
+        done.append((_check_pred(pair[0], "case"), pair[1]))
+    return done
+
+
+@spelled("static.nn.switch_case", "fluid.layers.switch_case", op="conditional_block")
+def switch_case(
+    branch_index: Variable, branch_fns: Any, default: Callable[[], Any] | None = None, name: str | None = None
+) -> Any:
+    """Runs the function whose key equals ``branch_index``, else ``default`` (else the one with the largest key).
+
+    Args:
+        branch_index: An int Variable with one element.
+        branch_fns: Dict, list of (int, function), or list of functions (keys 0, 1, ...).
+        default: Function for any other index.
+        name: Prefix of names.
+
+    Raises:
+        ProgramTypeError: For malformed branches.
+        ProgramError: If a key occurs twice.
+    """
+    check_variable(branch_index, "branch_index", "switch_case", ("int64", "int32", "uint8"))
+    if isinstance(branch_fns, dict):
+        branch_fns = list(branch_fns.items())
+    if not isinstance(branch_fns, list | tuple) or not branch_fns:
+        raise _bad(
+            "'branch_fns' must be a non-empty dict or list", "a dict {int: function} or a list of functions", branch_fns
+        )
+    table: dict[int, Callable[[], Any]] = {}
+    for i, item in enumerate(branch_fns):
+        key, function = item if isinstance(item, tuple) and len(item) == 2 else (i, item)
+        if isinstance(key, bool) or not isinstance(key, int) or not callable(function):
+            raise _bad("each branch needs an int key and a function", "(int, function)", item)
+        if key in table:
+            raise ProgramError(
+                f"the key {key} occurs twice in 'branch_fns'",
+                expected="distinct keys",
+                received=key,
+                fix="give each branch its own key",
+                op="switch_case",
+                var=branch_index.name,
+                where=show(user_line()),
+            )
+        table[key] = function
+    if default is not None and not callable(default):
+        raise _bad("The default in switch_case must be callable", "a function or None", default)
+    keys = sorted(table)
+    if default is None:
+        default = table[keys.pop()]
+    result = default
+    for key in reversed(keys):
+        number = emit("fill_constant", {}, {"shape": (1,), "dtype": branch_index.dtype, "value": key})
+        result = _nested(emit("equal", {"X": branch_index, "Y": number}), table[key], result, name)
+    return result()
+
+
+@spelled("fluid.layers.Switch", "fluid.layers.control_flow.Switch")
+class Switch:
+    """1.x style: ``with switch.case(condition): ...``, ``with switch.default(): ...``; the first true case runs."""
+
+    def __init__(self, name: str | None = None) -> None:
+        self._helper = Layer("switch", name)
+        self._not_yet: Variable | None = None
+
+    def __enter__(self) -> Switch:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._not_yet = None
+
+    @contextlib.contextmanager
+    def case(self, condition: Variable) -> Iterator[None]:
+        """Ops built inside run if ``condition`` is true and no earlier case was."""
+        _check_pred(condition, "Switch.case")
+        helper = self._helper
+        if self._not_yet is None:
+            mine = condition
+            self._not_yet = helper.emit("logical_not", {"X": condition})
+        else:
+            mine = helper.emit("logical_and", {"X": self._not_yet, "Y": condition})
+            other = helper.emit("logical_not", {"X": condition})
+            self._not_yet = helper.emit("logical_and", {"X": self._not_yet, "Y": other})
+        with self._body(mine):
+            yield
+
+    @contextlib.contextmanager
+    def default(self) -> Iterator[None]:
+        """Ops built inside run if no case was true."""
+        if self._not_yet is None:
+            raise ProgramError(
+                "Switch.default needs a case before it",
+                expected="at least one 'with switch.case(condition)'",
+                received="default first",
+                fix="add a case",
+                op="Switch",
+                where=show(user_line()),
+            )
+        with self._body(self._not_yet):
+            yield
+
+    @contextlib.contextmanager
+    def _body(self, pred: Variable) -> Iterator[None]:
+        program = default_main_program()
+        with _blocks.undone_on_error(program):
+            with _blocks.body(program) as block:
+                yield
+            _close(Layer("switch", self._helper.name), block, pred)

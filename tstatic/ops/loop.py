@@ -1,0 +1,251 @@
+"""Loops: ``while``, and while_loop and While built from it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.ir.build import Layer, append_op, check_variable
+from tstatic.ir.opdef import Attr, Card, GradOp, register, spelled
+from tstatic.ir.program import Block, Variable, default_main_program
+from tstatic.ir.where import show, user_line
+from tstatic.ops import _blocks
+
+Arrays = Sequence[Any]
+
+
+def _run_loop(xs: Arrays, condition: Any, outs: Any, scopes: Any, *, run_block: Any) -> tuple[Any, Any]:
+    names_out = run_block.names("Out")
+    given = dict(zip(run_block.names("X"), xs, strict=True))
+    flag = run_block.names("Condition")[0]
+    given[flag] = condition
+    if scopes is not None:
+        # The arena's buffers are used again before the backward pass.
+        given = {n: np.array(a) for n, a in given.items()}
+        scopes.clear()
+    while bool(np.asarray(given[flag]).all()):
+        env = run_block.run(given)
+        if scopes is not None:
+            scopes.append(run_block.before(given, env))
+        given = {**given, **{n: env[n] for n in names_out}}
+    values = [given[n] for n in names_out]
+    if outs is None:
+        return values, scopes
+    for value, out in zip(values, outs, strict=True):
+        if out is not None:
+            np.copyto(out, value, casting="unsafe")
+    return outs, scopes
+
+
+def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs: Any, *, run_block: Any) -> tuple[Any]:
+    names_x, carried = run_block.names("X"), run_block.names("Out")
+    arriving: dict[str, Any] = dict(zip(carried, grads, strict=True))
+    total: dict[str, Any] = {n: np.zeros_like(x) for n, x in zip(names_x, xs, strict=True) if n not in arriving}
+    written = {name for name, _ in run_block.region.outputs}
+    for env in reversed(scopes):
+        done = run_block.run({**env, **{run_block.grad_name(n): g for n, g in arriving.items()}})
+        for n in total:
+            if run_block.grad_name(n) in written:
+                total[n] = total[n] + done[run_block.grad_name(n)]
+        arriving = {
+            n: done[run_block.grad_name(n)] if run_block.grad_name(n) in written else np.zeros_like(g)
+            for n, g in arriving.items()
+        }
+    values = [arriving[n] if n in arriving else total[n] for n in names_x]
+    if dxs is None:
+        return (values,)
+    for value, out in zip(values, dxs, strict=True):
+        if out is not None:
+            np.copyto(out, value, casting="unsafe")
+    return (dxs,)
+
+
+register(
+    Card(
+        "while",
+        "X*, Condition -> Out*, StepScopes?",
+        attrs={"sub_block": Attr(kind="block"), "is_test": False},
+        ref=_run_loop,
+        objects=("StepScopes",),
+        grad=GradOp(
+            "X*, Out*, Out@GRAD*, StepScopes -> X@GRAD*",
+            ref=_run_loop_grad,
+            shape_only=("X", "Out"),
+        ),
+    )
+)
+
+
+def _close(helper: Layer, block: Block, condition: Variable, is_test: bool) -> None:
+    """Appends the ``while`` op of a finished body."""
+    reads, writes = _blocks.captures(block)
+    # A carried variable keeps its value when the body never runs.
+    reads += [n for n in writes if n not in reads]
+    reads = [n for n in reads if n != condition.name]
+    if condition.name not in writes:
+        raise ProgramError(
+            "the body of the loop never changes its condition, so it would run for ever",
+            expected=f"an operator that writes '{condition.name}'",
+            received="a body without one",
+            fix="compute the condition again at the end of the body, for example paddle.less_than(i, n) into it",
+            op="while",
+            var=condition.name,
+            where=show(user_line()),
+        )
+    parent = block.parent
+    assert parent is not None
+    scopes = helper.variable("float32", ())
+    scopes.type = "step_scopes"
+    append_op(
+        parent, "while", {"X": reads, "Condition": condition}, {"Out": writes, "StepScopes": scopes},
+        {"sub_block": block.idx, "is_test": is_test},
+    )  # fmt: skip
+
+
+def _check_condition(var: Any, function: str) -> Variable:
+    checked = check_variable(var, "cond", function)
+    if checked.dtype.name != "bool":
+        raise DTypeError(
+            f"the condition of {function} must be a bool Variable",
+            expected="bool",
+            received=checked.dtype.name,
+            fix="return a comparison, for example paddle.less_than(i, n)",
+            op=function,
+            var=checked.name,
+            where=show(user_line()),
+        )
+    if checked.meta.known and checked.meta.numel != 1:
+        raise ShapeError(
+            f"the condition of {function} must have one element",
+            expected="shape [1] or []",
+            received=list(checked.shape),
+            fix="reduce it, for example with paddle.all",
+            op=function,
+            var=checked.name,
+            where=show(user_line()),
+        )
+    return checked
+
+
+@spelled("static.nn.while_loop", "fluid.layers.while_loop", op="while")
+def while_loop(
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, is_test: bool = False, name: str | None = None
+) -> list[Any]:
+    """Repeats ``body`` while ``cond`` is true.
+
+    Args:
+        cond: Takes the loop variables, returns a bool Variable with one element.
+        body: Takes the loop variables, returns as many of the same types.
+        loop_vars: List of Variables (or nested structures of them).
+        is_test: Keep nothing for a backward pass.
+        name: Prefix of names.
+
+    Returns:
+        The loop variables after the loop.
+
+    Raises:
+        ProgramTypeError: If ``cond`` or ``body`` is not callable, or ``loop_vars`` is no list.
+        ProgramError: If ``loop_vars`` is empty, or ``body`` returns another structure.
+    """
+    for arg, function in (("cond", cond), ("body", body)):
+        if not callable(function):
+            raise ProgramTypeError(
+                f"{arg} in while_loop should be callable",
+                expected="a function of the loop variables",
+                received=f"{function!r} of type {type(function).__name__}",
+                fix=f"pass a function for '{arg}'",
+                op="while_loop",
+                var=arg,
+                where=show(user_line()),
+            )
+    if not isinstance(loop_vars, list | tuple):
+        raise ProgramTypeError(
+            "loop_vars in while_loop should be a list or tuple",
+            expected="a list of Variables",
+            received=f"{loop_vars!r} of type {type(loop_vars).__name__}",
+            fix="pass loop_vars=[i, x]",
+            op="while_loop",
+            var="loop_vars",
+            where=show(user_line()),
+        )
+    if not loop_vars:
+        raise ProgramError(
+            "loop_vars in while_loop should not be empty",
+            expected="at least one loop variable",
+            received="an empty list",
+            fix="pass the variables that the loop changes",
+            op="while_loop",
+            var="loop_vars",
+            where=show(user_line()),
+        )
+    program = default_main_program()
+    with _blocks.undone_on_error(program):
+        helper = Layer("while_loop", name)
+        # Copies, so that the variables given keep their values for whoever reads them after the loop.
+        carried = [
+            helper.emit("assign", {"X": _blocks.leaf_variable(v, "while_loop")})
+            for v in _blocks.flatten(list(loop_vars))
+        ]
+        for var, given in zip(carried, _blocks.flatten(list(loop_vars)), strict=True):
+            var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_float
+        state = _blocks.pack(list(loop_vars), iter(carried))
+        condition = _check_condition(cond(*state), "while_loop")
+        condition = helper.emit("assign", {"X": condition})
+        with _blocks.body(program) as block:
+            result = body(*state)
+            if not isinstance(result, list | tuple):
+                result = [result]
+            if not _blocks.same_structure(list(result), list(state)):
+                raise ProgramError(
+                    "body in while_loop should return the same arity (length and structure) and types as loop_vars",
+                    expected=f"{len(carried)} values",
+                    received=f"{len(_blocks.flatten(list(result)))} values",
+                    fix="return one value per loop variable",
+                    op="while_loop",
+                    where=show(user_line()),
+                )
+            leaves = [_blocks.leaf_variable(v, "while_loop") for v in _blocks.flatten(list(result))]
+            for new, old in zip(leaves, carried, strict=True):
+                if new.dtype is not old.dtype:
+                    raise DTypeError(
+                        "body in while_loop changes the dtype of a loop variable",
+                        expected=old.dtype.name,
+                        received=new.dtype.name,
+                        fix=f"cast it back with paddle.cast(x, '{old.dtype.name}')",
+                        op="while_loop",
+                        var=old.name,
+                        where=show(user_line()),
+                    )
+            again = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
+            # Through temporaries: a body that swaps two variables must not read one that is overwritten already.
+            own = {v.name for v in carried}
+            held = [helper.emit("assign", {"X": v}) if v.name in own else v for v in leaves]
+            for new, old in zip(held, carried, strict=True):
+                if new is not old:
+                    append_op(block, "assign", {"X": new}, {"Out": old})
+            append_op(block, "assign", {"X": again}, {"Out": condition})
+        _close(helper, block, condition, is_test)
+        return _blocks.pack(list(loop_vars), iter(carried))  # type: ignore[no-any-return]
+
+
+@spelled("fluid.layers.While", "static.nn.While")
+class While:
+    """1.x style: ``while_op = While(cond)``, then ``with while_op.block(): ...`` that writes to ``cond``."""
+
+    def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
+        self._condition = _check_condition(cond, "While")
+        self._is_test = is_test
+        self._helper = Layer("while", name)
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        """Ops built inside are the body."""
+        program = default_main_program()
+        with _blocks.undone_on_error(program):
+            with _blocks.body(program) as block:
+                yield
+            _close(self._helper, block, self._condition, self._is_test)

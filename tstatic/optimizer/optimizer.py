@@ -1,0 +1,325 @@
+"""The optimizer base class: minimize, backward, clipping, decay, accumulators and the learning-rate variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tstatic.autodiff import append_backward
+from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.ir import names
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.program import (
+    Operator,
+    OpRole,
+    Parameter,
+    Program,
+    Variable,
+    default_startup_program,
+    program_guard,
+)
+from tstatic.ir.where import show, user_line
+from tstatic.nn.clip import ClipGradBase, check_clip, program_clip
+from tstatic.nn.initializer import Constant
+from tstatic.nn.param import startup_value
+from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
+from tstatic.optimizer.lr_base import LRScheduler
+
+Pair = tuple[Variable, Variable | None]
+
+
+class Optimizer:
+    """Base class of update rules.
+
+    Args:
+        learning_rate: A float, an LRScheduler, or (1.x) a Variable.
+        parameters: Ignored in static programs unless it names a subset to update.
+        weight_decay: A float (L2) or a regularizer; a parameter's own regularizer beats it.
+        grad_clip: How gradients are clipped.
+        name: Prefix of the accumulators' names.
+
+    Raises:
+        ProgramTypeError: For arguments of the wrong type.
+    """
+
+    type = ""
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        parameters: Any = None,
+        weight_decay: Any = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        rate_ok = isinstance(learning_rate, LRScheduler | Variable) or (
+            isinstance(learning_rate, int | float) and not isinstance(learning_rate, bool)
+        )
+        if not rate_ok:
+            raise ProgramTypeError(
+                f"learning rate should be float or LRScheduler, got {type(learning_rate)} here",
+                expected="a float or an optimizer.lr.LRScheduler",
+                received=f"{learning_rate!r} of type {type(learning_rate).__name__}",
+                fix="pass for example learning_rate=0.01",
+                op=self.type,
+                where=show(user_line()),
+            )
+        check_clip(grad_clip)
+        if isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool):
+            weight_decay = L2Decay(float(weight_decay))
+        if weight_decay is not None and not isinstance(weight_decay, WeightDecayRegularizer):
+            raise ProgramTypeError(
+                "weight_decay must be a float or a regularizer",
+                expected="a float, regularizer.L1Decay or regularizer.L2Decay",
+                received=f"{weight_decay!r} of type {type(weight_decay).__name__}",
+                fix="pass for example weight_decay=1e-4",
+                op=self.type,
+                where=show(user_line()),
+            )
+        self._learning_rate = learning_rate
+        self._parameter_list = list(parameters) if parameters is not None else None
+        self.regularization = weight_decay
+        self._grad_clip: ClipGradBase | None = grad_clip
+        self._name = name
+        self._lr_vars: dict[int, Variable] = {}
+        self._accumulators: dict[tuple[int, str, str], Variable] = {}
+        self._programs: dict[int, Program] = {}
+
+    # -------------------------------------------------------------------------------------------------- learning rate
+    def _create_global_learning_rate(self, program: Program, startup: Program) -> Variable:
+        found = self._lr_vars.get(program.uid)
+        if found is not None:
+            return found
+        if isinstance(self._learning_rate, Variable):
+            self._lr_vars[program.uid] = self._learning_rate
+            return self._learning_rate
+        name = names.generate("learning_rate")
+        block = program.global_block()
+        var = block.create_var(name=name, shape=(), dtype="float32", persistable=True, stop_gradient=True)
+        startup_value(var, Constant(self.get_lr()), startup)
+        if isinstance(self._learning_rate, LRScheduler):
+            program.lr_scheduler = self._learning_rate
+            program.lr_var = var
+        self._lr_vars[program.uid] = var
+        self._programs[program.uid] = program
+        return var
+
+    def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
+        """The learning-rate variable of a program (of the last one minimized by default)."""
+        if program is not None:
+            return self._lr_vars.get(program.uid)
+        return next(reversed(self._lr_vars.values()), None)
+
+    def get_lr(self) -> float:
+        """The current learning rate."""
+        if isinstance(self._learning_rate, LRScheduler):
+            return float(self._learning_rate())
+        if isinstance(self._learning_rate, Variable):
+            raise ProgramError(
+                "the learning rate is computed by the program, so it has no value here",
+                expected="a float or LRScheduler as learning_rate",
+                received=repr(self._learning_rate),
+                fix="fetch the learning-rate variable: exe.run(program, fetch_list=[lr])",
+                op=self.type,
+            )
+        return float(self._learning_rate)
+
+    def set_lr(self, value: float) -> None:
+        """Sets a constant learning rate for later runs.
+
+        Raises:
+            ProgramError: If a scheduler decides it.
+        """
+        if isinstance(self._learning_rate, LRScheduler | Variable):
+            raise ProgramError(
+                "optimizer's learning rate can't be set when a scheduler or a variable decides it",
+                expected="an optimizer made with a float learning_rate",
+                received=repr(self._learning_rate),
+                fix="change the scheduler instead",
+                op=self.type,
+            )
+        rate = self._learning_rate = float(value)
+        # The Executor writes it before the next run, as it does for schedulers.
+        for uid, program in self._programs.items():
+            program.lr_scheduler, program.lr_var = (lambda: rate), self._lr_vars[uid]
+
+    def _parameter_lr(self, param: Variable, lr: Variable) -> Variable:
+        ratio = param.optimize_attr.get("learning_rate", 1.0) if isinstance(param, Parameter) else 1.0
+        if isinstance(ratio, Variable):
+            return ratio
+        if ratio == 1.0:
+            return lr
+        return emit("scale", {"X": lr}, {"scale": float(ratio)})  # type: ignore[no-any-return]
+
+    # --------------------------------------------------------------------------------------------------- accumulators
+    def _accumulator(
+        self, kind: str, param: Variable, value: float = 0.0, shape: Sequence[int] | None = None, dtype: Any = None
+    ) -> Variable:
+        """Makes ``<param>_<kind>_0``, filled with ``value`` by the startup program."""
+        program = param.block.program
+        key = (program.uid, kind, param.name)
+        found = self._accumulators.get(key)
+        if found is not None:
+            return found
+        stem = f"{param.name}_{kind}" if self._name is None else f"{param.name}_{self._name}_{kind}"
+        var = program.global_block().create_var(
+            name=names.generate(stem),
+            shape=param.shape if shape is None else shape,
+            dtype=param.dtype if dtype is None else dtype,
+            persistable=True,
+            stop_gradient=True,
+        )
+        startup_value(var, Constant(value), self._startup)
+        self._accumulators[key] = var
+        return var
+
+    # ------------------------------------------------------------------------------------------------------- minimize
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameters: Any = None,
+        no_grad_set: Any = None,
+        parameter_list: Any = None,
+    ) -> tuple[list[Operator], list[Pair]]:
+        """Appends backward and update ops.
+
+        Args:
+            loss: What to minimise.
+            startup_program: Gets the ops that start accumulators and the learning rate.
+            parameters: Variables or names to update; all trainable ones by default.
+            no_grad_set: Variables or names that no gradient flows to.
+
+        Returns:
+            The update ops, and (parameter, gradient) pairs in program order.
+
+        Raises:
+            ProgramTypeError: If ``loss`` is no Variable.
+        """
+        check_variable(loss, "loss", f"{self.type or 'Optimizer'}.minimize")
+        chosen = parameters if parameters is not None else parameter_list
+        pairs = self.backward(loss, startup_program, chosen, no_grad_set)
+        ops = self.apply_optimize(loss, startup_program, pairs)
+        return ops, pairs
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameters: Any = None,
+        no_grad_set: Any = None,
+        callbacks: Any = None,
+        parameter_list: Any = None,
+    ) -> list[Pair]:
+        """Appends the backward ops; returns (parameter, gradient) pairs."""
+        check_variable(loss, "loss", f"{self.type or 'Optimizer'}.backward")
+        chosen = parameters if parameters is not None else parameter_list
+        if chosen is None:
+            chosen = self._parameter_list
+        startup = startup_program if startup_program is not None else default_startup_program()
+        with program_guard(loss.block.program, startup):
+            return list(append_backward(loss, chosen, no_grad_set, callbacks))
+
+    def apply_optimize(
+        self, loss: Variable, startup_program: Program | None, params_grads: Sequence[Pair]
+    ) -> list[Operator]:
+        """Appends clipping, decay and update ops to the loss's program."""
+        startup = startup_program if startup_program is not None else default_startup_program()
+        with program_guard(loss.block.program, startup):
+            return self.apply_gradients(params_grads)
+
+    def apply_gradients(self, params_grads: Sequence[Pair]) -> list[Operator]:
+        """Appends, for pairs sorted by parameter name: clipping, then decay, then one update op each."""
+        pairs = sorted(((p, g) for p, g in params_grads if g is not None), key=lambda pair: pair[0].name)
+        if not pairs:
+            return []
+        program = pairs[0][0].block.program
+        startup = default_startup_program()
+        self._startup = startup
+        with program_guard(program, startup), program._role_guard(OpRole.Optimize):
+            lr = self._create_global_learning_rate(program, startup)
+            clip = self._grad_clip if self._grad_clip is not None else program_clip(program)
+            if clip is not None:
+                clip(pairs)
+            for p, g in pairs:
+                with program._role_guard(OpRole.Optimize, (p.name, g.name)):
+                    self._regularize(p, g)
+            block = program.global_block()
+            before = len(block.ops)
+            ops: list[Operator] = []
+            for p, g in pairs:
+                rate = self._parameter_lr(p, lr)
+                with program._role_guard(OpRole.Optimize, (p.name, g.name)):
+                    ops.append(self._append(p, g, rate))
+            self._finish([p for p, _ in pairs], before)
+        return ops
+
+    def _regularize(self, param: Variable, grad: Variable) -> None:
+        """Adds the decay term into the gradient's own name."""
+        own = param.regularizer if isinstance(param, Parameter) else None
+        chosen = own if own is not None else self._program_decay()
+        if chosen is not None:
+            emit("sum", {"X": [grad, chosen.term(param)]}, outputs={"Out": grad})
+
+    def _program_decay(self) -> WeightDecayRegularizer | None:
+        """The decay that is added to gradients; rules that decay inside their op return ``None``."""
+        decay: WeightDecayRegularizer | None = self.regularization
+        return decay
+
+    def _finish(self, params: Sequence[Variable], before: int) -> None:
+        """Hook for rules that append something after all updates."""
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        raise NotImplementedError
+
+    def _op(
+        self, param: Variable, grad: Variable, lr: Variable, state: Mapping[str, Variable], attrs: Mapping[str, Any],
+        optional: Mapping[str, Variable | None] | None = None,
+    ) -> Operator:  # fmt: skip
+        """Appends the update op: each state slot ``S`` is read and written as ``SOut``."""
+        inputs: dict[str, Any] = {"Param": param, "Grad": grad, "LearningRate": lr, **state}
+        outputs: dict[str, Any] = {"ParamOut": param, **{f"{s}Out": v for s, v in state.items()}}
+        for slot, var in (optional or {}).items():
+            if var is not None:
+                inputs[slot] = var
+                if slot == "MasterParam":
+                    outputs["MasterParamOut"] = var
+        return param.block.program.global_block().append_op(self.type, inputs, outputs, dict(attrs))
+
+    def _master(self, param: Variable, wanted: bool) -> Variable | None:
+        """The float32 copy of a low-precision parameter, filled from it by the startup program."""
+        if not (wanted and param.dtype.is_low):
+            return None
+        key = (param.block.program.uid, "master", param.name)
+        found = self._accumulators.get(key)
+        if found is not None:
+            return found
+        name = names.generate(f"{param.name}_fp32_master")
+        var = param.block.program.global_block().create_var(
+            name=name, shape=param.shape, dtype="float32", persistable=True, stop_gradient=True
+        )
+        block = self._startup.global_block()
+        twin = block.create_var(name=name, shape=param.shape, dtype="float32", persistable=True)
+        block.append_op("cast", {"X": param.name}, {"Out": twin}, {"in_dtype": param.dtype, "out_dtype": "float32"})
+        self._accumulators[key] = var
+        return var
+
+    # ----------------------------------------------------------------------------------------------- eager-style calls
+    def step(self) -> None:
+        """Not defined in static programs: the update is an op of the program."""
+        raise ProgramError(
+            "optimizer.step() is for eager training",
+            expected="optimizer.minimize(loss) once, then exe.run(program, ...) per step",
+            received="optimizer.step()",
+            fix="call minimize while building the program",
+            op=self.type,
+            where=show(user_line()),
+        )
+
+    def clear_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing to clear: gradients of a static program do not accumulate over runs."""
+
+    clear_gradients = clear_grad
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(learning_rate={self._learning_rate!r})"

@@ -1,0 +1,278 @@
+"""The update rules; the formulas stand with the op cards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tstatic.errors import ProgramError
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Operator, Variable
+from tstatic.ir.where import show, user_line
+from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
+from tstatic.optimizer.optimizer import Optimizer
+
+
+def _within(op: str, name: str, value: float, low: float, high: float) -> float:
+    ok = isinstance(value, int | float) and not isinstance(value, bool) and low <= value < high
+    if not ok:
+        raise ProgramError(
+            f"'{name}' of optimizer {op} is out of range",
+            expected=f"a float in [{low}, {high})",
+            received=repr(value),
+            fix=f"choose {name} in that range",
+            op=op,
+            where=show(user_line()),
+        )
+    return float(value)
+
+
+_ANY = float("inf")
+
+
+@spelled("optimizer.SGD")
+class SGD(Optimizer):
+    """p -= lr * g."""
+
+    type = "sgd"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, parameters: Any = None, weight_decay: Any = None, grad_clip: Any = None,
+        multi_precision: bool = False, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        self._multi_precision = multi_precision
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        master = self._master(param, self._multi_precision)
+        return self._op(param, grad, lr, {}, {"multi_precision": master is not None}, {"MasterParam": master})
+
+
+@spelled("optimizer.Momentum")
+class Momentum(Optimizer):
+    """v = mu * v + g; p -= lr * v, or with Nesterov p -= lr * (g + mu * v). L2 decay happens inside the op."""
+
+    type = "momentum"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, momentum: float = 0.9, parameters: Any = None, use_nesterov: bool = False,
+        weight_decay: Any = None, grad_clip: Any = None, multi_precision: bool = False, rescale_grad: float = 1.0,
+        use_multi_tensor: bool = False, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        self._momentum = float(momentum)
+        self._nesterov = bool(use_nesterov)
+        self._rescale = float(rescale_grad)
+        self._multi_precision = multi_precision
+
+    def _program_decay(self) -> WeightDecayRegularizer | None:
+        return None if isinstance(self.regularization, L2Decay) else self.regularization
+
+    def _regularize(self, param: Variable, grad: Variable) -> None:
+        if not isinstance(getattr(param, "regularizer", None), L2Decay):
+            super()._regularize(param, grad)
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        own = getattr(param, "regularizer", None)
+        decay = own if own is not None else self.regularization
+        inside = decay if isinstance(decay, L2Decay) else None
+        master = self._master(param, self._multi_precision)
+        attrs = {
+            "mu": self._momentum, "use_nesterov": self._nesterov, "rescale_grad": self._rescale,
+            "regularization_method": "l2_decay" if inside is not None else "",
+            "regularization_coeff": inside.coeff if inside is not None else 0.0, "multi_precision": master is not None,
+        }  # fmt: skip
+        velocity = self._accumulator("velocity", param, dtype="float32" if master is not None else None)
+        return self._op(param, grad, lr, {"Velocity": velocity}, attrs, {"MasterParam": master})
+
+
+@spelled("optimizer.Adam")
+class Adam(Optimizer):
+    """Adam (Kingma and Ba, 2014) with Paddle's placing of epsilon."""
+
+    type = "adam"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, beta1: Any = 0.9, beta2: Any = 0.999, epsilon: Any = 1e-8, parameters: Any = None,
+        weight_decay: Any = None, grad_clip: Any = None, lazy_mode: bool = False, multi_precision: bool = False,
+        use_multi_tensor: bool = False, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        self._beta1 = _within(self.type, "beta1", beta1, 0.0, 1.0)
+        self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
+        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._lazy = bool(lazy_mode)
+        self._multi_precision = multi_precision
+
+    def _attrs(self, param: Variable) -> dict[str, Any]:
+        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon, "lazy_mode": self._lazy}
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        master = self._master(param, self._multi_precision)
+        wide = "float32" if master is not None else None
+        power = "float32" if param.dtype.is_low else None
+        state = {
+            "Moment1": self._accumulator("moment1", param, dtype=wide),
+            "Moment2": self._accumulator("moment2", param, dtype=wide),
+            "Beta1Pow": self._accumulator("beta1_pow_acc", param, self._beta1, (1,), power),
+            "Beta2Pow": self._accumulator("beta2_pow_acc", param, self._beta2, (1,), power),
+        }
+        attrs = {**self._attrs(param), "multi_precision": master is not None}
+        return self._op(param, grad, lr, state, attrs, {"MasterParam": master})
+
+
+@spelled("optimizer.AdamW")
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017): p *= 1 - lr * coeff before the Adam step."""
+
+    type = "adamw"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, beta1: Any = 0.9, beta2: Any = 0.999, epsilon: Any = 1e-8, parameters: Any = None,
+        weight_decay: float = 0.01, lr_ratio: Callable[[Variable], float] | None = None,
+        apply_decay_param_fun: Callable[[str], bool] | None = None, grad_clip: Any = None, lazy_mode: bool = False,
+        multi_precision: bool = False, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            learning_rate, beta1, beta2, epsilon, parameters, None, grad_clip, lazy_mode, multi_precision, name=name
+        )
+        self._coeff = _within(self.type, "weight_decay", weight_decay, -_ANY, _ANY)
+        self._lr_ratio = lr_ratio
+        self._decays = apply_decay_param_fun
+
+    def _attrs(self, param: Variable) -> dict[str, Any]:
+        decays = self._decays is None or bool(self._decays(param.name))
+        ratio = 1.0 if self._lr_ratio is None else float(self._lr_ratio(param))
+        return {**super()._attrs(param), "coeff": self._coeff, "with_decay": decays, "lr_ratio": ratio}
+
+
+@spelled("optimizer.Adamax")
+class Adamax(Optimizer):
+    """Adam with the infinity norm (Kingma and Ba, 2014, section 7.1)."""
+
+    type = "adamax"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
+        parameters: Any = None, weight_decay: Any = None, grad_clip: Any = None, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        self._beta1 = _within(self.type, "beta1", beta1, 0.0, 1.0)
+        self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
+        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        power = self._accumulator("beta1_pow_acc", param, self._beta1, (1,))
+        state = {"Moment": self._accumulator("moment", param), "InfNorm": self._accumulator("inf_norm", param)}
+        attrs = {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
+        return self._op(param, grad, lr, state, attrs, {"Beta1Pow": power})
+
+    def _finish(self, params: Any, before: int) -> None:
+        # The op reads the power; one scale op per parameter moves it on, as in Paddle.
+        for param in params:
+            power = self._accumulator("beta1_pow_acc", param, self._beta1, (1,))
+            param.block.program.global_block().append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
+
+
+@spelled("optimizer.Adagrad")
+class Adagrad(Optimizer):
+    """s += g * g; p -= lr * g / (sqrt(s) + epsilon) (Duchi et al., 2011)."""
+
+    type = "adagrad"
+
+    def __init__(
+        self, learning_rate: Any, epsilon: float = 1e-6, parameters: Any = None, weight_decay: Any = None,
+        grad_clip: Any = None, name: str | None = None, initial_accumulator_value: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._initial = float(initial_accumulator_value)
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        state = {"Moment": self._accumulator("moment", param, self._initial)}
+        return self._op(param, grad, lr, state, {"epsilon": self._epsilon})
+
+
+@spelled("optimizer.Adadelta")
+class Adadelta(Optimizer):
+    """Adadelta (Zeiler, 2012), with the learning rate applied."""
+
+    type = "adadelta"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, epsilon: float = 1e-6, rho: float = 0.95, parameters: Any = None,
+        weight_decay: Any = None, grad_clip: Any = None, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._rho = _within(self.type, "rho", rho, 0.0, 1.0)
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        state = {
+            "AvgSquaredGrad": self._accumulator("_avg_squared_grad", param),
+            "AvgSquaredUpdate": self._accumulator("_avg_squared_update", param),
+        }
+        return self._op(param, grad, lr, state, {"epsilon": self._epsilon, "rho": self._rho})
+
+
+@spelled("optimizer.RMSProp")
+class RMSProp(Optimizer):
+    """RMSProp; epsilon stands inside the root."""
+
+    type = "rmsprop"
+
+    def __init__(
+        self, learning_rate: Any, rho: float = 0.95, epsilon: float = 1e-6, momentum: float = 0.0, centered: bool = False,
+        parameters: Any = None, weight_decay: Any = None, grad_clip: Any = None, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        self._rho = _within(self.type, "rho", rho, 0.0, 1.0)
+        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._momentum = float(momentum)
+        self._centered = bool(centered)
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        state = {
+            "Moment": self._accumulator("momentum", param),
+            "MeanSquare": self._accumulator("mean_square", param),
+            "MeanGrad": self._accumulator("mean_grad", param),
+        }
+        attrs = {"decay": self._rho, "epsilon": self._epsilon, "momentum": self._momentum, "centered": self._centered}
+        return self._op(param, grad, lr, state, attrs)
+
+
+@spelled("optimizer.Lamb")
+class Lamb(Optimizer):
+    """LAMB (You et al., 2019): Adam's direction, scaled by the ratio of norms per parameter."""
+
+    type = "lamb"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, lamb_weight_decay: float = 0.01, beta1: float = 0.9, beta2: float = 0.999,
+        epsilon: float = 1e-6, parameters: Any = None, grad_clip: Any = None,
+        exclude_from_weight_decay_fn: Callable[[Variable], bool] | None = None, multi_precision: bool = False,
+        always_adapt: bool = False, name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(learning_rate, parameters, None, grad_clip, name)
+        self._decay = float(lamb_weight_decay)
+        self._beta1 = _within(self.type, "beta1", beta1, 0.0, 1.0)
+        self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
+        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._excludes = exclude_from_weight_decay_fn
+        self._multi_precision = multi_precision
+
+    def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
+        excluded = self._excludes is not None and bool(self._excludes(param))
+        master = self._master(param, self._multi_precision)
+        wide = "float32" if master is not None else None
+        state = {
+            "Moment1": self._accumulator("moment1", param, dtype=wide),
+            "Moment2": self._accumulator("moment2", param, dtype=wide),
+            "Beta1Pow": self._accumulator("beta1_pow_acc", param, self._beta1, (1,)),
+            "Beta2Pow": self._accumulator("beta2_pow_acc", param, self._beta2, (1,)),
+        }
+        attrs = {
+            "weight_decay": 0.0 if excluded else self._decay, "beta1": self._beta1, "beta2": self._beta2,
+            "epsilon": self._epsilon,
+        }  # fmt: skip
+        return self._op(param, grad, lr, state, attrs, {"MasterParam": master})

@@ -1,0 +1,58 @@
+"""Paddle's static-graph classes and functions; the only layer that sees the whole line from program to run.
+
+* ``pipeline``          program and strategy to passes to plan: read this first
+* ``executor``          runs programs
+* ``compiled_program``  a program with strategies
+* ``strategy``          BuildStrategy and ExecutionStrategy
+* ``explain``           what each property does, and why not
+* ``io``                save and load
+* ``nn``                layers that make parameters
+"""
+
+from tstatic import nn as _layers
+from tstatic import ops as _ops
+from tstatic import optimizer as _optimizer
+from tstatic.ir.names import guard as _guard
+from tstatic.ir.opdef import namespace as _namespace
+from tstatic.ir.program import (
+    Operator,
+    Parameter,
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+    program_guard,
+)
+from tstatic.nn.param import ParamAttr, WeightNormParamAttr
+from tstatic.places import cpu_places, cuda_places
+from tstatic.runtime.scope import Scope, global_scope, scope_guard
+from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static import nn
+from tstatic.static.executor import Executor
+from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+
+globals().update(_namespace("static"))
+
+__all__ = [
+    "BuildStrategy",
+    "CompiledProgram",
+    "ExecutionStrategy",
+    "Executor",
+    "Operator",
+    "ParamAttr",
+    "Parameter",
+    "Program",
+    "Scope",
+    "Variable",
+    "WeightNormParamAttr",
+    "cpu_places",
+    "cuda_places",
+    "default_main_program",
+    "default_startup_program",
+    "global_scope",
+    "nn",
+    "program_guard",
+    "scope_guard",
+    *sorted(_namespace("static")),
+]
+assert _guard and _layers and _ops and _optimizer

@@ -1,0 +1,63 @@
+"""Switching between static and eager mode: tstatic is always static."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tstatic.errors import UnsupportedError
+from tstatic.ir.program import default_main_program
+
+
+def enable_static() -> None:
+    """Does nothing: programs are always static here."""
+
+
+def disable_static(place: Any = None) -> None:
+    """Eager mode does not exist.
+
+    Raises:
+        UnsupportedError: Always; it says what to do.
+    """
+    raise UnsupportedError(
+        "tstatic has only static mode",
+        expected="a script that builds programs and runs them with an Executor",
+        received="disable_static()",
+        fix="remove the call; run eager code with another framework",
+    )
+
+
+def in_dynamic_mode() -> bool:
+    """Always ``False``."""
+    return False
+
+
+class no_grad(contextlib.ContextDecorator):  # noqa: N801 - Paddle's name
+    """A context or decorator in which new variables get ``stop_gradient = True``."""
+
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._function is not None:
+            with _stopped():
+                return self._function(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def __enter__(self) -> None:
+        self._context = _stopped()
+        self._context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
+
+
+@contextlib.contextmanager
+def _stopped() -> Iterator[None]:
+    block = default_main_program().current_block()
+    before = set(block.vars)
+    yield
+    for name, var in block.vars.items():
+        if name not in before:
+            var.stop_gradient = True

@@ -1,0 +1,77 @@
+"""What a run asks for: names to fetch, and the state that the program reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tstatic.errors import FeedTypeError
+from tstatic.ir.evaluate import meta_of
+from tstatic.ir.frozen import FrozenProgram
+from tstatic.ir.program import Operator, Program, Variable
+from tstatic.ir.types import Meta
+from tstatic.runtime.scope import Scope
+
+
+def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
+    """Names of a (nested) fetch list, and the names that optimizer ops in it write.
+
+    Raises:
+        FeedTypeError: For an item that is neither a text, a Variable nor an op.
+    """
+    names: list[str] = []
+    kept: list[str] = []
+    if fetch_list is None:
+        return names, kept
+    if isinstance(fetch_list, Mapping | set):
+        raise FeedTypeError(
+            "Currently, The fetch_list type only should be list or tuple, but the input type is "
+            f"{type(fetch_list).__name__}",
+            expected="a list or tuple of Variable or str",
+            received=f"{type(fetch_list).__name__}",
+            fix="pass fetch_list=[loss]",
+            op="fetch",
+        )
+    stack: list[Any] = [fetch_list]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            names.append(item)
+        elif isinstance(item, Variable):
+            names.append(item.name)
+        elif isinstance(item, Operator):
+            kept.extend(item.output_arg_names)
+        elif isinstance(item, list | tuple):
+            if _is_minimize_result(item):
+                kept.extend(n for op in item[0] for n in op.output_arg_names)
+            else:
+                stack.extend(reversed(item))
+        elif item is not None or fetch_list is not None:
+            raise FeedTypeError(
+                f"The item in fetch_list should be str, variable or optimize_op, but received {type(item).__name__}.",
+                expected="a Variable, its name, or what minimize returned",
+                received=f"{item!r} of type {type(item).__name__}",
+                fix="fetch variables or their names",
+                op="fetch",
+            )
+    return names, kept
+
+
+def _is_minimize_result(item: Any) -> bool:
+    return (
+        isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], list) and bool(item[0])
+        and all(isinstance(op, Operator) for op in item[0])
+    )  # fmt: skip
+
+
+def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[str, Meta]:
+    """Metadata of the persistable variables that a program reads, from the scope where it has them."""
+    found = {}
+    for var in frozen.reads:
+        array = scope.array(var)
+        declared = program.global_block()._find_var_recursive(var)
+        if array is not None:
+            found[var] = meta_of(array)
+        elif declared is not None:
+            found[var] = declared.meta
+    return found

@@ -1,0 +1,86 @@
+"""``paddle.utils``: unique names, version checks and an installation check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.ir import names as unique_name
+from tstatic.places import CPUPlace
+from tstatic.static import Executor, Program, Scope, data, program_guard
+from tstatic.tensor import mean  # type: ignore[attr-defined]
+from tstatic.version import __version__
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Scripts ask for a Paddle version; this is the release whose static API tstatic follows last.
+PADDLE_VERSION = (2, 6, 2, 0)
+
+
+def _parse(text: str, name: str) -> tuple[int, ...]:
+    if not isinstance(text, str):
+        raise ProgramTypeError(
+            f"The type of '{name}' in require_version must be str",
+            expected="a text such as '2.0.0'",
+            received=f"{text!r} of type {type(text).__name__}",
+            fix="pass a version as text",
+        )
+    if not re.fullmatch(r"\d+(\.\d+){0,3}", text):
+        raise ProgramError(
+            f"the value of '{name}' in require_version must be in format '\\d+(\\.\\d+){{0,3}}'",
+            expected="a version such as '1.4.0'",
+            received=repr(text),
+            fix="pass numbers and dots only",
+        )
+    parts = [int(p) for p in text.split(".")]
+    return (*parts, *[0] * (4 - len(parts)))
+
+
+def require_version(min_version: str, max_version: str | None = None) -> None:
+    """Checks the Paddle version whose static API tstatic follows (2.6.2).
+
+    Raises:
+        ProgramError: If it is outside of the range.
+    """
+    low = _parse(min_version, "min_version")
+    high = _parse(max_version, "max_version") if max_version is not None else None
+    if low > PADDLE_VERSION or (high is not None and high < PADDLE_VERSION):
+        raise ProgramError(
+            f"tstatic {__version__} follows the static API of Paddle {'.'.join(map(str, PADDLE_VERSION[:3]))}",
+            expected=f"a version from {min_version} to {max_version or 'any later one'}",
+            received=".".join(map(str, PADDLE_VERSION[:3])),
+            fix="change the required range",
+        )
+
+
+def run_check() -> None:
+    """Builds and runs a small program and says what it found.
+
+    Raises:
+        ProgramError: If the result is wrong.
+    """
+    program = Program()
+    with program_guard(program, Program()):
+        x = data("x", [None, 2])
+        y = mean(x * 2.0)
+    (value,) = Executor(CPUPlace()).run(program, feed={"x": [[1.0, 2.0]]}, fetch_list=[y], scope=Scope())
+    if abs(float(value) - 3.0) > 1e-6:
+        raise ProgramError(
+            "the installation check gave a wrong result", expected=3.0, received=float(value), fix="reinstall"
+        )
+    print(f"tstatic {__version__} works on the CPU.")
+
+
+def deprecated(update_to: str = "", since: str = "", reason: str = "", level: int = 0) -> Callable[[F], F]:
+    """Marks a function as deprecated in its docstring."""
+
+    def mark(function: F) -> F:
+        function.__doc__ = f"Deprecated since {since}: use {update_to}. {reason}\n\n{function.__doc__ or ''}"
+        return function
+
+    return mark
+
+
+__all__ = ["deprecated", "require_version", "run_check", "unique_name"]
