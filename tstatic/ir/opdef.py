@@ -3,289 +3,30 @@
 from __future__ import annotations
 
 import inspect
-import math
-import numbers
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import numpy as np
 
-from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError, near
+from tstatic.errors import NotFoundError, ProgramError, near
+from tstatic.ir.attrs import EXPECT, NO_ATTRS, REQUIRED, Attr
+from tstatic.ir.domain import Case, Domain, Values
 from tstatic.ir.pointwise import Pointwise, Prepare, derive_gradient, same_as_first, torch_lowering
-from tstatic.ir.types import DType, Meta, dtype_of
+from tstatic.ir.slots import EMPTY, GRAD, Slot, parse_slots
+from tstatic.ir.spelling import SPELLINGS, Spelling, namespace, spelled
+from tstatic.ir.types import Meta
 
-GRAD = "@GRAD"
-EMPTY = "@EMPTY@"
-
-
-class _NoAttrs(dict[str, Any]):
-    """An empty, hashable mapping: dataclasses take no other kind as a default."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return 0
-
-
-NO_ATTRS: Mapping[str, Any] = _NoAttrs()
+__all__ = [
+    "CARDS", "DERIVE", "EMPTY", "GRAD", "NO_ATTRS", "PARTIAL", "REQUIRED", "SPELLINGS", "WHOLE", "Attr", "Card", "Case",
+    "Cost", "Domain", "GradContext", "GradOp", "OpSpec", "Piece", "Slot", "Spelling", "Values", "card_of", "namespace",
+    "parse_slots", "register", "spelled", "with_",
+]  # fmt: skip
 
 # Keyword arguments of ``ref`` that are no attributes: the device fills them in.
 RESERVED = ("scratch", "rng", "run_block", "state")
-
-
-class _Required:
-    def __repr__(self) -> str:
-        return "<required>"
-
-
-REQUIRED = _Required()
-
-
-# ---------------------------------------------------------------------------------------------------------------- slots
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One named input or output of an op.
-
-    Attributes:
-        name: Paddle's slot name (``X``, ``Out@GRAD``).
-        many: Holds a list of values (written ``X*``).
-        optional: May be absent (written ``X?``); the op's functions then get ``None``.
-        intermediate: An output made for the backward op only (written ``Mask~``).
-    """
-
-    name: str
-    many: bool = False
-    optional: bool = False
-    intermediate: bool = False
-
-    @property
-    def param(self) -> str:
-        """The slot's name inside a pointwise expression: ``X`` is ``x``, ``Out@GRAD`` is ``dout``."""
-        name = self.name
-        order = 0
-        while name.endswith(GRAD):
-            name = name[: -len(GRAD)]
-            order += 1
-        return "d" * order + name.lower()
-
-
-_SLOT = re.compile(r"^([A-Za-z0-9_@]+)([*?~]*)$")
-
-
-def parse_slots(text: str) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
-    """Reads ``"X, Y?, Z* -> Out, Mask~"`` (the marks of the spec's table) into input and output slots."""
-    left, arrow, right = text.partition("->")
-    assert arrow, f"slots need an arrow: {text!r}"
-
-    def side(part: str) -> tuple[Slot, ...]:
-        slots = []
-        for item in filter(None, (p.strip() for p in part.split(","))):
-            match = _SLOT.match(item)
-            assert match, f"bad slot {item!r} in {text!r}"
-            name, marks = match.groups()
-            slots.append(Slot(name, "*" in marks, "?" in marks or "~" in marks, "~" in marks))
-        return tuple(slots)
-
-    return side(left), side(right)
-
-
-# ----------------------------------------------------------------------------------------------------------- attributes
-Kind = Literal["bool", "int", "float", "str", "ints", "floats", "strs", "bools", "dtype", "number", "block", "any"]
-
-
-@dataclass(frozen=True, slots=True)
-class Attr:
-    """One attribute of an op: its default, its kind, and what values make sense.
-
-    ``check`` returns a sentence that says what is wrong, or ``None``.
-    """
-
-    default: Any = REQUIRED
-    kind: Kind = "any"
-    check: Callable[[Any], str | None] | None = None
-
-    @staticmethod
-    def of(default: Any) -> Attr:
-        """Guesses the kind from a default value; an ``Attr`` is returned as it is."""
-        if isinstance(default, Attr):
-            return default
-        kind: Kind = "any"
-        if isinstance(default, bool):
-            kind = "bool"
-        elif isinstance(default, int):
-            kind = "int"
-        elif isinstance(default, float):
-            kind = "float"
-        elif isinstance(default, str):
-            kind = "str"
-        elif isinstance(default, DType):
-            kind = "dtype"
-        return Attr(default, kind)
-
-    def clean(self, op: str, name: str, value: Any) -> Any:
-        """Returns ``value`` in the attribute's own type.
-
-        Raises:
-            ProgramTypeError: If the value is of another kind.
-            ProgramError: If it is NaN where a number is needed, or ``check`` refuses it.
-        """
-        if value is None and self.default is None:
-            return None
-        try:
-            cleaned = _CLEAN[self.kind](value)
-        except (TypeError, ValueError):
-            raise ProgramTypeError(
-                f"attribute '{name}' of operator '{op}' has the wrong type",
-                expected=_EXPECT[self.kind],
-                received=f"{value!r} of type {type(value).__name__}",
-                fix=f"pass {_EXPECT[self.kind]} for '{name}'",
-                op=op,
-            ) from None
-        reason = self.check(cleaned) if self.check is not None else None
-        if reason:
-            raise ProgramError(
-                f"attribute '{name}' of operator '{op}' has a value that cannot be used",
-                expected=reason,
-                received=repr(value),
-                fix=f"choose {reason}",
-                op=op,
-            )
-        return cleaned
-
-
-def _as_bool(v: Any) -> bool:
-    if isinstance(v, bool | np.bool_):
-        return bool(v)
-    raise TypeError
-
-
-def _as_int(v: Any) -> int:
-    if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Integral):
-        raise TypeError
-    return int(v)
-
-
-def _as_float(v: Any) -> float:
-    if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real):
-        raise TypeError
-    v = float(v)
-    if math.isnan(v):
-        raise ValueError
-    return v
-
-
-def _as_number(v: Any) -> bool | int | float:
-    if isinstance(v, bool | np.bool_):
-        return bool(v)
-    if isinstance(v, numbers.Integral):
-        return int(v)
-    if isinstance(v, numbers.Real):
-        return float(v)
-    raise TypeError
-
-
-def _as_str(v: Any) -> str:
-    if isinstance(v, str):
-        return v
-    raise TypeError
-
-
-def _listed(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    def convert(v: Any) -> tuple[Any, ...]:
-        if isinstance(v, str | bytes | Mapping) or not isinstance(v, Iterable):
-            raise TypeError
-        return tuple(one(item) for item in v)
-
-    return convert
-
-
-_CLEAN: dict[str, Callable[[Any], Any]] = {
-    "bool": _as_bool,
-    "int": _as_int,
-    "float": _as_float,
-    "number": _as_number,
-    "str": _as_str,
-    "ints": _listed(_as_int),
-    "floats": _listed(_as_float),
-    "bools": _listed(_as_bool),
-    "strs": _listed(_as_str),
-    "dtype": dtype_of,
-    "block": lambda v: v,
-    "any": lambda v: v,
-}
-_EXPECT = {
-    "bool": "a bool",
-    "int": "an int",
-    "float": "a float that is not NaN",
-    "number": "a number",
-    "str": "a str",
-    "ints": "a list of ints",
-    "floats": "a list of floats",
-    "bools": "a list of bools",
-    "strs": "a list of str",
-    "dtype": "a dtype",
-    "block": "a block",
-    "any": "a value",
-}
-
-
-# --------------------------------------------------------------------------------------------------------------- domain
-@dataclass(frozen=True, slots=True)
-class Values:
-    """Where the elements of one input may be sampled.
-
-    Attributes:
-        low, high: Bounds. A text such as ``"W.0"`` for ``high`` means the size of axis 0 of input ``W`` (for indices).
-        avoid: Points (kinks, poles) that float samples keep a distance of 0.01 from; ``"int"`` avoids all integers.
-        dtype: ``"float"`` follows the tested float type; otherwise a dtype's name.
-        distinct: No two elements closer than 0.01 (ties of max, sort, top-k).
-        rows: Each row along the last axis is positive and sums to 1 (soft labels, probabilities).
-    """
-
-    low: float = -2.0
-    high: float | str = 2.0
-    avoid: tuple[float, ...] | str = ()
-    dtype: str = "float"
-    distinct: bool = False
-    rows: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Shapes (one per input slot: a shape, ``None`` for an absent input, a list of shapes for a ``*`` slot) and attributes."""
-
-    shapes: tuple[Any, ...]
-    attrs: Mapping[str, Any] = NO_ATTRS
-
-
-Family = Literal["unary", "binary", "cases"]
-
-
-@dataclass(frozen=True, slots=True)
-class Domain:
-    """Where tests may sample an op: plain data, so that the library needs no test tool.
-
-    Attributes:
-        family: ``"unary"`` (any shape), ``"binary"`` (any two shapes that broadcast) or ``"cases"`` (the listed ones only).
-        cases: Explicit cases, tried besides the family's.
-        attrs: Alternatives of attributes tried with the family's shapes.
-        values: Slot name -> :class:`Values`; slots not named get the default range.
-        floats: Float types that the op takes.
-        others: Further dtypes tried in the place of the float type (``"int64"``, ``"bool"``); no gradients there.
-        ulps: Allowed distance between ``ref`` and ``lower`` in units in the last place of the output type.
-        check_grad: ``False`` only with a reason (a text) why finite differences cannot apply.
-    """
-
-    family: Family = "cases"
-    cases: tuple[Case, ...] = ()
-    attrs: tuple[Mapping[str, Any], ...] = (NO_ATTRS,)
-    values: Mapping[str, Values] = field(default_factory=dict)
-    floats: tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
-    others: tuple[str, ...] = ()
-    ulps: float = 8.0
-    check_grad: bool | str = True
 
 
 # ----------------------------------------------------------------------------------------------------------------- card
@@ -507,7 +248,7 @@ class Card:
             elif spec.default is REQUIRED:
                 raise ProgramError(
                     f"attribute '{name}' of operator '{self.type}' is missing",
-                    expected=_EXPECT[spec.kind],
+                    expected=EXPECT[spec.kind],
                     received="nothing",
                     fix=f"pass '{name}' in attrs",
                     op=self.type,
@@ -624,43 +365,6 @@ def card_of(type: str) -> Card:
     return card
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """A public function: where it lives in the API, and the op it stands for."""
-
-    function: Callable[..., Any]
-    op: str
-
-
-SPELLINGS: dict[str, Spelling] = {}
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def spelled(*names: str, op: str = "") -> Callable[[F], F]:
-    """Registers a function under public names such as ``"tensor.tanh"``, ``"nn.functional.tanh"``, ``"fluid.layers.tanh"``.
-
-    ``"tensor.x"`` is also ``tstatic.x``; ``"Variable.x"`` is a method. Facades are filled from these names alone.
-    """
-
-    def add(function: F) -> F:
-        for name in names:
-            assert name not in SPELLINGS, f"{name} is spelled twice"
-            SPELLINGS[name] = Spelling(function, op)
-        return function
-
-    return add
-
-
 def with_(card: Card, **changes: Any) -> Card:
     """Returns a changed copy of a card."""
     return replace(card, **changes)
-
-
-def namespace(prefix: str) -> dict[str, Any]:
-    """Returns what is spelled ``prefix.name``, by name: what a facade module is filled with."""
-    start = f"{prefix}."
-    return {
-        name[len(start) :]: entry.function
-        for name, entry in SPELLINGS.items()
-        if name.startswith(start) and "." not in name[len(start) :]
-    }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir import expr
+from tstatic.ir import expr, expr_numpy
 from tstatic.ir.types import Meta, dtype_of
 
 Prepare = Callable[[Sequence[Any], Mapping[str, Any]], Sequence[Any]]
@@ -31,11 +31,11 @@ class Pointwise:
         self.nodes = {i: expr.parse(text) for i, text in outputs.items()}
         self.attrs = tuple(attrs)
         self.prepare = prepare
-        self._codes: dict[Any, expr.Code] = {}
+        self._codes: dict[Any, expr_numpy.Code] = {}
         # ``Card.pick`` looks here for the names of the attributes that are used.
         self.function = self.__call__
 
-    def code(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> expr.Code:
+    def code(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> expr_numpy.Code:
         """Returns the code for these dtypes, wanted outputs and attribute values."""
         wanted = tuple((i, outs[i].dtype) for i in self.nodes if outs[i] is not None)
         present = tuple(None if a is None else a.dtype for a in ins)
@@ -44,7 +44,7 @@ class Pointwise:
         found = self._codes.get(key)
         if found is None:
             values = {n: expr.const(v) for n, v in used if isinstance(v, bool | int | float)}
-            found = expr.compile_numpy(
+            found = expr_numpy.compile_numpy(
                 {i: expr.substitute(self.nodes[i], values) for i, _ in wanted},
                 {n: (i, d) for i, (n, d) in enumerate(zip(self.inputs, present, strict=True)) if d is not None},
                 dict(wanted),

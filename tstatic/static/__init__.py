@@ -27,11 +27,16 @@ from tstatic.nn.param import ParamAttr, WeightNormParamAttr
 from tstatic.places import cpu_places, cuda_places
 from tstatic.runtime.scope import Scope, global_scope, scope_guard
 from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static import nn
+from tstatic.static import io, nn
 from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 globals().update(_namespace("static"))
+
+# Methods that need a scope: what a program and a variable hold there.
+for _class in (Program, Variable):
+    for _name, _function in _namespace(_class.__name__).items():
+        setattr(_class, _name, _function)
 
 __all__ = [
     "BuildStrategy",
@@ -50,6 +55,7 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "global_scope",
+    "io",
     "nn",
     "program_guard",
     "scope_guard",

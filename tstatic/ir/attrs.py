@@ -1,0 +1,171 @@
+"""Attributes of ops: their kinds, defaults and checks."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.ir.types import DType, dtype_of
+
+
+class _NoAttrs(dict[str, Any]):
+    """An empty, hashable mapping: dataclasses take no other kind as a default."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
+
+NO_ATTRS: Mapping[str, Any] = _NoAttrs()
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = _Required()
+
+
+Kind = Literal["bool", "int", "float", "str", "ints", "floats", "strs", "bools", "dtype", "number", "block", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """One attribute of an op: its default, its kind, and what values make sense.
+
+    ``check`` returns a sentence that says what is wrong, or ``None``.
+    """
+
+    default: Any = REQUIRED
+    kind: Kind = "any"
+    check: Callable[[Any], str | None] | None = None
+
+    @staticmethod
+    def of(default: Any) -> Attr:
+        """Guesses the kind from a default value; an ``Attr`` is returned as it is."""
+        if isinstance(default, Attr):
+            return default
+        kind: Kind = "any"
+        if isinstance(default, bool):
+            kind = "bool"
+        elif isinstance(default, int):
+            kind = "int"
+        elif isinstance(default, float):
+            kind = "float"
+        elif isinstance(default, str):
+            kind = "str"
+        elif isinstance(default, DType):
+            kind = "dtype"
+        return Attr(default, kind)
+
+    def clean(self, op: str, name: str, value: Any) -> Any:
+        """Returns ``value`` in the attribute's own type.
+
+        Raises:
+            ProgramTypeError: If the value is of another kind.
+            ProgramError: If it is NaN where a number is needed, or ``check`` refuses it.
+        """
+        if value is None and self.default is None:
+            return None
+        try:
+            cleaned = _CLEAN[self.kind](value)
+        except (TypeError, ValueError):
+            raise ProgramTypeError(
+                f"attribute '{name}' of operator '{op}' has the wrong type",
+                expected=EXPECT[self.kind],
+                received=f"{value!r} of type {type(value).__name__}",
+                fix=f"pass {EXPECT[self.kind]} for '{name}'",
+                op=op,
+            ) from None
+        reason = self.check(cleaned) if self.check is not None else None
+        if reason:
+            raise ProgramError(
+                f"attribute '{name}' of operator '{op}' has a value that cannot be used",
+                expected=reason,
+                received=repr(value),
+                fix=f"choose {reason}",
+                op=op,
+            )
+        return cleaned
+
+
+def _as_bool(v: Any) -> bool:
+    if isinstance(v, bool | np.bool_):
+        return bool(v)
+    raise TypeError
+
+
+def _as_int(v: Any) -> int:
+    if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Integral):
+        raise TypeError
+    return int(v)
+
+
+def _as_float(v: Any) -> float:
+    if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real):
+        raise TypeError
+    v = float(v)
+    if math.isnan(v):
+        raise ValueError
+    return v
+
+
+def _as_number(v: Any) -> bool | int | float:
+    if isinstance(v, bool | np.bool_):
+        return bool(v)
+    if isinstance(v, numbers.Integral):
+        return int(v)
+    if isinstance(v, numbers.Real):
+        return float(v)
+    raise TypeError
+
+
+def _as_str(v: Any) -> str:
+    if isinstance(v, str):
+        return v
+    raise TypeError
+
+
+def _listed(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def convert(v: Any) -> tuple[Any, ...]:
+        if isinstance(v, str | bytes | Mapping) or not isinstance(v, Iterable):
+            raise TypeError
+        return tuple(one(item) for item in v)
+
+    return convert
+
+
+_CLEAN: dict[str, Callable[[Any], Any]] = {
+    "bool": _as_bool,
+    "int": _as_int,
+    "float": _as_float,
+    "number": _as_number,
+    "str": _as_str,
+    "ints": _listed(_as_int),
+    "floats": _listed(_as_float),
+    "bools": _listed(_as_bool),
+    "strs": _listed(_as_str),
+    "dtype": dtype_of,
+    "block": lambda v: v,
+    "any": lambda v: v,
+}
+EXPECT = {
+    "bool": "a bool",
+    "int": "an int",
+    "float": "a float that is not NaN",
+    "number": "a number",
+    "str": "a str",
+    "ints": "a list of ints",
+    "floats": "a list of floats",
+    "bools": "a list of bools",
+    "strs": "a list of str",
+    "dtype": "a dtype",
+    "block": "a block",
+    "any": "a value",
+}

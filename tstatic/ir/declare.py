@@ -1,0 +1,251 @@
+"""Declaring inputs and parameters, and guards that mark the ops built inside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError
+from tstatic.ir import names
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Parameter, Program, Variable, default_main_program
+from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
+from tstatic.ir.where import show, user_line
+
+
+def _check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
+    if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
+        shape = [shape]
+    if not isinstance(shape, list | tuple):
+        raise ProgramTypeError(
+            f"The type of 'shape' in {function} must be list or tuple",
+            expected="a list of ints; None or -1 for an unknown size",
+            received=f"{shape!r} of type {type(shape).__name__}",
+            fix="pass shape=[None, 3], for example",
+            op=function,
+            var=name,
+            where=show(user_line()),
+        )
+    done = []
+    for size in shape:
+        if size is None:
+            size = UNKNOWN
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < UNKNOWN:
+            raise ShapeError(
+                f"'shape' in {function} holds something that is no size",
+                expected="ints of at least 0; None or -1 for an unknown size",
+                received=repr(shape),
+                fix="replace it by a number, None or -1",
+                op=function,
+                var=name,
+                where=show(user_line()),
+            )
+        done.append(int(size))
+    if numel([s for s in done if s > 0]) > 2**62:
+        raise ShapeError(
+            f"the shape in {function} has more elements than can be addressed",
+            expected="fewer than 2**62 elements",
+            received=repr(shape),
+            fix="check the sizes",
+            op=function,
+            var=name,
+            where=show(user_line()),
+        )
+    return tuple(done)
+
+
+@spelled("static.data", "fluid.data")
+def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
+    """Declares an input of the program.
+
+    Args:
+        name: The key in ``feed``.
+        shape: Sizes; ``None`` or ``-1`` where the feed decides.
+        dtype: Element type; the default dtype (float32) if ``None``.
+        lod_level: 0; sequences with LoD are not supported.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: For a bad name, shape or dtype.
+        ProgramError: If the name is taken by a variable of another shape or dtype.
+    """
+    if not isinstance(name, str) or not name:
+        raise ProgramTypeError(
+            "The type of 'name' in static.data must be str",
+            expected="a non-empty str",
+            received=f"{name!r} of type {type(name).__name__}",
+            fix="name the input, for example static.data('x', [None, 3])",
+            op="data",
+            var=repr(name),
+            where=show(user_line()),
+        )
+    sizes = _check_shape(shape, "static.data", name)
+    try:
+        kind = default_dtype() if dtype is None else dtype_of(dtype)
+    except TstaticError as error:
+        raise error.add_context(op="data", var=name, where=show(user_line())) from None
+    block = default_main_program().global_block()
+    old = block.vars.get(name)
+    if old is not None:
+        if old.shape != sizes or old.dtype is not kind:
+            raise ProgramError(
+                f"Variable '{name}' has been created before. The previous shape is {old.shape}, the new shape is {sizes}. "
+                "They are not matched.",
+                expected=f"{old.dtype.name}{list(old.shape)}",
+                received=f"{kind.name}{list(sizes)}",
+                fix="use another name, or one declaration",
+                op="data",
+                var=name,
+                where=show(user_line()),
+            )
+        return old
+    var = Variable(
+        block, name, sizes, kind, stop_gradient=True, is_data=True, need_check_feed=True, lod_level=lod_level,
+        where=user_line(),
+    )  # fmt: skip
+    block.vars[name] = var
+    block.program._touch()
+    return var
+
+
+def create_parameter(
+    program: Program, *, shape: Any, dtype: Any = "float32", name: str | None = None, **kwargs: Any
+) -> Parameter:
+    """Adds a parameter to the program's global block, or returns the one of that name.
+
+    Raises:
+        ShapeError: If a size is unknown or 0, or the name is taken with another shape.
+        DTypeError: If the name is taken with another dtype.
+    """
+    where = show(user_line())
+    if shape is None:
+        raise ShapeError(
+            "The shape of Parameter should not be None",
+            expected="a list of positive ints",
+            received="None",
+            fix="give the parameter's shape",
+            op="create_parameter",
+            var=name,
+            where=where,
+        )
+    sizes = _check_shape(shape, "create_parameter", name or "parameter")
+    for size in sizes:
+        if size <= 0:
+            raise ShapeError(
+                f"Each dimension of shape for Parameter must be greater than 0, but received {list(sizes)}",
+                expected="positive sizes only",
+                received=list(sizes),
+                fix="parameters need known sizes: give the input's feature size in static.data",
+                op="create_parameter",
+                var=name,
+                where=where,
+            )
+    kind = dtype_of(dtype)
+    block = program.global_block()
+    if name is None:
+        name = names.generate("_parameter")
+    old = block.vars.get(name)
+    if old is not None:
+        if not isinstance(old, Parameter) or old.shape != sizes:
+            raise ShapeError(
+                f"a variable named '{name}' exists already with another shape",
+                expected=list(old.shape),
+                received=list(sizes),
+                fix="give the parameter another name, or share it with equal shapes",
+                op="create_parameter",
+                var=name,
+                where=where,
+            )
+        if old.dtype is not kind:
+            raise DTypeError(
+                f"a parameter named '{name}' exists already with another dtype",
+                expected=old.dtype.name,
+                received=kind.name,
+                fix="give the parameter another name, or share it with equal dtypes",
+                op="create_parameter",
+                var=name,
+                where=where,
+            )
+        return old
+    parameter = Parameter(block, name, sizes, kind, where=user_line(), **kwargs)
+    block.vars[name] = parameter
+    program._touch()
+    return parameter
+
+
+_default_dtype = dtype_of("float32")
+
+
+def default_dtype() -> DType:
+    """The dtype of ``static.data`` and of parameters when none is given."""
+    return _default_dtype
+
+
+@spelled("tensor.get_default_dtype", "framework.get_default_dtype")
+def get_default_dtype() -> str:
+    """Name of the default float type."""
+    return _default_dtype.name
+
+
+@spelled("tensor.set_default_dtype", "framework.set_default_dtype")
+def set_default_dtype(d: Any) -> None:
+    """Sets the default float type.
+
+    Raises:
+        DTypeError: If it is no float type.
+    """
+    global _default_dtype
+    kind = dtype_of(d)
+    if not kind.is_float:
+        raise DTypeError(
+            "the default dtype must be a float type",
+            expected="float16, bfloat16, float32 or float64",
+            received=kind.name,
+            fix="choose a float type",
+            where=show(user_line()),
+        )
+    _default_dtype = kind
+
+
+@spelled("static.name_scope", "fluid.name_scope", "fluid.framework.name_scope")
+@contextlib.contextmanager
+def name_scope(prefix: str | None = None) -> Iterator[None]:
+    """Puts ``prefix/`` into the ``op_namescope`` attribute of ops built inside; names do not change."""
+    assert prefix, "namescope prefix can not be empty."
+    program = default_main_program()
+    old = program._namescope
+    program._namescope = f"{old}{prefix}/"
+    try:
+        yield
+    finally:
+        program._namescope = old
+
+
+@spelled("static.device_guard", "fluid.device_guard")
+@contextlib.contextmanager
+def device_guard(device: str | None = None) -> Iterator[None]:
+    """Sets the ``op_device`` attribute (``"cpu"``, ``"gpu"``, ``"gpu:0"``) of ops built inside.
+
+    Raises:
+        ProgramError: For any other text.
+    """
+    text = "" if device is None else device
+    kind, _, index = str(text).partition(":")
+    if kind not in ("", "cpu", "gpu", "npu") or (index and not index.isdigit()):
+        raise ProgramError(
+            "The Attr(device) should be 'cpu' 'npu' or 'gpu', and it can also be empty string or None when there is no need "
+            f"to specify device. But received {device}",
+            expected="'cpu', 'gpu', 'gpu:<number>', '' or None",
+            received=repr(device),
+            fix="choose one of these",
+            where=show(user_line()),
+        )
+    program = default_main_program()
+    old = program._device
+    program._device = text
+    try:
+        yield
+    finally:
+        program._device = old

@@ -1,0 +1,44 @@
+"""The one registry of public names: what a function is called in the API, and the op it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A public function: where it lives in the API, and the op it stands for."""
+
+    function: Callable[..., Any]
+    op: str
+
+
+SPELLINGS: dict[str, Spelling] = {}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def spelled(*names: str, op: str = "") -> Callable[[F], F]:
+    """Registers a function under public names such as ``"tensor.tanh"``, ``"nn.functional.tanh"``, ``"fluid.layers.tanh"``.
+
+    ``"tensor.x"`` is also ``tstatic.x``; ``"Variable.x"`` is a method. Facades are filled from these names alone.
+    """
+
+    def add(function: F) -> F:
+        for name in names:
+            assert name not in SPELLINGS, f"{name} is spelled twice"
+            SPELLINGS[name] = Spelling(function, op)
+        return function
+
+    return add
+
+
+def namespace(prefix: str) -> dict[str, Any]:
+    """Returns what is spelled ``prefix.name``, by name: what a facade module is filled with."""
+    start = f"{prefix}."
+    return {
+        name[len(start) :]: entry.function
+        for name, entry in SPELLINGS.items()
+        if name.startswith(start) and "." not in name[len(start) :]
+    }

@@ -1,0 +1,230 @@
+"""Variable and Parameter: named values of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tstatic.errors import ProgramTypeError
+from tstatic.ir.types import DType, Meta, Shape, dtype_of
+from tstatic.ir.where import Where, show, user_line
+
+if TYPE_CHECKING:
+    from tstatic.ir.program import Block
+
+
+class Variable:
+    """A named value of a program.
+
+    Attributes:
+        name: Unique within its block.
+        shape: Sizes; ``-1`` is unknown.
+        dtype: Element type.
+        persistable: Lives in the scope between runs.
+        stop_gradient: No gradient flows to or through it.
+        is_data: Declared by ``static.data``.
+        where: The user's file and line that made it.
+    """
+
+    # numpy must not turn ``array + variable`` into an object array; None makes it call our __radd__.
+    __array_ufunc__ = None
+    __array_priority__ = 100
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        *,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        lod_level: int = 0,
+        type: str = "dense_tensor",
+        where: Where | None = None,
+    ) -> None:
+        self.block = block
+        self.name = name
+        self._shape: Shape | None = None if shape is None else tuple(int(s) for s in shape)
+        self._dtype: DType | None = None if dtype is None else dtype_of(dtype)
+        self._persistable = persistable
+        self.stop_gradient = stop_gradient
+        self.is_data = is_data
+        self.need_check_feed = need_check_feed
+        self.lod_level = lod_level
+        self.type = type
+        self.where = where
+        # In a startup program: an op gives it its first value.
+        self.initialised = False
+
+    # Identity, because ``==`` builds an op.
+    __hash__ = object.__hash__
+
+    @property
+    def shape(self) -> Shape:
+        return () if self._shape is None else self._shape
+
+    @shape.setter
+    def shape(self, shape: Sequence[int]) -> None:
+        self._shape = tuple(int(s) for s in shape)
+        self.block.program._touch()
+
+    @property
+    def dtype(self) -> DType:
+        return dtype_of("float32") if self._dtype is None else self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self._dtype = dtype_of(dtype)
+        self.block.program._touch()
+
+    @property
+    def persistable(self) -> bool:
+        return self._persistable
+
+    @persistable.setter
+    def persistable(self, value: bool) -> None:
+        self._persistable = bool(value)
+        self.block.program._touch()
+
+    @property
+    def meta(self) -> Meta:
+        return Meta(self.shape, self.dtype)
+
+    @property
+    def grad_name(self) -> str:
+        return f"{self.name}@GRAD"
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def _is_parameter(self) -> bool:
+        return isinstance(self, Parameter)
+
+    def __repr__(self) -> str:
+        kind = "Parameter" if isinstance(self, Parameter) else "Var"
+        marks = [m for m, on in (("feed", self.is_data), ("persistable", self.persistable)) if on]
+        tail = f" ({', '.join(marks)})" if marks and not isinstance(self, Parameter) else ""
+        place = f" @ {show(self.where)}" if self.where else ""
+        return f"{kind} {self.name}: {self.dtype.name}{list(self.shape)}{tail}{place}"
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """One readable line: name, dtype, shape, marks."""
+        return repr(self)
+
+    def __bool__(self) -> bool:
+        raise ProgramTypeError(
+            f"a graph variable has no truth value while the program is built ('{self.name}')",
+            expected="a Python bool",
+            received=repr(self),
+            fix="use static.nn.cond(pred, true_fn, false_fn) to branch on a variable",
+            var=self.name,
+            where=show(user_line()),
+        )
+
+    def __len__(self) -> int:
+        raise ProgramTypeError(
+            f"len() of a graph variable is not defined ('{self.name}')",
+            expected="a Python sequence",
+            received=repr(self),
+            fix="use x.shape[0] for the static size or paddle.shape(x)[0] for the run-time size",
+            var=self.name,
+            where=show(user_line()),
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape or self.shape[0] < 0:
+            raise ProgramTypeError(
+                f"variable '{self.name}' cannot be iterated over: the size of its first dimension is not known",
+                expected="a variable whose first dimension is known",
+                received=repr(self),
+                fix="use static.nn.while_loop, or give the first dimension a size",
+                var=self.name,
+                where=show(user_line()),
+            )
+        return iter([self[i] for i in range(self.shape[0])])  # type: ignore[index]
+
+    def __int__(self) -> int:
+        raise self._not_a_number("int")
+
+    def __float__(self) -> float:
+        raise self._not_a_number("float")
+
+    def __index__(self) -> int:
+        raise self._not_a_number("index")
+
+    def numpy(self) -> Any:
+        raise self._not_a_number("array")
+
+    def item(self) -> Any:
+        raise self._not_a_number("Python number")
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Not defined for graph variables: gradients are ops of the program."""
+        raise ProgramTypeError(
+            f"backward() is for eager tensors, '{self.name}' is a variable of a static program",
+            expected="static.append_backward(loss) or optimizer.minimize(loss)",
+            received=f"{self.name}.backward()",
+            fix="call static.append_backward(loss) or optimizer.minimize(loss)",
+            var=self.name,
+            where=show(user_line()),
+        )
+
+    def _not_a_number(self, what: str) -> ProgramTypeError:
+        return ProgramTypeError(
+            f"variable '{self.name}' has no value while the program is built, so it cannot become a {what}",
+            expected=f"a Python {what}",
+            received=repr(self),
+            fix="fetch it: exe.run(program, feed=..., fetch_list=[variable])",
+            var=self.name,
+            where=show(user_line()),
+        )
+
+    @property
+    def place(self) -> str:
+        """Variables of a program have no place of their own; the Executor's place decides."""
+        return "undetermined until run"
+
+
+class Parameter(Variable):
+    """A persistable variable that optimizers update.
+
+    Attributes:
+        trainable: Whether ``minimize`` updates it.
+        optimize_attr: ``{"learning_rate": multiplier}``.
+        regularizer: Overrides the optimizer's weight decay.
+        need_clip: Whether gradient clipping takes it in.
+        initializer: How its start value is made.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        trainable: bool = True,
+        optimize_attr: dict[str, float] | None = None,
+        regularizer: Any = None,
+        do_model_average: bool | None = None,
+        need_clip: bool = True,
+        is_distributed: bool = False,
+        initializer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("stop_gradient", not trainable)
+        super().__init__(block, name, shape, dtype, persistable=True, **kwargs)
+        self.trainable = trainable
+        self.optimize_attr = {"learning_rate": 1.0} if optimize_attr is None else optimize_attr
+        self.regularizer = regularizer
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+        self.is_distributed = is_distributed
+        self.initializer = initializer

@@ -1,0 +1,177 @@
+"""Checkpoint files: safetensors with a checked manifest, staged, fsynced and renamed, so that a crash leaves old or new.
+
+The manifest stands in the file's own metadata: per tensor a SHA-256 of its bytes, what kind of state it is, and facts such
+as the run count. Any safetensors reader can open the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+
+from tstatic.errors import CheckpointError, TstaticError
+from tstatic.ir.types import dtype_of
+
+FORMAT = 1
+_ST_NAMES = {"bool": "bool", "uint8": "uint8", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
+             "float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64"}  # fmt: skip
+_FROM_ST = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "F16": "float16",
+            "BF16": "bfloat16", "F32": "float32", "F64": "float64"}  # fmt: skip
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Contents of a file: tensors, what kind each is (``"parameter"`` or ``"state"``), and facts."""
+
+    tensors: Mapping[str, Array]
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def encode(checkpoint: Checkpoint) -> bytes:
+    """The file's bytes."""
+    tensors: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
+    for name, array in checkpoint.tensors.items():
+        # ascontiguousarray makes a 0-d array 1-d, so the shape is taken from the original.
+        data = np.ascontiguousarray(array).tobytes()
+        kind = dtype_of(array.dtype).name
+        tensors[name] = {"dtype": _ST_NAMES[kind], "shape": list(array.shape), "data": data}
+        rows[name] = {
+            "sha256": _digest(data), "kind": checkpoint.kinds.get(name, "state"), "dtype": kind, "shape": list(array.shape),
+        }  # fmt: skip
+    manifest = json.dumps({"format": FORMAT, "tensors": rows, "facts": dict(checkpoint.facts)}, sort_keys=True)
+    return bytes(
+        safetensors.serialize(tensors, {"tstatic.manifest": manifest, "tstatic.sha256": _digest(manifest.encode())})
+    )
+
+
+def _broken(path: object, what: str, expected: str, received: str, fix: str) -> CheckpointError:
+    return CheckpointError(f"{what}: {path}", expected=expected, received=received, fix=fix)
+
+
+def decode(data: bytes, path: object) -> Checkpoint:
+    """Reads a file's bytes and checks every tensor.
+
+    Raises:
+        CheckpointError: For anything that is damaged, incomplete or of another kind; it names the tensor.
+    """
+    again = "take an older copy of the file"
+    if data[:1] == b"\x80":
+        raise _broken(
+            path, "this is a pickle file, which is never opened", "a safetensors file", "pickle data",
+            "convert it with the framework that wrote it: save the arrays with safetensors.numpy.save_file",
+        )  # fmt: skip
+    try:
+        found = safetensors.deserialize(data)
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+    except (safetensors.SafetensorError, ValueError, UnicodeDecodeError, RecursionError) as error:
+        raise _broken(path, "the file is damaged", "a complete safetensors file", str(error), again) from None
+    metadata = header.get("__metadata__") or {}
+    arrays: dict[str, Array] = {}
+    raw: dict[str, bytes] = {}
+    for name, view in found:
+        kind = dtype_of(_FROM_ST[view["dtype"]]) if view["dtype"] in _FROM_ST else None
+        if kind is None:
+            raise _broken(path, f"tensor '{name}' has a dtype that tstatic lacks", "a known dtype", view["dtype"], "convert it")
+        raw[name] = bytes(view["data"])
+        arrays[name] = np.frombuffer(raw[name], kind.np).reshape(view["shape"]).copy()
+    if "tstatic.manifest" not in metadata:
+        # Written by somebody else: readable, but there is nothing to check it against.
+        return Checkpoint(arrays, dict.fromkeys(arrays, "parameter"))
+    text = metadata["tstatic.manifest"]
+    if _digest(text.encode()) != metadata.get("tstatic.sha256"):
+        raise _broken(path, "the manifest is damaged", "the checksum it was saved with", "another one", again)
+    manifest = json.loads(text)
+    if manifest["format"] > FORMAT:
+        raise _broken(
+            path, "the file is newer than this tstatic", f"format {FORMAT}", f"format {manifest['format']}", "update tstatic"
+        )
+    rows = manifest["tensors"]
+    for name in rows.keys() - arrays.keys():
+        raise _broken(path, f"tensor '{name}' is missing", "all tensors of the manifest", "a file without it", again)
+    for name, array in arrays.items():
+        row = rows.get(name)
+        if row is None or row["sha256"] != _digest(raw[name]) or row["shape"] != list(array.shape):
+            raise _broken(path, f"tensor '{name}' is damaged", "the bytes it was saved with", "other bytes", again)
+        if dtype_of(array.dtype).name != row["dtype"]:
+            raise _broken(path, f"tensor '{name}' is damaged", row["dtype"], dtype_of(array.dtype).name, again)
+    return Checkpoint(arrays, {n: r["kind"] for n, r in rows.items()}, manifest["facts"])
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes beside the target, fsyncs, renames over it, fsyncs the folder; an error leaves the old file.
+
+    Raises:
+        CheckpointError: With the path and the reason (disk full, no permission).
+    """
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        temporary = None
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise CheckpointError(
+            f"could not write {path}",
+            expected=f"{len(data):,} bytes written",
+            received=f"{type(error).__name__}: {error.strerror or error}",
+            fix="free space or choose another path; the old file, if any, is untouched",
+        ) from error
+    finally:
+        if temporary is not None:
+            with_suppressed_remove(temporary)
+
+
+def with_suppressed_remove(path: str) -> None:
+    """Removes a staged file if it is still there."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def read(path: Path) -> bytes:
+    """Reads a whole file.
+
+    Raises:
+        CheckpointError: If it is not there or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        near = sorted(p.name for p in path.parent.glob(f"{path.stem}*"))[:5] if path.parent.is_dir() else []
+        raise CheckpointError(
+            f"could not read {path}",
+            expected="a file written by static.save",
+            received=f"{type(error).__name__}: {error.strerror or error}",
+            fix=f"files there: {', '.join(near)}" if near else "check the path given to static.save",
+        ) from error
+
+
+__all__ = ["Checkpoint", "TstaticError", "decode", "encode", "read", "write_atomically"]
