@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tstatic.errors import FlagTypeError, FlagValueError, NotFoundError, near
-from tstatic.log import warn_once
+from tstatic.logs import warn_once
 
 __all__ = ["REGISTRY", "Flag", "flag", "get_flags", "key", "set_flags", "version"]
 

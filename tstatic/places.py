@@ -14,7 +14,7 @@ from typing import ClassVar, SupportsIndex
 
 from tstatic import flags
 from tstatic.errors import DeviceError, PlaceError, PlaceTypeError
-from tstatic.log import warn_once
+from tstatic.logs import warn_once
 
 __all__ = [
     "CPUPlace",

@@ -138,10 +138,9 @@ def prepare(
     if hasattr(card.ref, "bind"):
         _prepare_bound(card, ins, outs, attrs, work, cut)
         return work
-    in_metas, out_metas = metas(ins), metas(outs)
     pieces = None
     if card.split is not None and cut:
-        pieces = card.split(*in_metas, *out_metas, **card.pick(card.split, attrs))
+        pieces = card.split(*metas(ins), *metas(outs), **card.pick(card.split, attrs))
     if not pieces:
         _add_piece(card, ins, outs, attrs, metas, reserved, work)
         return work

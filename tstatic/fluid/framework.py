@@ -1,6 +1,6 @@
 """``fluid.framework``: programs, blocks, operators and variables."""
 
-from tstatic.ir.build import device_guard, name_scope
+from tstatic.ir.declare import device_guard, name_scope
 from tstatic.ir.program import (
     Block,
     Operator,

@@ -19,9 +19,14 @@ def meta_of(array: Array) -> Meta:
 
 
 def metas_of(values: Sequence[Any]) -> list[Any]:
-    """Metadata per slot: ``None`` stays, a list of arrays becomes a list of metas."""
+    """Metadata per slot: ``None`` stays, a list of arrays becomes a list of metas (holes stay ``None``)."""
     return [
-        None if v is None else [meta_of(a) for a in v] if isinstance(v, list | tuple) else meta_of(v) for v in values
+        None
+        if v is None
+        else [None if a is None else meta_of(a) for a in v]
+        if isinstance(v, list | tuple)
+        else meta_of(v)
+        for v in values
     ]
 
 

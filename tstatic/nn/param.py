@@ -6,8 +6,9 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError, UnsupportedError
 from tstatic.ir import names
-from tstatic.ir.build import Layer, default_dtype, emit
-from tstatic.ir.build import create_parameter as add_parameter
+from tstatic.ir.build import Layer, emit
+from tstatic.ir.declare import create_parameter as add_parameter
+from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import card_of, spelled
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program, default_startup_program
 from tstatic.ir.types import dtype_of

@@ -11,7 +11,7 @@ from tstatic.errors import FeedError, FeedTypeError, near
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
 from tstatic.ir.where import show
-from tstatic.log import warn_once
+from tstatic.logs import warn_once
 from tstatic.runtime.scope import LoDTensor
 
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -30,6 +30,10 @@ from tstatic.runtime.scope import Scope, dtype_check
 DEVICES: dict[str, Callable[..., cpu.Work]] = {"cpu": cpu.prepare, "null": null.prepare}
 
 
+# The C function below signal.signal: its wrapper spends 10 microseconds on enumerations, twice a step.
+_set_handler: Callable[..., Any] = getattr(signal.signal, "__wrapped__", signal.signal)
+
+
 @lru_cache(maxsize=1)
 def _blas() -> Any:
     return threadpoolctl.ThreadpoolController().select(user_api="blas")
@@ -42,16 +46,12 @@ def _shielded() -> Iterator[None]:
         yield
         return
     pending: list[Any] = []
-    old = signal.getsignal(signal.SIGINT)
-    if not callable(old):
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda *args: pending.append(args))
+    old = _set_handler(signal.SIGINT, lambda *args: pending.append(args))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, old)
-        if pending:
+        _set_handler(signal.SIGINT, old)
+        if pending and callable(old):
             old(*pending[-1])
 
 

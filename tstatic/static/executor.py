@@ -27,7 +27,7 @@ from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Operator, OpRole, Program, Variable, default_main_program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
-from tstatic.log import get_logger, warn_once
+from tstatic.logs import get_logger, warn_once
 from tstatic.plan.plan import Plan
 from tstatic.runtime.feed import Arrays, read_feed
 from tstatic.runtime.scope import LoDTensor, Scope, global_scope
@@ -55,6 +55,10 @@ KEY_PARTS = (
     "flags",
     "prune",
 )
+
+
+_DEFAULT = BuildStrategy()
+"""What a plain Program runs with."""
 
 
 class _Compiled:
@@ -225,7 +229,7 @@ class Executor:
                 received=repr(place),
                 fix="use static.Executor(CPUPlace())",
             )
-        build = BuildStrategy() if compiled is None else compiled._build_strategy
+        build = _DEFAULT if compiled is None else compiled._build_strategy
         execution = None if compiled is None else compiled.exec_strategy
         try:
             arrays = read_feed(program, feed, self._needed(program, fetches))

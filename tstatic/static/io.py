@@ -14,7 +14,7 @@ from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show, user_line
-from tstatic.log import warn_once
+from tstatic.logs import warn_once
 from tstatic.runtime import checkpoint, random
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.scope import LoDTensor, Scope, global_scope

@@ -1,0 +1,236 @@
+"""The measured nets: one definition in Paddle's static API, which tstatic and Paddle both run, and their initial values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# GPT
+LAYERS, WIDTH, HEADS, TOKENS, VOCABULARY = 4, 256, 4, 128, 512
+
+
+@dataclass(frozen=True)
+class Init:
+    """A parameter's shape and initial values: uniform in ``[-limit, limit]``, or ``fill`` when ``limit`` is 0."""
+
+    shape: tuple[int, ...]
+    limit: float = 0.0
+    fill: float = 0.0
+
+
+@dataclass(frozen=True)
+class Net:
+    """A training step.
+
+    Attributes:
+        title: What stands in the table.
+        parameters: Name -> initial values; the same in every peer.
+        build: ``(paddle) -> loss``: builds the forward part in the default program and applies the optimizer.
+        feed: ``(generator) -> feed``.
+    """
+
+    title: str
+    parameters: Mapping[str, Init]
+    build: Callable[[Any], Any]
+    feed: Callable[[np.random.Generator], dict[str, Array]]
+
+
+def initial_values(net: Net) -> dict[str, Array]:
+    """The initial values of all parameters, from one seed."""
+    rng = np.random.default_rng(2026)
+    values = {}
+    for name, init in net.parameters.items():
+        drawn = rng.uniform(-1, 1, init.shape) * init.limit if init.limit else np.full(init.shape, init.fill)
+        values[name] = drawn.astype(np.float32)
+    return values
+
+
+def _dense(name: str, fan_in: int, fan_out: int) -> dict[str, Init]:
+    return {f"{name}.w": Init((fan_in, fan_out), math.sqrt(6 / (fan_in + fan_out))), f"{name}.b": Init((fan_out,))}
+
+
+def _norm(name: str, size: int) -> dict[str, Init]:
+    return {f"{name}.w": Init((size,), fill=1.0), f"{name}.b": Init((size,))}
+
+
+def _attrs(paddle: Any, name: str) -> dict[str, Any]:
+    return {"weight_attr": paddle.ParamAttr(name=f"{name}.w"), "bias_attr": paddle.ParamAttr(name=f"{name}.b")}
+
+
+def _norm_attrs(paddle: Any, name: str) -> dict[str, Any]:
+    return {"param_attr": paddle.ParamAttr(name=f"{name}.w"), "bias_attr": paddle.ParamAttr(name=f"{name}.b")}
+
+
+def _mean_loss(paddle: Any, logits: Any, label: Any) -> Any:
+    return paddle.mean(paddle.nn.functional.softmax_with_cross_entropy(logits, label))
+
+
+# ------------------------------------------------------------------------------------------------------------------ MLP
+def _mlp(paddle: Any) -> Any:
+    x = paddle.static.data("x", [None, 784], "float32")
+    label = paddle.static.data("label", [None, 1], "int64")
+    h = paddle.static.nn.fc(x, 1024, activation="relu", **_attrs(paddle, "fc1"))
+    h = paddle.static.nn.fc(h, 1024, activation="relu", **_attrs(paddle, "fc2"))
+    loss = _mean_loss(paddle, paddle.static.nn.fc(h, 10, **_attrs(paddle, "fc3")), label)
+    paddle.optimizer.Adam(learning_rate=1e-3).minimize(loss)
+    return loss
+
+
+def _mlp_feed(rng: np.random.Generator) -> dict[str, Array]:
+    return {"x": rng.random((128, 784), np.float32), "label": rng.integers(0, 10, (128, 1))}
+
+
+# ------------------------------------------------------------------------------------------------------------------ CNN
+def _cnn(paddle: Any) -> Any:
+    nn, functional = paddle.static.nn, paddle.nn.functional
+    x = paddle.static.data("x", [None, 3, 32, 32], "float32")
+    label = paddle.static.data("label", [None, 1], "int64")
+    h = nn.conv2d(x, 32, 3, padding=1, act="relu", **_norm_attrs(paddle, "conv1"))
+    h = functional.max_pool2d(h, 2, 2)
+    h = nn.conv2d(h, 64, 3, padding=1, **_norm_attrs(paddle, "conv2"))
+    h = nn.batch_norm(h, act="relu", momentum=0.9, epsilon=1e-5, **_norm_attrs(paddle, "bn"))
+    h = functional.max_pool2d(h, 2, 2)
+    h = nn.fc(h, 128, activation="relu", **_attrs(paddle, "fc1"))
+    loss = _mean_loss(paddle, nn.fc(h, 10, **_attrs(paddle, "fc2")), label)
+    paddle.optimizer.Momentum(learning_rate=0.01, momentum=0.9).minimize(loss)
+    return loss
+
+
+def _cnn_feed(rng: np.random.Generator) -> dict[str, Array]:
+    return {"x": rng.random((64, 3, 32, 32), np.float32), "label": rng.integers(0, 10, (64, 1))}
+
+
+# ------------------------------------------------------------------------------------------------------------------ GPT
+def causal_mask() -> Array:
+    """Added to the scores: a large negative number where a token would see a later one."""
+    return np.triu(np.full((TOKENS, TOKENS), -1e9, np.float32), 1)
+
+
+def _gpt(paddle: Any) -> Any:
+    nn, functional = paddle.static.nn, paddle.nn.functional
+    ids = paddle.static.data("ids", [None, TOKENS], "int64")
+    label = paddle.static.data("label", [None, TOKENS, 1], "int64")
+    h = nn.embedding(ids, [VOCABULARY, WIDTH], param_attr=paddle.ParamAttr(name="tokens"))
+    h = h + paddle.static.create_parameter([TOKENS, WIDTH], "float32", name="positions")
+    mask = paddle.assign(causal_mask())
+    size = WIDTH // HEADS
+
+    def heads(part: Any) -> Any:
+        return paddle.transpose(paddle.reshape(part, [0, 0, HEADS, size]), [0, 2, 1, 3])
+
+    for layer in range(LAYERS):
+        name = f"block{layer}."
+        n = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, name + "ln1"))
+        qkv = nn.fc(n, 3 * WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "qkv"))
+        q, k, v = (heads(part) for part in paddle.split(qkv, 3, axis=2))
+        scores = paddle.scale(paddle.matmul(q, k, transpose_y=True), 1 / math.sqrt(size)) + mask
+        mixed = paddle.matmul(functional.softmax(scores), v)
+        mixed = paddle.reshape(paddle.transpose(mixed, [0, 2, 1, 3]), [0, 0, WIDTH])
+        h = h + nn.fc(mixed, WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "out"))
+        n = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, name + "ln2"))
+        n = nn.fc(n, 4 * WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "up"))
+        n = functional.gelu(n, approximate=True)
+        h = h + nn.fc(n, WIDTH, num_flatten_dims=2, **_attrs(paddle, name + "down"))
+    h = nn.layer_norm(h, begin_norm_axis=2, **_norm_attrs(paddle, "ln"))
+    loss = _mean_loss(paddle, nn.fc(h, VOCABULARY, num_flatten_dims=2, **_attrs(paddle, "head")), label)
+    paddle.optimizer.AdamW(learning_rate=3e-4, weight_decay=0.1).minimize(loss)
+    return loss
+
+
+def _gpt_parameters() -> dict[str, Init]:
+    found = {"tokens": Init((VOCABULARY, WIDTH), 0.035), "positions": Init((TOKENS, WIDTH), 0.035)}
+    for layer in range(LAYERS):
+        name = f"block{layer}."
+        found |= _norm(name + "ln1", WIDTH) | _dense(name + "qkv", WIDTH, 3 * WIDTH) | _dense(name + "out", WIDTH, WIDTH)
+        found |= _norm(name + "ln2", WIDTH) | _dense(name + "up", WIDTH, 4 * WIDTH)
+        found |= _dense(name + "down", 4 * WIDTH, WIDTH)
+    return found | _norm("ln", WIDTH) | _dense("head", WIDTH, VOCABULARY)
+
+
+def _gpt_feed(rng: np.random.Generator) -> dict[str, Array]:
+    text = rng.integers(0, VOCABULARY, (16, TOKENS + 1))
+    return {"ids": np.ascontiguousarray(text[:, :-1]), "label": np.ascontiguousarray(text[:, 1:, None])}
+
+
+NETS = {
+    "mlp": Net(
+        "MLP 784-1024-1024-10, batch 128, Adam",
+        _dense("fc1", 784, 1024) | _dense("fc2", 1024, 1024) | _dense("fc3", 1024, 10),
+        _mlp,
+        _mlp_feed,
+    ),
+    "cnn": Net(
+        "CNN conv32-pool-conv64-bn-pool-fc128-fc10, 3x32x32, batch 64, Momentum",
+        {
+            "conv1.w": Init((32, 3, 3, 3), 0.3),
+            "conv1.b": Init((32,)),
+            "conv2.w": Init((64, 32, 3, 3), 0.08),
+            "conv2.b": Init((64,)),
+            **_norm("bn", 64),
+            **_dense("fc1", 64 * 8 * 8, 128),
+            **_dense("fc2", 128, 10),
+        },
+        _cnn,
+        _cnn_feed,
+    ),
+    "gpt": Net("GPT, 4 layers, width 256, 4 heads, 128 tokens, batch 16, AdamW", _gpt_parameters(), _gpt, _gpt_feed),
+}
+
+
+# --------------------------------------------------------------------------------------------------------- tiny programs
+TINY_SIZE = 8
+
+
+def tiny_ops(paddle: Any, count: int) -> Any:
+    """Builds a chain of ``count`` small operators in the default program; returns the last value."""
+    x = paddle.static.data("x", [TINY_SIZE], "float32")
+    a = paddle.static.data("a", [TINY_SIZE], "float32")
+    b = paddle.static.data("b", [TINY_SIZE], "float32")
+    for index in range(count):
+        kind = index % 4
+        if kind == 0:
+            x = paddle.multiply(x, a)
+        elif kind == 1:
+            x = paddle.add(x, b)
+        elif kind == 2:
+            x = paddle.nn.functional.relu(x)
+        else:
+            x = paddle.tanh(x)
+    return x
+
+
+def tiny_feed() -> dict[str, Array]:
+    """Inputs of the tiny program."""
+    rng = np.random.default_rng(7)
+    return {name: rng.random(TINY_SIZE, np.float32) + np.float32(0.5) for name in ("x", "a", "b")}
+
+
+def tiny_bound(count: int, feed: Mapping[str, Array]) -> tuple[list[tuple[Any, tuple[Any, ...]]], Array]:
+    """The same chain as calls of numpy ufuncs bound to two buffers in turn, and where the result lies.
+
+    This is the floor: what Python itself takes to call that many ufuncs.
+    """
+    buffers = [np.empty(TINY_SIZE, np.float32) for _ in range(2)]
+    zero = np.zeros((), np.float32)
+    calls: list[tuple[Any, tuple[Any, ...]]] = []
+    x = feed["x"]
+    for index in range(count):
+        out = buffers[index % 2]
+        kind = index % 4
+        if kind == 0:
+            calls.append((np.multiply, (x, feed["a"], out)))
+        elif kind == 1:
+            calls.append((np.add, (x, feed["b"], out)))
+        elif kind == 2:
+            # Only the keyword names an output here, and a call with keywords is slower; ``fmax`` costs the same.
+            calls.append((np.fmax, (x, zero, out)))
+        else:
+            calls.append((np.tanh, (x, out)))
+        x = out
+    return calls, x

@@ -1,0 +1,1 @@
+"""Rings of tests; README.md says where a test goes."""

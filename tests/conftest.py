@@ -1,0 +1,48 @@
+"""Hypothesis profiles, and a fresh world for each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+# Before numpy and torch are imported: workers of xdist share the cores, so each keeps to one thread of BLAS.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(_name, "1")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tstatic import flags, logs, places
+from tstatic.ir import program
+from tstatic.runtime import scope
+
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("dev", deadline=None, max_examples=40, suppress_health_check=_SLOW)
+# The same examples every time, and nothing remembered: a failure in CI is the change's fault and repeats anywhere.
+settings.register_profile(
+    "ci",
+    deadline=None,
+    max_examples=40,
+    derandomize=True,
+    database=None,
+    print_blob=True,
+    suppress_health_check=_SLOW,
+)
+settings.register_profile("proof", deadline=None, max_examples=2000, suppress_health_check=_SLOW)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_world() -> Iterator[None]:
+    """Starts each test with empty default programs, scope, names, flags and place, and puts the environment back."""
+    environment = dict(os.environ)
+    program.reset_default_programs()
+    scope.reset_global_scope()
+    flags._reset_for_tests()
+    places._reset_for_tests()
+    logs.forget_warnings()
+    yield
+    if dict(os.environ) != environment:
+        os.environ.clear()
+        os.environ.update(environment)

@@ -1,0 +1,1 @@
+"""Programs run by the executor on the CPU."""

@@ -1,0 +1,403 @@
+"""Draws inputs of an op from its card's domain: shapes, values and memory layouts, all from one seeded generator."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import tstatic.ops  # noqa: F401 - fills the registry
+from tstatic.ir.evaluate import call_ref, infer_outputs, metas_of
+from tstatic.ir.opdef import CARDS, DERIVE, GRAD, NO_ATTRS, Card, Domain, GradOp, Slot, Values, card_of
+from tstatic.ir.rng import RngKey
+from tstatic.ir.types import Meta, dtype_of
+
+Array = np.ndarray[Any, Any]
+
+UNARY: tuple[tuple[int, ...], ...] = (
+    (7,), (3, 4), (), (0,), (1,), (2, 3, 4), (2, 0, 3), (1, 5), (131,), (2, 1, 3, 2), (17, 5),
+)  # fmt: skip
+BINARY: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((3, 4), (3, 4)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((), (3,)), ((2, 3), ()), ((), ()), ((0,), (1,)),
+    ((2, 0, 3), (3,)), ((4,), (2, 3, 4)), ((2, 1, 4), (1, 3, 1)), ((1,), (5,)), ((129,), (129,)), ((5, 1, 3), (1, 3)),
+)  # fmt: skip
+LAYOUTS = ("contiguous", "fortran", "negative", "expanded", "misaligned", "swapped", "strided")
+OUT_LAYOUTS = ("contiguous", "strided", "contiguous", "negative", "contiguous", "fortran")
+GAP = 0.01
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs (one entry per slot) and attributes of one call, with what is needed to name it in a message."""
+
+    ins: tuple[Any, ...]
+    attrs: Mapping[str, Any]
+    dtype: str
+    layout: str = "contiguous"
+    out_layout: str = "contiguous"
+
+    def __str__(self) -> str:
+        return f"{metas_of(self.ins)} {dict(self.attrs)} layout={self.layout} out={self.out_layout}"
+
+
+# ------------------------------------------------------------------------------------------------------------- registry
+def testable(card: Card) -> bool:
+    """Whether a card can be called with arrays alone (ops that own blocks are tested through programs)."""
+    return root(card).domain is not None
+
+
+def root(card: Card) -> Card:
+    """The card whose domain a card is sampled from."""
+    while card.of and card.domain is None:
+        card = card_of(card.of)
+    return card
+
+
+def has_backward_op(card: Card) -> bool:
+    return isinstance(card.grad, GradOp) or (card.grad is DERIVE and card.pointwise is not None)
+
+
+def card_types(order: int = 2) -> list[str]:
+    """Types of all testable cards: forward ops and their backward ops up to an order."""
+    found: list[str] = []
+    level = [c for c in CARDS.values() if not c.of]
+    for depth in range(order + 1):
+        found += [c.type for c in level if testable(c)]
+        if depth < order:
+            level = [card_of(f"{c.type}_grad") for c in level if has_backward_op(c)]
+    return sorted(found)
+
+
+def test_seed(*parts: object) -> np.random.Generator:
+    """A generator that depends on the parts' text alone, so that a test draws the same whatever runs beside it."""
+    return np.random.default_rng(list("/".join(map(str, parts)).encode()))
+
+
+test_seed.__test__ = False  # type: ignore[attr-defined]
+
+
+# --------------------------------------------------------------------------------------------------------------- values
+def draw(values: Values, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, high: float) -> Array:
+    """One array of a slot's values."""
+    kind = dtype_of(dtype)
+    if kind.name == "bool":
+        return rng.random(shape) < 0.5
+    low = float(values.low)
+    if not kind.is_float:
+        first = max(int(np.ceil(low)), 0 if kind.name == "uint8" else int(np.ceil(low)))
+        last = int(np.ceil(high)) if isinstance(values.high, str) else int(np.floor(high)) + 1
+        found: Array = np.asarray(rng.integers(first, max(last, first + 1), shape))
+        if values.avoid != "int":
+            for point in values.avoid:
+                found = np.where(found == point, max(last - 1, first), found)
+        return np.asarray(found).astype(kind.np)
+    if values.rows:
+        raw = np.exp(rng.normal(size=shape))
+        return (raw / (raw.sum(-1, keepdims=True) if shape else raw)).astype(kind.np)
+    found = np.asarray(rng.uniform(low, high, shape))
+    for _ in range(100):
+        rounded = np.asarray(found).astype(kind.np).astype(np.float64)
+        bad = near_points(rounded, values.avoid) | (rounded < low) | (rounded > high)
+        if not bad.any():
+            break
+        found = np.where(bad, rng.uniform(low, high, shape), found)
+    return np.asarray(found).astype(kind.np)
+
+
+def near_points(x: Array, avoid: tuple[float, ...] | str) -> Array:
+    """Which elements lie too close to a kink or pole."""
+    if avoid == "int":
+        return np.asarray(np.abs(x - np.round(x)) < GAP)
+    close = np.zeros(x.shape, bool)
+    for point in avoid:
+        assert not isinstance(point, str)
+        close |= np.abs(x - point) < GAP
+    return close
+
+
+def draw_distinct(
+    shapes: Sequence[tuple[int, ...]], values: Values, dtype: str, rng: np.random.Generator
+) -> list[Array]:
+    """Arrays of which no two elements, within one or between two, are closer than the gap."""
+    kind = dtype_of(dtype)
+    sizes = [int(np.prod(s)) for s in shapes]
+    total = sum(sizes)
+    low, high = float(values.low), float(values.high)
+    for _ in range(30):
+        grid = np.linspace(low, high, 2 * total + 1)[1::2].astype(kind.np).astype(np.float64)
+        if total < 2 or np.diff(grid).min() >= 1.2 * GAP:
+            break
+        # A wider range leaves the domain's bounds; only rows of ties need that, and they have none.
+        low, high = (low * 1.5, high * 1.5) if low < 0 else (low, low + (high - low) * 1.5)
+    grid = rng.permutation(grid)
+    pieces = np.split(grid, np.cumsum(sizes)[:-1])
+    return [p.reshape(s).astype(kind.np) for p, s in zip(pieces, shapes, strict=True)]
+
+
+# -------------------------------------------------------------------------------------------------------------- layouts
+def lay_out(array: Array, layout: str) -> Array:
+    """The same values in another memory layout (``expanded`` keeps the first entry along the first axis only)."""
+    a = array
+    if layout == "misaligned":
+        raw = np.zeros(a.nbytes + a.itemsize, np.uint8)
+        view: Array = np.ndarray(a.shape, a.dtype, raw.data, offset=1 if a.itemsize > 1 else 0)
+        view[...] = a
+        return view
+    if a.ndim == 0 or layout == "contiguous":
+        return np.array(a, order="C", copy=True)
+    if layout == "fortran":
+        return np.array(a, order="F", copy=True)
+    if layout == "negative":
+        flip = (slice(None, None, -1),) * a.ndim
+        return np.array(a[flip], order="C", copy=True)[flip]
+    if layout == "swapped":
+        return np.array(a.swapaxes(0, -1), order="C", copy=True).swapaxes(0, -1)
+    if layout == "strided":
+        wide = np.zeros((*a.shape[:-1], 2 * a.shape[-1] + 1), a.dtype)
+        part = wide[..., 1::2]
+        part[...] = a
+        return part
+    assert layout == "expanded"
+    if a.size == 0:
+        return np.array(a, order="C", copy=True)
+    first = np.array(a[:1], order="C", copy=True)
+    return np.lib.stride_tricks.as_strided(first, a.shape, (0, *first.strides[1:]))
+
+
+# -------------------------------------------------------------------------------------------------------------- samples
+def sites(card: Card, domain: Domain) -> list[tuple[tuple[Any, ...], Mapping[str, Any]]]:
+    """The (shapes per slot, attributes) that a domain names; explicit cases and family shapes take turns."""
+    listed = [(c.shapes + (None,) * (len(card.inputs) - len(c.shapes)), c.attrs) for c in domain.cases]
+    family: list[tuple[tuple[Any, ...], Mapping[str, Any]]] = []
+    if domain.family != "cases":
+        alternatives = domain.attrs or (NO_ATTRS,)
+        count = 1 if domain.family == "unary" else 2
+        shapes = [(s,) for s in UNARY] if domain.family == "unary" else list(BINARY)
+        for i in range(len(shapes) * (2 if len(alternatives) > 1 else 1)):
+            base = tuple(shapes[i % len(shapes)])
+            rest = [None if s.optional else base[0] for s in card.inputs[count:]]
+            attrs = alternatives[(i + i // len(shapes)) % len(alternatives)]
+            family.append(((*base, *rest)[: len(card.inputs)], attrs))
+    woven = itertools.chain.from_iterable(itertools.zip_longest(family, listed))
+    return [s for s in woven if s is not None]
+
+
+def fill(
+    card: Card,
+    domain: Domain,
+    shapes: Sequence[Any],
+    attrs: Mapping[str, Any],
+    dtype: str,
+    layout: str,
+    rng: np.random.Generator,
+) -> tuple[Any, ...]:
+    """Arrays for the given shapes."""
+    done = card.complete(attrs)
+
+    def one(slot: Slot, shape: tuple[int, ...]) -> Array:
+        values = domain.values.get(slot.name, Values())
+        name = dtype if values.dtype == "float" else values.dtype
+        wanted = layout if not (layout == "expanded" and (values.rows or values.distinct)) else "fortran"
+        if slot.name in joint:
+            return lay_out(joint[slot.name].pop(0), wanted)
+        high = values.high
+        if isinstance(high, str):
+            high = bound(card, shapes, done, high)
+        return lay_out(draw(values, tuple(shape), name, rng, float(high)), wanted)
+
+    ties = [
+        (slot, [tuple(s) for s in (shape if slot.many else [shape])])
+        for slot, shape in zip(card.inputs, shapes, strict=True)
+        if shape is not None and is_distinct(domain, slot, dtype)
+    ]
+    joint: dict[str, list[Array]] = {}
+    if ties:
+        every = [s for _, group in ties for s in group]
+        drawn = iter(draw_distinct(every, domain.values[ties[0][0].name], dtype, rng))
+        joint = {slot.name: [next(drawn) for _ in group] for slot, group in ties}
+    return tuple(
+        None if shape is None else [one(slot, s) for s in shape] if slot.many else one(slot, shape)
+        for slot, shape in zip(card.inputs, shapes, strict=True)
+    )
+
+
+def is_distinct(domain: Domain, slot: Slot, dtype: str) -> bool:
+    values = domain.values.get(slot.name)
+    return values is not None and values.distinct and values.dtype == "float" and dtype_of(dtype).is_float
+
+
+def bound(card: Card, shapes: Sequence[Any], attrs: Mapping[str, Any], text: str) -> float:
+    """``"W.0"`` is the size of axis 0 of input W; any other text names an attribute."""
+    name, dot, axis = text.partition(".")
+    if not dot:
+        return float(attrs[name])
+    for slot, shape in zip(card.inputs, shapes, strict=True):
+        if slot.name == name:
+            first = shape[0] if slot.many else shape
+            return float(first[int(axis)] if first else 1)
+    raise AssertionError(f"{card.type} has no input {name}")
+
+
+def samples(
+    card: Card, count: int = 40, dtypes: Sequence[str] | None = None, layouts: Sequence[str] = LAYOUTS, limit: int = 0
+) -> Iterator[Sample]:
+    """Draws at least ``count`` samples: every site, every dtype, every layout.
+
+    Args:
+        card: A forward card, or a backward card (its inputs then come from running the forward op).
+        count: At least so many; more when the domain names more sites.
+        dtypes: Instead of the domain's own.
+        layouts: Memory layouts to take turns.
+        limit: At most so many (0: no limit).
+    """
+    if card.of and card.domain is None:
+        forward = card_of(card.of)
+        rng = test_seed(card.type, "cotangents")
+        for i, sample in enumerate(samples(forward, count, dtypes, layouts, limit)):
+            if dtype_of(sample.dtype).is_float:
+                yield backward_sample(card, forward, sample, rng, i)
+        return
+    domain = card.domain
+    assert domain is not None
+    names = list(dtypes) if dtypes is not None else [*domain.floats, *domain.others]
+    places = sites(card, domain)
+    assert places, f"the domain of {card.type} names no shapes"
+    rng = test_seed(card.type)
+    total = max(count, len(places)) if not limit else min(max(count, len(places)), limit)
+    for i in range(total):
+        shapes, attrs = places[i % len(places)]
+        # Each site meets all dtypes and layouts in turn, in other pairs than its neighbours.
+        site, turn = i % len(places), i // len(places)
+        dtype = names[(turn + site) % len(names)]
+        layout = layouts[(turn + turn // len(names) + 2 * site) % len(layouts)]
+        ins = fill(card, domain, shapes, attrs, dtype, layout, rng)
+        out_layout = OUT_LAYOUTS[i % len(OUT_LAYOUTS)] if layouts is LAYOUTS else "contiguous"
+        yield Sample(ins, attrs, dtype, layout, out_layout)
+
+
+def backward_sample(card: Card, forward: Card, sample: Sample, rng: np.random.Generator, turn: int) -> Sample:
+    """Inputs of a backward op: the forward op's inputs and outputs, and random incoming gradients."""
+    outs = run(forward, sample)
+    named: dict[str, Any] = {}
+    for slot, value in zip((*forward.inputs, *forward.outputs), (*sample.ins, *outs), strict=True):
+        named.setdefault(slot.name, value)
+    for slot, value in zip(forward.outputs, outs, strict=True):
+        named[slot.name] = value
+        named[slot.name + GRAD] = map_arrays(lambda a: cotangent(a, rng), value)
+    ins = []
+    for slot in card.inputs:
+        value = named.get(slot.name)
+        if slot.name in card.shape_only:
+            value = map_arrays(poison, value)
+        elif slot.optional and slot.name.endswith(GRAD) and turn % 2 and not slot.many:
+            value = None
+        ins.append(value)
+    cotangents = [i for i, s in enumerate(card.inputs) if s.name.endswith(GRAD)]
+    if all(ins[i] is None for i in cotangents):
+        ins[cotangents[0]] = named.get(card.inputs[cotangents[0]].name)
+    return replace(sample, ins=tuple(ins), attrs={n: v for n, v in sample.attrs.items() if n in card.attrs})
+
+
+def cotangent(like: Array, rng: np.random.Generator) -> Array | None:
+    if not dtype_of(like.dtype).is_float:
+        return None
+    return np.asarray(rng.uniform(0.5, 1.5, like.shape) * rng.choice([-1.0, 1.0], like.shape)).astype(like.dtype)
+
+
+def map_arrays(function: Any, value: Any) -> Any:
+    """Applies a function to an array, or to each of a list; ``None`` stays."""
+    if value is None:
+        return None
+    return [function(v) for v in value] if isinstance(value, list | tuple) else function(value)
+
+
+def poison(array: Array) -> Array:
+    """An array of the same shape whose content gives a reader away."""
+    bad = np.empty(array.shape, array.dtype)
+    bad.fill(np.array(True) if bad.dtype.kind == "b" else np.array(90) if bad.dtype.kind in "iu" else np.nan)
+    return bad
+
+
+# ------------------------------------------------------------------------------------------------------------ execution
+def reserved(card: Card) -> dict[str, Any]:
+    """What the device hands to a ``ref`` beside attributes: the key of a random op, the same at every call."""
+    return {"rng": RngKey(seed=20240229, place=1, position=7, run=3)} if card.random else {}
+
+
+def allocate(metas: Sequence[Any], layout: str, fill_byte: int) -> list[Any]:
+    """Output buffers of a layout, filled with a byte so that an element nobody wrote is seen."""
+
+    def one(meta: Meta) -> Array:
+        empty = lay_out(np.zeros(meta.shape, meta.dtype.np), layout)
+        value = np.frombuffer(bytes([fill_byte]) * meta.dtype.itemsize, meta.dtype.np)[0]
+        empty[...] = value if meta.dtype.name != "bool" else bool(fill_byte & 1)
+        return empty
+
+    return [None if m is None else [one(x) for x in m] if isinstance(m, list | tuple) else one(m) for m in metas]
+
+
+def run(card: Card, sample: Sample, wanted: Sequence[bool] | None = None, fill_byte: int = 0xA5) -> list[Any]:
+    """Runs ``ref`` on a sample and returns one entry per output slot."""
+    done = card.complete(sample.attrs)
+    ins = list(sample.ins)
+    if card.dynamic:
+        with np.errstate(all="ignore"):
+            extra = {n: v for n, v in reserved(card).items() if card.takes(n)}
+            return list(card.ref(*ins, *([None] * len(card.outputs)), **card.pick(card.ref, done), **extra))
+    metas = infer_outputs(card, metas_of(ins), done)
+    if wanted is not None:
+        metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
+    outs = allocate(metas, sample.out_layout, fill_byte)
+    with np.errstate(all="ignore"):
+        call_ref(card, ins, outs, done, **reserved(card))
+    return outs
+
+
+def as_float64(sample: Sample) -> Sample:
+    """The same numbers in plain order, with every float widened to float64."""
+
+    def wide(a: Array) -> Array:
+        # Plain order: a ``ref`` that minds the layout must not mislead the value that it is judged by.
+        return np.array(a, np.float64 if dtype_of(a.dtype).is_float else None, order="C", copy=True)
+
+    return replace(sample, ins=tuple(map_arrays(wide, v) for v in sample.ins), dtype="float64", out_layout="contiguous")
+
+
+# ---------------------------------------------------------------------------------------------------------------- torch
+def to_torch(torch: Any, array: Array) -> Any:
+    """A tensor with the same values; strides are kept where torch can have them."""
+    a = array
+    if any(s < 0 or s % a.itemsize for s in a.strides) or not a.flags.aligned:
+        a = np.array(a, order="C", copy=True)
+    if a.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(a)
+
+
+def from_torch(torch: Any, tensor: Any) -> Array:
+    """The tensor's values as an array."""
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return np.asarray(tensor.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
+    return np.asarray(tensor.numpy())
+
+
+def run_torch(card: Card, sample: Sample) -> list[Any]:
+    """Runs the torch lowering on a sample; one entry per output slot (``None`` where torch has none)."""
+    import torch
+
+    assert card.lower is not None, f"{card.type} has no torch lowering"
+    tensors = [map_arrays(lambda a: to_torch(torch, a), v) for v in sample.ins]
+    named = inspect.signature(card.lower).parameters
+    extra = {n: v for n, v in reserved(card).items() if n in named}
+    result = card.lower(torch, *tensors, **card.pick(card.lower, card.complete(sample.attrs)), **extra)
+    if len(card.outputs) == 1 and not isinstance(result, tuple):
+        result = (result,)
+    assert isinstance(result, tuple), f"torch lowering of {card.type} must answer with a tuple"
+    assert len(result) == len(card.outputs), f"torch lowering of {card.type} must answer for each output slot"
+    return [map_arrays(lambda t: from_torch(torch, t), r) for r in result]

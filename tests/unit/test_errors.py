@@ -1,0 +1,102 @@
+"""The parts of a message, and what every class of ``tstatic.errors`` keeps to."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from tstatic import errors
+from tstatic.errors import ShapeError, TstaticError, near
+
+CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, TstaticError)]
+PARTS = {
+    "expected": "[2, 3]",
+    "received": "[2, 4]",
+    "fix": "reshape x to [2, 3]",
+    "op": "matmul_v2",
+    "var": "x",
+    "where": "train.py:12",
+}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
+def test_message_has_every_part_and_nothing_twice(cls: type[TstaticError]) -> None:
+    text = str(cls("the inner sizes of a matrix product differ", **PARTS))
+    assert text.startswith("the inner sizes of a matrix product differ\n")
+    for part in ("operator 'matmul_v2'", "variable 'x'", "[2, 3]", "[2, 4]", "train.py:12", "reshape x to [2, 3]"):
+        assert part in text
+    assert len(text.splitlines()) == 6
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
+def test_a_pickled_error_is_the_same_error(cls: type[TstaticError]) -> None:
+    error = cls("the inner sizes of a matrix product differ", **PARTS)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is cls
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+    assert again.args == error.args
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
+def test_classes_are_exceptions_of_a_built_in_kind(cls: type[TstaticError]) -> None:
+    assert issubclass(cls, RuntimeError)
+    assert cls.__doc__
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("FeedError", ValueError),
+        ("FeedTypeError", TypeError),
+        ("FeedTypeError", ValueError),
+        ("ShapeError", ValueError),
+        ("DTypeError", TypeError),
+        ("NotFoundError", LookupError),
+        ("IndexRangeError", IndexError),
+        ("NumericsError", FloatingPointError),
+        ("CheckpointError", OSError),
+        ("UnsupportedError", NotImplementedError),
+        ("UnknownPropertyError", AttributeError),
+        ("FlagTypeError", TypeError),
+        ("FlagValueError", ValueError),
+        ("PlaceError", ValueError),
+        ("PlaceTypeError", TypeError),
+    ],
+)
+def test_a_script_that_catches_the_built_in_class_catches_ours(name: str, kind: type[Exception]) -> None:
+    assert issubclass(getattr(errors, name), kind)
+
+
+def test_absent_parts_leave_no_line() -> None:
+    assert str(ShapeError("the inner sizes differ")) == "the inner sizes differ"
+    assert str(ShapeError("the inner sizes differ", var="x")) == "the inner sizes differ\n  in:       variable 'x'"
+
+
+def test_an_expected_or_received_value_that_is_false_is_still_said() -> None:
+    text = str(ShapeError("the number of axes is wrong", expected=0, received=[]))
+    assert "expected: 0" in text
+    assert "received: []" in text
+
+
+def test_add_context_fills_what_is_unknown_and_keeps_what_is_known() -> None:
+    error = ShapeError("the inner sizes differ", op="mul")
+    assert error.add_context(op="other", var="x", where="train.py:3") is error
+    assert (error.op, error.var, error.where) == ("mul", "x", "train.py:3")
+    error.add_context(where="library.py:99")
+    assert error.where == "train.py:3"
+
+
+def test_near_names_the_closest_first_and_says_nothing_when_none_is_close() -> None:
+    assert near("fuse_bn_act_op", ["fuse_bn_act_ops", "num_threads"]) == "did you mean 'fuse_bn_act_ops'?"
+    assert near("zzz", ["fuse_bn_act_ops", "num_threads"]) == ""
+    several = near("relu7", ["relu", "relu6", "prelu", "selu", "tanh"])
+    assert several.startswith("did you mean 'relu")
+    assert several.count(" or ") == 2
+    assert "tanh" not in several
+
+
+def test_eof_exception_is_an_exception_of_its_own() -> None:
+    assert issubclass(errors.EOFException, Exception)
+    assert not issubclass(errors.EOFException, TstaticError)

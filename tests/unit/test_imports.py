@@ -1,0 +1,63 @@
+"""Imports point down, stand at the top of files, and bring in nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "tstatic"
+FILES = sorted(PACKAGE.rglob("*.py"))
+# What may be imported inside a function: large, optional, or slow and needed by one rare call only.
+LAZY = {"torch", "triton", "scipy", "matplotlib", "sklearn", "hypothesis", "rich", "typer", "graphviz", "importlib"}
+# Modules that act when they are imported, or that exist for an optional package.
+APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing"}
+
+
+def lazy_imports(source: str) -> set[str]:
+    """Returns the top-level packages that are imported inside functions."""
+    found: set[str] = set()
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    found.add("." if node.level else (node.module or "").partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_imports_stand_at_the_top(file: Path) -> None:
+    assert lazy_imports(file.read_text(encoding="utf-8")) <= LAZY
+
+
+def test_a_hidden_import_is_found() -> None:
+    assert lazy_imports("def f():\n    if True:\n        import os.path\n        from tstatic.ir import x\n") == {
+        "os",
+        "tstatic",
+    }
+    assert lazy_imports("import os\ndef f():\n    from . import x\n    import torch\n") == {".", "torch"}
+
+
+def test_no_module_imports_anything_heavy() -> None:
+    names = [".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for f in FILES]
+    names = [name for name in names if not any(name == a or name.startswith(f"{a}.") for a in APART)]
+    assert len(names) > 10
+    code = f"import importlib, sys\nfor n in {names!r}: importlib.import_module(n)\n"
+    code += f"print('heavy:', *sorted({LAZY!r} & set(sys.modules) - {{'importlib'}}))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "heavy:"
+
+
+def test_imports_point_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True) == 0

@@ -1,0 +1,50 @@
+"""The version stands in one place, and the report names what a bug report needs."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy
+import pytest
+
+from tstatic import version
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_version_stands_in_one_place() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tstatic.version.__version__"}
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version.__version__)
+    assert f"## [{version.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_show_versions_prints_what_it_returns(capsys: pytest.CaptureFixture[str]) -> None:
+    report = version.show_versions()
+    printed = dict(re.split(r"\s+: ", line, maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert printed == report
+    assert report["tstatic"] == version.__version__
+    assert report["numpy"] == numpy.__version__
+    assert {"python", "platform", "scipy", "torch", "triton", "cpus", "place"} <= set(report)
+
+
+def test_a_package_that_is_not_there_is_said_to_be_missing() -> None:
+    assert version._installed("no-such-package-of-that-name") == "not installed"
+
+
+def test_pins_allow_what_the_project_asks_for() -> None:
+    from packaging.requirements import Requirement
+
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    assert (pins["torch"], pins["triton"]) == ("2.13.0", "3.7.1")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for text in [*project["dependencies"], *extras["demo"], *extras["testing"], *extras["gpu"], *extras["dev"]]:
+        need = Requirement(text)
+        if need.name == "tstatic":
+            assert need.extras <= set(extras)
+        else:
+            assert need.specifier.contains(pins[need.name]), f"{need} against the pin {pins[need.name]}"

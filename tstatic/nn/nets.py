@@ -1,0 +1,162 @@
+"""``fluid.nets`` and ``fluid.layers.data``: the 1.x helpers that put several layers together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.ir.build import data as declare
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.where import show, user_line
+from tstatic.nn.static_conv import conv2d
+from tstatic.nn.static_norm import batch_norm
+from tstatic.ops.dropout import fluid_dropout
+from tstatic.ops.pool_fluid import pool2d
+
+
+@spelled("fluid.layers.data", "fluid.layers.io.data")
+def data(
+    name: str,
+    shape: Sequence[int | None],
+    append_batch_size: bool = True,
+    dtype: Any = "float32",
+    lod_level: int = 0,
+    type: Any = None,
+    stop_gradient: bool = True,
+) -> Variable:
+    """Declares an input of the program; the batch axis goes in front of ``shape``.
+
+    Args:
+        name: The key in ``feed``.
+        shape: Sizes of one sample. A ``None`` or negative size means that the batch axis is there already.
+        append_batch_size: ``False``: ``shape`` is the whole shape.
+        dtype: Element type.
+        lod_level: 0; sequences with LoD are not supported.
+        type: Accepted; every variable is a dense tensor.
+        stop_gradient: Whether gradients end here.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError, ProgramError: As :func:`static.data`.
+    """
+    if isinstance(shape, list | tuple) and append_batch_size:
+        sizes = [-1 if s is None else s for s in shape]
+        if all(not isinstance(s, int) or s >= 0 for s in sizes):
+            shape = [-1, *sizes]
+    var = declare(name, shape, dtype, lod_level)
+    var.stop_gradient = stop_gradient
+    return var
+
+
+@spelled("fluid.nets.simple_img_conv_pool")
+def simple_img_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: Any,
+    pool_size: Any,
+    pool_stride: Any,
+    pool_padding: Any = 0,
+    pool_type: str = "max",
+    global_pooling: bool = False,
+    conv_stride: Any = 1,
+    conv_padding: Any = 0,
+    conv_dilation: Any = 1,
+    conv_groups: int = 1,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    use_cudnn: bool = True,
+) -> Variable:
+    """A convolution layer with an activation, then pooling.
+
+    Args:
+        input: Images ``[n, c, h, w]``.
+        num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr, act: As in
+            ``fluid.layers.conv2d``.
+        pool_size, pool_stride, pool_padding, pool_type, global_pooling: As in ``fluid.layers.pool2d``.
+        use_cudnn: As in ``fluid.layers.conv2d``.
+    """
+    out = conv2d(
+        input, num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr,
+        use_cudnn, act,
+    )  # fmt: skip
+    return pool2d(out, pool_size, pool_type, pool_stride, pool_padding, global_pooling, use_cudnn)
+
+
+def _each(value: Any, count: int, arg: str) -> list[Any]:
+    """One value per convolution; a single one stands for all."""
+    if not isinstance(value, list | tuple):
+        return [value] * count
+    if len(value) != count:
+        raise ShapeError(
+            f"'{arg}' of img_conv_group has another length than conv_num_filter",
+            expected=f"{count} values, or a single one",
+            received=f"{len(value)} values: {value!r}",
+            fix=f"give '{arg}' one value per convolution",
+            op="img_conv_group",
+            var=arg,
+            where=show(user_line()),
+        )
+    return list(value)
+
+
+@spelled("fluid.nets.img_conv_group")
+def img_conv_group(
+    input: Variable,
+    conv_num_filter: Sequence[int],
+    pool_size: Any,
+    conv_padding: Any = 1,
+    conv_filter_size: Any = 3,
+    conv_act: str | None = None,
+    param_attr: Any = None,
+    conv_with_batchnorm: Any = False,
+    conv_batchnorm_drop_rate: Any = 0.0,
+    pool_stride: Any = 1,
+    pool_type: str = "max",
+    use_cudnn: bool = True,
+) -> Variable:
+    """Several convolutions, each with batch normalisation and dropout where wanted, then pooling.
+
+    Args:
+        input: Images ``[n, c, h, w]``.
+        conv_num_filter: Filters of each convolution; its length is their number.
+        pool_size, pool_stride, pool_type: As in ``fluid.layers.pool2d``.
+        conv_padding, conv_filter_size, param_attr: As in ``fluid.layers.conv2d``; one value, or one per convolution.
+        conv_act: Activation after each convolution or its normalisation.
+        conv_with_batchnorm: Whether a batch normalisation follows; one value, or one per convolution.
+        conv_batchnorm_drop_rate: Dropout after the normalisation; one value, or one per convolution.
+        use_cudnn: As in ``fluid.layers.conv2d``.
+
+    Raises:
+        ProgramTypeError, ShapeError: If ``conv_num_filter`` is no list, or another list has another length.
+    """
+    if not isinstance(conv_num_filter, list | tuple):
+        raise ProgramTypeError(
+            "conv_num_filter of img_conv_group must be a list or tuple",
+            expected="one number of filters per convolution",
+            received=repr(conv_num_filter),
+            fix="pass conv_num_filter=[64, 64], for example",
+            op="img_conv_group",
+            var="conv_num_filter",
+            where=show(user_line()),
+        )
+    count = len(conv_num_filter)
+    rows = zip(
+        conv_num_filter,
+        _each(conv_padding, count, "conv_padding"),
+        _each(conv_filter_size, count, "conv_filter_size"),
+        _each(param_attr, count, "param_attr"),
+        _each(conv_with_batchnorm, count, "conv_with_batchnorm"),
+        _each(conv_batchnorm_drop_rate, count, "conv_batchnorm_drop_rate"),
+        strict=True,
+    )
+    out = input
+    for filters, padding, size, attr, normed, drop in rows:
+        act = None if normed else conv_act
+        out = conv2d(out, filters, size, padding=padding, param_attr=attr, act=act, use_cudnn=use_cudnn)
+        if normed:
+            out = batch_norm(out, act=conv_act, in_place=True)
+            if abs(drop) > 1e-5:
+                out = fluid_dropout(out, drop)
+    return pool2d(out, pool_size, pool_type, pool_stride, use_cudnn=use_cudnn)

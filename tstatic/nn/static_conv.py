@@ -1,0 +1,223 @@
+"""Convolution layers as functions: ``conv2d`` and ``conv2d_transpose``, with their parameters, bias and activation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.where import show, user_line
+from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
+from tstatic.nn.initializer import Normal
+from tstatic.nn.param import LayerHelper
+from tstatic.ops._sliding import int_list, is_last, padding_of
+from tstatic.ops.conv_transpose import output_attrs
+
+
+def channels_of(x: Variable, data_format: str, groups: int, function: str) -> int:
+    """Number of channels of an image batch, checked against ``groups``.
+
+    Raises:
+        ShapeError: If the rank is wrong, the number is unknown, or ``groups`` does not divide it.
+    """
+    rank_of(x, (4,), data_format, function)
+    at = 3 if is_last(data_format) else 1
+    count = known(x.shape[at], x, f"axis {at} (the channels)", function)
+    divided(count, groups, "the number of input channels", function, x.name)
+    return count
+
+
+def divided(count: int, groups: int, what: str, function: str, var: str | None = None) -> None:
+    """Refuses a number of channels or filters that ``groups`` does not divide.
+
+    Raises:
+        ShapeError: Says which number.
+    """
+    if count % groups:
+        raise ShapeError(
+            f"{what} must be divisible by groups in {function}",
+            expected=f"a multiple of groups={groups}",
+            received=count,
+            fix="change groups or that number",
+            op=function,
+            var=var,
+            where=show(user_line()),
+        )
+
+
+def kaiming(channels: int, kernel: tuple[int, ...]) -> Normal:
+    """The default initializer of filters: normal with variance 2 / (all input channels * kernel size)."""
+    return Normal(0.0, math.sqrt(2.0 / (channels * math.prod(kernel))))
+
+
+def _with_bias(
+    helper: LayerHelper, out: Variable, filters: int, bias_attr: Any, act: Any, data_format: str
+) -> Variable:
+    if bias_attr is not False:
+        bias = helper.create_parameter(bias_attr, (filters,), out.dtype, is_bias=True)
+        out = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": 3 if is_last(data_format) else 1})
+    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+
+
+@spelled("static.nn.conv2d", "fluid.layers.conv2d", op="conv2d")
+def conv2d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """A convolution layer on images.
+
+    Args:
+        input: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats, ``c`` known.
+        num_filters: Number of output channels.
+        filter_size: An int, or ``[height, width]``.
+        stride, dilation: An int, or one per axis.
+        padding: An int, ``[h, w]``, ``[top, bottom, left, right]``, pairs per axis, ``"SAME"`` or ``"VALID"``.
+        groups: Channels and filters are cut into so many groups; 1 if ``None``.
+        param_attr: ParamAttr, name or initializer of the filters ``[num_filters, c / groups, fh, fw]``; by default normal
+            with variance ``2 / (fh * fw * c)``.
+        bias_attr: The same for the bias ``[num_filters]``; ``False`` for none.
+        use_cudnn: As in Paddle, ``False`` makes the op of a convolution with ``groups == c`` a ``depthwise_conv2d``.
+        act: Op type of an activation.
+        name: Name of the layer.
+        data_format: Where channels stand.
+
+    Returns:
+        ``[n, num_filters, oh, ow]`` in the layout of ``input``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
+    """
+    check_variable(input, "input", "conv2d", FLOATS)
+    choice(data_format, ("NCHW", "NHWC"), "data_format", "conv2d")
+    whole(num_filters, "num_filters", "conv2d")
+    groups = 1 if groups is None else whole(groups, "groups", "conv2d")
+    count = channels_of(input, data_format, groups, "conv2d")
+    divided(num_filters, groups, "the number of filters", "conv2d")
+    kernel = int_list(filter_size, 2, "filter_size", "conv2d")
+    paddings, algorithm = padding_of(padding, 2, is_last(data_format), "conv2d")
+    attrs = {
+        "strides": int_list(stride, 2, "stride", "conv2d"),
+        "paddings": paddings,
+        "padding_algorithm": algorithm,
+        "dilations": int_list(dilation, 2, "dilation", "conv2d"),
+        "groups": groups,
+        "data_format": data_format,
+    }
+    activation(act, "conv2d")
+    wanted(param_attr, "param_attr", "conv2d")
+    depthwise = groups == count and num_filters % count == 0 and not use_cudnn
+    type = "depthwise_conv2d" if depthwise else "conv2d"
+    helper = LayerHelper(type, name)
+    shape = (num_filters, count // groups, *kernel)
+    w = helper.create_parameter(param_attr, shape, input.dtype, default=kaiming(count, kernel))
+    out = helper.emit(type, {"Input": input, "Filter": w}, attrs)
+    return _with_bias(helper, out, num_filters, bias_attr, act, data_format)
+
+
+def _kernel_for(
+    input: Variable, output_size: Any, strides: Any, paddings: Any, dilations: Any, algorithm: str, last: bool
+) -> tuple[int, ...]:
+    """The filter size that gives ``output_size``, as Paddle derives it."""
+    if output_size is None or algorithm != "EXPLICIT":
+        raise ShapeError(
+            "output_size must be set when filter_size is None, with paddings given in numbers",
+            expected="filter_size, or output_size and paddings",
+            received=f"filter_size=None, output_size={output_size!r}, padding {algorithm}",
+            fix="pass filter_size",
+            op="conv2d_transpose",
+            var=input.name,
+            where=show(user_line()),
+        )
+    sizes = int_list(output_size, 2, "output_size", "conv2d_transpose")
+    spatial = input.shape[1:3] if last else input.shape[2:]
+    pads = tuple(paddings) if len(paddings) == 4 else (paddings[0], paddings[0], paddings[1], paddings[1])
+    kernel = []
+    for i, (size, out, stride, dilation) in enumerate(zip(spatial, sizes, strides, dilations, strict=True)):
+        known(size, input, f"spatial axis {i}", "conv2d_transpose")
+        kernel.append((out - (size - 1) * stride + pads[2 * i] + pads[2 * i + 1] - 1) // dilation + 1)
+    for k in kernel:
+        whole(k, "filter_size (from output_size)", "conv2d_transpose")
+    return tuple(kernel)
+
+
+@spelled("static.nn.conv2d_transpose", "fluid.layers.conv2d_transpose", op="conv2d_transpose")
+def conv2d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Any = None,
+    filter_size: Any = None,
+    padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """A transposed convolution layer on images: every value of the input adds its filters to the output.
+
+    Args:
+        input: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats, ``c`` known.
+        num_filters: Number of output channels.
+        output_size: An int or ``[oh, ow]``; chooses among the sizes that are possible.
+        filter_size: An int or ``[height, width]``; follows from ``output_size`` if ``None``.
+        padding: What is cut off; as in :func:`conv2d`.
+        stride, dilation, groups, use_cudnn, act, name, data_format: As in :func:`conv2d`.
+        param_attr: ParamAttr, name or initializer of the filters ``[c, num_filters / groups, fh, fw]``; Xavier by default.
+        bias_attr: The same for the bias ``[num_filters]``; ``False`` for none.
+
+    Returns:
+        ``[n, num_filters, oh, ow]`` in the layout of ``input``; ``oh`` is at least
+        ``(h - 1) * stride - paddings + dilation * (fh - 1) + 1``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
+    """
+    function = "conv2d_transpose"
+    check_variable(input, "input", function, FLOATS)
+    choice(data_format, ("NCHW", "NHWC"), "data_format", function)
+    whole(num_filters, "num_filters", function)
+    groups = 1 if groups is None else whole(groups, "groups", function)
+    last = is_last(data_format)
+    count = channels_of(input, data_format, groups, function)
+    divided(num_filters, groups, "the number of filters", function)
+    paddings, algorithm = padding_of(padding, 2, last, function)
+    strides, dilations = int_list(stride, 2, "stride", function), int_list(dilation, 2, "dilation", function)
+    if filter_size is None:
+        kernel = _kernel_for(input, output_size, strides, paddings, dilations, algorithm, last)
+    else:
+        kernel = int_list(filter_size, 2, "filter_size", function)
+    activation(act, function)
+    wanted(param_attr, "param_attr", function)
+    depthwise = groups == count == num_filters and not use_cudnn
+    type = f"depthwise_{function}" if depthwise else function
+    attrs = {
+        "strides": strides,
+        "paddings": paddings,
+        "padding_algorithm": algorithm,
+        "dilations": dilations,
+        "groups": groups,
+        "data_format": data_format,
+        **output_attrs(0, output_size, 2, function),
+    }
+    helper = LayerHelper(type, name)
+    w = helper.create_parameter(param_attr, (count, num_filters // groups, *kernel), input.dtype)
+    out = helper.emit(type, {"Input": input, "Filter": w}, attrs)
+    return _with_bias(helper, out, num_filters, bias_attr, act, data_format)

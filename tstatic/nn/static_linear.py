@@ -1,0 +1,324 @@
+"""``fc``, ``embedding`` and the other layer functions built on matrix products and lookups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tstatic.errors import ProgramError, ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.where import show, user_line
+from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
+from tstatic.nn.initializer import Constant
+from tstatic.nn.param import LayerHelper, ParamAttr
+
+IDS = ("int64", "int32", "int16", "int8", "uint8")
+
+
+def _per_input(attr: Any, count: int, function: str) -> list[Any]:
+    """One attribute per input; a single one stands for all."""
+    if not isinstance(attr, list | tuple):
+        return [attr] * count
+    if len(attr) != count:
+        raise ProgramError(
+            f"{function} got another number of parameter attributes than of inputs",
+            expected=f"{count} attributes, or a single one",
+            received=f"{len(attr)} attributes",
+            fix="pass one attribute per input",
+            op=function,
+            var="weight_attr",
+            where=show(user_line()),
+        )
+    return list(attr)
+
+
+def _fc(
+    inputs: list[Variable],
+    size: int,
+    num_flatten_dims: int,
+    attrs: list[Any],
+    bias_attr: Any,
+    act: Any,
+    name: str | None,
+) -> Variable:
+    whole(size, "size", "fc")
+    activation(act, "fc")
+    shapes = []
+    axis = num_flatten_dims
+    for x, attr in zip(inputs, attrs, strict=True):
+        wanted(attr, "weight_attr", "fc")
+        rank = len(x.shape)
+        axis = rank - 1 if num_flatten_dims == -1 else num_flatten_dims
+        if isinstance(axis, bool) or not isinstance(axis, int) or not 0 < axis < rank:
+            raise ShapeError(
+                "num_flatten_dims of fc must leave at least one axis on either side",
+                expected=f"an int from 1 to {max(rank - 1, 1)}, or -1, for an input of rank at least 2",
+                received=f"num_flatten_dims={num_flatten_dims!r} for '{x.name}' of shape {list(x.shape)}",
+                fix="choose the first axis that belongs to the features",
+                op="fc",
+                var=x.name,
+                where=show(user_line()),
+            )
+        for i, n in enumerate(x.shape[axis:], axis):
+            known(n, x, f"axis {i} (a feature axis)", "fc")
+        shapes.append((math.prod(x.shape[axis:]), size))
+    helper = LayerHelper("fc", name)
+    products = []
+    for x, attr, shape in zip(inputs, attrs, shapes, strict=True):
+        w = helper.create_parameter(attr, shape, x.dtype)
+        columns = {"x_num_col_dims": axis, "y_num_col_dims": 1}
+        products.append(helper.emit("mul", {"X": x, "Y": w}, columns))
+    out: Variable = products[0] if len(products) == 1 else helper.emit("sum", {"X": products})
+    if bias_attr is not False:
+        b = helper.create_parameter(bias_attr, (size,), out.dtype, is_bias=True)
+        out = helper.emit("elementwise_add", {"X": out, "Y": b}, {"axis": axis})
+    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+
+
+@spelled("static.nn.fc", op="mul")
+def fc(
+    x: Variable | Sequence[Variable],
+    size: int,
+    num_flatten_dims: int = 1,
+    weight_attr: Any = None,
+    bias_attr: Any = None,
+    activation: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """A fully connected layer: ``activation(x @ w + b)``; several inputs have a weight each and are added.
+
+    Args:
+        x: One or several Variables ``[d_0, ..., f_0, ...]``; the axes from ``num_flatten_dims`` on are the features.
+        size: Features of the output.
+        num_flatten_dims: Leading axes that stay; -1 means all but the last.
+        weight_attr: ParamAttr, name or initializer of the weight ``[features, size]``, or one per input.
+        bias_attr: The same for the bias ``[size]``; ``False`` for none.
+        activation: Op type of an activation, such as ``"relu"``.
+        name: Name of the layer.
+
+    Returns:
+        ``[d_0, ..., size]``.
+
+    Raises:
+        ShapeError: If a feature size is unknown, or ``num_flatten_dims`` does not fit.
+        NotFoundError: If there is no such activation.
+    """
+    inputs = list(x) if isinstance(x, list | tuple) else [x]
+    for value in inputs or [x]:
+        check_variable(value, "x", "fc", FLOATS)
+    return _fc(inputs, size, num_flatten_dims, _per_input(weight_attr, len(inputs), "fc"), bias_attr, activation, name)
+
+
+@spelled("fluid.layers.fc", op="mul")
+def fluid_fc(
+    input: Variable | Sequence[Variable],
+    size: int,
+    num_flatten_dims: int = 1,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """The 1.x spelling of :func:`fc`: ``param_attr`` is its ``weight_attr``, ``act`` its ``activation``."""
+    inputs = list(input) if isinstance(input, list | tuple) else [input]
+    for value in inputs or [input]:
+        check_variable(value, "input", "fc", FLOATS)
+    return _fc(inputs, size, num_flatten_dims, _per_input(param_attr, len(inputs), "fc"), bias_attr, act, name)
+
+
+# ------------------------------------------------------------------------------------------------------------ embedding
+def row_of(padding_idx: int | None, rows: int, function: str) -> int:
+    """The attribute ``padding_idx``: -1 for none; a negative number counts from the end.
+
+    Raises:
+        ShapeError: If there is no such row.
+    """
+    if padding_idx is None:
+        return -1
+    if isinstance(padding_idx, bool) or not isinstance(padding_idx, int) or not -rows <= padding_idx < rows:
+        raise ShapeError(
+            f"padding_idx of {function} is no row of the table",
+            expected=f"an int from {-rows} to {rows - 1}, or None",
+            received=repr(padding_idx),
+            fix="leave padding_idx out, or make the table larger",
+            op=function,
+            var="padding_idx",
+            where=show(user_line()),
+        )
+    return padding_idx % rows
+
+
+def _embedding(input: Variable, size: Sequence[int], padding_idx: int | None, attr: Any, dtype: Any) -> Variable:
+    if not isinstance(size, list | tuple) or len(size) != 2:
+        raise ShapeError(
+            "size of embedding must be two numbers",
+            expected="[rows of the table, width of a row]",
+            received=repr(size),
+            fix="pass for example size=[10000, 64]",
+            op="embedding",
+            var="size",
+            where=show(user_line()),
+        )
+    rows, width = (whole(s, f"size[{i}]", "embedding") for i, s in enumerate(size))
+    wanted(attr, "param_attr", "embedding")
+    padding = row_of(padding_idx, rows, "embedding")
+    helper = LayerHelper("embedding")
+    w = helper.create_parameter(attr, (rows, width), dtype)
+    return helper.emit("lookup_table_v2", {"Ids": input, "W": w}, {"padding_idx": padding})  # type: ignore[no-any-return]
+
+
+@spelled("static.nn.embedding", "fluid.embedding", "fluid.input.embedding", op="lookup_table_v2")
+def embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """Looks up rows of a table that is a parameter.
+
+    Args:
+        input: Row numbers, ints of any shape.
+        size: ``[rows, width]`` of the table.
+        is_sparse: Accepted; gradients are dense, with equal values.
+        is_distributed: Accepted; the table is held in one place.
+        padding_idx: Row that gives zeros and gets no gradient; a negative number counts from the end.
+        param_attr: ParamAttr, name or initializer of the table.
+        dtype: Float type of the table.
+
+    Returns:
+        ``[*input.shape, width]``.
+
+    Raises:
+        ShapeError, DTypeError: If ``size``, ``padding_idx`` or the type of ``input`` does not fit.
+    """
+    check_variable(input, "input", "embedding", IDS)
+    return _embedding(input, size, padding_idx, param_attr, dtype)
+
+
+@spelled("fluid.layers.embedding", op="lookup_table_v2")
+def fluid_embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """The 1.x form of :func:`embedding`: the last axis of ``input`` has size 1 and becomes the width of a row.
+
+    Args:
+        input: Row numbers ``[..., 1]``.
+        size, is_sparse, is_distributed, padding_idx, param_attr, dtype: As in :func:`embedding`.
+
+    Returns:
+        ``[..., width]``.
+
+    Raises:
+        ShapeError: If the last axis of ``input`` is not 1.
+    """
+    check_variable(input, "input", "embedding", IDS)
+    if not input.shape or input.shape[-1] != 1:
+        raise ShapeError(
+            "the last axis of the input of fluid.layers.embedding must have size 1",
+            expected="a shape [..., 1]",
+            received=f"'{input.name}' of shape {list(input.shape)}",
+            fix="declare the input with a last axis of 1, or use fluid.embedding, which takes any shape",
+            op="embedding",
+            var=input.name,
+            where=show(user_line()),
+        )
+    flat = LayerHelper("squeeze2").emit("squeeze2", {"X": input}, {"axes": (-1,)})
+    return _embedding(flat, size, padding_idx, param_attr, dtype)
+
+
+# ---------------------------------------------------------------------------------------------------------------- others
+@spelled("static.nn.bilinear_tensor_product", "fluid.layers.bilinear_tensor_product")
+def bilinear_tensor_product(
+    x: Variable,
+    y: Variable,
+    size: int,
+    act: str | None = None,
+    name: str | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+) -> Variable:
+    """Returns ``act(x_i W_k y_j + b_k)``, summed over ``i`` and ``j``, for each of ``size`` matrices ``W_k``.
+
+    Args:
+        x: ``[n, i]``.
+        y: ``[n, j]``.
+        size: Number of matrices.
+        act: Op type of an activation.
+        name: Name of the layer.
+        param_attr: ParamAttr, name or initializer of the weight ``[size, i, j]``.
+        bias_attr: The same for the bias ``[1, size]``; ``False`` for none.
+
+    Returns:
+        ``[n, size]``.
+
+    Raises:
+        ShapeError: If an input is no matrix, or its width is unknown.
+    """
+    function = "bilinear_tensor_product"
+    for arg, value in (("x", x), ("y", y)):
+        rank_of(check_variable(value, arg, function, FLOATS), (2,), "[n, features]", function)
+        known(value.shape[1], value, "axis 1 (the features)", function)
+    whole(size, "size", function)
+    activation(act, function)
+    wanted(param_attr, "param_attr", function)
+    i, j = x.shape[1], y.shape[1]
+    helper = LayerHelper(function, name)
+    w = helper.create_parameter(param_attr, (size, i, j), x.dtype)
+    b = None if bias_attr is False else helper.create_parameter(bias_attr, (1, size), x.dtype, is_bias=True)
+    turned = helper.emit("transpose2", {"X": w}, {"axis": (1, 0, 2)})
+    flat = helper.emit("reshape2", {"X": turned}, {"shape": (i, size * j)})
+    half = helper.emit("matmul_v2", {"X": x, "Y": flat})
+    half = helper.emit("reshape2", {"X": half}, {"shape": (-1, size, j)})
+    column = helper.emit("unsqueeze2", {"X": y}, {"axes": (2,)})
+    out = helper.emit("squeeze2", {"X": helper.emit("matmul_v2", {"X": half, "Y": column})}, {"axes": (2,)})
+    if b is not None:
+        out = helper.emit("elementwise_add", {"X": out, "Y": b})
+    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+
+
+@spelled("static.nn.prelu", "fluid.layers.prelu", op="prelu")
+def prelu(
+    x: Variable, mode: str, param_attr: Any = None, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """Returns ``x`` where it is positive, else ``x`` times a learned slope that starts at 0.25.
+
+    Args:
+        x: Floats.
+        mode: ``"all"`` for one slope, ``"channel"`` for one per channel, ``"element"`` for one per element of a sample.
+        param_attr: ParamAttr, name or initializer of the slope.
+        data_format: ``"NCHW"`` or ``"NHWC"`` (and their relatives for other ranks): where channels stand.
+        name: Name of the layer.
+
+    Raises:
+        ProgramError: For another mode or layout.
+        ShapeError: If a size that the slope needs is unknown.
+    """
+    check_variable(x, "x", "prelu", FLOATS)
+    choice(mode, ("all", "channel", "element"), "mode", "prelu")
+    choice(data_format, ("NCHW", "NHWC", "NC", "NCL", "NLC", "NCDHW", "NDHWC"), "data_format", "prelu")
+    wanted(param_attr, "param_attr", "prelu")
+    rank = len(x.shape)
+    shape: tuple[int, ...] = (1,)
+    if mode == "channel":
+        rank_of(x, (2, 3, 4, 5), data_format, "prelu")
+        at = rank - 1 if data_format[-1] == "C" else 1
+        shape = tuple(known(n, x, "the channel axis", "prelu") if i == at else 1 for i, n in enumerate(x.shape))
+    elif mode == "element":
+        rank_of(x, (1, 2, 3, 4, 5, 6), "[n, ...]", "prelu")
+        shape = (1, *(known(n, x, f"axis {i}", "prelu") for i, n in enumerate(x.shape[1:], 1)))
+    helper = LayerHelper("prelu", name)
+    alpha = helper.create_parameter(ParamAttr._to_attr(param_attr), shape, x.dtype, default=Constant(0.25))
+    layout = "NHWC" if data_format[-1] == "C" and data_format != "NC" else "NCHW"
+    return helper.emit("prelu", {"X": x, "Alpha": alpha}, {"mode": mode, "data_format": layout})  # type: ignore[no-any-return]

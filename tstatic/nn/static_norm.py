@@ -1,0 +1,302 @@
+"""Normalisation layers as functions, with their parameters: batch, layer, group, instance and spectral norm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Parameter, Variable
+from tstatic.ir.types import DType, dtype_of
+from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
+from tstatic.nn.initializer import Constant, Normal
+from tstatic.nn.param import LayerHelper, ParamAttr
+from tstatic.ops._shapes import axis_of
+
+
+def parameter_dtype(x: Variable) -> DType:
+    """Statistics and scales of low-precision inputs are kept in float32."""
+    return dtype_of("float32") if x.dtype.is_low else x.dtype
+
+
+def statistic(helper: LayerHelper, name: str | None, count: int, value: float, dtype: DType) -> Parameter:
+    """A running statistic: a parameter that optimizers leave alone."""
+    attr = ParamAttr(name=name, initializer=Constant(value), trainable=False)
+    return helper.create_parameter(attr, (count,), dtype, stop_gradient=True)
+
+
+@spelled("static.nn.batch_norm", "fluid.layers.batch_norm", op="batch_norm")
+def batch_norm(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: float | Variable = 0.9,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    data_layout: str = "NCHW",
+    in_place: bool = False,
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+) -> Variable:
+    """Normalises each channel over the batch and all positions (Ioffe and Szegedy, 2015).
+
+    Args:
+        input: ``[n, c]``, ``[n, c, l]``, ``[n, c, h, w]`` or ``[n, c, d, h, w]`` (``NCHW``), or with ``c`` last (``NHWC``).
+        act: Op type of an activation.
+        is_test: Uses the running statistics and leaves them as they are.
+        momentum: Weight of the OLD running statistic; a number, or a Variable with one element.
+        epsilon: Added to the variance.
+        param_attr: ParamAttr, name or initializer of the scale ``[c]``, which starts at 1.
+        bias_attr: The same for the bias ``[c]``.
+        data_layout: Where channels stand.
+        in_place: Accepted; the plan reuses memory where it can.
+        name: Name of the layer.
+        moving_mean_name, moving_variance_name: Names of the running statistics (``<layer>.w_1``, ``<layer>.w_2``).
+        do_model_average_for_mean_and_var: Accepted; averaging takes every parameter.
+        use_global_stats: Uses the running statistics in training too.
+
+    Returns:
+        The shape of ``input``.
+
+    Raises:
+        ShapeError: If the rank does not fit, or the number of channels is unknown.
+        ProgramError: For another layout, or a parameter that is ``False``.
+    """
+    function = "batch_norm"
+    check_variable(input, "input", function, FLOATS)
+    choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
+    rank_of(input, (2, 3, 4, 5), "[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]", function)
+    at = 1 if data_layout == "NCHW" else len(input.shape) - 1
+    count = known(input.shape[at], input, f"axis {at} (the channels)", function)
+    activation(act, function)
+    wanted(param_attr, "param_attr", function)
+    wanted(bias_attr, "bias_attr", function)
+    helper = LayerHelper(function, name)
+    dtype = parameter_dtype(input)
+    scale = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
+    bias = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
+    mean = statistic(helper, moving_mean_name, count, 0.0, dtype)
+    variance = statistic(helper, moving_variance_name, count, 1.0, dtype)
+    inputs: dict[str, Any] = {"X": input, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
+    attrs: dict[str, Any] = {
+        "epsilon": epsilon,
+        "is_test": is_test,
+        "data_layout": data_layout,
+        "use_global_stats": use_global_stats,
+    }
+    if isinstance(momentum, Variable):
+        inputs["MomentumTensor"] = momentum
+    else:
+        attrs["momentum"] = momentum
+    out: Variable = helper.emit(
+        "batch_norm",
+        inputs,
+        attrs,
+        outputs={"MeanOut": mean, "VarianceOut": variance},
+        order=("SavedMean", "SavedVariance", "ReserveSpace", "Y", "MeanOut", "VarianceOut"),
+        drop=("ReserveSpace",) if is_test else (),
+    )[0]
+    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+
+
+@spelled("static.nn.layer_norm", "fluid.layers.layer_norm", op="layer_norm")
+def layer_norm(
+    input: Variable,
+    scale: bool = True,
+    shift: bool = True,
+    begin_norm_axis: int = 1,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Normalises the axes from ``begin_norm_axis`` on, each sample by itself (Ba et al., 2016).
+
+    Args:
+        input: Floats, rank at least 2; the normalised axes have known sizes.
+        scale: Whether a learned scale (as many as normalised elements, starting at 1) is multiplied.
+        shift: Whether a learned bias of that size is added.
+        begin_norm_axis: First normalised axis.
+        epsilon: Added to the variance.
+        param_attr: ParamAttr, name or initializer of the scale.
+        bias_attr: The same for the bias.
+        act: Op type of an activation.
+        name: Name of the layer.
+
+    Returns:
+        The shape of ``input``.
+
+    Raises:
+        ShapeError: If the axis does not exist, or a normalised size is unknown.
+    """
+    function = "layer_norm"
+    check_variable(input, "input", function, FLOATS)
+    axis = axis_of(begin_norm_axis, input, function)
+    whole(axis, "begin_norm_axis", function)
+    count = math.prod(known(n, input, f"axis {i}", function) for i, n in enumerate(input.shape[axis:], axis))
+    activation(act, function)
+    helper = LayerHelper(function, name)
+    dtype = parameter_dtype(input)
+    inputs = {"X": input}
+    if scale:
+        wanted(param_attr, "param_attr", function)
+        inputs["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
+    if shift:
+        wanted(bias_attr, "bias_attr", function)
+        inputs["Bias"] = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
+    out: Variable = helper.emit(
+        function, inputs, {"epsilon": epsilon, "begin_norm_axis": axis}, order=("Mean", "Variance", "Y")
+    )
+    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+
+
+def _per_channel(helper: LayerHelper, count: int, param_attr: Any, bias_attr: Any, dtype: DType) -> dict[str, Variable]:
+    found: dict[str, Variable] = {}
+    if param_attr is not False:
+        found["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
+    if bias_attr is not False:
+        found["Bias"] = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
+    return found
+
+
+@spelled("static.nn.group_norm", "fluid.layers.group_norm", op="group_norm")
+def group_norm(
+    input: Variable,
+    groups: int,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Normalises groups of channels, each sample by itself (Wu and He, 2018).
+
+    Args:
+        input: ``[n, c, ...]`` (``NCHW``) or ``[n, ..., c]`` (``NHWC``), floats, ``c`` known.
+        groups: Number of groups; it divides ``c``.
+        epsilon: Added to the variance.
+        param_attr: ParamAttr, name or initializer of the scale ``[c]``, which starts at 1; ``False`` for none.
+        bias_attr: The same for the bias ``[c]``.
+        act: Op type of an activation.
+        data_layout: Where channels stand.
+        name: Name of the layer.
+
+    Returns:
+        The shape of ``input``.
+
+    Raises:
+        ShapeError: If the rank or ``groups`` does not fit, or the number of channels is unknown.
+        ProgramError: For another layout.
+    """
+    function = "group_norm"
+    check_variable(input, "input", function, FLOATS)
+    choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
+    rank_of(input, (2, 3, 4, 5), "[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]", function)
+    at = 1 if data_layout == "NCHW" else len(input.shape) - 1
+    count = known(input.shape[at], input, f"axis {at} (the channels)", function)
+    whole(groups, "groups", function)
+    activation(act, function)
+    helper = LayerHelper(function, name)
+    inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
+    attrs = {"epsilon": epsilon, "groups": groups, "data_layout": data_layout}
+    out: Variable = helper.emit(function, inputs, attrs, order=("Mean", "Variance", "Y"))
+    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+
+
+@spelled("static.nn.instance_norm", "fluid.layers.instance_norm", op="instance_norm")
+def instance_norm(
+    input: Variable, epsilon: float = 1e-5, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
+) -> Variable:
+    """Normalises each channel of each sample over its positions (Ulyanov et al., 2016).
+
+    Args:
+        input: ``[n, c, ...]``, floats, rank 2 to 5, ``c`` known.
+        epsilon: Added to the variance.
+        param_attr: ParamAttr, name or initializer of the scale ``[c]``, which starts at 1; ``False`` for none.
+        bias_attr: The same for the bias ``[c]``; ``False`` exactly when ``param_attr`` is.
+        name: Name of the layer.
+
+    Returns:
+        The shape of ``input``.
+
+    Raises:
+        ShapeError: If the rank does not fit, or the number of channels is unknown.
+        ProgramError: If only one of the two parameters is ``False``.
+    """
+    function = "instance_norm"
+    check_variable(input, "input", function, FLOATS)
+    rank_of(input, (2, 3, 4, 5), "[n, c, ...]", function)
+    count = known(input.shape[1], input, "axis 1 (the channels)", function)
+    if (param_attr is False) != (bias_attr is False):
+        wanted(param_attr, "param_attr", f"{function} with a bias")
+        wanted(bias_attr, "bias_attr", f"{function} with a scale")
+    helper = LayerHelper(function, name)
+    inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
+    out: Variable = helper.emit(function, inputs, {"epsilon": epsilon}, order=("SavedMean", "SavedVariance", "Y"))
+    return out
+
+
+def spectral(helper: LayerHelper, weight: Variable, dim: int, power_iters: int, eps: float) -> Variable:
+    """Emits ``weight / sigma``, where power iterations from fixed random vectors find the largest singular value ``sigma``.
+
+    As in Paddle, the vectors stay as they started, and no gradient flows through the iterations.
+    """
+    function = "spectral_norm"
+    check_variable(weight, "weight", function, FLOATS)
+    rank_of(weight, (2, 3, 4, 5), "a weight", function)
+    dim = axis_of(dim, weight, function)
+    whole(power_iters, "power_iters", function, 0)
+    for i, n in enumerate(weight.shape):
+        known(n, weight, f"axis {i}", function)
+    rows = weight.shape[dim]
+    columns = math.prod(weight.shape) // rows
+    u = helper.create_parameter(None, (rows,), weight.dtype, default=Normal(0.0, 1.0), stop_gradient=True)
+    v = helper.create_parameter(None, (columns,), weight.dtype, default=Normal(0.0, 1.0), stop_gradient=True)
+    rank = len(weight.shape)
+    order = (dim, *(i for i in range(rank) if i != dim))
+    turned = weight if dim == 0 else helper.emit("transpose2", {"X": weight}, {"axis": order})
+    matrix = turned if rank == 2 else helper.emit("reshape2", {"X": turned}, {"shape": (rows, columns)})
+
+    def product(left: Variable, right: Variable, **attrs: bool) -> Variable:
+        return helper.emit("matmul_v2", {"X": left, "Y": right}, attrs)  # type: ignore[no-any-return]
+
+    def unit(x: Variable) -> Variable:
+        norm = helper.emit("sqrt", {"X": helper.emit("reduce_sum", {"X": helper.emit("square", {"X": x})})})
+        norm = helper.emit("scale", {"X": norm}, {"scale": 1.0, "bias": float(eps)})
+        return helper.emit("elementwise_div", {"X": x, "Y": norm})  # type: ignore[no-any-return]
+
+    left, right = u, v
+    fixed = helper.emit("assign", {"X": matrix})
+    fixed.stop_gradient = True
+    for _ in range(power_iters):
+        right = unit(product(fixed, left, trans_x=True))
+        left = unit(product(fixed, right))
+    left.stop_gradient = right.stop_gradient = True
+    sigma = product(left, product(matrix, right))
+    return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
+
+
+@spelled("static.nn.spectral_norm", "fluid.layers.spectral_norm")
+def spectral_norm(
+    weight: Variable, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, name: str | None = None
+) -> Variable:
+    """Divides a weight by its largest singular value, as power iterations find it (Miyato et al., 2018).
+
+    Args:
+        weight: Rank 2 to 5, all sizes known; read as a matrix whose rows are axis ``dim``.
+        dim: The axis of rows: 0 for ``fc`` and ``conv`` filters, 1 for transposed ones.
+        power_iters: Iterations from the vectors ``<layer>.w_0`` and ``<layer>.w_1``, which start at random and stay.
+        eps: Added to norms.
+        name: Name of the layer.
+
+    Returns:
+        The shape of ``weight``.
+    """
+    return spectral(LayerHelper("spectral_norm", name), weight, dim, power_iters, eps)

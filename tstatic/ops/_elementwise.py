@@ -1,0 +1,448 @@
+"""Ops of several inputs that broadcast: alignment by Paddle's ``axis``, ``infer``, and gradients that are summed back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from tstatic.errors import DTypeError, ShapeError
+from tstatic.ir import expr, expr_numpy
+from tstatic.ir.evaluate import meta_of
+from tstatic.ir.opdef import (
+    DERIVE,
+    GRAD,
+    PARTIAL,
+    WHOLE,
+    GradContext,
+    GradOp,
+    GradRule,
+    OpSpec,
+    Piece,
+    Slot,
+    parse_slots,
+)
+from tstatic.ir.pointwise import derive_gradient as expr_gradient
+from tstatic.ir.types import UNKNOWN, Meta, Shape, bool_, broadcast_shapes, dtype_of
+from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._cut import PIECE
+from tstatic.ops._sum import sum_calls, sum_scratch
+
+Align = Callable[..., list[Shape | None]]
+"""``(shapes, attrs, like)``: maps the inputs' shapes to shapes of one rank that broadcast by numpy's rule."""
+
+
+# ------------------------------------------------------------------------------------------------------------ alignment
+def align(
+    shapes: Sequence[Shape | None], attrs: Mapping[str, Any], like: Sequence[int] = (0, 1)
+) -> list[Shape | None]:
+    """Shapes with ones added, so that all broadcast from the last dimension backwards.
+
+    With ``axis`` -1 the last dimensions meet; otherwise the dimensions of the operand of lower rank begin at ``axis`` of the
+    other one, and its trailing sizes of 1 that reach beyond are dropped.
+
+    Args:
+        shapes: Those of X, Y and further inputs.
+        attrs: May hold ``axis``.
+        like: Per input 0 or 1 where it is placed as X or Y is; any other input meets the result from its last dimension.
+
+    Raises:
+        ShapeError: If the operand does not fit there.
+    """
+    axis = attrs.get("axis", -1)
+    x, y = shapes[0], shapes[1]
+    if axis != -1 and x is not None and y is not None and len(x) != len(y):
+        lower, rank = (1, len(x)) if len(x) > len(y) else (0, len(y))
+        shapes = [
+            _place(s, rank, axis) if s is not None and i < len(like) and like[i] == lower else s
+            for i, s in enumerate(shapes)
+        ]
+    return align_last(shapes, attrs)
+
+
+def align_last(
+    shapes: Sequence[Shape | None], attrs: Mapping[str, Any], like: Sequence[int] = ()
+) -> list[Shape | None]:
+    """Like :func:`align` for ops without ``axis``: the last dimensions meet."""
+    rank = max(len(s) for s in shapes if s is not None)
+    return [None if s is None else (1,) * (rank - len(s)) + s for s in shapes]
+
+
+def _place(small: Shape, rank: int, axis: int) -> Shape:
+    trimmed = small
+    # An unknown size that reaches beyond can only turn out to be 1.
+    while trimmed and trimmed[-1] in (1, UNKNOWN) and axis + len(trimmed) > rank:
+        trimmed = trimmed[:-1]
+    if not 0 <= axis <= rank - len(trimmed):
+        raise ShapeError(
+            f"axis {axis} puts an operand of rank {len(small)} outside one of rank {rank}",
+            expected=f"axis -1, or an axis in [0, {rank - len(trimmed)}]",
+            received=f"axis {axis}",
+            fix="use axis=-1 and give the operand trailing sizes of 1 where it has none",
+        )
+    return (1,) * axis + trimmed + (1,) * (rank - axis - len(trimmed))
+
+
+def prepare(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Sequence[Any]:
+    """Arrays or tensors as views whose shapes broadcast by numpy's rule."""
+    if attrs.get("axis", -1) == -1:
+        return inputs
+    shapes = align([None if a is None else tuple(a.shape) for a in inputs], attrs)
+    return [a if a is None else a.reshape(s) for a, s in zip(inputs, shapes, strict=True)]
+
+
+# ---------------------------------------------------------------------------------------------------------------- infer
+def same_dtype(x: Meta, y: Meta, names: tuple[str, str] = ("X", "Y")) -> None:
+    """Raises DTypeError when two operands have different dtypes."""
+    if x.dtype is not y.dtype:
+        wide = x.dtype if (x.dtype.is_float, x.dtype.itemsize) >= (y.dtype.is_float, y.dtype.itemsize) else y.dtype
+        narrow = names[1] if wide is x.dtype else names[0]
+        raise DTypeError(
+            f"{names[0]} and {names[1]} have different dtypes",
+            expected="operands of one dtype",
+            received=f"{names[0]} of dtype {x.dtype.name} and {names[1]} of dtype {y.dtype.name}",
+            fix=f"convert one of them: paddle.cast({narrow.lower()}, '{wide.name}')",
+        )
+
+
+def binary(x: Meta, y: Meta, axis: int = -1) -> Meta:
+    """``infer`` of an op on two numbers: the broadcast shape.
+
+    Raises:
+        ShapeError: If the shapes do not broadcast.
+        DTypeError: If the dtypes differ, or are bool.
+    """
+    same_dtype(x, y)
+    if x.dtype is bool_:
+        raise DTypeError(
+            "this operator takes numbers, not truth values",
+            expected="two operands of a float or integer dtype",
+            received="X and Y of dtype bool",
+            fix="convert both first: paddle.cast(x, 'int64'), or use paddle.logical_and / logical_or",
+        )
+    a, b = align([x.shape, y.shape], {"axis": axis})
+    assert a is not None
+    assert b is not None
+    return x.with_shape(broadcast_shapes(a, b))
+
+
+def binary_floats(x: Meta, y: Meta, axis: int = -1) -> Meta:
+    """Like :func:`binary`, for ops that take floats only."""
+    out = binary(x, y, axis)
+    if not out.dtype.is_float:
+        raise DTypeError(
+            "this operator takes float values only",
+            expected="float16, bfloat16, float32 or float64",
+            received=f"X and Y of dtype {out.dtype.name}",
+            fix="convert both first: paddle.cast(x, 'float32'); for whole quotients use paddle.floor_divide",
+        )
+    return out
+
+
+def comparison(x: Meta, y: Meta, axis: int = -1) -> Meta:
+    """``infer`` of a comparison: truth values of the broadcast shape; both operands of one dtype."""
+    same_dtype(x, y)
+    a, b = align([x.shape, y.shape], {"axis": axis})
+    assert a is not None
+    assert b is not None
+    return Meta(broadcast_shapes(a, b), bool_)
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+@dataclass(frozen=True)
+class _Target:
+    """One wanted output: the axes that it is summed over, and where its summands stand."""
+
+    index: int
+    aligned: Shape
+    axes: tuple[int, ...]
+    source: int  # input position whose values are summed as they are, or -1
+    room: int  # position in scratch of the summands, or -1
+    sums: slice  # positions in scratch of what the sum needs
+
+
+@dataclass(frozen=True)
+class _Plan:
+    shapes: tuple[Shape | None, ...]
+    code: expr_numpy.Code
+    registers: int
+    targets: tuple[_Target, ...]
+    scratch: tuple[Meta, ...]
+
+
+class Reduced(Bound):
+    """A ``ref`` whose outputs are expressions over broadcast inputs, each summed back to the shape of one input.
+
+    Args:
+        params: Names of the inputs inside the expressions.
+        texts: Output position -> expression.
+        like: Output position -> input position whose shape the output has.
+        attrs: Attributes that the expressions or the alignment use.
+        unread: Positions of inputs of which only the shape is used.
+        aligned: How the inputs meet.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[str],
+        texts: Mapping[int, str],
+        like: Mapping[int, int],
+        attrs: Sequence[str],
+        unread: Sequence[int] = (),
+        aligned: Align = align_last,
+    ) -> None:
+        super().__init__(len(params), self._calls, self._needs, unread)
+        self._call_attrs = self._need_attrs = tuple(attrs)
+        self.params = tuple(params)
+        self.nodes = {i: expr.parse(text) for i, text in texts.items()}
+        self.like = dict(like)
+        self.align = aligned
+        self._planned = lru_cache(maxsize=4096)(self._plan)
+
+    def _needs(self, ins: Sequence[Any], outs: Sequence[Any], **attrs: Any) -> Sequence[Meta]:
+        return self._planned(tuple(ins), tuple(outs), tuple(attrs.items())).scratch
+
+    def _plan(self, ins: tuple[Any, ...], outs: tuple[Any, ...], attrs: tuple[tuple[str, Any], ...]) -> _Plan:
+        shapes = self.align([None if m is None else m.shape for m in ins], dict(attrs))
+        full = _full(shapes)
+        known = {n: expr.const(v) for n, v in attrs if isinstance(v, bool | int | float)}
+        known |= {p: expr.ZERO for p, m in zip(self.params, ins, strict=True) if m is None}
+        inputs = {p: (i, m.dtype.np) for i, (p, m) in enumerate(zip(self.params, ins, strict=True)) if m is not None}
+        nodes: dict[int, expr.Node] = {}
+        pending: list[tuple[int, Shape, tuple[int, ...], int]] = []
+        for i in reversed(self.nodes):
+            # The first output is computed last: it may stand in the buffer of an input that the others read.
+            if outs[i] is None:
+                continue
+            node = expr.substitute(self.nodes[i], known)
+            aligned = shapes[self.like[i]]
+            assert aligned is not None
+            axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+            source = inputs[node.value][0] if node.op == "var" and axes else -1
+            if source < 0 or shapes[source] != full:
+                source = -1
+                nodes[i] = node
+            pending.append((i, aligned, axes, source))
+        code = expr_numpy.compile_numpy(nodes, inputs, {i: outs[i].dtype.np for i in nodes}, {})
+        scratch = [Meta(full, dtype_of(d)) for d in code.registers]
+        targets = []
+        for i, aligned, axes, source in pending:
+            room = -1
+            summands = Meta(full, outs[i].dtype)
+            if axes and source < 0:
+                room = len(scratch)
+                scratch.append(summands)
+            first = len(scratch)
+            scratch += sum_scratch(summands, axes) if axes else ()
+            targets.append(_Target(i, aligned, axes, source, room, slice(first, len(scratch))))
+        return _Plan(tuple(shapes), code, len(code.registers), tuple(targets), tuple(scratch))
+
+    def _calls(self, ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], **attrs: Any) -> Calls:
+        metas = [[None if a is None else meta_of(a) for a in side] for side in (ins, outs)]
+        plan = self._planned(tuple(metas[0]), tuple(metas[1]), tuple(attrs.items()))
+        views = [a if a is None else a.reshape(s) for a, s in zip(ins, plan.shapes, strict=True)]
+        places: list[Any] = [None] * len(outs)
+        early: Calls = []
+        late: Calls = []
+        for t in plan.targets:
+            if not t.axes:
+                places[t.index] = outs[t.index].reshape(t.aligned)
+                continue
+            kept = outs[t.index].reshape(tuple(s for a, s in enumerate(t.aligned) if a not in t.axes))
+            if t.source >= 0:
+                early += sum_calls(views[t.source], t.axes, kept, scratch[t.sums])
+            else:
+                places[t.index] = scratch[t.room]
+                late += sum_calls(scratch[t.room], t.axes, kept, scratch[t.sums])
+        return [*early, *plan.code.bind(views, places, scratch[: plan.registers]), *late]
+
+    def lower(self, torch: Any, *tensors: Any, **attrs: Any) -> Any:
+        """The same with torch; one tensor per output slot."""
+        shapes = self.align([None if t is None else tuple(t.shape) for t in tensors], attrs)
+        full = _full(shapes)
+        known = {n: expr.const(v) for n, v in attrs.items() if isinstance(v, bool | int | float)}
+        known |= {p: expr.ZERO for p, t in zip(self.params, tensors, strict=True) if t is None}
+        named = {
+            p: t.reshape(s) for p, t, s in zip(self.params, tensors, shapes, strict=True) if t is not None and s is not None
+        }
+        results: list[Any] = []
+        for i, node in self.nodes.items():
+            like, aligned = tensors[self.like[i]], shapes[self.like[i]]
+            if like is None or aligned is None:
+                results.append(None)
+                continue
+            value = expr.run_torch(torch, expr.substitute(node, known), named, {})
+            if not hasattr(value, "dtype"):
+                value = torch.full((), value, dtype=like.dtype)
+            axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+            value = value.broadcast_to(full)
+            value = value.sum(axes) if axes else value
+            results.append(value.reshape(like.shape).to(like.dtype))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def split(self, *metas: Any, **attrs: Any) -> list[Piece] | None:
+        """Pieces along the axis where the fewest sums have to be put together afterwards."""
+        ins, outs = metas[: self.inputs], metas[self.inputs :]
+        shapes = self.align([None if m is None else m.shape for m in ins], attrs)
+        full = _full(shapes)
+        total = math.prod(full)
+        if total <= PIECE + PIECE // 2:
+            return None
+        rows = [*shapes, *(None if m is None else shapes[self.like[i]] for i, m in enumerate(outs))]
+        written = [r for r, m in zip(rows[self.inputs :], outs, strict=True) if r is not None and m is not None]
+        axis = _best_axis(full, written)
+        if axis < 0:
+            return None
+        step = max(1, full[axis] * PIECE // total)
+        owned = [_own_axis(m.shape, r, axis) if m is not None and r is not None else -1
+                 for m, r in zip(metas, rows, strict=True)]  # fmt: skip
+        pieces: list[Piece] = []
+        for start in range(0, full[axis], step):
+            part = slice(start, min(start + step, full[axis]))
+            piece: list[Any] = []
+            for i, (m, r, own) in enumerate(zip(metas, rows, owned, strict=True)):
+                if m is None or r is None:
+                    piece.append(None)
+                elif r[axis] == 1:
+                    piece.append(WHOLE if i < self.inputs else PARTIAL)
+                else:
+                    piece.append((*(slice(None),) * own, part))
+            pieces.append(tuple(piece))
+        return pieces
+
+
+def _full(shapes: Sequence[Shape | None]) -> Shape:
+    full: Shape = ()
+    for shape in shapes:
+        if shape is not None:
+            full = broadcast_shapes(full, shape)
+    return full
+
+
+def _own_axis(shape: Shape, aligned: Shape, axis: int) -> int:
+    """Which dimension of the unaligned shape stands at an axis of the aligned one, where it is longer than 1."""
+    longer = sum(1 for s in aligned[:axis] if s != 1)
+    return [a for a, s in enumerate(shape) if s != 1][longer]
+
+
+def _best_axis(full: Shape, written: Sequence[Shape]) -> int:
+    """The axis to cut along: few partial sums, runs of at least 256 elements, pieces near the usual size; -1 for none."""
+    total = math.prod(full)
+    best, lowest = -1, math.inf
+    for axis, size in enumerate(full):
+        if size < 2:
+            continue
+        rows = max(1, size * PIECE // total)
+        piece = total // size * rows
+        partial = sum(math.prod(w) for w in written if w[axis] == 1)
+        run = math.prod(full[axis + 1 :]) * rows
+        cost = 3 * partial / piece + (run < 256) + 0.3 * max(0.0, math.log2(piece / PIECE) - 1) + 0.01 * axis
+        if rows < size and cost < lowest:
+            best, lowest = axis, cost
+    return best
+
+
+def reduced_gradient(
+    slots: str,
+    texts: Mapping[str, str],
+    *,
+    attrs: Sequence[str] = ("axis",),
+    shape_only: tuple[str, ...] = (),
+    inplace: tuple[tuple[str, str], ...] = (),
+    grad: GradRule | None = None,
+    aligned: Align | None = None,
+) -> GradOp:
+    """The backward op of an op whose inputs broadcast.
+
+    Args:
+        slots: As in a card. ``X@GRAD`` and its like must have their input among the inputs.
+        texts: Output slot -> expression over the aligned inputs; the result is summed to the input's shape.
+        attrs: Attributes that expressions or alignment use.
+        shape_only: Inputs of which only the shape is used.
+        inplace: Pairs of slots that may share a buffer; the output must be the first one.
+        grad: Second order; ``DERIVE`` makes one more backward op by differentiating the expressions (and none after it).
+        aligned: How the inputs meet; the default is :func:`align` if ``attrs`` has ``axis``, else :func:`align_last`.
+    """
+    inputs, outputs = parse_slots(slots)
+    names = [s.name for s in inputs]
+    if aligned is None:
+        aligned = align if "axis" in attrs else align_last
+    if grad is DERIVE:
+        grad = _second_order(inputs, outputs, texts, attrs, shape_only, aligned)
+    ref = Reduced(
+        [s.param for s in inputs],
+        {i: texts[s.name] for i, s in enumerate(outputs)},
+        {i: names.index(s.name.removesuffix(GRAD)) for i, s in enumerate(outputs)},
+        attrs,
+        tuple(names.index(n) for n in shape_only),
+        partial(aligned, like=_places(names)),
+    )
+    return GradOp(
+        slots,
+        ref=ref,
+        lower=ref.lower,
+        split=ref.split,
+        scratch=ref.scratch,
+        shape_only=shape_only,
+        inplace=inplace,
+        grad=grad,
+    )
+
+
+def _places(names: Sequence[str]) -> tuple[int, ...]:
+    """Which inputs stand as X (0) or as Y (1): those themselves, and what arrives for their gradients."""
+    return tuple(
+        names[:2].index(bare) if (bare := n.removesuffix(GRAD).removesuffix(GRAD)) in names[:2] else -1 for n in names
+    )
+
+
+def _second_order(
+    inputs: Sequence[Slot],
+    outputs: Sequence[Slot],
+    texts: Mapping[str, str],
+    attrs: Sequence[str],
+    shape_only: Sequence[str],
+    aligned: Align,
+) -> GradOp:
+    """The backward op of a backward op, its expressions differentiated; a gradient that does not arrive counts as zero."""
+    read = [s for s in inputs if s.name not in shape_only]
+    found = expr_gradient([s.param for s in inputs], {s.param: texts[s.name] for s in outputs}, [s.param for s in read])
+    targets = [s for s in read if found[s.param] != "0"]
+    slots = ",".join(s.name for s in inputs) + "," + ",".join(f"{s.name}{GRAD}?" for s in outputs)
+    slots += "->" + ",".join(f"{s.name}{GRAD}" for s in targets)
+    second = {f"{s.name}{GRAD}": found[s.param] for s in targets}
+    return reduced_gradient(slots, second, attrs=attrs, shape_only=tuple(shape_only), aligned=aligned)
+
+
+class Emitter:
+    """Writes down the ops of a gradient rule; ``None`` stands for a value that is zero everywhere."""
+
+    def __init__(self, ctx: GradContext) -> None:
+        self.ctx = ctx
+        self.specs: list[OpSpec] = []
+
+    def input(self, slot: str) -> str:
+        """Name of the forward op's input."""
+        return self.ctx.inputs[slot][0]
+
+    def incoming(self, slot: str) -> str | None:
+        """Name of the gradient that arrives for an output slot."""
+        names = self.ctx.outputs.get(slot)
+        return self.ctx.out_grads.get(names[0]) if names else None
+
+    def wanted(self, slot: str) -> str | None:
+        """Name to write the gradient of an input slot to."""
+        names = self.ctx.inputs.get(slot)
+        return self.ctx.in_grads.get(names[0]) if names else None
+
+    def emit(self, type: str, inputs: Mapping[str, str], out: str | None = None, slot: str = "Out", **attrs: Any) -> str:
+        """Appends an op; returns the name of its output."""
+        out = out if out is not None else self.ctx.fresh(type)
+        self.specs.append(OpSpec(type, {n: [v] for n, v in inputs.items()}, {slot: [out]}, attrs))
+        return out
+
+    def zeros(self, like: str, out: str | None = None) -> str:
+        """Appends zeros of a value's shape."""
+        return self.emit("fill_any_like", {"X": like}, out, value=0.0)

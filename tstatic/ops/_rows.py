@@ -1,0 +1,97 @@
+"""Values as matrices whose rows run along one axis, for kernels that work on ``[rows, length]``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.opdef import Piece
+from tstatic.ir.types import Meta, dtype_of, normalize_axis
+from tstatic.ops._bound import Calls, in_place
+from tstatic.ops._product import along, cuts
+from tstatic.ops.kernels.softmax import rows_scratch
+
+PIECE = 1 << 16
+"""Elements per piece: at 1 ns an element about three hand-overs to another thread."""
+
+
+def row_axis(rank: int, axis: int) -> int:
+    """The positive axis; a value of rank 0 is one row of one element."""
+    return normalize_axis(axis, rank) if rank else 0
+
+
+def rows_needs(x: Meta, axis: int, arrays: int) -> tuple[Meta, ...]:
+    """Scratch of :func:`by_rows`: the kernel's own, and for an axis that is not the last a buffer per array."""
+    at = row_axis(x.rank, axis)
+    length = x.shape[at] if x.rank else 1
+    rows = x.numel // length if length else 0
+    own = tuple(Meta(shape, dtype_of(dtype)) for shape, dtype in rows_scratch(rows, length, x.dtype.np))
+    if at >= x.rank - 1:
+        return own
+    return (*own, *[Meta((rows, length), x.dtype)] * arrays)
+
+
+def by_rows(
+    ins: Sequence[Any], outs: Sequence[Any], axis: int, scratch: Sequence[Any], call: Callable[..., Calls]
+) -> Calls:
+    """Calls of a kernel on matrices, with copies before and after where an array cannot be viewed as one.
+
+    Args:
+        ins: Arrays of the full shape that are read; ``None`` stays.
+        outs: Arrays of the full shape that are written; ``None`` stays.
+        axis: The axis that rows run along.
+        scratch: Buffers of :func:`rows_needs`.
+        call: ``(matrices of ins, matrices of outs, the kernel's scratch) -> Calls``.
+    """
+    buffers = iter(scratch[2:])
+    before: Calls = []
+    after: Calls = []
+
+    def matrix(array: Any, written: bool) -> Any:
+        if array is None:
+            return None
+        at = row_axis(array.ndim, axis)
+        length = array.shape[at] if array.ndim else 1
+        rows = array.size // length if length else math.prod(array.shape[:at] + array.shape[at + 1 :])
+        last = at >= array.ndim - 1
+        view = in_place(array, (rows, length)) if last else None
+        if view is not None:
+            return view
+        # Odd strides of the last axis are not foreseen by the plan; their buffer is made here, once per plan.
+        buffer = np.empty((rows, length), array.dtype) if last else next(buffers)
+        moved = array if last else np.moveaxis(array, at, -1)
+        shaped = buffer.reshape(moved.shape)
+        (after if written else before).append((np.copyto, (moved, shaped) if written else (shaped, moved)))
+        return buffer
+
+    read = [matrix(a, False) for a in ins]
+    written = [matrix(a, True) for a in outs]
+    return [*before, *call(read, written, scratch[:2]), *after]
+
+
+def vector(array: Any) -> tuple[Any, Calls, Calls]:
+    """One value per row as a vector, with the copies to make before (it is read) or after (it is written)."""
+    view = in_place(array, (array.size,))
+    if view is not None:
+        return view, [], []
+    buffer = np.empty((array.size,), array.dtype)
+    shaped = buffer.reshape(array.shape)
+    return buffer, [(np.copyto, (shaped, array))], [(np.copyto, (array, shaped))]
+
+
+def split_rows(axis: int, *metas: Meta | None) -> list[Piece] | None:
+    """Pieces of whole rows; all arrays are cut along the same axis, which is not the one that rows run along."""
+    full = next(m for m in metas if m is not None)
+    at = row_axis(full.rank, axis)
+    others = [i for i, s in enumerate(full.shape) if i != at and s > 1]
+    count = min(16, full.numel // PIECE)
+    if count < 2 or not others:
+        return None
+    cut = next((i for i in others if full.shape[i] >= count), max(others, key=lambda i: full.shape[i]))
+    parts = cuts(full.shape[cut], count, 1)
+    if len(parts) < 2:
+        return None
+    return [tuple(None if m is None else along(m.rank, cut, part) for m in metas) for part in parts]

@@ -1,0 +1,352 @@
+"""What the shape and indexing families share: axes, sizes given as Variables, copies, pieces, index checks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, IndexRangeError, ShapeError, TstaticError
+from tstatic.ir.build import as_variable, emit
+from tstatic.ir.opdef import GRAD, WHOLE, GradContext, OpSpec, Piece
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
+from tstatic.ir.where import show, user_line
+
+Array = np.ndarray[Any, Any]
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+# Work above this number of elements is cut, into pieces of about PIECE elements.
+CUT_ABOVE = 100_000
+PIECE = 1 << 16
+INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+MAX_ELEMENTS = 1 << 62
+
+
+# ------------------------------------------------------------------------------------------------------------- building
+def single(type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, **options: Any) -> Variable:
+    """``emit`` of an op with one result."""
+    result: Variable = emit(type, inputs, attrs, **options)
+    return result
+
+
+def several(
+    type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, **options: Any
+) -> list[Variable]:
+    """``emit`` of an op whose results are a list."""
+    result: list[Variable] = list(emit(type, inputs, attrs, **options))
+    return result
+
+
+def refuse(error: TstaticError, op: str, var: str | None = None) -> TstaticError:
+    """The error with the op's name and the user's line."""
+    return error.add_context(op=op, var=var, where=show(user_line()))
+
+
+def listed(value: Any) -> list[Any]:
+    """A list as it is; anything else becomes a list of one."""
+    if isinstance(value, list | tuple | range):
+        return list(value)
+    return value.tolist() if isinstance(value, np.ndarray) and value.ndim else [value]
+
+
+def sizes_given(value: Any) -> tuple[list[Any], Variable | None, list[Variable] | None]:
+    """Reads a list of sizes that may hold Variables, or is one.
+
+    Returns:
+        The attribute (-1 where a Variable stands), the single Variable, or a list of one Variable per entry.
+    """
+    if isinstance(value, Variable):
+        return [], value, None
+    items = listed(value)
+    if not any(isinstance(v, Variable) for v in items):
+        return items, None, None
+    tensors = [v if isinstance(v, Variable) else as_variable(v, dtype="int32") for v in items]
+    return [-1 if isinstance(v, Variable) else v for v in items], None, tensors
+
+
+def sizes_of(attr: Sequence[int], tensor: Array | None, tensors: Sequence[Array] | None) -> list[int]:
+    """The sizes at run time: a list of Variables beats one Variable beats the attribute."""
+    if tensors:
+        return [int(t.reshape(-1)[0]) for t in tensors]
+    if tensor is not None:
+        return [int(v) for v in tensor.reshape(-1)]
+    return list(attr)
+
+
+def tensor_rank(tensor: Meta | None, tensors: Sequence[Meta] | None, what: str) -> int | None:
+    """How many sizes run-time inputs give; ``None`` when there are none.
+
+    Raises:
+        ShapeError: If the length of the Variable is unknown, so that the result would have no rank.
+    """
+    if tensors:
+        return len(tensors)
+    if tensor is None:
+        return None
+    if tensor.rank != 1 or tensor.shape[0] == UNKNOWN:
+        raise ShapeError(
+            f"the Variable given as {what} must have a known length, or the result has no rank",
+            expected=f"{what} of shape [number of dimensions]",
+            received=list(tensor.shape),
+            fix=f"give the Variable a known length, or pass a list of Variables as {what}",
+        )
+    return tensor.shape[0]
+
+
+# --------------------------------------------------------------------------------------------------------------- checks
+def axes_of(axes: Sequence[int], rank: int, what: str = "axis") -> tuple[int, ...]:
+    """Positive, sorted, different axes.
+
+    Raises:
+        ShapeError: If one is out of range or named twice.
+    """
+    found = [normalize_axis(a, rank, what) for a in axes]
+    if len(set(found)) != len(found):
+        raise ShapeError(
+            f"an {what} is named twice",
+            expected=f"each {what} at most once",
+            received=list(axes),
+            fix=f"remove the repeated {what}",
+        )
+    return tuple(sorted(found))
+
+
+def need_rank(meta: Meta, low: int, high: int | None, slot: str) -> None:
+    """Raises ShapeError unless the rank lies in ``[low, high]``."""
+    if meta.rank < low or (high is not None and meta.rank > high):
+        wanted = f"{low}" if high == low else f"{low} or more" if high is None else f"{low} to {high}"
+        raise ShapeError(
+            f"{slot} has the wrong number of dimensions",
+            expected=f"{wanted} dimensions",
+            received=f"shape {list(meta.shape)}",
+            fix=f"reshape {slot} first",
+        )
+
+
+def need_integer(meta: Meta, slot: str) -> None:
+    """Raises DTypeError unless the value holds integers."""
+    if not meta.dtype.is_integer:
+        raise DTypeError(
+            f"{slot} must hold integers",
+            expected="int64 or int32",
+            received=meta.dtype.name,
+            fix=f"convert {slot} with paddle.cast(..., 'int64')",
+        )
+
+
+def need_same_dtype(metas: Sequence[Meta], slot: str) -> None:
+    """Raises DTypeError unless all values have one dtype."""
+    for meta in metas[1:]:
+        if meta.dtype is not metas[0].dtype:
+            raise DTypeError(
+                f"all values of {slot} must have the same dtype",
+                expected=metas[0].dtype.name,
+                received=meta.dtype.name,
+                fix=f"convert with paddle.cast(..., '{metas[0].dtype.name}')",
+            )
+
+
+def need_some(items: Sequence[Any], slot: str) -> None:
+    """Raises ShapeError for an empty list of inputs."""
+    if not items:
+        raise ShapeError(
+            f"{slot} is empty",
+            expected="at least one Variable",
+            received="an empty list",
+            fix=f"pass Variables in {slot}",
+        )
+
+
+def need_sizes(shape: Sequence[int], what: str = "shape") -> None:
+    """Raises ShapeError for a negative size (other than unknown) or more elements than can be addressed."""
+    total = 1
+    for size in shape:
+        if size < UNKNOWN:
+            raise ShapeError(
+                f"the {what} has a negative size",
+                expected="sizes of at least 0",
+                received=list(shape),
+                fix=f"check the {what}",
+            )
+        total *= max(size, 1)
+    if total > MAX_ELEMENTS:
+        raise ShapeError(
+            f"the {what} has more elements than can be addressed",
+            expected="fewer than 2**62 elements",
+            received=list(shape),
+            fix=f"check the {what}",
+        )
+
+
+def check_index(index: Array, size: int, what: str = "Index", low: int = 0) -> None:
+    """Raises IndexRangeError if a value lies outside ``[low, size)``; costs two passes over the indices."""
+    if index.size == 0:
+        return
+    least, most = int(index.min()), int(index.max())
+    if least < low or most >= size:
+        raise IndexRangeError(
+            f"{what} holds a value that is out of range",
+            expected=f"integers from {low} to {size - 1}",
+            received=f"values from {least} to {most}",
+            fix=f"check the data fed to {what}, or the size it points into ({size})",
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------- copies
+class Copies:
+    """A ``ref`` made of ready calls (mostly ``np.copyto`` between views), so that a step costs no frame of ours.
+
+    Args:
+        function: ``(*inputs, *outputs, **attrs) -> [(function, arguments), ...]``.
+        fresh: For calls whose output shape depends on values: ``(*inputs, *outputs, **attrs) -> [output, ...]``,
+            called when no output array is given.
+        outputs: Number of output slots.
+        names: The attributes that ``function`` uses, where its signature does not say them.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., list[Call]],
+        fresh: Callable[..., list[Any]] | None = None,
+        outputs: int = 1,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        # ``Card.pick`` looks here for the names of the attributes that are used (``fresh`` may use more).
+        self.function = self.__call__
+        self.calls = function
+        self.fresh = fresh
+        self.outputs = outputs
+        self._names = keywords(function) if names is None else tuple(names)
+        self._fresh_names = () if fresh is None else keywords(fresh) if names is None else tuple(names)
+
+    def bind(
+        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], scratch: Sequence[Any] | None = None
+    ) -> list[Call]:
+        """Returns the calls for these arrays."""
+        return self.calls(*ins, *outs, **{n: attrs[n] for n in self._names})
+
+    def __call__(self, *arrays: Any, **attrs: Any) -> list[Any] | None:
+        if self.fresh is not None and all(a is None for a in arrays[-self.outputs :]):
+            return self.fresh(*arrays, **{n: attrs[n] for n in self._fresh_names})
+        for function, args in self.calls(*arrays, **{n: attrs[n] for n in self._names}):
+            function(*args)
+        return None
+
+
+def keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the keyword-only parameters of a function: the attributes that it uses."""
+    return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
+
+
+def copy(target: Array, source: Any) -> Call:
+    """The call that copies ``source`` (broadcast) into ``target``."""
+    return np.copyto, (target, source)
+
+
+def copy_reshaped(target: Array, source: Array) -> Call:
+    """The call that copies the elements of ``source``, in C order, into a ``target`` of another shape."""
+    if target.flags.c_contiguous:
+        return np.copyto, (target.reshape(source.shape), source)
+    if source.flags.c_contiguous:
+        return np.copyto, (target, source.reshape(target.shape))
+    return _copy_through_buffer, (target, source)
+
+
+def _copy_through_buffer(target: Array, source: Array) -> None:
+    np.copyto(target, source.reshape(target.shape))
+
+
+def view_of(array: Array, shape: Sequence[int]) -> Array | None:
+    """The same memory in another shape, or ``None`` when strides forbid it."""
+    try:
+        return np.reshape(array, shape, copy=False)
+    except ValueError:
+        return None
+
+
+# --------------------------------------------------------------------------------------------------------------- pieces
+def cut(count: int, total: int) -> list[slice] | None:
+    """Slices of ``count`` rows, each of about ``PIECE`` of the ``total`` elements; ``None`` for little work."""
+    if total <= CUT_ABOVE or count < 2:
+        return None
+    step = max(1, PIECE * count // total)
+    if step >= count:
+        return None
+    return [slice(low, min(low + step, count)) for low in range(0, count, step)]
+
+
+def along(axis: int, part: slice) -> tuple[slice, ...]:
+    """Index of a part along one axis."""
+    return (*[slice(None)] * axis, part)
+
+
+def free_axis(shape: Shape, taken: Sequence[int]) -> int | None:
+    """The longest axis, the first of equals, that is not ``taken``."""
+    best = None
+    for axis, size in enumerate(shape):
+        if axis not in taken and size > 1 and (best is None or size > shape[best]):
+            best = axis
+    return best
+
+
+def cut_together(count: int, shape: Shape, taken: Sequence[int]) -> list[Piece] | None:
+    """Cuts ``count`` arrays of one rank along the same axis, one that is not ``taken``."""
+    axis = free_axis(shape, taken)
+    if axis is None:
+        return None
+    parts = cut(shape[axis], numel(shape))
+    return None if parts is None else [(along(axis, part),) * count for part in parts]
+
+
+def cut_out(ins: int, shape: Shape, axis: int) -> list[Piece] | None:
+    """Cuts the first of several inputs and the only output along an axis; the other inputs stay whole."""
+    parts = cut(shape[axis], numel(shape))
+    return None if parts is None else [(along(axis, p), *[WHOLE] * (ins - 1), along(axis, p)) for p in parts]
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+def again(type: str, through: str, into: str, source: str, result: str, keep: Sequence[str] = ()) -> Any:
+    """Gradient of a backward op that is linear in the incoming gradient: the forward op, on the new gradient.
+
+    Args:
+        type: The forward op.
+        through: The backward op's input that is differentiated (``Out@GRAD``).
+        into: The backward op's output (``X@GRAD``).
+        source, result: The forward op's slots that take the new gradient and give the answer.
+        keep: Input slots that both ops read (indices, masks).
+    """
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        wanted = ctx.in_grads.get(ctx.inputs[through][0])
+        arriving = ctx.out_grads.get(ctx.outputs[into][0]) if ctx.outputs.get(into) else None
+        if wanted is None or arriving is None:
+            return []
+        inputs = {source: [arriving], **{slot: ctx.inputs[slot] for slot in keep if ctx.inputs.get(slot)}}
+        return [OpSpec(type, inputs, {result: [wanted]}, ctx.attrs)]
+
+    return rule
+
+
+def mapped(type: str, attrs: Callable[[GradContext], Mapping[str, Any]], x: str = "X", out: str = "Out") -> Any:
+    """Gradient of an op that is another op (or itself) with attributes of its own."""
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        wanted, arriving = ctx.in_grads.get(ctx.inputs[x][0]), ctx.out_grads.get(ctx.outputs[out][0])
+        if wanted is None or arriving is None:
+            return []
+        return [OpSpec(type, {x: [arriving]}, {out: [wanted]}, attrs(ctx))]
+
+    return rule
+
+
+def zeros_for(ctx: GradContext, name: str, specs: list[OpSpec]) -> str:
+    """The gradient of a forward output, or zeros (by an op added to ``specs``) when none arrives."""
+    arriving = ctx.out_grads.get(name)
+    if arriving is not None:
+        return arriving
+    made = ctx.fresh(name + GRAD)
+    specs.append(OpSpec("fill_any_like", {"X": [name]}, {"Out": [made]}, {"value": 0.0}))
+    return made

@@ -1,0 +1,294 @@
+"""What the cards of optimizer updates share: inference, pieces, and flat blocks in the type that is computed in."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ShapeError
+from tstatic.ir.opdef import PARTIAL, WHOLE, Card, Domain, Piece, Slot, parse_slots, register
+from tstatic.ir.types import UNKNOWN, Meta, dtype_of
+from tstatic.ops._cut import cut_rows
+from tstatic.ops.kernels._common import BLOCK
+
+Array = np.ndarray[Any, Any]
+
+UPDATE_PIECE = 1 << 17
+"""Elements per piece: 0.2 ms of Adam."""
+
+SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
+"""Input slots that hold one number."""
+
+
+def same_sizes(a: Meta, b: Meta) -> bool:
+    """Whether two shapes agree as far as they are known."""
+    return a.rank == b.rank and all(x == y or UNKNOWN in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
+
+
+@dataclass(frozen=True)
+class Values:
+    """Flat arrays of one block of an update, by slot name; ``p`` is the master parameter where there is one."""
+
+    named: Mapping[str, Array]
+    p: Array
+    out_p: Array
+
+    def __getitem__(self, slot: str) -> Array:
+        return self.named[slot]
+
+
+Step = Callable[[Values, dict[str, float], Mapping[str, Any], Sequence[Array]], None]
+"""``(arrays, numbers of the scalar slots, attributes, scratch blocks)``: updates the arrays of one block.
+
+Numbers may be added for the next pass, when a rule has several.
+"""
+
+
+class Update:
+    """The ``ref`` of an optimizer op: one function over flat arrays, whatever the dtypes and strides are.
+
+    C-contiguous arrays of the computed type are passed as they are. Others go through blocks in the scratch space,
+    which are rounded once when they are written back.
+
+    Args:
+        slots: Slots of the card.
+        steps: The rule on flat arrays: one pass, or several over all blocks. Only the last may write the parameter.
+        blocks: Scratch blocks that the rule needs.
+        powers: Output slot -> (input slot, attribute): a number that is multiplied by an attribute.
+    """
+
+    def __init__(self, slots: str, steps: Sequence[Step], blocks: int, powers: Mapping[str, tuple[str, str]]) -> None:
+        self.inputs, self.outputs = (tuple(s.name for s in side) for side in parse_slots(slots))
+        self.steps = tuple(steps)
+        self.blocks = blocks
+        self.powers = powers
+        self.pairs = tuple((o.removesuffix("Out"), o) for o in self.outputs)
+
+    def compute(self, named: Mapping[str, Any]) -> np.dtype[Any]:
+        """The type that is computed in."""
+        master = named.get("MasterParam")
+        dtype = named["Param"].dtype if master is None else master.dtype
+        found: np.dtype[Any] = dtype_of(dtype).compute.np
+        return found
+
+    def scratch(self, *metas: Meta | None, **_: Any) -> tuple[Meta, ...]:
+        """Blocks of the rule, and one for each array that cannot be used as it is."""
+        named = dict(zip((*self.inputs, *self.outputs), metas, strict=True))
+        param = named["Param"]
+        assert param is not None
+        compute = dtype_of(self.compute({n: m for n, m in named.items() if m is not None and n in self.inputs}))
+        block: Meta = Meta((min(max(param.numel, 0), BLOCK),), compute)
+        bodies = self._bodies(named)
+        odd = [n for n, m in bodies.items() if n in self.inputs and m.dtype != compute]
+        return (block,) * (self.blocks + len(odd))
+
+    def _bodies(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """What the rule works on: no numbers, and the master parameter in the place of the parameter."""
+        left_out = {*SCALARS, *self.powers, *(("Param", "ParamOut") if named.get("MasterParam") is not None else ())}
+        return {n: a for n, a in named.items() if a is not None and n not in left_out}
+
+    def __call__(self, *arrays: Any, scratch: Sequence[Array], **attrs: Any) -> None:
+        named = dict(zip((*self.inputs, *self.outputs), arrays, strict=True))
+        skip = named.get("SkipUpdate")
+        if skip is not None and bool(skip.flat[0]):
+            for source, target in self.pairs:
+                if named[target] is not None and named[target] is not named[source]:
+                    np.copyto(named[target], named[source])
+            return
+        numbers = {n: float(named[n].flat[0]) for n in SCALARS if n != "SkipUpdate" and named.get(n) is not None}
+        for tensor, attr in (("Beta1Tensor", "beta1"), ("Beta2Tensor", "beta2"), ("EpsilonTensor", "epsilon")):
+            if tensor in numbers:
+                attrs[attr] = numbers[tensor]
+        if named["ParamOut"] is not None:
+            self._update(named, numbers, attrs, scratch)
+        # After the rule has read them: input and output may be one array.
+        for target, (source, attr) in self.powers.items():
+            if named[target] is not None:
+                factor = 1.0 if attrs.get("use_global_beta_pow") else attrs[attr]
+                np.multiply(named[source], named[source].dtype.type(factor), out=named[target])
+
+    def _update(
+        self, named: Mapping[str, Any], numbers: dict[str, float], attrs: Mapping[str, Any], scratch: Sequence[Array]
+    ) -> None:
+        compute = self.compute(named)
+        bodies = self._bodies(named)
+        source = "Param" if named.get("MasterParam") is None else "MasterParam"
+        target = f"{source}Out"
+        assert target in bodies, f"{target} must be written"
+        total = bodies[source].size
+        odd = [n for n, a in bodies.items() if not (a.dtype == compute and a.flags.c_contiguous)]
+        if not odd and source == "Param":
+            views = {n: a.reshape(-1) for n, a in bodies.items()}
+            for one in self.steps:
+                one(Values(views, views[source], views[target]), numbers, attrs, scratch)
+            return
+        own, spare = scratch[: self.blocks], list(scratch[self.blocks :])
+        buffers: dict[str, Array] = {}
+        # Inputs come before outputs, so an output finds the buffer of the value that it replaces.
+        for n in odd:
+            known = buffers.get(n.removesuffix("Out")) if n in self.outputs else spare.pop() if spare else None
+            buffers[n] = np.empty(min(total, BLOCK), compute) if known is None else known
+        flat = {n: a.reshape(-1) if a.flags.c_contiguous else a.flat for n, a in bodies.items()}
+        for turn, one in enumerate(self.steps):
+            last = turn == len(self.steps) - 1
+            for at in range(0, total, BLOCK):
+                part = slice(at, min(at + BLOCK, total))
+                views = {n: buffers[n][: part.stop - at] if n in buffers else flat[n][part] for n in bodies}
+                for n in odd:
+                    if n in self.inputs or (turn and n != target):
+                        views[n][...] = flat[n][part]
+                one(Values(views, views[source], views[target]), numbers, attrs, own)
+                for n in odd:
+                    if n in self.outputs and (last or n != target):
+                        flat[n][part] = views[n].astype(bodies[n].dtype, copy=False)
+                if last and source == "MasterParam":
+                    _store(named["ParamOut"], part, views[target])
+
+
+def _store(out: Array, part: slice, values: Array) -> None:
+    """Writes flat values into a part of an array, rounded to its type."""
+    if out.flags.c_contiguous:
+        np.copyto(out.reshape(-1)[part], values, casting="unsafe")
+    else:
+        out.flat[part] = values.astype(out.dtype)
+
+
+def _infer(op: str, inputs: tuple[Slot, ...], outputs: tuple[Slot, ...], *metas: Meta | None) -> tuple[Any, ...]:
+    named = dict(zip((s.name for s in inputs), metas, strict=True))
+    param = named["Param"]
+    assert param is not None
+    if not param.dtype.is_float:
+        raise DTypeError(
+            "only floating-point parameters can be updated",
+            expected="a float dtype",
+            received=f"Param of {param.dtype.name}",
+            fix="set trainable=False for this parameter",
+            op=op,
+        )
+    for name, meta in named.items():
+        if meta is None:
+            continue
+        if name in SCALARS:
+            if meta.known and meta.numel != 1:
+                raise ShapeError(
+                    f"'{name}' of '{op}' must be one number",
+                    expected="shape [] or [1]",
+                    received=list(meta.shape),
+                    fix="pass a Variable with one element",
+                    op=op,
+                )
+        elif not same_sizes(meta, param):
+            raise ShapeError(
+                f"'{name}' of '{op}' has another shape than the parameter",
+                expected=list(param.shape),
+                received=list(meta.shape),
+                fix="make accumulators and gradients of the parameter's own shape",
+                op=op,
+            )
+    grad, master = named["Grad"], named.get("MasterParam")
+    assert grad is not None
+    if grad.dtype is not param.dtype and not (master is not None and grad.dtype is master.dtype):
+        raise DTypeError(
+            f"the gradient given to '{op}' has another dtype than the parameter",
+            expected=param.dtype.name,
+            received=grad.dtype.name,
+            fix=f"convert the gradient with paddle.cast(grad, '{param.dtype.name}')",
+            op=op,
+        )
+    return tuple(named.get(o.name.removesuffix("Out")) for o in outputs)
+
+
+def _split(inputs: tuple[str, ...], outputs: tuple[str, ...], powers: frozenset[str], *metas: Meta | None) -> Any:
+    param = metas[inputs.index("Param")]
+    assert param is not None
+    parts = cut_rows(param.shape, UPDATE_PIECE)
+    if parts is None:
+        return None
+    pieces: list[Piece] = []
+    for i, part in enumerate(parts):
+        row: list[Any] = []
+        for name, meta in zip((*inputs, *outputs), metas, strict=True):
+            if meta is None:
+                row.append(None)
+            elif name in powers:
+                # Other pieces still read the power, so it is written when all are done; the first piece computes it.
+                row.append(PARTIAL if i == 0 else None)
+            else:
+                row.append(WHOLE if name in SCALARS else part)
+        pieces.append(tuple(row))
+    return pieces
+
+
+def update_card(
+    type: str,
+    slots: str,
+    attrs: Mapping[str, Any],
+    steps: Sequence[Step],
+    blocks: int,
+    lower: Callable[..., Any],
+    domain: Domain,
+    powers: Mapping[str, tuple[str, str]] | None = None,
+) -> Card:
+    """Registers the card of an update: outputs ``XOut`` are the new values of inputs ``X``, which they may overwrite.
+
+    Args:
+        type: Op type.
+        slots: Its slots.
+        attrs: Its attributes.
+        steps: The rule on flat arrays, in passes; with one pass the work may be cut.
+        blocks: Scratch blocks that the rule needs.
+        lower: The torch form.
+        domain: Where tests may sample.
+        powers: Output slot -> (input slot, attribute) of numbers that the op itself moves on.
+    """
+    ins, outs = parse_slots(slots)
+    in_names, out_names = tuple(s.name for s in ins), tuple(s.name for s in outs)
+    pairs = tuple((o.removesuffix("Out"), o) for o in out_names)
+    assert all(i in in_names for i, _ in pairs), type
+    powers = powers or {}
+    ref = Update(slots, steps, blocks, powers)
+
+    def split(*metas: Any) -> list[Piece] | None:
+        pieces: list[Piece] | None = _split(in_names, out_names, frozenset(powers), *metas)
+        return pieces
+
+    return register(
+        Card(
+            type,
+            slots,
+            attrs=attrs,
+            infer=functools.partial(_infer, type, ins, outs),
+            ref=ref,
+            lower=lower,
+            split=split if len(steps) == 1 else None,
+            scratch=ref.scratch,
+            state=pairs,
+            inplace=pairs,
+            update=True,
+            domain=domain,
+        )
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- torch
+def torch_start(torch: Any, param: Any, grad: Any, master: Any) -> tuple[Any, Any]:
+    """Parameter and gradient in the type that is computed in."""
+    p = param if master is None else master
+    wide = torch.float32 if p.dtype in (torch.float16, torch.bfloat16) else p.dtype
+    return p.to(wide), grad.to(wide)
+
+
+def torch_end(torch: Any, skip: Any, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
+    """Outputs from (old, new) pairs: rounded to the old one's type, and the old ones where the step is skipped."""
+    done: list[Any] = []
+    for old, new in pairs:
+        if old is None:
+            done.append(None)
+            continue
+        rounded = new.to(old.dtype).reshape(old.shape)
+        done.append(rounded if skip is None else torch.where(skip.reshape(()), old, rounded))
+    return tuple(done)

@@ -1,0 +1,278 @@
+"""Activations with kinks: relu, its relatives, shrinkage and the hard sigmoids. Gradients at a kink are as in Paddle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.ir.opdef import DERIVE, Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ops._unary import of_floats, unary
+
+_KINK = {"X": Values(avoid=(0.0,))}
+
+
+def _wide(torch: Any, x: Any) -> Any:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+register(Card(
+    "relu", "X -> Out", pointwise={"Out": "maximum(x, 0)"}, infer=of_floats,
+    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, 0)"}, grad=DERIVE),
+    lower=lambda torch, x: torch.relu(x), amp="gray", domain=Domain("unary", values=_KINK, ulps=0),
+))  # fmt: skip
+register(Card(
+    "relu6", "X -> Out", attrs={"threshold": 6.0}, pointwise={"Out": "minimum(maximum(x, 0), threshold)"},
+    infer=of_floats,
+    grad=GradOp(
+        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > 0) & (out < threshold), dout, 0)"}, grad=DERIVE
+    ),
+    lower=lambda torch, x, threshold: torch.nn.functional.hardtanh(x, 0.0, threshold), amp="gray",
+    domain=Domain(
+        "unary", attrs=({}, {"threshold": 1.0}), values={"X": Values(-2.0, 8.0, avoid=(0.0, 1.0, 6.0))}, ulps=0
+    ),
+))  # fmt: skip
+register(Card(
+    "leaky_relu", "X -> Out", attrs={"alpha": 0.02}, pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=of_floats,
+    # Read from X: with a negative alpha the output's sign says nothing.
+    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, alpha * dout)"}, grad=DERIVE),
+    lower=lambda torch, x, alpha: torch.nn.functional.leaky_relu(x, alpha), amp="gray",
+    domain=Domain("unary", attrs=({"alpha": 0.02}, {"alpha": -0.5}), values=_KINK, ulps=1),
+))  # fmt: skip
+register(Card(
+    "elu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x))"}, infer=of_floats,
+    grad=GradOp(
+        "X, Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, dout * (out + alpha))"}, grad=DERIVE
+    ),
+    lower=lambda torch, x, alpha: torch.nn.functional.elu(x, alpha), amp="gray",
+    domain=Domain("unary", attrs=({"alpha": 1.0}, {"alpha": 0.3}), values=_KINK, ulps=8),
+))  # fmt: skip
+register(Card(
+    "selu", "X -> Out", attrs={"scale": 1.0507009873554804934193349852946, "alpha": 1.6732632423543772848170429916717},
+    pointwise={"Out": "where(x > 0, scale * x, (scale * alpha) * expm1(x))"}, infer=of_floats,
+    grad=GradOp(
+        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, scale * dout, dout * (out + scale * alpha))"},
+        grad=DERIVE,
+    ),
+    lower=lambda torch, x, scale, alpha: torch.where(
+        _wide(torch, x) > 0, scale * _wide(torch, x), scale * alpha * torch.expm1(_wide(torch, x))
+    ).to(x.dtype),
+    amp="gray", domain=Domain("unary", values=_KINK, ulps=8),
+))  # fmt: skip
+register(Card(
+    "celu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x / alpha))"},
+    infer=of_floats,
+    grad=GradOp(
+        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, dout * (out / alpha + 1))"}, grad=DERIVE
+    ),
+    lower=lambda torch, x, alpha: torch.nn.functional.celu(x, alpha), amp="gray",
+    domain=Domain("unary", attrs=({"alpha": 1.0}, {"alpha": 0.4}), values=_KINK, ulps=8),
+))  # fmt: skip
+register(Card(
+    "brelu", "X -> Out", attrs={"t_min": 0.0, "t_max": 24.0}, pointwise={"Out": "minimum(maximum(x, t_min), t_max)"},
+    infer=of_floats,
+    grad=GradOp(
+        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > t_min) & (out < t_max), dout, 0)"}, grad=DERIVE
+    ),
+    lower=lambda torch, x, t_min, t_max: torch.nn.functional.hardtanh(x, t_min, t_max), amp="gray",
+    domain=Domain(
+        "unary", attrs=({"t_min": -1.0, "t_max": 1.0}, {"t_min": 0.0, "t_max": 1.5}),
+        values={"X": Values(avoid=(-1.0, 0.0, 1.0, 1.5))}, ulps=0,
+    ),
+))  # fmt: skip
+register(Card(
+    "softshrink", "X -> Out", attrs={"threshold": 0.5},
+    pointwise={"Out": "where(x > threshold, x - threshold, where(x < -threshold, x + threshold, where(x == x, 0, x)))"},
+    infer=of_floats,
+    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out != 0, dout, 0)"}, grad=DERIVE),
+    lower=lambda torch, x, threshold: torch.nn.functional.softshrink(x, threshold), amp="gray",
+    domain=Domain(
+        "unary", attrs=({"threshold": 0.5}, {"threshold": 1.0}), values={"X": Values(avoid=(-1.0, -0.5, 0.5, 1.0))},
+        ulps=1,
+    ),
+))  # fmt: skip
+register(Card(
+    "hard_shrink", "X -> Out", attrs={"threshold": 0.5}, pointwise={"Out": "where(abs(x) <= threshold, 0, x)"},
+    infer=of_floats,
+    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out != 0, dout, 0)"}, grad=DERIVE),
+    lower=lambda torch, x, threshold: torch.nn.functional.hardshrink(x, threshold), amp="gray",
+    domain=Domain(
+        "unary", attrs=({"threshold": 0.5}, {"threshold": 1.0}), values={"X": Values(avoid=(-1.0, -0.5, 0.5, 1.0))},
+        ulps=0,
+    ),
+))  # fmt: skip
+register(Card(
+    "thresholded_relu", "X -> Out", attrs={"threshold": 1.0}, pointwise={"Out": "where(x <= threshold, 0, x)"},
+    infer=of_floats,
+    # Read from X: below a negative threshold the output is 0, which lies above it.
+    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > threshold, dout, 0)"}, grad=DERIVE),
+    lower=lambda torch, x, threshold: torch.nn.functional.threshold(x, threshold, 0.0), amp="gray",
+    domain=Domain(
+        "unary", attrs=({"threshold": 1.0}, {"threshold": -0.5}), values={"X": Values(avoid=(-0.5, 1.0))}, ulps=0
+    ),
+))  # fmt: skip
+register(Card(
+    "hard_sigmoid", "X -> Out", attrs={"slope": 0.2, "offset": 0.5},
+    pointwise={"Out": "minimum(maximum(slope * x + offset, 0), 1)"}, infer=of_floats,
+    grad=GradOp(
+        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > 0) & (out < 1), dout * slope, 0)"}, grad=DERIVE
+    ),
+    lower=lambda torch, x, slope, offset: (_wide(torch, x) * slope + offset).clamp(0, 1).to(x.dtype), amp="gray",
+    domain=Domain(
+        "unary", attrs=({"slope": 0.5, "offset": 0.5}, {"slope": 0.25}),
+        values={"X": Values(-3.0, 3.0, avoid=(-1.0, 1.0, -2.0, 2.0))}, ulps=2,
+    ),
+))  # fmt: skip
+register(Card(
+    "hard_swish", "X -> Out", attrs={"threshold": 6.0, "scale": 6.0, "offset": 3.0},
+    pointwise={"Out": "x * minimum(maximum(x + offset, 0), threshold) / scale"}, infer=of_floats,
+    grad=GradOp(
+        "X, Out@GRAD -> X@GRAD",
+        pointwise={
+            "X@GRAD": "where(x <= -offset, 0, where(x >= threshold - offset, dout * (threshold / scale),"
+            " dout * (2 * x + offset) / scale))"
+        },
+        grad=DERIVE,
+    ),
+    lower=lambda torch, x, threshold, scale, offset: (
+        _wide(torch, x) * (_wide(torch, x) + offset).clamp(0, threshold) / scale
+    ).to(x.dtype),
+    amp="gray",
+    domain=Domain(
+        "unary", attrs=({}, {"threshold": 2.0, "scale": 3.0, "offset": 1.0}),
+        values={"X": Values(-4.0, 4.0, avoid=(-3.0, -1.0, 1.0, 3.0))}, ulps=4,
+    ),
+))  # fmt: skip
+
+
+@spelled("nn.functional.relu", "nn.functional.relu_", "fluid.layers.relu", op="relu")
+def relu(x: Variable, name: str | None = None) -> Variable:
+    """Returns ``max(x, 0)`` of each element; any shape."""
+    return unary("relu", x, name=name)
+
+
+@spelled("nn.functional.relu6", op="relu6")
+def relu6(x: Variable, name: str | None = None) -> Variable:
+    """Returns ``min(max(x, 0), 6)`` of each element; any shape."""
+    return unary("relu6", x, name=name)
+
+
+@spelled("fluid.layers.relu6", op="relu6")
+def fluid_relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
+    """Returns ``min(max(x, 0), threshold)`` of each element; any shape."""
+    return unary("relu6", x, {"threshold": threshold}, name=name)
+
+
+@spelled("nn.functional.leaky_relu", "nn.functional.leaky_relu_", op="leaky_relu")
+def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
+    """Returns ``x`` where it is positive, ``negative_slope * x`` elsewhere; any shape."""
+    return unary("leaky_relu", x, {"alpha": negative_slope}, name=name)
+
+
+@spelled("fluid.layers.leaky_relu", op="leaky_relu")
+def fluid_leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
+    """Returns ``x`` where it is positive, ``alpha * x`` elsewhere; any shape."""
+    return unary("leaky_relu", x, {"alpha": alpha}, name=name)
+
+
+@spelled("nn.functional.elu", "nn.functional.elu_", "fluid.layers.elu", op="elu")
+def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """Returns ``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere; any shape."""
+    return unary("elu", x, {"alpha": alpha}, name=name)
+
+
+@spelled("nn.functional.selu", op="selu")
+def selu(
+    x: Variable,
+    scale: float = 1.0507009873554804934193349852946,
+    alpha: float = 1.6732632423543772848170429916717,
+    name: str | None = None,
+) -> Variable:
+    """Returns ``scale * x`` where it is positive, ``scale * alpha * (exp(x) - 1)`` elsewhere; any shape."""
+    return unary("selu", x, {"scale": scale, "alpha": alpha}, name=name)
+
+
+@spelled("fluid.layers.selu", op="selu")
+def fluid_selu(x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None) -> Variable:
+    """Like ``nn.functional.selu``; ``None`` stands for the usual constant."""
+    given = {"scale": scale, "alpha": alpha}
+    return unary("selu", x, {n: v for n, v in given.items() if v is not None}, name=name)
+
+
+@spelled("nn.functional.celu", op="celu")
+def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """Returns ``x`` where it is positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere; any shape."""
+    return unary("celu", x, {"alpha": alpha}, name=name)
+
+
+@spelled("nn.functional.hardtanh", "nn.functional.hardtanh_", op="brelu")
+def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
+    """Returns each element, or the limit that it exceeds; any shape."""
+    return unary("brelu", x, {"t_min": min, "t_max": max}, name=name, prefix="hardtanh")
+
+
+@spelled("fluid.layers.brelu", op="brelu")
+def brelu(x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None) -> Variable:
+    """Returns each element, or the limit that it exceeds; any shape."""
+    return unary("brelu", x, {"t_min": t_min, "t_max": t_max}, name=name)
+
+
+@spelled("nn.functional.softshrink", op="softshrink")
+def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
+    """Returns each element moved towards 0 by the threshold, 0 where it is smaller; any shape."""
+    return unary("softshrink", x, {"threshold": threshold}, name=name)
+
+
+@spelled("fluid.layers.softshrink", op="softshrink")
+def fluid_softshrink(x: Variable, alpha: float | None = None) -> Variable:
+    """Returns each element moved towards 0 by ``alpha`` (0.5 if ``None``), 0 where it is smaller; any shape."""
+    return unary("softshrink", x, {} if alpha is None else {"threshold": alpha})
+
+
+@spelled("nn.functional.hardshrink", op="hard_shrink")
+def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
+    """Returns each element, 0 where its absolute value is not above the threshold; any shape."""
+    return unary("hard_shrink", x, {"threshold": threshold}, name=name, prefix="hardshrink")
+
+
+@spelled("fluid.layers.hard_shrink", op="hard_shrink")
+def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
+    """Like ``nn.functional.hardshrink``; ``None`` stands for 0.5."""
+    return unary("hard_shrink", x, {} if threshold is None else {"threshold": threshold})
+
+
+@spelled("nn.functional.thresholded_relu", "nn.functional.thresholded_relu_", op="thresholded_relu")
+def thresholded_relu(x: Variable, threshold: float = 1.0, name: str | None = None) -> Variable:
+    """Returns each element, 0 where it is not above the threshold; any shape."""
+    return unary("thresholded_relu", x, {"threshold": threshold}, name=name)
+
+
+@spelled("fluid.layers.thresholded_relu", op="thresholded_relu")
+def fluid_thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
+    """Like ``nn.functional.thresholded_relu``; ``None`` stands for 1."""
+    return unary("thresholded_relu", x, {} if threshold is None else {"threshold": threshold})
+
+
+@spelled("nn.functional.hardsigmoid", op="hard_sigmoid")
+def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
+    """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape."""
+    return unary("hard_sigmoid", x, {"slope": slope, "offset": offset}, name=name, prefix="hardsigmoid")
+
+
+@spelled("fluid.layers.hard_sigmoid", op="hard_sigmoid")
+def hard_sigmoid(x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None) -> Variable:
+    """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape."""
+    return unary("hard_sigmoid", x, {"slope": slope, "offset": offset}, name=name)
+
+
+@spelled("nn.functional.hardswish", op="hard_swish")
+def hardswish(x: Variable, name: str | None = None) -> Variable:
+    """Returns ``x * min(max(x + 3, 0), 6) / 6`` of each element; any shape."""
+    return unary("hard_swish", x, name=name, prefix="hardswish")
+
+
+@spelled("fluid.layers.hard_swish", op="hard_swish")
+def hard_swish(
+    x: Variable, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0, name: str | None = None
+) -> Variable:
+    """Returns ``x * min(max(x + offset, 0), threshold) / scale`` of each element; any shape."""
+    return unary("hard_swish", x, {"threshold": threshold, "scale": scale, "offset": offset}, name=name)

@@ -1,0 +1,131 @@
+"""Sums of several values of one shape: the ``sum`` op that gradient accumulation uses too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ProgramError, ShapeError
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import Card, Case, Domain, GradContext, OpSpec, Piece, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta, float32
+from tstatic.ir.where import show, user_line
+from tstatic.ops._bound import Calls
+from tstatic.ops._cut import cut_rows
+
+
+def _infer(xs: Sequence[Meta]) -> Meta:
+    if not xs:
+        raise ProgramError(
+            "operator 'sum' needs at least one input", expected="a list of Variables", received="an empty list",
+            fix="pass at least one Variable",
+        )  # fmt: skip
+    shape = list(xs[0].shape)
+    for x in xs[1:]:
+        if x.dtype is not xs[0].dtype:
+            raise DTypeError(
+                "the inputs of 'sum' have different dtypes",
+                expected=f"{xs[0].dtype.name} for all",
+                received=", ".join(m.dtype.name for m in xs),
+                fix=f"convert with paddle.cast(x, '{xs[0].dtype.name}')",
+            )
+        if len(x.shape) != len(shape) or any(UNKNOWN not in (a, b) and a != b for a, b in zip(x.shape, shape, strict=True)):
+            raise ShapeError(
+                "the inputs of 'sum' have different shapes",
+                expected=f"shape {list(xs[0].shape)} for all",
+                received=", ".join(str(list(m.shape)) for m in xs),
+                fix="use x + y where shapes should broadcast",
+            )
+        shape = [b if a == UNKNOWN else a for a, b in zip(shape, x.shape, strict=True)]
+    return xs[0].with_shape(shape)
+
+
+class _Sum:
+    """Adds the inputs up from left to right; low-precision floats in float32, rounded once."""
+
+    def __init__(self) -> None:
+        self.function = self.__call__
+
+    def bind(self, ins: Any, outs: Any, attrs: Any, scratch: Any = None) -> Calls:
+        xs, out = list(ins[0]), outs[0]
+        if out.dtype.itemsize == 2 and out.dtype.kind in "fV":
+            total, wide = scratch if scratch else (np.empty(out.shape, np.float32) for _ in range(2))
+            calls: Calls = [(np.copyto, (total, xs[0], "unsafe"))]
+            for x in xs[1:]:
+                calls += [(np.copyto, (wide, x, "unsafe")), (np.add, (total, wide, total))]
+            return [*calls, (np.copyto, (out, total, "unsafe"))]
+        if len(xs) == 1:
+            return [(np.copyto, (out, xs[0]))]
+        return [(np.add, (xs[0], xs[1], out)), *((np.add, (out, x, out)) for x in xs[2:])]
+
+    def __call__(self, xs: Any, out: Any, scratch: Any = None) -> None:
+        for function, args in self.bind([xs], [out], {}, scratch):
+            function(*args)
+
+
+def _scratch(xs: Sequence[Meta], out: Meta) -> tuple[Meta, ...]:
+    return (Meta(out.shape, float32),) * 2 if out.dtype.is_low else ()
+
+
+def _split(xs: Sequence[Meta], out: Meta) -> list[Piece] | None:
+    parts = cut_rows(out.shape)
+    return None if parts is None else [([p] * len(xs), p) for p in parts]
+
+
+def _lower(torch: Any, xs: Sequence[Any]) -> Any:
+    total = xs[0].float() if xs[0].dtype in (torch.float16, torch.bfloat16) else xs[0]
+    for x in xs[1:]:
+        total = total + x
+    return total.to(xs[0].dtype) if len(xs) > 1 else xs[0].clone()
+
+
+def _grad(ctx: GradContext) -> list[OpSpec]:
+    arriving = ctx.out_grads.get(ctx.outputs["Out"][0])
+    wanted = [ctx.in_grads[n] for n in ctx.inputs["X"] if n in ctx.in_grads]
+    return [] if arriving is None else [OpSpec("assign", {"X": [arriving]}, {"Out": [w]}) for w in dict.fromkeys(wanted)]
+
+
+register(Card(
+    "sum", "X* -> Out", infer=_infer, ref=_Sum(), lower=_lower, grad=_grad, split=_split, scratch=_scratch, amp="black",
+    domain=Domain(
+        cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),
+        others=("int64", "int32"), ulps=2,
+    ),
+))  # fmt: skip
+
+
+@spelled("tensor.add_n", op="sum")
+def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
+    """Returns the sum of Variables of one shape and dtype.
+
+    Raises:
+        ProgramTypeError: If one of them is no Variable.
+        ShapeError, DTypeError: If they differ.
+    """
+    items = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    if not items:
+        raise ProgramError(
+            "add_n needs at least one Variable",
+            expected="a Variable or a list of Variables",
+            received="an empty list",
+            fix="pass at least one Variable",
+            op="sum",
+            where=show(user_line()),
+        )
+    for i, item in enumerate(items):
+        check_variable(item, f"inputs[{i}]", "add_n")
+    out: Variable = emit("sum", {"X": items}, name=name)
+    return out
+
+
+@spelled("fluid.layers.sum", "fluid.layers.sums", op="sum")
+def fluid_sum(x: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
+    """Returns the sum of Variables of one shape and dtype, or writes it to ``out``."""
+    total = add_n(x)
+    if out is None:
+        return total
+    result: Variable = emit("assign", {"X": total}, outputs={"Out": out})
+    return result

@@ -1,0 +1,106 @@
+"""Comparisons of two values that broadcast: equal, not_equal, less and greater, with or without equality."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.ir.build import emit
+from tstatic.ir.opdef import Card, Case, Domain, Values, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ops._elementwise import comparison, prepare
+from tstatic.ops.elementwise import binary_op
+
+_SYMBOLS = {
+    "equal": "==", "not_equal": "!=", "less_than": "<", "less_equal": "<=", "greater_than": ">", "greater_equal": ">=",
+}  # fmt: skip
+for _type, _symbol in _SYMBOLS.items():
+    register(Card(
+        _type, "X, Y -> Out", attrs={"axis": -1, "force_cpu": False}, pointwise={"Out": f"x {_symbol} y"},
+        infer=comparison, prepare=prepare, inplace=(),
+        # Few different values, so that some are equal.
+        domain=Domain(
+            "binary", cases=(Case(((2, 3, 4), (3,)), {"axis": 1}), Case(((2,), (2, 3)), {"axis": 0})),
+            values={"X": Values(-0.02, 0.02), "Y": Values(-0.02, 0.02)}, others=("int64", "int32", "bool"), ulps=0,
+        ),
+    ))  # fmt: skip
+
+
+def _compare(type: str, x: Any, y: Any, name: str | None = None, cond: Variable | None = None) -> Variable:
+    if cond is None:
+        return binary_op(type, x, y, name)
+    out: Variable = emit(type, {"X": x, "Y": y}, outputs={"Out": cond})
+    return out
+
+
+@spelled("tensor.equal", "Variable.equal", op="equal")
+def equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x == y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    return _compare("equal", x, y, name)
+
+
+@spelled("tensor.not_equal", "Variable.not_equal", op="not_equal")
+def not_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x != y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    return _compare("not_equal", x, y, name)
+
+
+@spelled("tensor.less_than", "Variable.less_than", op="less_than")
+def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x < y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    return _compare("less_than", x, y, name)
+
+
+@spelled("tensor.less_equal", "Variable.less_equal", op="less_equal")
+def less_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x <= y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    return _compare("less_equal", x, y, name)
+
+
+@spelled("tensor.greater_than", "Variable.greater_than", op="greater_than")
+def greater_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x > y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    return _compare("greater_than", x, y, name)
+
+
+@spelled("tensor.greater_equal", "Variable.greater_equal", op="greater_equal")
+def greater_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x >= y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    return _compare("greater_equal", x, y, name)
+
+
+@spelled("fluid.layers.equal", op="equal")
+def fluid_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x == y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("equal", x, y, name, cond)
+
+
+@spelled("fluid.layers.not_equal", op="not_equal")
+def fluid_not_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x != y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("not_equal", x, y, name, cond)
+
+
+@spelled("fluid.layers.less_than", op="less_than")
+def fluid_less_than(
+    x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None, name: str | None = None
+) -> Variable:
+    """Returns whether ``x < y``; ``cond`` is an existing bool Variable to write to, ``force_cpu`` changes nothing."""
+    return _compare("less_than", x, y, name, cond)
+
+
+@spelled("fluid.layers.less_equal", op="less_equal")
+def fluid_less_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x <= y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("less_equal", x, y, name, cond)
+
+
+@spelled("fluid.layers.greater_than", op="greater_than")
+def fluid_greater_than(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x > y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("greater_than", x, y, name, cond)
+
+
+@spelled("fluid.layers.greater_equal", op="greater_equal")
+def fluid_greater_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x >= y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("greater_equal", x, y, name, cond)

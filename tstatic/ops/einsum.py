@@ -1,0 +1,268 @@
+"""``einsum``: an equation over labelled axes as transposes, sums and matrix products."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN
+from tstatic.ir.where import show, user_line
+from tstatic.ops._shapes import single
+
+_TERM = re.compile(r"^[A-Za-z]*(\.\.\.)?[A-Za-z]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A value whose axes have labels; the axes that ``...`` stands for are labelled ``.0``, ``.1`` from the right."""
+
+    value: Variable
+    labels: tuple[str, ...]
+
+    def size(self, label: str) -> int:
+        return self.value.shape[self.labels.index(label)]
+
+
+@spelled("tensor.einsum")
+def einsum(equation: str, *operands: Variable) -> Variable:
+    """Sums products over labelled axes, for example ``einsum("bij,bjk->bik", x, y)``.
+
+    Operands are combined from left to right, each step one matrix product.
+
+    Args:
+        equation: Labels of each operand's axes, separated by commas, then ``->`` and the labels of the result. Without
+            ``->`` the result has the labels that occur once, in alphabetical order. ``...`` stands for any further axes,
+            which broadcast. A label that occurs twice in one operand takes the diagonal.
+        *operands: One Variable per group of labels.
+
+    Returns:
+        A Variable whose axes are those of the result's labels.
+
+    Raises:
+        ProgramError: If the equation is malformed or does not fit the operands.
+        ShapeError: If sizes with one label differ.
+    """
+    if not isinstance(equation, str):
+        raise ProgramTypeError(
+            "The type of 'equation' in einsum must be str",
+            expected="a text such as 'ij,jk->ik'",
+            received=f"{equation!r} of type {type(equation).__name__}",
+            fix="pass the equation first, then the operands",
+            op="einsum",
+            where=show(user_line()),
+        )
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = tuple(operands[0])
+    values = [check_variable(v, "operands", "einsum") for v in operands]
+    terms, result = _read(equation, values)
+    terms = [_diagonals(t) for t in terms]
+    _check_sizes(terms)
+    done = terms[0]
+    for i, term in enumerate(terms[1:], 1):
+        kept = set(result).union(*(t.labels for t in terms[i + 1 :]))
+        done = _combine(done, term, kept)
+    return _arranged(_summed(done, set(result)), result).value
+
+
+# ---------------------------------------------------------------------------------------------------------------- parse
+def _refuse(equation: str, what: str, expected: str, fix: str) -> ProgramError:
+    return ProgramError(
+        f"the equation of einsum {what}", expected=expected, received=repr(equation), fix=fix, op="einsum",
+        where=show(user_line()),
+    )  # fmt: skip
+
+
+def _read(equation: str, values: Sequence[Variable]) -> tuple[list[Term], tuple[str, ...]]:
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    groups = left.split(",")
+    if len(groups) != len(values) or not values:
+        raise _refuse(
+            equation,
+            f"names {len(groups)} operands, but {len(values)} are given",
+            f"{len(values)} groups of labels before '->'",
+            "write one group of labels per operand, separated by commas",
+        )
+    for group in (*groups, right):
+        if not _TERM.match(group):
+            raise _refuse(
+                equation, f"has a group that cannot be read: {group!r}", "letters, and '...' at most once",
+                "name each axis by one letter",
+            )  # fmt: skip
+    terms = []
+    widest = 0
+    for group, value in zip(groups, values, strict=True):
+        letters = group.replace("...", "")
+        rest = len(value.shape) - len(letters)
+        if rest < 0 or (rest > 0 and "..." not in group):
+            raise _refuse(
+                equation,
+                f"gives {len(letters)} labels to an operand of shape {list(value.shape)}",
+                f"{len(value.shape)} labels, or '...'",
+                "write one letter per axis",
+            )
+        widest = max(widest, rest)
+        terms.append(Term(value, _labels(group, rest)))
+    if arrow:
+        wanted = _labels(right, widest)
+    else:
+        every = [label for term in terms for label in term.labels]
+        once = sorted(label for label in set(every) if not label.startswith(".") and every.count(label) == 1)
+        wanted = (*_labels("...", widest), *once)
+    known = {label for term in terms for label in term.labels}
+    if len(set(wanted)) < len(wanted) or not set(wanted) <= known:
+        raise _refuse(
+            equation, "has a result with a label that occurs twice, or in no operand",
+            "different labels that operands have", "check the labels after '->'",
+        )  # fmt: skip
+    return terms, wanted
+
+
+def _labels(group: str, rest: int) -> tuple[str, ...]:
+    before, dots, after = group.partition("...")
+    return (*before, *(f".{i}" for i in reversed(range(rest if dots else 0))), *after)
+
+
+def _check_sizes(terms: Sequence[Term]) -> None:
+    for label in {label for t in terms for label in t.labels}:
+        sizes = {t.size(label) for t in terms if label in t.labels} - {UNKNOWN, 1}
+        if len(sizes) > 1:
+            raise ShapeError(
+                f"axes with the label '{label}' differ in size",
+                expected="one size, or 1",
+                received=", ".join(f"{''.join(t.labels)}: {list(t.value.shape)}" for t in terms),
+                fix="check the shapes of the operands",
+                op="einsum",
+                where=show(user_line()),
+            )
+
+
+# ---------------------------------------------------------------------------------------------------------------- steps
+def _arranged(term: Term, labels: Sequence[str]) -> Term:
+    """The axes in the order of ``labels``."""
+    if term.labels == tuple(labels):
+        return term
+    order = tuple(term.labels.index(label) for label in labels)
+    return Term(single("transpose2", {"X": term.value}, {"axis": order}), tuple(labels))
+
+
+def _summed(term: Term, kept: set[str]) -> Term:
+    """Without the labels that nothing needs any more."""
+    dropped = tuple(i for i, label in enumerate(term.labels) if label not in kept)
+    if not dropped:
+        return term
+    value = single("reduce_sum", {"X": term.value}, {"dim": dropped})
+    return Term(value, tuple(label for label in term.labels if label in kept))
+
+
+def _diagonals(term: Term) -> Term:
+    """Takes the diagonal of axes that share a label: every ``n + 1``-th of their ``n * n`` values."""
+    while len(set(term.labels)) < len(term.labels):
+        label = next(one for one in term.labels if term.labels.count(one) > 1)
+        first = term.labels.index(label)
+        second = term.labels.index(label, first + 1)
+        size = term.value.shape[first]
+        if UNKNOWN in (size, term.value.shape[second]) or size != term.value.shape[second]:
+            raise ShapeError(
+                f"a diagonal needs two known axes of one size for the label '{label}'",
+                expected="equal, known sizes",
+                received=list(term.value.shape),
+                fix="give both axes a known size",
+                op="einsum",
+                where=show(user_line()),
+            )
+        rest = [i for i in range(len(term.labels)) if i not in (first, second)]
+        turned = single("transpose2", {"X": term.value}, {"axis": (*rest, first, second)})
+        shape = [turned.shape[i] for i in range(len(rest))]
+        flat = _reshaped(turned, [*shape, size * size])
+        attrs = {"axes": (len(rest),), "starts": (0,), "ends": (size * size,), "strides": (size + 1,)}
+        term = Term(single("strided_slice", {"Input": flat}, attrs), (*(term.labels[i] for i in rest), label))
+    return term
+
+
+def _reshaped(value: Variable, shape: Sequence[int]) -> Variable:
+    """``reshape2`` that copies unknown leading sizes and finds one more unknown size."""
+    if tuple(shape) == value.shape and UNKNOWN not in shape:
+        return value
+    wanted = [0 if s == UNKNOWN and value.shape[i : i + 1] == (UNKNOWN,) else s for i, s in enumerate(shape)]
+    for i, size in enumerate(wanted):
+        # A size is copied only as long as all axes before it stay as they are.
+        if size == 0 and shape[i] == UNKNOWN and tuple(shape[:i]) != value.shape[:i]:
+            wanted[i] = UNKNOWN
+    if wanted.count(UNKNOWN) > 1:
+        raise ShapeError(
+            "einsum would have to restore more than one unknown size",
+            expected="at most one unknown size among the axes that are merged",
+            received=f"{list(value.shape)} to {list(shape)}",
+            fix="give the axes known sizes in static.data",
+            op="einsum",
+            where=show(user_line()),
+        )
+    return single("reshape2", {"X": value}, {"shape": tuple(wanted)})
+
+
+def _combine(a: Term, b: Term, kept: set[str]) -> Term:
+    """One product of two terms; labels outside ``kept`` are summed."""
+    # An axis of size 1 broadcasts: it is dropped where the other operand has the label too.
+    a, b = _unstretched(a, b), _unstretched(b, a)
+    a = _summed(a, kept | set(b.labels))
+    b = _summed(b, kept | set(a.labels))
+    shared = [label for label in a.labels if label in b.labels]
+    batch = [label for label in shared if label in kept]
+    inner = [label for label in shared if label not in kept]
+    rows = [label for label in a.labels if label not in shared]
+    columns = [label for label in b.labels if label not in shared]
+    if not inner:
+        left = _spread(_arranged(a, [*batch, *rows]), len(batch) + len(rows), len(columns))
+        right = _spread(_arranged(b, [*batch, *columns]), len(batch), len(rows))
+        return Term(single("elementwise_mul", {"X": left, "Y": right}), (*batch, *rows, *columns))
+    left = _matrices(_arranged(a, [*batch, *rows, *inner]), len(batch), len(rows))
+    right = _matrices(_arranged(b, [*batch, *columns, *inner]), len(batch), len(columns))
+    product = single("matmul_v2", {"X": left, "Y": right}, {"trans_y": True})
+    shape = (
+        *(_known(a.size(label), b.size(label)) for label in batch),
+        *(a.size(label) for label in rows),
+        *(b.size(label) for label in columns),
+    )
+    return Term(_reshaped(product, shape), (*batch, *rows, *columns))
+
+
+def _known(x: int, y: int) -> int:
+    return y if x == UNKNOWN else x
+
+
+def _unstretched(term: Term, other: Term) -> Term:
+    ones = {
+        label for label in term.labels if label in other.labels and term.size(label) == 1 and other.size(label) != 1
+    }
+    return _summed(term, set(term.labels) - ones) if ones else term
+
+
+def _spread(term: Term, at: int, count: int) -> Variable:
+    """Adds ``count`` axes of size 1 before axis ``at``."""
+    if not count:
+        return term.value
+    return single("unsqueeze2", {"X": term.value}, {"axes": tuple(range(at, at + count))})
+
+
+def _matrices(term: Term, batch: int, rows: int) -> Variable:
+    """Merges the axes after the batch to two: ``rows`` of them, and the rest."""
+    shape = term.value.shape
+    merged = [_times(shape[batch : batch + rows]), _times(shape[batch + rows :])]
+    if len(shape) == batch + 2 and rows == 1:
+        return term.value
+    return _reshaped(term.value, [*shape[:batch], *merged])
+
+
+def _times(sizes: Sequence[int]) -> int:
+    total = 1
+    for size in sizes:
+        if size == UNKNOWN:
+            return UNKNOWN
+        total *= size
+    return total

@@ -1,0 +1,92 @@
+"""The ``fluid.layers`` spellings of arithmetic: with Paddle's ``axis`` and an activation by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.ir.build import check_variable, layer
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Variable
+
+
+def with_activation(
+    type: str, inputs: dict[str, Any], attrs: dict[str, Any], act: str | None, name: str | None
+) -> Variable:
+    """Appends an op and, if ``act`` names one, an activation op after it; both results have the layer's name.
+
+    Raises:
+        NotFoundError: If no op is called ``act``.
+    """
+    for slot, value in inputs.items():
+        check_variable(value, slot.lower(), type)
+    with layer(type, name) as helper:
+        out: Variable = helper.emit(type, inputs, attrs)
+        return out if act is None else helper.emit(act, {"X": out})  # type: ignore[no-any-return]
+
+
+def _binary(op: str, x: Any, y: Any, axis: int, act: str | None, name: str | None) -> Variable:
+    return with_activation(op, {"X": x, "Y": y}, {"axis": axis}, act, name)
+
+
+@spelled("fluid.layers.elementwise_add", op="elementwise_add")
+def elementwise_add(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Returns ``act(x + y)``.
+
+    Args:
+        x: Any shape.
+        y: Its sizes equal those of ``x`` from dimension ``axis`` on, or are 1.
+        axis: Where ``y`` begins in ``x``; -1 lets the last dimensions meet.
+        act: Op type of an activation, or ``None``.
+        name: Name of the layer.
+    """
+    return _binary("elementwise_add", x, y, axis, act, name)
+
+
+@spelled("fluid.layers.elementwise_sub", op="elementwise_sub")
+def elementwise_sub(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Returns ``act(x - y)``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_sub", x, y, axis, act, name)
+
+
+@spelled("fluid.layers.elementwise_mul", op="elementwise_mul")
+def elementwise_mul(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Returns ``act(x * y)``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_mul", x, y, axis, act, name)
+
+
+@spelled("fluid.layers.elementwise_div", op="elementwise_div")
+def elementwise_div(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Returns ``act(x / y)``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_div", x, y, axis, act, name)
+
+
+@spelled("fluid.layers.elementwise_max", op="elementwise_max")
+def elementwise_max(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Returns ``act(max(x, y))``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_max", x, y, axis, act, name)
+
+
+@spelled("fluid.layers.elementwise_min", op="elementwise_min")
+def elementwise_min(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Returns ``act(min(x, y))``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_min", x, y, axis, act, name)
+
+
+@spelled("fluid.layers.elementwise_pow", op="elementwise_pow")
+def elementwise_pow(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Returns ``act(x to the power of y)``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_pow", x, y, axis, act, name)
+
+
+@spelled("fluid.layers.elementwise_mod", op="elementwise_mod")
+def elementwise_mod(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Returns ``act(x mod y)`` with the sign of ``y``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_mod", x, y, axis, act, name)
+
+
+@spelled("fluid.layers.elementwise_floordiv", op="elementwise_floordiv")
+def elementwise_floordiv(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act`` of the quotient rounded down; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_floordiv", x, y, axis, act, name)

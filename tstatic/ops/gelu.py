@@ -1,0 +1,68 @@
+"""GELU, exact or by its tanh approximation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.ir.opdef import DERIVE, Card, Domain, GradOp, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import Meta
+from tstatic.ops import _functions  # noqa: F401 - erf in expressions
+from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._cut import cut_alike
+from tstatic.ops._unary import of_floats, unary
+from tstatic.ops.kernels.special import gelu as gelu_kernel
+from tstatic.ops.kernels.special import gelu_grad as gelu_grad_kernel
+from tstatic.ops.kernels.special import special_scratch
+
+# Expressions for kernels that inline them; numpy runs the tuned functions.
+_U = "(0.7978845608028654 * (x + 0.044715 * x * x * x))"
+_DU = "(0.7978845608028654 * (1 + 0.134145 * x * x))"
+_EXACT = "0.5 * x * (1 + erf(x * 0.7071067811865476))"
+_TANH = f"0.5 * x * (1 + tanh{_U})"
+_EXACT_GRAD = "dout * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * (0.3989422804014327 * exp(-0.5 * x * x)))"
+_TANH_GRAD = f"dout * (0.5 * (1 + tanh{_U}) + 0.5 * x * (1 - square(tanh{_U})) * {_DU})"
+
+
+def _needs(ins: Any, outs: Any) -> list[Meta]:
+    x = ins[0]
+    return [Meta(shape, x.dtype) for shape, _ in special_scratch(x.numel, x.dtype.np)]
+
+
+def _calls(ins: Any, outs: Any, scratch: Any, *, approximate: bool) -> Calls:
+    return [(gelu_kernel, (ins[0], outs[0], approximate, scratch))]
+
+
+def _grad_calls(ins: Any, outs: Any, scratch: Any, *, approximate: bool) -> Calls:
+    return [(gelu_grad_kernel, (ins[0], ins[1], outs[0], approximate, scratch))]
+
+
+_REF, _GRAD_REF = Bound(1, _calls, _needs), Bound(2, _grad_calls, _needs)
+
+
+def _split(*metas: Any) -> Any:
+    return cut_alike(*metas)
+
+
+register(Card(
+    "gelu", "X -> Out", attrs={"approximate": False}, pointwise={"Out": f"where(approximate, {_TANH}, {_EXACT})"},
+    infer=of_floats, ref=_REF, scratch=_REF.scratch, split=_split,
+    grad=GradOp(
+        "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": f"where(approximate, {_TANH_GRAD}, {_EXACT_GRAD})"},
+        ref=_GRAD_REF, scratch=_GRAD_REF.scratch, split=_split, grad=DERIVE,
+    ),
+    lower=lambda torch, x, approximate: torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none"),
+    amp="gray", domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),
+))  # fmt: skip
+
+
+@spelled("nn.functional.gelu", "fluid.layers.gelu", op="gelu")
+def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Variable:
+    """Returns ``x`` times the normal distribution function of ``x``.
+
+    Args:
+        x: Any shape.
+        approximate: Use ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))``.
+        name: Name of the layer.
+    """
+    return unary("gelu", x, {"approximate": approximate}, name=name)

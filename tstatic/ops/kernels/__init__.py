@@ -1,0 +1,14 @@
+"""Tuned numpy kernels: plain functions on arrays, behind the cards of the heavy ops.
+
+Every array that is written is passed in. What a kernel needs besides stands in the ``*_scratch`` function next to it,
+as ``(shape, dtype)`` pairs; nothing of the size of an operand is allocated inside as long as arrays are C-contiguous
+(odd strides work and may copy). All kernels run in float32 and float64, take zero-size arrays, and give the same bits
+for the same arguments: blocks depend on shapes only and are summed in order. Callers silence floating-point warnings.
+
+- ``conv``: 2-d convolution with groups, and both gradients
+- ``pool``: maximum and average pooling, sliding or adaptive windows
+- ``norm``: layer norm, batch norm
+- ``softmax``: softmax, log-softmax, softmax with cross entropy
+- ``special``: erf, gelu
+- ``update``: sgd, momentum, Adam and AdamW
+"""

@@ -1,0 +1,51 @@
+"""Types and small helpers that the numpy kernels share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Buffer = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and dtype of a scratch buffer that a kernel asks its caller for."""
+
+BLOCK = 1 << 16
+"""Elements per block of a chain of ufuncs.
+
+A few float32 buffers of this size about fit a second-level cache of 1 MiB, and one ufunc takes some 6 us, so that
+threads that take turns at the interpreter's lock do not wait for it.
+"""
+
+
+@lru_cache(maxsize=256)
+def ones(count: int, dtype: np.dtype[Any]) -> Array:
+    """A read-only vector of ones: ``matrix @ ones`` sums rows at 0.05 ns a value, ``.sum`` at 0.2."""
+    vector = np.ones(count, dtype)
+    vector.setflags(write=False)
+    return vector
+
+
+def flat(buffer: Array, shape: tuple[int, ...]) -> Array:
+    """The first elements of a one-dimensional buffer as an array of ``shape``."""
+    count = 1
+    for size in shape:
+        count *= size
+    return buffer[:count].reshape(shape)
+
+
+def buffers(dtype: np.dtype[Any], *counts: int) -> tuple[Buffer, ...]:
+    """One-dimensional scratch buffers of ``dtype``."""
+    return tuple(((count,), dtype) for count in counts)
+
+
+def make(needs: Sequence[Buffer]) -> tuple[Array, ...]:
+    """Allocates scratch buffers; for tests and for callers outside a plan."""
+    return tuple(np.empty(shape, dtype) for shape, dtype in needs)
+
+
+def contiguous(array: Array) -> Array:
+    """``array`` itself, or a C-contiguous copy (the slow path for odd strides)."""
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)

@@ -1,0 +1,213 @@
+"""``mul``: the product of two values that are read as matrices, as ``fc`` uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import GRAD, Card, Case, Cost, Domain, GradOp, Piece, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
+from tstatic.ops._bilinear import bilinear_grad
+from tstatic.ops._bound import Bound, Calls, in_place
+from tstatic.ops._product import Way, cut, multiply, same_dtype, swap
+from tstatic.ops._shapes import single
+
+
+def _flat(shape: Shape, columns: int) -> tuple[int, int]:
+    """Rows and columns of a value that is read as a matrix whose rows begin at axis ``columns``."""
+    return numel(shape[:columns]), numel(shape[columns:])
+
+
+def _mul_infer(x: Meta, y: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Meta:
+    same_dtype(x, y)
+    for name, meta, columns in (("X", x, x_num_col_dims), ("Y", y, y_num_col_dims)):
+        if not 0 < columns < meta.rank:
+            raise ShapeError(
+                f"{name} of rank {meta.rank} cannot be flattened to a matrix at axis {columns}",
+                expected=f"{name.lower()}_num_col_dims from 1 to the rank of {name} less 1",
+                received=f"{name} of shape {list(meta.shape)}, {name.lower()}_num_col_dims {columns}",
+                fix=f"reshape {name}, or choose another {name.lower()}_num_col_dims",
+            )
+    width, height = _flat(x.shape, x_num_col_dims)[1], _flat(y.shape, y_num_col_dims)[0]
+    if width != height and UNKNOWN not in (width, height):
+        raise ShapeError(
+            "the flattened X has another width than the flattened Y has height",
+            expected=f"a height of {width} in Y",
+            received=f"X of shape {list(x.shape)} cut at {x_num_col_dims}, Y of shape {list(y.shape)} cut at {y_num_col_dims}",
+            fix="check the sizes and num_col_dims of both",
+        )
+    return x.with_shape((*x.shape[:x_num_col_dims], *y.shape[y_num_col_dims:]))
+
+
+def _matrices(arrays: Sequence[Any], columns: Sequence[int]) -> list[Any] | None:
+    """Each array as a matrix view (``None`` stays), or ``None`` if one would need a copy."""
+    views = [None if a is None else in_place(a, _flat(a.shape, c)) for a, c in zip(arrays, columns, strict=True)]
+    return None if any(v is None and a is not None for v, a in zip(views, arrays, strict=True)) else views
+
+
+def _mul_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Any, *, x_num_col_dims: int, y_num_col_dims: int
+) -> Calls:
+    views = _matrices((*ins, *outs), (x_num_col_dims, y_num_col_dims, x_num_col_dims))
+    if views is None:
+        return [(_mul_copying, (*ins, *outs, x_num_col_dims, y_num_col_dims))]
+    return multiply(*views)
+
+
+def _mul_copying(x: Any, y: Any, out: Any, x_columns: int, y_columns: int) -> None:
+    """For strides whose axes cannot be merged in place."""
+    product = np.matmul(x.reshape(_flat(x.shape, x_columns)), y.reshape(_flat(y.shape, y_columns)))
+    np.copyto(out, product.reshape(out.shape))
+
+
+def _mul_grad_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Any, *, x_num_col_dims: int, y_num_col_dims: int
+) -> Calls:
+    cols = (x_num_col_dims, y_num_col_dims, x_num_col_dims, x_num_col_dims, y_num_col_dims)
+    views = _matrices((*ins, *outs), cols)
+    if views is None:
+        return [(_mul_grad_copying, (ins, outs, x_num_col_dims, y_num_col_dims))]
+    x, y, dout, dx, dy = views
+    calls: Calls = []
+    if dx is not None:
+        calls += multiply(dout, swap(y), dx)
+    if dy is not None:
+        calls += multiply(swap(x), dout, dy)
+    return calls
+
+
+def _mul_grad_copying(ins: Sequence[Any], outs: Sequence[Any], x_columns: int, y_columns: int) -> None:
+    x, y, dout = (
+        None if a is None else a.reshape(_flat(a.shape, c))
+        for a, c in zip(ins, (x_columns, y_columns, x_columns), strict=True)
+    )
+    if outs[0] is not None:
+        np.copyto(outs[0], (dout @ y.T).reshape(outs[0].shape))
+    if outs[1] is not None:
+        np.copyto(outs[1], (x.T @ dout).reshape(outs[1].shape))
+
+
+def _mul_lower(torch: Any, x: Any, y: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Any:
+    product = x.reshape(_flat(x.shape, x_num_col_dims)) @ y.reshape(_flat(y.shape, y_num_col_dims))
+    return product.reshape(*x.shape[:x_num_col_dims], *y.shape[y_num_col_dims:])
+
+
+def _mul_grad_lower(torch: Any, x: Any, y: Any, dout: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Any:
+    x2, y2 = x.reshape(_flat(x.shape, x_num_col_dims)), y.reshape(_flat(y.shape, y_num_col_dims))
+    flat = dout.reshape(x2.shape[0], y2.shape[1])
+    return (flat @ y2.mT).reshape(x.shape), (x2.mT @ flat).reshape(y.shape)
+
+
+def _mul_cost(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1) -> Cost:
+    return Cost(2.0 * out.numel * _flat(x.shape, x_num_col_dims)[1], float(x.nbytes + y.nbytes + out.nbytes))
+
+
+def _mul_split(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> list[Piece] | None:
+    if out.numel <= 0:
+        return None
+    rows, columns = _flat(out.shape, x_num_col_dims)
+    one = y.rank - y_num_col_dims == 1
+    ways = [
+        Way(columns, x_num_col_dims, None, y_num_col_dims, 16 if one else 1),
+        Way(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1),
+    ]
+    pieces = cut(x, y, out, _mul_cost(x, y, out, x_num_col_dims).flops, ways)
+    return [tuple(p) for p in pieces] if len(pieces) > 1 else None
+
+
+def _mul_grad_split(
+    x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, x_num_col_dims: int = 1, y_num_col_dims: int = 1
+) -> list[Piece] | None:
+    if dout.numel <= 0:
+        return None
+    rows, columns = _flat(dout.shape, x_num_col_dims)
+    inner = _flat(x.shape, x_num_col_dims)[1]
+    flops = 2.0 * rows * columns * inner
+    # The summed axes can be cut only when both operands have one of them.
+    single = x.rank - x_num_col_dims == 1 and y_num_col_dims == 1
+    pieces: list[Piece] = []
+    if dx is not None:
+        ways = [Way(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1)]
+        ways += [Way(inner, -1, None, 0)] if single else []
+        pieces += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, ways)]
+    if dy is not None:
+        one = y.rank - y_num_col_dims == 1
+        ways = [Way(columns, y_num_col_dims, None, x_num_col_dims, 16 if one else 1)]
+        ways += [Way(inner, 0, -1, None)] if single else []
+        pieces += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, ways)]
+    return pieces if len(pieces) > 1 else None
+
+
+def _mul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, x_num_col_dims: int = 1) -> Cost:
+    one = _mul_cost(x, y, dout, x_num_col_dims)
+    wanted = (dx is not None) + (dy is not None)
+    return Cost(one.flops * wanted, one.bytes * wanted)
+
+
+_MUL = Bound(2, _mul_calls)
+_MUL_GRAD = Bound(3, _mul_grad_calls)
+
+register(
+    Card(
+        "mul",
+        "X, Y -> Out",
+        attrs={"x_num_col_dims": 1, "y_num_col_dims": 1},
+        infer=_mul_infer,
+        ref=_MUL,
+        lower=_mul_lower,
+        split=_mul_split,
+        scratch=_MUL.scratch,
+        cost=_mul_cost,
+        grad=GradOp(
+            f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}",
+            ref=_MUL_GRAD,
+            lower=_mul_grad_lower,
+            split=_mul_grad_split,
+            scratch=_MUL_GRAD.scratch,
+            cost=_mul_grad_cost,
+            grad=bilinear_grad("mul"),
+        ),
+        amp="white",
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (4, 5))),
+                Case(((3, 2, 2), (4, 5))),
+                Case(((2, 3, 4), (4, 5)), {"x_num_col_dims": 2}),
+                Case(((2, 3, 4), (3, 4, 2)), {"y_num_col_dims": 2}),
+                Case(((2, 6), (2, 3, 2, 2)), {"y_num_col_dims": 2}),
+                Case(((0, 4), (4, 3))),
+                Case(((3, 0), (0, 2))),
+                Case(((2, 0, 4), (4, 3)), {"x_num_col_dims": 2}),
+                Case(((1, 1), (1, 1))),
+                Case(((7, 18), (18, 5))),
+            ),
+            others=("int64",),
+            ulps=16.0,
+        ),
+    )
+)
+
+
+@spelled("fluid.layers.mul", op="mul")
+def mul(
+    x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
+) -> Variable:
+    """Returns the matrix product of ``x`` and ``y``, both flattened to matrices first.
+
+    Args:
+        x: ``[a..., k...]`` with ``x_num_col_dims`` axes before the ``k``.
+        y: ``[k..., b...]`` with ``y_num_col_dims`` axes before the ``b``.
+        x_num_col_dims: How many leading axes of ``x`` are rows.
+        y_num_col_dims: How many leading axes of ``y`` are summed.
+        name: Name of the layer.
+
+    Returns:
+        ``[a..., b...]``.
+    """
+    attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
+    return single("mul", {"X": check_variable(x, "x", "mul"), "Y": check_variable(y, "y", "mul")}, attrs, name=name)

@@ -1,0 +1,468 @@
+"""Sums, means and products over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import GRAD, Card, Case, Cost, Domain, GradContext, GradOp, OpSpec, Piece, Values, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import DType, Meta, dtype_of, float32, float64, int64
+from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._reduce import (
+    CASES,
+    EMPTY_CASES,
+    LONG_CASES,
+    REDUCE_ATTRS,
+    count_of,
+    fluid_reduction,
+    reduced_axes,
+    reduced_shape,
+    reduction,
+    split_reduction,
+    split_spread,
+    spread,
+)
+from tstatic.ops._shapes import single
+from tstatic.ops._sum import sum_calls, sum_scratch
+
+Attrs = Mapping[str, Any]
+
+
+# ----------------------------------------------------------------------------------------------------------------- sum
+def _total_dtype(x: DType, out_dtype: DType | None) -> DType:
+    """Integers and truth values are added up in int64 unless something else is asked for."""
+    if out_dtype is not None:
+        return out_dtype
+    return x if x.is_float else int64
+
+
+def _sum_infer(
+    x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
+) -> Meta:
+    axes = reduced_axes(x.rank, dim, reduce_all)
+    return Meta(reduced_shape(x.shape, axes, keep_dim, one_d), _total_dtype(x.dtype, out_dtype))
+
+
+def _mean_infer(
+    x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
+) -> Meta:
+    out = out_dtype or x.dtype
+    if not x.dtype.is_float or not out.is_float:
+        raise DTypeError(
+            "a mean is taken of floats only",
+            expected="float16, bfloat16, float32 or float64",
+            received=x.dtype.name if not x.dtype.is_float else f"out_dtype {out.name}",
+            fix="convert the input with paddle.cast(x, 'float32')",
+        )
+    return Meta(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim, one_d), out)
+
+
+def _converts(x: DType, out: DType) -> bool:
+    """Whether elements are converted before they are added up (``add.reduce`` widens integers by itself)."""
+    return x is not out and (x.is_float or out.is_float or out.name == "bool")
+
+
+def _sum_needs(
+    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
+) -> tuple[Meta, ...]:
+    x, out = ins[0], outs[0]
+    axes = reduced_axes(x.rank, dim, reduce_all)
+    if not _converts(x.dtype, out.dtype):
+        return sum_scratch(x, axes)
+    converted = x.with_dtype(out.dtype)
+    return converted, *sum_scratch(converted, axes)
+
+
+def _sum_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
+) -> Calls:
+    x, out = ins[0], outs[0]
+    axes = reduced_axes(x.ndim, dim, reduce_all)
+    if not _converts(dtype_of(x.dtype), dtype_of(out.dtype)):
+        return sum_calls(x, axes, out, scratch)
+    return [(np.copyto, (scratch[0], x, "unsafe")), *sum_calls(scratch[0], axes, out, scratch[1:])]
+
+
+def _mean_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
+) -> Calls:
+    x, out = ins[0], outs[0]
+    count = count_of(x.shape, reduced_axes(x.ndim, dim, reduce_all))
+    total = _sum_calls(ins, outs, scratch, dim=dim, reduce_all=reduce_all)
+    return [*total, (np.true_divide, (out, np.asarray(count, out.dtype), out))]
+
+
+def _sum_lower(
+    torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
+) -> Any:
+    axes = reduced_axes(x.dim(), dim, reduce_all)
+    dtype = getattr(torch, out_dtype.name) if out_dtype is not None else None
+    out = torch.sum(x, axes, keepdim=keep_dim, dtype=dtype) if axes else torch.sum(x, dtype=dtype)
+    return out.reshape(1) if one_d and not out.dim() else out
+
+
+def _mean_lower(
+    torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
+) -> Any:
+    axes = reduced_axes(x.dim(), dim, reduce_all)
+    dtype = getattr(torch, out_dtype.name) if out_dtype is not None else None
+    out = torch.mean(x, axes, keepdim=keep_dim, dtype=dtype) if axes else torch.mean(x, dtype=dtype)
+    return out.reshape(1) if one_d and not out.dim() else out
+
+
+def _sum_split(
+    x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool
+) -> list[Piece] | None:
+    return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim, summed=True)
+
+
+def _mean_split(
+    x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool
+) -> list[Piece] | None:
+    return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
+
+
+# ----------------------------------------------------------------------------------------------------------- gradients
+def _spread_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
+) -> Calls:
+    dout, dx = ins[1], outs[0]
+    if dx.size == 0:
+        return []
+    axes = reduced_axes(dx.ndim, dim, reduce_all)
+    return [(np.copyto, (dx, spread(dout, dx.shape, axes), "unsafe"))]
+
+
+def _mean_grad_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+    return (ins[1].with_dtype(ins[1].dtype.compute),)
+
+
+def _mean_grad_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
+) -> Calls:
+    x, dout = ins
+    share = scratch[0]
+    count = count_of(x.shape, reduced_axes(x.ndim, dim, reduce_all))
+    return [
+        # The few values of dout are divided, not the many of dx.
+        (np.copyto, (share, dout)),
+        (np.true_divide, (share, np.asarray(count, share.dtype), share)),
+        *_spread_calls((x, share), outs, (), dim=dim, reduce_all=reduce_all),
+    ]
+
+
+def _spread_lower(torch: Any, x: Any, dout: Any, dim: Any, reduce_all: bool) -> Any:
+    axes = reduced_axes(x.dim(), dim, reduce_all)
+    shape = [1 if i in axes else s for i, s in enumerate(x.shape)]
+    return dout.reshape(shape).expand(x.shape).to(x.dtype)
+
+
+def _mean_grad_lower(torch: Any, x: Any, dout: Any, dim: Any, reduce_all: bool) -> Any:
+    return _spread_lower(torch, x, dout / count_of(x.shape, reduced_axes(x.dim(), dim, reduce_all)), dim, reduce_all)
+
+
+def _grad_split(
+    x: Meta, dout: Meta, dx: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool
+) -> list[Piece] | None:
+    return split_spread(x, dout, dx, reduced_axes(x.rank, dim, reduce_all), keep_dim)
+
+
+def _again(type: str) -> Any:
+    """The gradient of a spread is the reduction itself."""
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        dout = ctx.inputs["Out" + GRAD][0]
+        arriving = ctx.out_grads.get(ctx.outputs["X" + GRAD][0])
+        if arriving is None or dout not in ctx.in_grads:
+            return []
+        attrs = {**ctx.attrs, "out_dtype": ctx.meta(dout).dtype}
+        return [OpSpec(type, {"X": [arriving]}, {"Out": [ctx.in_grads[dout]]}, attrs)]
+
+    return rule
+
+
+_SUM = Bound(1, _sum_calls, _sum_needs)
+_MEAN = Bound(1, _mean_calls, _sum_needs)
+_SUM_GRAD = Bound(2, _spread_calls, unread=(0,), widen=False)
+_MEAN_GRAD = Bound(2, _mean_grad_calls, _mean_grad_needs, unread=(0,), widen=False)
+_CAST_CASES = (
+    Case(((2, 3),), {"dim": (1,), "out_dtype": float64}),
+    Case(((2, 3),), {"reduce_all": True, "in_dtype": float32, "out_dtype": float64}),
+)
+
+
+def _reduce_cost(x: Meta, out: Meta) -> Cost:
+    return Cost(float(x.numel), float(x.nbytes + out.nbytes))
+
+
+register(
+    Card(
+        "reduce_sum",
+        "X -> Out",
+        attrs=REDUCE_ATTRS,
+        infer=_sum_infer,
+        ref=_SUM,
+        lower=_sum_lower,
+        split=_sum_split,
+        scratch=_SUM.scratch,
+        cost=_reduce_cost,
+        grad=GradOp(
+            f"X, Out{GRAD} -> X{GRAD}",
+            ref=_SUM_GRAD,
+            lower=_spread_lower,
+            split=_grad_split,
+            scratch=_SUM_GRAD.scratch,
+            shape_only=("X",),
+            grad=_again("reduce_sum"),
+        ),
+        amp="black",
+        domain=Domain(cases=(*CASES, *EMPTY_CASES, *_CAST_CASES, *LONG_CASES), others=("int32", "bool"), ulps=12.0),
+    )
+)
+
+register(
+    Card(
+        "reduce_mean",
+        "X -> Out",
+        attrs=REDUCE_ATTRS,
+        infer=_mean_infer,
+        ref=_MEAN,
+        lower=_mean_lower,
+        split=_mean_split,
+        scratch=_MEAN.scratch,
+        cost=_reduce_cost,
+        grad=GradOp(
+            f"X, Out{GRAD} -> X{GRAD}",
+            ref=_MEAN_GRAD,
+            lower=_mean_grad_lower,
+            split=_grad_split,
+            scratch=_MEAN_GRAD.scratch,
+            shape_only=("X",),
+            grad=_again("reduce_mean"),
+        ),
+        amp="black",
+        domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
+    )
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------- mean
+def _mean_op_infer(x: Meta) -> Meta:
+    return _mean_infer(x, (), False, True, None, True)
+
+
+def _mean_op_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
+    return _mean_calls(ins, outs, scratch, dim=(), reduce_all=True)
+
+
+def _mean_op_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+    return _sum_needs(ins, outs, dim=(), reduce_all=True)
+
+
+def _mean_op_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
+    return _mean_grad_calls(ins, outs, scratch, dim=(), reduce_all=True)
+
+
+def _mean_op_again(ctx: GradContext) -> list[OpSpec]:
+    dout = ctx.inputs["Out" + GRAD][0]
+    arriving = ctx.out_grads.get(ctx.outputs["X" + GRAD][0])
+    if arriving is None or dout not in ctx.in_grads:
+        return []
+    return [OpSpec("mean", {"X": [arriving]}, {"Out": [ctx.in_grads[dout]]})]
+
+
+_MEAN_OP = Bound(1, _mean_op_calls, _mean_op_needs)
+_MEAN_OP_GRAD = Bound(2, _mean_op_grad_calls, _mean_grad_needs, unread=(0,), widen=False)
+
+register(
+    Card(
+        "mean",
+        "X -> Out",
+        infer=_mean_op_infer,
+        ref=_MEAN_OP,
+        lower=lambda torch, x: torch.mean(x).reshape(1),
+        scratch=_MEAN_OP.scratch,
+        cost=_reduce_cost,
+        grad=GradOp(
+            f"X, Out{GRAD} -> X{GRAD}",
+            ref=_MEAN_OP_GRAD,
+            lower=lambda torch, x, dout: _mean_grad_lower(torch, x, dout, (), True),
+            split=lambda x, dout, dx: split_spread(x, dout, dx, range(x.rank), False),
+            scratch=_MEAN_OP_GRAD.scratch,
+            shape_only=("X",),
+            grad=_mean_op_again,
+        ),
+        amp="black",
+        domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
+    )
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------- prod
+def _prod_needs(
+    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
+) -> tuple[Meta, ...]:
+    return (ins[0].with_dtype(outs[0].dtype),) if _converts(ins[0].dtype, outs[0].dtype) else ()
+
+
+def _prod_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
+) -> Calls:
+    x, out = ins[0], outs[0]
+    axes = reduced_axes(x.ndim, dim, reduce_all)
+    target = out.reshape(reduced_shape(x.shape, axes), copy=False)
+    if not _converts(dtype_of(x.dtype), dtype_of(out.dtype)):
+        return [(np.multiply.reduce, (x, axes, out.dtype, target))]
+    return [(np.copyto, (scratch[0], x, "unsafe")), (np.multiply.reduce, (scratch[0], axes, None, target))]
+
+
+def _prod_grad_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
+) -> Calls:
+    return [(_prod_grad, (*ins, outs[0], reduced_axes(ins[0].ndim, dim, reduce_all), *scratch))]
+
+
+def _prod_grad(x: Any, out: Any, dout: Any, dx: Any, axes: tuple[int, ...], seen: Any, others: Any) -> None:
+    """Each factor's gradient is the product of the others, which is not ``out / x`` where a factor is 0."""
+    if dx.size == 0:
+        return
+    wide = [spread(a, x.shape, axes) for a in (out, dout)]
+    np.true_divide(wide[0], x, dx)
+    np.equal(x, 0, out=seen)
+    if seen.any():
+        zeros = np.add.reduce(seen, axes, np.int64, keepdims=True)
+        np.copyto(others, x)
+        np.copyto(others, 1, where=seen)
+        product = np.multiply.reduce(others, axes, keepdims=True)
+        np.copyto(dx, 0, where=zeros > 0)
+        np.copyto(dx, product, where=seen & (zeros == 1))
+    np.multiply(dx, wide[1], dx)
+
+
+def _prod_lower(
+    torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
+) -> Any:
+    axes = reduced_axes(x.dim(), dim, reduce_all)
+    out = x.to(getattr(torch, _total_dtype(dtype_of(str(x.dtype)), out_dtype).name))
+    low = out.dtype if out.dtype.is_floating_point and out.itemsize == 2 else None
+    out = out.float() if low is not None else out
+    for axis in axes:
+        out = out.prod(axis, keepdim=True)
+    out = out.reshape(reduced_shape(tuple(x.shape), axes, keep_dim, one_d))
+    return out if low is None else out.to(low)
+
+
+def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, dim: Any, reduce_all: bool) -> Any:
+    axes = reduced_axes(x.dim(), dim, reduce_all)
+    wide = (x.float() if x.itemsize == 2 else x).detach().requires_grad_()
+    with torch.enable_grad():
+        product = wide
+        for axis in axes:
+            product = product.prod(axis, keepdim=True)
+    seeds = dout.reshape(product.shape).to(product.dtype)
+    if not axes:
+        return dout.reshape(x.shape)
+    return torch.autograd.grad(product, wide, seeds)[0].to(x.dtype)
+
+
+_PROD = Bound(1, _prod_calls, _prod_needs)
+_PROD_GRAD = Bound(
+    3, _prod_grad_calls, lambda ins, outs: (Meta(ins[0].shape, dtype_of("bool")), float_scratch(ins[0], ins[0].shape))
+)
+
+register(
+    Card(
+        "reduce_prod",
+        "X -> Out",
+        attrs=REDUCE_ATTRS,
+        infer=_sum_infer,
+        ref=_PROD,
+        lower=_prod_lower,
+        split=_mean_split,
+        scratch=_PROD.scratch,
+        cost=_reduce_cost,
+        grad=GradOp(
+            f"X, Out, Out{GRAD} -> X{GRAD}",
+            ref=_PROD_GRAD,
+            lower=_prod_grad_lower,
+            scratch=_PROD_GRAD.scratch,
+        ),
+        amp="black",
+        domain=Domain(
+            cases=(*CASES, *EMPTY_CASES), values={"X": Values(avoid=(0.0,))}, others=("int32", "bool"), ulps=24.0
+        ),
+    )
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+_sum = reduction("reduce_sum", "sum")
+_mean = reduction("reduce_mean", "mean")
+_prod = reduction("reduce_prod", "reduce_prod")
+_fluid_sum = fluid_reduction("reduce_sum")
+_fluid_mean = fluid_reduction("reduce_mean")
+_fluid_prod = fluid_reduction("reduce_prod")
+
+
+@spelled("tensor.sum", "Variable.sum", op="reduce_sum")
+def sum(
+    x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """Returns the sum over axes.
+
+    Args:
+        x: Any shape; integers and truth values are added up in int64.
+        axis: An int, a list of ints, or ``None`` for all axes.
+        dtype: Convert to this dtype before adding up.
+        keepdim: Keep reduced axes with size 1.
+        name: Name of the layer.
+
+    Returns:
+        ``x`` without the axes; ``[]`` when all are reduced.
+    """
+    attrs = {} if dtype is None else {"in_dtype": check_variable(x, "x", "sum").dtype, "out_dtype": dtype_of(dtype)}
+    return _sum(x, axis, keepdim, name, **attrs)
+
+
+@spelled("tensor.mean", "Variable.mean", op="reduce_mean")
+def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Returns the mean of floats over axes (an int, a list of ints, or ``None`` for all, which gives ``[]``)."""
+    return _mean(x, axis, keepdim, name)
+
+
+@spelled("tensor.prod", "Variable.prod", op="reduce_prod")
+def prod(
+    x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None, name: str | None = None
+) -> Variable:
+    """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`."""
+    attrs = {} if dtype is None else {"in_dtype": check_variable(x, "x", "prod").dtype, "out_dtype": dtype_of(dtype)}
+    return _prod(x, axis, keepdim, name, **attrs)
+
+
+@spelled("fluid.layers.reduce_sum", op="reduce_sum")
+def reduce_sum(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Returns the sum over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    return _fluid_sum(input, dim, keep_dim, name)
+
+
+@spelled("fluid.layers.reduce_mean", op="reduce_mean")
+def reduce_mean(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Returns the mean over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    return _fluid_mean(input, dim, keep_dim, name)
+
+
+@spelled("fluid.layers.reduce_prod", op="reduce_prod")
+def reduce_prod(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Returns the product over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    return _fluid_prod(input, dim, keep_dim, name)
+
+
+@spelled("fluid.layers.mean", op="mean")
+def fluid_mean(x: Variable, name: str | None = None) -> Variable:
+    """Returns the mean of all elements, of shape ``[1]``."""
+    return single("mean", {"X": check_variable(x, "x", "mean")}, name=name)

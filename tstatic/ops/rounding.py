@@ -1,0 +1,73 @@
+"""Rounding of each element: floor, ceil, round, trunc. Their gradients are zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ops._unary import of_floats, of_numbers, unary
+
+_ZERO = GradOp("Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "0.0"})
+_BETWEEN = {"X": Values(-4.0, 4.0, avoid="int")}
+
+
+def _half_away(torch: Any, x: Any) -> Any:
+    """torch rounds halves to even, Paddle away from zero."""
+    whole = torch.trunc(x)
+    return torch.where((x - whole).abs() >= 0.5, whole + torch.sign(x), whole)
+
+
+register(Card(
+    "floor", "X -> Out", pointwise={"Out": "floor(x)"}, infer=of_floats, grad=_ZERO,
+    lower=lambda torch, x: torch.floor(x), amp="gray", domain=Domain("unary", values=_BETWEEN, ulps=0),
+))  # fmt: skip
+register(Card(
+    "ceil", "X -> Out", pointwise={"Out": "ceil(x)"}, infer=of_floats, grad=_ZERO,
+    lower=lambda torch, x: torch.ceil(x), amp="gray", domain=Domain("unary", values=_BETWEEN, ulps=0),
+))  # fmt: skip
+register(Card(
+    "round", "X -> Out", pointwise={"Out": "round(x)"}, infer=of_floats, grad=_ZERO,
+    lower=_half_away, amp="gray",
+    domain=Domain(
+        "unary", values={"X": Values(-3.0, 3.0, avoid=(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, -2, -1, 0, 1, 2))}, ulps=0
+    ),
+))  # fmt: skip
+register(Card(
+    "trunc", "X -> Out", pointwise={"Out": "trunc(x)"}, infer=of_numbers, grad=_ZERO,
+    lower=lambda torch, x: torch.trunc(x), amp="gray",
+    domain=Domain("unary", values=_BETWEEN, others=("int64", "int32"), ulps=0),
+))  # fmt: skip
+
+
+@spelled("tensor.floor", "Variable.floor", "tensor.floor_", "Variable.floor_", "fluid.layers.floor", op="floor")
+def floor(x: Variable, name: str | None = None) -> Variable:
+    """Returns the greatest whole number not above each element; any shape."""
+    return unary("floor", x, name=name)
+
+
+@spelled("tensor.ceil", "Variable.ceil", "tensor.ceil_", "Variable.ceil_", "fluid.layers.ceil", op="ceil")
+def ceil(x: Variable, name: str | None = None) -> Variable:
+    """Returns the least whole number not below each element; any shape."""
+    return unary("ceil", x, name=name)
+
+
+@spelled("tensor.round", "Variable.round", "tensor.round_", "Variable.round_", "fluid.layers.round", op="round")
+def round(x: Variable, name: str | None = None) -> Variable:
+    """Returns the nearest whole number of each element, halves away from zero; any shape."""
+    return unary("round", x, name=name)
+
+
+@spelled("tensor.trunc", "Variable.trunc", op="trunc")
+def trunc(input: Variable, name: str | None = None) -> Variable:
+    """Returns each element without its fractional part; any shape."""
+    return unary("trunc", input, name=name)
+
+
+@spelled("tensor.frac", "Variable.frac")
+def frac(x: Variable, name: str | None = None) -> Variable:
+    """Returns the fractional part ``x - trunc(x)`` of each element; any shape."""
+    whole = emit("trunc", {"X": check_variable(x, "x", "frac")})
+    out: Variable = emit("elementwise_sub", {"X": x, "Y": whole}, name=name)
+    return out

@@ -1,0 +1,143 @@
+"""Linear functions of one value by constants: scale and increment."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tstatic.errors import DTypeError
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import Attr, Card, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import Meta
+from tstatic.ops._elementwise import Emitter
+from tstatic.ops._unary import of_numbers
+from tstatic.ops.elementwise_fluid import with_activation
+
+
+def whole(x: Meta, **numbers: float) -> None:
+    """Refuses a fraction beside whole numbers, which would have to be cut off.
+
+    Raises:
+        DTypeError: If ``x`` holds integers and one of the numbers is no integer.
+    """
+    for name, number in numbers.items():
+        if not x.dtype.is_float and not (math.isfinite(number) and float(number).is_integer()):
+            raise DTypeError(
+                f"attribute '{name}' is no whole number, but X is of dtype {x.dtype.name}",
+                expected=f"a whole number for '{name}', or a float X",
+                received=f"{name}={number!r}",
+                fix="convert X first: paddle.cast(x, 'float32')",
+            )
+
+
+def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
+    whole(of_numbers(x), scale=scale, bias=bias)
+    return x
+
+
+def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale: bool) -> Any:
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    if not x.dtype.is_floating_point:
+        scale, bias = int(scale), int(bias)
+    # No addition of 0: it would turn -0 into 0.
+    if bias_after_scale:
+        wide = wide * scale + bias if bias else wide * scale
+    else:
+        wide = (wide + bias) * scale if bias else wide * scale
+    return wide.to(x.dtype)
+
+
+def _scale_grad(ctx: GradContext) -> list[OpSpec]:
+    e = Emitter(ctx)
+    wanted, arriving = e.wanted("X"), e.incoming("Out")
+    if wanted is not None and arriving is not None:
+        e.emit("scale", {"X": arriving}, wanted, scale=ctx.attrs["scale"])
+    return e.specs
+
+
+_CHOICES: tuple[dict[str, Any], ...] = (
+    {"scale": 2.0, "bias": 1.0}, {"scale": -3.0, "bias": 2.0, "bias_after_scale": False}, {"scale": 1.0}, {"bias": -1.0},
+)  # fmt: skip
+register(Card(
+    "scale", "X -> Out", attrs={"scale": Attr(1.0, "number"), "bias": Attr(0.0, "number"), "bias_after_scale": True},
+    pointwise={"Out": "where(bias_after_scale, x * scale + bias, (x + bias) * scale)"}, infer=_scale_infer,
+    grad=_scale_grad, lower=_scale_lower, amp="gray",
+    domain=Domain("unary", attrs=_CHOICES, others=("int64", "int32"), ulps=1),
+))  # fmt: skip
+
+
+def _increment_infer(x: Meta, step: float) -> Meta:
+    whole(of_numbers(x), step=step)
+    return x
+
+
+def _increment_grad(ctx: GradContext) -> list[OpSpec]:
+    e = Emitter(ctx)
+    wanted, arriving = e.wanted("X"), e.incoming("Out")
+    if wanted is not None and arriving is not None:
+        e.emit("assign", {"X": arriving}, wanted)
+    return e.specs
+
+
+register(Card(
+    "increment", "X -> Out", attrs={"step": Attr(1.0, "number")}, pointwise={"Out": "x + step"}, infer=_increment_infer,
+    grad=_increment_grad,
+    lower=lambda torch, x, step: x + (step if x.dtype.is_floating_point else int(step)), amp="gray",
+    domain=Domain("unary", attrs=({"step": 1.0}, {"step": -2.0}), others=("int64", "int32"), ulps=1),
+))  # fmt: skip
+
+
+@spelled("tensor.scale", "Variable.scale", "tensor.scale_", "Variable.scale_", "fluid.layers.scale", op="scale")
+def scale(
+    x: Variable,
+    scale: float | Variable = 1.0,
+    bias: float = 0.0,
+    bias_after_scale: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Returns ``scale * x + bias``, or ``scale * (x + bias)``.
+
+    Args:
+        x: Floats, or integers with a whole ``scale`` and ``bias``; any shape.
+        scale: A number, or a Variable with one element.
+        bias: A number.
+        bias_after_scale: Which of the two forms.
+        act: Op type of an activation that is applied to the result.
+        name: Name of the layer.
+    """
+    check_variable(x, "x", "scale")
+    if not isinstance(scale, Variable):
+        attrs = {"scale": scale, "bias": bias, "bias_after_scale": bias_after_scale}
+        return with_activation("scale", {"X": x}, attrs, act, name)
+    if not bias_after_scale and bias:
+        x = emit("scale", {"X": x}, {"bias": bias})
+    if scale.dtype is not x.dtype:
+        scale = emit("cast", {"X": scale}, {"in_dtype": scale.dtype, "out_dtype": x.dtype})
+    if bias_after_scale and bias:
+        product = emit("elementwise_mul", {"X": x, "Y": scale})
+        return with_activation("scale", {"X": product}, {"bias": bias}, act, name)
+    return with_activation("elementwise_mul", {"X": x, "Y": scale}, {}, act, name)
+
+
+@spelled("tensor.increment", op="increment")
+def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
+    """Adds ``value`` to a Variable in place and returns it.
+
+    Args:
+        x: Floats, or integers with a whole ``value``; any shape.
+        value: A number.
+        name: Unused; the result is ``x``.
+    """
+    out: Variable = emit("increment", {"X": check_variable(x, "x", "increment")}, {"step": value}, outputs={"Out": x})
+    return out
+
+
+@spelled("fluid.layers.increment", op="increment")
+def fluid_increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
+    """Adds ``value`` to ``x``, in place or into a new Variable."""
+    if in_place:
+        return increment(x, value)
+    out: Variable = emit("increment", {"X": check_variable(x, "x", "increment")}, {"step": value})
+    return out

@@ -1,0 +1,253 @@
+"""``softmax_with_cross_entropy``: softmax and its cross entropy in one op, and the functions built on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ProgramError, ShapeError
+from tstatic.ir.build import as_variable, check_variable
+from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import Meta, float32
+from tstatic.ir.where import show, user_line
+from tstatic.ops import _labels as labels
+from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._rows import by_rows, row_axis, rows_needs, split_rows, vector
+from tstatic.ops._shapes import single
+from tstatic.ops._unary import of_floats
+from tstatic.ops.kernels import softmax as kernels
+
+
+def _infer(logits: Meta, label: Meta, soft_label: bool, axis: int) -> tuple[Meta, Meta]:
+    of_floats(logits)
+    at = row_axis(logits.rank, axis)
+    if logits.rank == 0:
+        raise ShapeError(
+            "Logits of softmax_with_cross_entropy have rank 0",
+            expected="an axis of classes",
+            received="shape []",
+            fix="reshape Logits to [1, classes]",
+        )
+    labels.need_labels(label, logits, soft_label, "Logits")
+    one = tuple(1 if i == at else s for i, s in enumerate(logits.shape))
+    full = labels.need_fitting(label.shape, logits.shape if soft_label else one, logits.shape, "Logits")
+    full = tuple(logits.shape[i] if i == at else s for i, s in enumerate(full))
+    return logits.with_shape(full), logits.with_shape(1 if i == at else s for i, s in enumerate(full))
+
+
+# ------------------------------------------------------------------------------------------------------------- forward
+def _needs(ins: Sequence[Meta], outs: Sequence[Any], *, axis: int) -> tuple[Meta, ...]:
+    return rows_needs(ins[0], axis, 3)
+
+
+def _calls(
+    ins: Sequence[Any],
+    outs: Sequence[Any],
+    scratch: Sequence[Any],
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+) -> Calls:
+    logits, label = ins
+    probabilities, loss = outs
+    if soft_label:
+        return _soft_calls(logits, label, probabilities, loss, axis, use_softmax, scratch)
+    classes, load, _ = vector(label)
+    values, _, store = vector(loss) if loss is not None else (None, [], [])
+    length = logits.shape[row_axis(logits.ndim, axis)]
+    checked: Calls = [*load, (labels.check_classes, (classes, length, ignore_index))]
+
+    def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
+        if not use_softmax:
+            copied: Calls = [] if written[0] is None else [(np.copyto, (written[0], read[0]))]
+            if values is None:
+                return copied
+            return [*copied, (labels.pick_loss, (read[0], classes, None, values, ignore_index))]
+        if values is None:
+            return [(kernels.softmax, (read[0], written[0], own))]
+        return [(kernels.cross_entropy, (read[0], classes, written[0], values, ignore_index, own))]
+
+    return [*checked, *by_rows((logits,), (probabilities,), axis, scratch, run), *store]
+
+
+def _soft_calls(
+    logits: Any, label: Any, probabilities: Any, loss: Any, axis: int, use_softmax: bool, scratch: Sequence[Any]
+) -> Calls:
+    values, _, store = vector(loss) if loss is not None else (None, [], [])
+
+    def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
+        if use_softmax:
+            if values is None:
+                return [(kernels.softmax, (read[0], written[0], own))]
+            return [(kernels.soft_cross_entropy, (read[0], read[1], written[0], values, own))]
+        # NOTE: the softmax output lends its buffer to the logarithms before it gets its own values.
+        work = written[0] if written[0] is not None else np.empty_like(read[0])
+        calls: Calls = [(labels.soft_loss, (read[0], read[1], work, values))] if values is not None else []
+        return calls if written[0] is None else [*calls, (np.copyto, (written[0], read[0]))]
+
+    return [*by_rows((logits, label), (probabilities,), axis, scratch, run), *store]
+
+
+# ------------------------------------------------------------------------------------------------------------ gradient
+def _grad_needs(ins: Sequence[Any], outs: Sequence[Meta], *, axis: int) -> tuple[Meta, ...]:
+    extra = () if ins[2] is None else (float_scratch(ins[1], ins[1].shape),)
+    return (*extra, *rows_needs(ins[1], axis, 5))
+
+
+def _grad_calls(
+    ins: Sequence[Any],
+    outs: Sequence[Any],
+    scratch: Sequence[Any],
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+) -> Calls:
+    label, probabilities, dsoftmax, dloss = ins
+    dlogits = outs[0]
+    through: Any = None
+    if dsoftmax is not None:
+        through, *rest = scratch
+        through, scratch = through.reshape(probabilities.shape), rest
+    values, load_loss, _ = vector(dloss) if dloss is not None else (None, [], [])
+    classes, load, _ = (None, [], []) if soft_label else vector(label)
+
+    def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
+        p, weights, ds = read
+        target, extra = written
+        calls: Calls = []
+        if ds is not None:
+            first = target if values is None else extra
+            calls.append((kernels.softmax_grad, (p, ds, first, own)) if use_softmax else (np.copyto, (first, ds)))
+        if values is not None:
+            if soft_label:
+                args = (p, weights, values, target)
+                calls.append((kernels.soft_cross_entropy_grad, (*args, own)) if use_softmax else (labels.soft_loss_grad, args))
+            elif use_softmax:
+                calls.append((kernels.cross_entropy_grad, (p, classes, values, target, ignore_index, own)))
+            else:
+                calls.append((_picked_grad, (p, classes, values, target, ignore_index)))
+            if ds is not None:
+                calls.append((np.add, (target, extra, target)))
+        return calls
+
+    full = (probabilities, label if soft_label else None, dsoftmax)
+    return [*load, *load_loss, *by_rows(full, (dlogits, through), axis, scratch, run)]
+
+
+def _picked_grad(p: Any, classes: Any, dloss: Any, dp: Any, ignore: int) -> None:
+    index = np.where(classes == ignore, 0, classes)
+    picked = p[np.arange(len(p)), index] if p.size else np.ones(len(p), p.dtype)
+    labels.pick_loss_grad(picked, classes, dloss, dp, ignore)
+
+
+# --------------------------------------------------------------------------------------------------------------- torch
+def _lower(
+    torch: Any, logits: Any, label: Any, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
+) -> Any:
+    wide = logits.float() if logits.itemsize == 2 else logits
+    logs = wide.log_softmax(axis) if use_softmax else wide.log().clamp(min=-labels.HUGE)
+    probabilities = wide.softmax(axis) if use_softmax else wide
+    if soft_label:
+        loss = -(label.to(wide.dtype) * logs).sum(axis, keepdim=True)
+    else:
+        ignored = label == ignore_index
+        loss = -logs.gather(axis, torch.where(ignored, 0, label).long()) if logs.numel() else wide.new_zeros(label.shape)
+        loss = torch.where(ignored, torch.zeros_like(loss), loss)
+    return probabilities.to(logits.dtype), loss.to(logits.dtype)
+
+
+def _grad_lower(
+    torch: Any,
+    label: Any,
+    probabilities: Any,
+    dsoftmax: Any,
+    dloss: Any,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+) -> Any:
+    p = probabilities.float() if probabilities.itemsize == 2 else probabilities
+    total = torch.zeros_like(p)
+    if dsoftmax is not None:
+        total = p * (dsoftmax - (p * dsoftmax).sum(axis, keepdim=True)) if use_softmax else dsoftmax
+    if dloss is None:
+        return total.to(probabilities.dtype)
+    if soft_label:
+        weights = label.to(p.dtype)
+        inner = p * weights.sum(axis, keepdim=True) - weights if use_softmax else -weights / p
+    else:
+        ignored = label == ignore_index
+        at = torch.arange(p.shape[axis], device=p.device).reshape([-1 if i == axis % p.dim() else 1 for i in range(p.dim())])
+        hot = (at == label).to(p.dtype)
+        inner = p - hot if use_softmax else torch.where(hot > 0, -1 / p, torch.zeros_like(p))
+        inner = torch.where(ignored, torch.zeros_like(inner), inner)
+    return (total + inner * dloss).to(probabilities.dtype)
+
+
+# ---------------------------------------------------------------------------------------------------------------- card
+def _split(logits: Meta, label: Meta, out: Any, loss: Any, axis: int) -> list[Piece] | None:
+    return split_rows(axis, logits, label, out, loss)
+
+
+def _grad_split(label: Meta, out: Meta, dout: Any, dloss: Any, dlogits: Meta, axis: int) -> list[Piece] | None:
+    pieces = split_rows(axis, dlogits, label, out, dout, dloss)
+    return None if pieces is None else [(*p[1:], p[0]) for p in pieces]
+
+
+_REF = Bound(2, _calls, _needs)
+_GRAD = Bound(4, _grad_calls, _grad_needs)
+_SOFT = {"soft_label": True}
+
+register(
+    Card(
+        "softmax_with_cross_entropy",
+        "Logits, Label -> Softmax, Loss",
+        # Both values of ``numeric_stable_mode`` subtract the maximum first; the unstable form has no use.
+        attrs={
+            "soft_label": False,
+            "use_softmax": True,
+            "numeric_stable_mode": True,
+            "ignore_index": -100,
+            "axis": -1,
+        },
+        infer=_infer,
+        ref=_REF,
+        lower=_lower,
+        split=_split,
+        scratch=_REF.scratch,
+        inplace=(("Logits", "Softmax"),),
+        effects=True,
+        grad=GradOp(
+            f"Label, Softmax, Softmax{GRAD}?, Loss{GRAD}? -> Logits{GRAD}",
+            ref=_GRAD,
+            lower=_grad_lower,
+            infer=lambda label, out, dout, dloss: out,
+            split=_grad_split,
+            scratch=_GRAD.scratch,
+        ),
+        amp="black",
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (3, 1))),
+                Case(((2, 4, 3), (2, 1, 3)), {"axis": 1}),
+                Case(((4, 3), (1, 3)), {"axis": 0}),
+                Case(((3, 4), (3, 1)), {"ignore_index": 1}),
+                Case(((4,), (1,))),
+                Case(((0, 4), (0, 1))),
+                Case(((3, 1), (3, 1))),
+                Case(((2, 0, 4), (2, 0, 1))),
+                Case(((5, 40), (5, 1))),
+            ),
+            values={"Label": Values(0, "Logits.-1", dtype="int64")},
+            ulps=24.0,
+        ),
+    )
+)

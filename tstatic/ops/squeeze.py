@@ -1,0 +1,153 @@
+"""Removing and inserting axes of size 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Shape, normalize_axis
+from tstatic.ops._reshaping import plain_copy, with_shape
+from tstatic.ops._shapes import Copies, axes_of, listed, single, view_of
+from tstatic.ops.reshape import ANY, reshape
+
+
+def _squeezed(shape: Shape, axes: Sequence[int]) -> tuple[int, ...]:
+    """The axes that go: of the named ones those of size 1 (an unknown size counts as 1), or all known to be 1."""
+    if not len(axes):
+        return tuple(i for i, s in enumerate(shape) if s == 1)
+    return tuple(i for i in axes_of(axes, len(shape)) if shape[i] in (1, UNKNOWN))
+
+
+def _squeeze_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    gone = _squeezed(shape, axes)
+    return tuple(s for i, s in enumerate(shape) if i not in gone)
+
+
+def _unsqueezed(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
+    """Positions of the new sizes in the result; axes are inserted one after the other, as Paddle does."""
+    new: list[int] = []
+    for axis in axes:
+        at = normalize_axis(axis, rank + len(new) + 1)
+        new = [p + (p >= at) for p in new] + [at]
+    return tuple(sorted(new))
+
+
+def _unsqueeze_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    new = _unsqueezed(len(shape), axes)
+    rest = iter(shape)
+    return tuple(1 if i in new else next(rest) for i in range(len(shape) + len(new)))
+
+
+def _squeeze_grad(ctx: GradContext) -> list[OpSpec]:
+    axes = _squeezed(ctx.meta(ctx.inputs["X"][0]).shape, ctx.attrs["axes"])
+    return _one_op(ctx, "unsqueeze2", axes)
+
+
+def _unsqueeze_grad(ctx: GradContext) -> list[OpSpec]:
+    return _one_op(ctx, "squeeze2", _unsqueezed(ctx.meta(ctx.inputs["X"][0]).rank, ctx.attrs["axes"]))
+
+
+def _one_op(ctx: GradContext, type: str, axes: Sequence[int]) -> list[OpSpec]:
+    wanted, arriving = ctx.in_grads.get(ctx.inputs["X"][0]), ctx.out_grads.get(ctx.outputs["Out"][0])
+    if wanted is None or arriving is None:
+        return []
+    if not len(axes):
+        # squeeze2 without axes would remove every size of 1.
+        return [OpSpec("assign", {"X": [arriving]}, {"Out": [wanted]})]
+    return [OpSpec(type, {"X": [arriving]}, {"Out": [wanted]}, {"axes": tuple(axes)})]
+
+
+register(
+    Card(
+        "squeeze2",
+        "X -> Out, XShape~",
+        attrs={"axes": Attr((), "ints")},
+        infer=lambda x, *, axes: with_shape(x, _squeeze_shape(x.shape, axes)),
+        ref=Copies(plain_copy, outputs=2),
+        lower=lambda torch, x, *, axes: (torch.reshape(x, _squeeze_shape(tuple(x.shape), axes)), None),
+        view=lambda x, *, axes: view_of(x, _squeeze_shape(x.shape, axes)),
+        grad=_squeeze_grad,
+        amp="gray",
+        domain=Domain(
+            cases=(
+                Case(((1, 3, 1, 4),), {"axes": (0, 2)}),
+                Case(((1, 3, 1, 4),), {"axes": (-2,)}),
+                Case(((3, 4),), {"axes": ()}),
+                Case(((1,),), {"axes": (0,)}),
+                Case(((1, 0, 2),), {"axes": (0,)}),
+                Case(((1, 1, 1),), {"axes": (0, 1, 2)}),
+            ),
+            others=ANY,
+            ulps=0,
+        ),
+    )
+)
+
+register(
+    Card(
+        "unsqueeze2",
+        "X -> Out, XShape~",
+        attrs={"axes": Attr(kind="ints")},
+        infer=lambda x, *, axes: with_shape(x, _unsqueeze_shape(x.shape, axes)),
+        ref=Copies(plain_copy, outputs=2),
+        lower=lambda torch, x, *, axes: (torch.reshape(x, _unsqueeze_shape(tuple(x.shape), axes)), None),
+        view=lambda x, *, axes: view_of(x, _unsqueeze_shape(x.shape, axes)),
+        grad=_unsqueeze_grad,
+        amp="gray",
+        domain=Domain(
+            cases=(
+                Case(((3, 4),), {"axes": (0,)}),
+                Case(((3, 4),), {"axes": (0, -1)}),
+                Case(((3, 4),), {"axes": (1, 1)}),
+                Case(((),), {"axes": (0, 0)}),
+                Case(((0, 2),), {"axes": (-2,)}),
+                Case(((2,),), {"axes": (1, 0)}),
+            ),
+            others=ANY,
+            ulps=0,
+        ),
+    )
+)
+
+
+@spelled("tensor.squeeze", "Variable.squeeze", op="squeeze2")
+def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
+    """Removes axes of size 1.
+
+    Args:
+        x: ``[...]``, any dtype.
+        axis: Which ones; a named axis of another size stays. Without it all sizes known to be 1 go (an unknown size
+            stays, whatever it turns out to be).
+        name: Name of the layer.
+    """
+    x = check_variable(x, "x", "squeeze")
+    axes = [] if axis is None else listed(axis)
+    if not axes and UNKNOWN in x.shape:
+        axes = [i for i, s in enumerate(x.shape) if s == 1]
+        if not axes:
+            return reshape(x, [0] * len(x.shape), name)
+    return single("squeeze2", {"X": x}, {"axes": axes}, name=name, prefix="squeeze")
+
+
+@spelled("fluid.layers.squeeze", op="squeeze2")
+def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
+    """:func:`squeeze` under its older signature."""
+    return squeeze(input, axes, name)
+
+
+@spelled("tensor.unsqueeze", "Variable.unsqueeze", op="unsqueeze2")
+def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
+    """Inserts axes of size 1, one after the other; a negative axis counts from the end of the shape reached so far.
+
+    Raises:
+        ShapeError: If an axis is out of range.
+    """
+    return single("unsqueeze2", {"X": check_variable(x, "x", "unsqueeze")}, {"axes": listed(axis)}, name=name)
+
+
+@spelled("fluid.layers.unsqueeze", op="unsqueeze2")
+def fluid_unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
+    """:func:`unsqueeze` under its older signature."""
+    return unsqueeze(input, axes, name)
