@@ -147,7 +147,9 @@ def _gpt_parameters() -> dict[str, Init]:
     found = {"tokens": Init((VOCABULARY, WIDTH), 0.035), "positions": Init((TOKENS, WIDTH), 0.035)}
     for layer in range(LAYERS):
         name = f"block{layer}."
-        found |= _norm(name + "ln1", WIDTH) | _dense(name + "qkv", WIDTH, 3 * WIDTH) | _dense(name + "out", WIDTH, WIDTH)
+        found |= (
+            _norm(name + "ln1", WIDTH) | _dense(name + "qkv", WIDTH, 3 * WIDTH) | _dense(name + "out", WIDTH, WIDTH)
+        )
         found |= _norm(name + "ln2", WIDTH) | _dense(name + "up", WIDTH, 4 * WIDTH)
         found |= _dense(name + "down", 4 * WIDTH, WIDTH)
     return found | _norm("ln", WIDTH) | _dense("head", WIDTH, VOCABULARY)

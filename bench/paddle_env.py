@@ -35,7 +35,9 @@ def main() -> int:
     subprocess.run([python, "-m", "venv", "--clear", str(TARGET)], check=True)
     pip = [str(TARGET / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     subprocess.run([*pip, "install", "-q", *PACKAGES], check=True)
-    subprocess.run([str(TARGET / "bin" / "python"), "-c", "import paddle; print('Paddle', paddle.__version__)"], check=True)
+    subprocess.run(
+        [str(TARGET / "bin" / "python"), "-c", "import paddle; print('Paddle', paddle.__version__)"], check=True
+    )
     return 0
 
 

@@ -26,11 +26,13 @@ class Case:
         self.facts = facts or {}
 
 
-def timed_steps(step: Step, count: int) -> tuple[list[float], list[float]]:
-    """Runs a step ``count`` times; returns seconds of each and what each returned as a number."""
-    seconds, values = [], []
+def timed_steps(step: Step, least: int, for_s: float) -> tuple[list[float], list[float]]:
+    """Repeats a step for that long, but at least so often; returns seconds and result (a number) of each."""
+    seconds: list[float] = []
+    values: list[float] = []
     clock = time.perf_counter
-    for _ in range(count):
+    end = clock() + for_s
+    while len(seconds) < least or clock() < end:
         start = clock()
         value = step()
         seconds.append(clock() - start)
@@ -41,7 +43,8 @@ def timed_steps(step: Step, count: int) -> tuple[list[float], list[float]]:
 def serve(prepare: Callable[[str, int], Case], facts: Callable[[], dict[str, Any]]) -> None:
     """Answers messages until ``quit`` or the end of the input.
 
-    Messages: ``{"do": "facts"}``; ``{"do": "prepare", "case": name, "threads": n}``; ``{"do": "run", "steps": n}``.
+    Messages: ``{"do": "facts"}``; ``{"do": "prepare", "case": name, "threads": n}``; ``{"do": "run",
+    "least": steps, "for_s": seconds}``.
     Replies go to the original standard output; whatever libraries print goes to standard error.
     """
     replies = os.fdopen(os.dup(1), "w", buffering=1)
@@ -61,7 +64,7 @@ def serve(prepare: Callable[[str, int], Case], facts: Callable[[], dict[str, Any
             else:
                 assert case is not None, "prepare comes first"
                 cpu = time.process_time()
-                seconds, values = timed_steps(case.step, message["steps"])
+                seconds, values = timed_steps(case.step, message["least"], message["for_s"])
                 reply = {"seconds": seconds, "values": values, "cpu": time.process_time() - cpu}
         except Exception as error:
             reply = {"error": f"{type(error).__name__}: {error}"}

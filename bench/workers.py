@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SETTLE_S = 0.1
 """Pause before a turn: helper threads of the peer before spin for a while after their last work."""
+QUIET = 0.1
+"""A turn counts as quiet when other processes used at most so many cores: with two threads on two cores, one job next to
+them makes a step several times slower, and not for all peers alike."""
 
 
 class WorkerError(RuntimeError):
@@ -71,6 +75,35 @@ class Worker:
                 self._process.wait()
 
 
+def busy_seconds() -> float | None:
+    """CPU seconds that the whole machine has worked so far; ``None`` where the system does not tell."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, softirq, steal = (int(f) for f in fields)
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a peer.
+
+    Attributes:
+        seconds: Seconds of each timed step.
+        cpu: CPU seconds that the worker used.
+        others: Cores that everything else on the machine used meanwhile, on average.
+    """
+
+    seconds: list[float]
+    cpu: float
+    others: float
+
+    @property
+    def quiet(self) -> bool:
+        return self.others <= QUIET
+
+
 @dataclass
 class Peer:
     """One column of the table: which worker it is, and what was measured.
@@ -81,9 +114,9 @@ class Peer:
         case: What the worker is asked to prepare.
         command: Interpreter, script, arguments.
         missing: Why there is no measurement; empty if there is.
-        seconds: Seconds of each timed step, by round.
-        facts: What ``prepare`` told.
-        cpu: CPU seconds used during the timed steps.
+        turns: What was measured.
+        values: What the first steps returned (losses): equal nets give equal ones.
+        facts, versions: What the worker told.
     """
 
     name: str
@@ -91,77 +124,97 @@ class Peer:
     case: str
     command: tuple[str, str, tuple[str, ...]]
     missing: str = ""
-    seconds: list[list[float]] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, Any] = field(default_factory=dict)
-    cpu: float = 0.0
 
     @property
     def key(self) -> str:
         return f"{self.name}@{self.threads}"
 
     @property
-    def steps(self) -> list[float]:
-        return [s for part in self.seconds for s in part]
+    def quiet_turns(self) -> int:
+        return sum(turn.quiet for turn in self.turns)
 
     def summary(self) -> dict[str, Any]:
         """What goes into the JSON file."""
         if self.missing:
             return {"name": self.name, "threads": self.threads, "missing": self.missing}
-        steps = sorted(self.steps)
+        # Turns next to other jobs are left out, unless there is nothing else.
+        turns = [turn for turn in self.turns if turn.quiet] or self.turns
+        steps = sorted(second for turn in turns for second in turn.seconds)
         return {
             "name": self.name,
             "threads": self.threads,
             "min_s": steps[0],
             "median_s": statistics.median(steps),
             "p90_s": steps[min(len(steps) - 1, int(0.9 * len(steps)))],
-            "rounds_median_s": [statistics.median(part) for part in self.seconds],
-            "cpu_s_per_step": self.cpu / len(steps),
             "steps": len(steps),
+            "turns": len(self.turns),
+            "quiet_turns": self.quiet_turns,
+            "turn_medians_s": [statistics.median(turn.seconds) for turn in self.turns],
+            "turn_others_cores": [round(turn.others, 2) for turn in self.turns],
+            "cpu_s_per_step": sum(turn.cpu for turn in turns) / len(steps),
             "values": self.values[:5],
             **self.facts,
         }
 
 
-def measure(peers: Sequence[Peer], rounds: int, turn_s: float, say: Any = None) -> None:
-    """Lets the peers take turns: each round, each peer runs its steps for about ``turn_s`` seconds.
+def _turn(worker: Worker, turn_s: float) -> Turn:
+    time.sleep(SETTLE_S)
+    worker.ask(do="run", least=1, for_s=0)
+    before, start = busy_seconds(), time.perf_counter()
+    reply = worker.ask(do="run", least=2, for_s=turn_s)
+    wall, after = time.perf_counter() - start, busy_seconds()
+    others = 0.0 if before is None or after is None else max(0.0, after - before - reply["cpu"]) / wall
+    return Turn(reply["seconds"], reply["cpu"], others)
 
-    The order is turned by one each round, so that none always follows the same neighbour. What fails is recorded in
-    ``missing`` and left out.
+
+def _prepare(peer: Peer) -> Worker | None:
+    worker = Worker(*peer.command, peer.threads)
+    try:
+        peer.versions = worker.ask(do="facts")
+        peer.facts = worker.ask(do="prepare", case=peer.case, threads=peer.threads)
+        peer.values = [peer.facts["first_value"], *worker.ask(do="run", least=3, for_s=0)["values"]]
+    except WorkerError as error:
+        peer.missing = str(error)
+        worker.close()
+        return None
+    return worker
+
+
+def measure(
+    peers: Sequence[Peer], rounds: int, turn_s: float, patience_s: float, say: Callable[[str], None] = lambda text: None
+) -> None:
+    """Lets the peers take turns: each round, each peer repeats its step for about ``turn_s`` seconds.
+
+    The order is turned by one each round, so that none always follows the same neighbour. Rounds are added, for at most
+    ``patience_s`` seconds, until every peer has had ``rounds`` quiet turns. What fails is recorded in ``missing``.
     """
     workers: dict[str, Worker] = {}
     try:
         for peer in peers:
-            if peer.missing:
-                continue
-            if say:
+            if not peer.missing:
                 say(f"preparing {peer.key}")
-            try:
-                worker = workers[peer.key] = Worker(*peer.command, peer.threads)
-                peer.versions = worker.ask(do="facts")
-                peer.facts = worker.ask(do="prepare", case=peer.case, threads=peer.threads)
-                warm = worker.ask(do="run", steps=3)
-                peer.values = [peer.facts["first_value"], *warm["values"]]
-                peer.facts["steps_a_turn"] = max(3, min(2000, int(turn_s / max(min(warm["seconds"]), 1e-6))))
-            except WorkerError as error:
-                peer.missing = str(error)
-        for turn in range(rounds):
-            order = [*peers[turn % len(peers) :], *peers[: turn % len(peers)]]
-            for peer in order:
-                if peer.missing:
-                    continue
-                if say:
-                    say(f"round {turn + 1} of {rounds}: {peer.key}")
-                time.sleep(SETTLE_S)
+                worker = _prepare(peer)
+                if worker is not None:
+                    workers[peer.key] = worker
+        deadline = time.monotonic() + patience_s
+        for number in itertools.count():
+            present = [p for p in peers if not p.missing]
+            extra = number >= rounds
+            if extra:
+                present = [p for p in present if p.quiet_turns < rounds]
+            if not present or (extra and time.monotonic() > deadline):
+                break
+            start = number % len(present)
+            for peer in [*present[start:], *present[:start]]:
+                say(f"round {number + 1}{' (waiting for quiet)' if extra else ''}: {peer.key}")
                 try:
-                    workers[peer.key].ask(do="run", steps=1)
-                    reply = workers[peer.key].ask(do="run", steps=peer.facts["steps_a_turn"])
+                    peer.turns.append(_turn(workers[peer.key], turn_s))
                 except WorkerError as error:
                     peer.missing = str(error)
-                    continue
-                peer.seconds.append(reply["seconds"])
-                peer.cpu += reply["cpu"]
     finally:
         for worker in workers.values():
             worker.close()

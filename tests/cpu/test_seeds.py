@@ -118,7 +118,9 @@ def test_runs_unedited_under_the_cpu_fallback(sample: seeds.Sample, tmp_path: Pa
 
 @needs_seeds
 @pytest.mark.parametrize("sample", SINGLE, ids=lambda s: s.name)
-def test_runs_with_only_the_place_replaced(sample: seeds.Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_with_only_the_place_replaced(
+    sample: seeds.Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     ir_program.reset_default_programs()
     scope: dict[str, object] = {}

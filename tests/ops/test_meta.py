@@ -17,10 +17,13 @@ from tests.ops.oracles import (
     check_specials,
     special_values,
 )
+from tests.ops.pieces import check_split
 from tests.ops.sampler import Sample, samples
 from tstatic.ir.opdef import (
     CARDS,
     DERIVE,
+    PARTIAL,
+    WHOLE,
     Card,
     Case,
     Domain,
@@ -299,6 +302,29 @@ def test_inplace_sees() -> None:
     inplace_all(sound)
     with pytest.raises(AssertionError, match="shares the buffer"):
         inplace_all(with_(sound, ref=ref))
+
+
+HALVES = ((slice(None), slice(0, 2)), (slice(None), slice(2, None)))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "right"),
+    [
+        ([(h, h, h) for h in HALVES], True),
+        ([(HALVES[0], HALVES[0], HALVES[0])], False),
+        ([(h, HALVES[0], h) for h in HALVES], False),
+        ([(HALVES[1 - i], HALVES[1 - i], h) for i, h in enumerate(HALVES)], False),
+        ([(WHOLE, WHOLE, PARTIAL)] * 2, False),
+    ],
+    ids=["right", "half missing", "wrong half of Y", "halves swapped", "added twice"],
+)
+def test_split_sees(pieces: Any, right: bool) -> None:
+    card = quotient(split=lambda x, y, out: pieces if x.shape == (3, 4) else None)
+    if right:
+        assert sum(check_split(card, sample) for sample in samples(card, 9, ("float64",))) > 0
+        return
+    with pytest.raises(AssertionError):
+        sum(check_split(card, sample) for sample in samples(card, 9, ("float64",)))
 
 
 def test_values_keep_clear_of_what_they_avoid() -> None:

@@ -196,22 +196,21 @@ class Backward:
             return name
 
         context = GradContext(op.inputs, op.outputs, op.attrs, grads, targets, self.meta, fresh)
-        made: set[str] = set()
-        drafts = []
+        owners = {written: name for name, written in targets.items()}
         for spec in rule(context):
             draft = Draft(
-                spec.type, {s: tuple(r) for s, r in spec.inputs.items() if r}, {s: tuple(r) for s, r in spec.outputs.items()},
-                dict(spec.attrs), op.where, position=op.position,
+                spec.type, {s: tuple(r) for s, r in spec.inputs.items() if r}, {}, dict(spec.attrs), op.where,
+                position=op.position,
             )  # fmt: skip
             for row in draft.inputs.values():
                 self.check_fresh(op, [n for n in row if n in op.input_arg_names], "", card, stale)
-            drafts.append(draft)
-            made.update(n for row in draft.outputs.values() for n in row)
-        self.drafts.extend(drafts)
-        for name, written in targets.items():
-            if written in made:
-                writer = next(d for d in drafts if any(written in row for row in d.outputs.values()))
-                self.contribute(name, writer, written)
+            # A variable in two slots of the forward op gets one contribution from each.
+            for slot, row in spec.outputs.items():
+                draft.outputs[slot] = tuple(self.target_of(owners[n], count) if n in owners else n for n in row)
+                for given, written in zip(row, draft.outputs[slot], strict=True):
+                    if given in owners:
+                        self.contribute(owners[given], draft, written)
+            self.drafts.append(draft)
 
     def check_fresh(
         self, op: Operator, row: Sequence[str], slot: str, grad: Card, stale: Callable[[str], bool]

@@ -157,7 +157,7 @@ def prepare(
             else:
                 piece_outs.append(_cut(a, p))
         if any(o is not None for o in piece_outs):
-            _add_piece(card, piece_ins, piece_outs, attrs, metas, reserved, work)
+            _add_piece(card, piece_ins, piece_outs, attrs, metas, _of_piece(reserved, outs, piece[count:]), work)
     for i, parts in partials.items():
         work.after.append((_add_up, (parts, outs[i])))
     return work
@@ -184,6 +184,13 @@ def _cut(array: Any, part: Any) -> Any:
     if isinstance(part, tuple):
         return array[part]
     return array
+
+
+def _of_piece(reserved: Mapping[str, Any], outs: Sequence[Any], parts: Sequence[Any]) -> Mapping[str, Any]:
+    """The random numbers of a piece start at its first element."""
+    rng = reserved.get("rng")
+    at = next(((p, a.shape) for a, p in zip(outs, parts, strict=True) if a is not None and isinstance(p, tuple)), None)
+    return reserved if rng is None or at is None else {**reserved, "rng": rng.part(*at)}
 
 
 def _add_piece(

@@ -37,6 +37,10 @@ class RngKey:
         """The key of a piece of the op's work: the same numbers, from element ``start`` on."""
         return RngPiece(self, self.start + start)
 
+    def part(self, part: tuple[slice, ...], shape: tuple[int, ...]) -> RngPiece:
+        """The key of the piece that writes this part of an output of that shape (see :func:`piece_start`)."""
+        return self.piece(piece_start(part, shape))
+
 
 class RngPiece:
     """A key that starts at another element and follows its whole key's ``run`` and ``iteration``."""

@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, TstaticError
 from tstatic.ir.opdef import card_of
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN
+from tstatic.ir.types import UNKNOWN, normalize_axis
 from tstatic.ir.where import show, user_line
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -91,6 +91,19 @@ def rank_of(x: Variable, ranks: Sequence[int], layout: str, function: str) -> No
             var=x.name,
             where=show(user_line()),
         )
+
+
+def axis_of(axis: Any, x: Variable, arg: str, function: str) -> int:
+    """Returns an axis of ``x``, counted from the front.
+
+    Raises:
+        ProgramTypeError: If it is no int.
+        ShapeError: If ``x`` has no such axis.
+    """
+    try:
+        return normalize_axis(whole(axis, arg, function, -len(x.shape)), len(x.shape), arg)
+    except TstaticError as error:
+        raise error.add_context(op=function, var=x.name, where=show(user_line())) from None
 
 
 def choice(value: Any, choices: Sequence[Any], arg: str, function: str) -> Any:

@@ -9,10 +9,9 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import DType, dtype_of
-from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
+from tstatic.nn._check import FLOATS, activation, axis_of, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr
-from tstatic.ops._shapes import axis_of
 
 
 def parameter_dtype(x: Variable) -> DType:
@@ -93,14 +92,18 @@ def batch_norm(
         inputs["MomentumTensor"] = momentum
     else:
         attrs["momentum"] = momentum
-    out: Variable = helper.emit(
-        "batch_norm",
-        inputs,
-        attrs,
-        outputs={"MeanOut": mean, "VarianceOut": variance},
-        order=("SavedMean", "SavedVariance", "ReserveSpace", "Y", "MeanOut", "VarianceOut"),
-        drop=("ReserveSpace",) if is_test else (),
-    )[0]
+    return normalised(helper, inputs, attrs, act)
+
+
+def normalised(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], act: str | None) -> Variable:
+    """Emits ``batch_norm`` and an activation; the result is ``<layer>.tmp_3``, as scripts expect (``tmp_2`` in tests)."""
+    mean, variance = inputs["Mean"], inputs["Variance"]
+    saved = [helper.variable(mean.dtype, mean.shape, stop_gradient=True) for _ in range(2)]
+    if not attrs["is_test"]:
+        helper.temp_name()  # Paddle's reserve space, which no backend here needs.
+    out = helper.variable(inputs["X"].dtype, inputs["X"].shape)
+    places = {"Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved[0], "SavedVariance": saved[1]}
+    helper.emit("batch_norm", inputs, attrs, outputs=places)
     return helper.append_activation(out, act)  # type: ignore[no-any-return]
 
 
@@ -137,8 +140,7 @@ def layer_norm(
     """
     function = "layer_norm"
     check_variable(input, "input", function, FLOATS)
-    axis = axis_of(begin_norm_axis, input, function)
-    whole(axis, "begin_norm_axis", function)
+    axis = whole(axis_of(begin_norm_axis, input, "begin_norm_axis", function), "begin_norm_axis", function)
     count = math.prod(known(n, input, f"axis {i}", function) for i, n in enumerate(input.shape[axis:], axis))
     activation(act, function)
     helper = LayerHelper(function, name)
@@ -251,7 +253,7 @@ def spectral(helper: LayerHelper, weight: Variable, dim: int, power_iters: int, 
     function = "spectral_norm"
     check_variable(weight, "weight", function, FLOATS)
     rank_of(weight, (2, 3, 4, 5), "a weight", function)
-    dim = axis_of(dim, weight, function)
+    dim = axis_of(dim, weight, "dim", function)
     whole(power_iters, "power_iters", function, 0)
     for i, n in enumerate(weight.shape):
         known(n, weight, f"axis {i}", function)

@@ -108,3 +108,24 @@ def torch_add(torch: Any, shape: Sequence[int], axis: int, index: Any, rows: Any
     wide = rows.float() if rows.element_size() == 2 else rows
     zeros = torch.zeros(tuple(shape), dtype=wide.dtype, device=rows.device)
     return zeros.index_add(axis, index.to(torch.int64), wide).to(rows.dtype)
+
+
+def positions(shape: Sequence[int], index: Array, axis: int) -> Array:
+    """Flat positions, in a value of ``shape``, that an index along an axis points to."""
+    flat = np.zeros(index.shape, np.int64)
+    stride = 1
+    for d in range(len(shape) - 1, -1, -1):
+        line = index if d == axis else np.arange(index.shape[d]).reshape((-1, *[1] * (len(shape) - 1 - d)))
+        flat += line * stride
+        stride *= shape[d]
+    return flat.reshape(-1)
+
+
+def add_flat(out: Array, flat: Array, values: Array, *, fresh: bool = False) -> None:
+    """Adds values at flat positions; equal ones add up in order."""
+    if out.size == 0 or values.size == 0:
+        return
+    table = out if out.flags.c_contiguous else out.copy(order="C")
+    add_rows(table.reshape(-1), flat, values.reshape(-1), fresh=fresh)
+    if table is not out:
+        np.copyto(out, table)

@@ -102,6 +102,13 @@ def pick_loss_grad(picked: Any, label: Any, dloss: Any, dp: Any, ignore: int) ->
     dp[rows, label[rows]] = -dloss[rows] / picked[rows]
 
 
+def picked_grad(p: Any, label: Any, dloss: Any, dp: Any, ignore: int) -> None:
+    """:func:`pick_loss_grad` where the probabilities themselves are at hand."""
+    index = np.where(label == ignore, 0, label)
+    picked = p[np.arange(len(p)), index] if p.size else np.ones(len(p), p.dtype)
+    pick_loss_grad(picked, label, dloss, dp, ignore)
+
+
 def soft_loss(p: Any, label: Any, work: Any, loss: Any) -> None:
     """``loss = -sum(label * log(p))`` by row, with no logarithm below minus :data:`HUGE`."""
     np.log(p, work)

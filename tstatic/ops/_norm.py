@@ -13,11 +13,6 @@ from tstatic.ops._sliding import check_float
 from tstatic.ops.kernels._common import Array
 
 
-def viewed(array: Array, shape: Sequence[int]) -> Array:
-    """A reshaped view, or a reshaped copy where the strides allow none."""
-    return array.reshape(tuple(shape))
-
-
 class Target:
     """An output as an array of another shape; :meth:`store` writes a copy back where the strides allowed no view."""
 

@@ -13,6 +13,7 @@ from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.opdef import PARTIAL, WHOLE, Card, Domain, Piece, Slot, parse_slots, register
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._cut import cut_rows
+from tstatic.ops._flat import store
 from tstatic.ops.kernels._common import BLOCK
 
 Array = np.ndarray[Any, Any]
@@ -146,15 +147,7 @@ class Update:
                     if n in self.outputs and (last or n != target):
                         flat[n][part] = views[n].astype(bodies[n].dtype, copy=False)
                 if last and source == "MasterParam":
-                    _store(named["ParamOut"], part, views[target])
-
-
-def _store(out: Array, part: slice, values: Array) -> None:
-    """Writes flat values into a part of an array, rounded to its type."""
-    if out.flags.c_contiguous:
-        np.copyto(out.reshape(-1)[part], values, casting="unsafe")
-    else:
-        out.flat[part] = values.astype(out.dtype)
+                    store(named["ParamOut"], part, views[target])
 
 
 def _infer(op: str, inputs: tuple[Slot, ...], outputs: tuple[Slot, ...], *metas: Meta | None) -> tuple[Any, ...]:

@@ -192,7 +192,9 @@ def selu(
 
 
 @spelled("fluid.layers.selu", op="selu")
-def fluid_selu(x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None) -> Variable:
+def fluid_selu(
+    x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
+) -> Variable:
     """Like ``nn.functional.selu``; ``None`` stands for the usual constant."""
     given = {"scale": scale, "alpha": alpha}
     return unary("selu", x, {n: v for n, v in given.items() if v is not None}, name=name)

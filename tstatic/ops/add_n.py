@@ -32,7 +32,9 @@ def _infer(xs: Sequence[Meta]) -> Meta:
                 received=", ".join(m.dtype.name for m in xs),
                 fix=f"convert with paddle.cast(x, '{xs[0].dtype.name}')",
             )
-        if len(x.shape) != len(shape) or any(UNKNOWN not in (a, b) and a != b for a, b in zip(x.shape, shape, strict=True)):
+        if len(x.shape) != len(shape) or any(
+            UNKNOWN not in (a, b) and a != b for a, b in zip(x.shape, shape, strict=True)
+        ):
             raise ShapeError(
                 "the inputs of 'sum' have different shapes",
                 expected=f"shape {list(xs[0].shape)} for all",
@@ -85,7 +87,9 @@ def _lower(torch: Any, xs: Sequence[Any]) -> Any:
 def _grad(ctx: GradContext) -> list[OpSpec]:
     arriving = ctx.out_grads.get(ctx.outputs["Out"][0])
     wanted = [ctx.in_grads[n] for n in ctx.inputs["X"] if n in ctx.in_grads]
-    return [] if arriving is None else [OpSpec("assign", {"X": [arriving]}, {"Out": [w]}) for w in dict.fromkeys(wanted)]
+    return (
+        [] if arriving is None else [OpSpec("assign", {"X": [arriving]}, {"Out": [w]}) for w in dict.fromkeys(wanted)]
+    )
 
 
 register(Card(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +16,12 @@ from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
 from tstatic.ops._batch_norm_lower import is_global, lower_batch_norm, lower_batch_norm_grad
 from tstatic.ops._low import in_float32
-from tstatic.ops._norm import Target, check_parameter, check_wide, viewed
+from tstatic.ops._norm import Target, check_parameter, check_wide
 from tstatic.ops._sliding import as_metas, at, channels, check_float, check_rank, is_last, layout_attr, parts
 from tstatic.ops.kernels._common import Array
 from tstatic.ops.kernels.norm import batch_norm as normalize
 from tstatic.ops.kernels.norm import batch_norm_grad, batch_norm_inference, batch_norm_scratch
+from tstatic.ops.kernels.norm_rows import batch_norm_rows, batch_norm_rows_grad, batch_norm_rows_scratch
 
 # Elements per piece.
 _PIECE = 1 << 19
@@ -30,27 +32,16 @@ def _by_rows(rank: int, layout: str) -> bool:
     return rank == 2 or is_last(layout)
 
 
-def _planes(shape: Sequence[int], layout: str) -> tuple[int, ...]:
-    """``[n, c, values]``; rows count as the values of a single image."""
+def _shape(shape: Sequence[int], layout: str) -> tuple[int, ...]:
+    """``[rows, c]``, or ``[n, c, values]`` where channels stand second before places."""
     if _by_rows(len(shape), layout):
-        return 1, shape[-1], int(np.prod(shape[:-1]))
-    return shape[0], shape[1], int(np.prod(shape[2:]))
+        return math.prod(shape[:-1]), shape[-1]
+    return shape[0], shape[1], math.prod(shape[2:])
 
 
-def _source(x: Array, layout: str) -> Array:
-    shape = _planes(x.shape, layout)
-    if _by_rows(x.ndim, layout):
-        return viewed(x, (1, shape[2], shape[1])).transpose(0, 2, 1)
-    return viewed(x, shape)
-
-
-def _target(y: Array, layout: str) -> tuple[Target, Array]:
-    shape = _planes(y.shape, layout)
-    if _by_rows(y.ndim, layout):
-        target = Target(y, (1, shape[2], shape[1]))
-        return target, target.view.transpose(0, 2, 1)
-    target = Target(y, shape)
-    return target, target.view
+def _needs(x: Meta, layout: str) -> tuple[Meta, ...]:
+    shape, dtype = _shape(x.shape, layout), x.dtype.compute.np
+    return as_metas(batch_norm_rows_scratch(*shape, dtype) if len(shape) == 2 else batch_norm_scratch(shape, dtype))
 
 
 def _infer(
@@ -82,9 +73,7 @@ def _scratch(
     *outs: Meta | None,
     data_layout: str,
 ) -> tuple[Meta, ...]:
-    dtype = x.dtype.compute
-    shape = _planes(x.shape, data_layout)
-    return (*as_metas(batch_norm_scratch(shape, dtype.np)), Meta((3, shape[1]), dtype))
+    return (*_needs(x, data_layout), Meta((3, _shape(x.shape, data_layout)[1]), x.dtype.compute))
 
 
 @in_float32(outputs=6)
@@ -104,26 +93,29 @@ def _ref(
     scratch: Sequence[Array],
     **attrs: Any,
 ) -> None:
-    data_layout, epsilon = attrs["data_layout"], attrs["epsilon"]
+    layout, epsilon = attrs["data_layout"], attrs["epsilon"]
     own_mean, spread, own_inverse = scratch[-1]
     center = own_mean if saved_mean is None else saved_mean
     inverse = own_inverse if saved_inverse is None else saved_inverse
-    source = _source(x, data_layout)
-    target, place = _target(y, data_layout)
+    shape = _shape(x.shape, layout)
+    source, target = x.reshape(shape), Target(y, shape)
     if is_global(attrs) or x.size == 0:
         # Of an empty batch nothing can be learnt: the statistics stay.
         np.copyto(center, mean)
         np.add(variance, epsilon, inverse)
         np.sqrt(inverse, inverse)
         np.reciprocal(inverse, inverse)
-        if y is not None and x.size:
-            batch_norm_inference(source, scale, bias, mean, variance, place, epsilon)
+        if x.size:
+            planes = source.reshape(shape if len(shape) == 3 else (*shape, 1))
+            place = target.view.reshape(planes.shape)
+            batch_norm_inference(planes, scale, bias, mean, variance, place, epsilon)
         for new, old in ((mean_out, mean), (variance_out, variance)):
             if new is not None:
                 np.copyto(new, old)
         target.store()
         return
-    normalize(source, scale, bias, place, center, spread, inverse, epsilon, scratch)
+    run = batch_norm_rows if len(shape) == 2 else normalize
+    run(source, scale, bias, target.view, center, spread, inverse, epsilon, scratch)
     target.store()
     keep = attrs["momentum"] if momentum_tensor is None else float(momentum_tensor.reshape(-1)[0])
     if variance_out is not None:
@@ -163,11 +155,11 @@ def _split(
 
 
 def _channel_parts(x: Meta, layout: str) -> list[tuple[tuple[slice, ...], slice]] | None:
-    """Parts of the channels: statistics are sums over all images. Rows are cut at multiples of a cache line."""
+    """Parts of the channels: statistics are sums over all images. Short pieces of rows would cost more than they save."""
     if x.numel <= 0:
         return None
     if _by_rows(x.rank, layout):
-        axis, grain = x.rank - 1, 16
+        axis, grain = x.rank - 1, 256
     else:
         axis, grain = 1, 1
     pieces = parts(x.shape[axis] // grain, float(x.numel), _PIECE, 8)
@@ -179,7 +171,7 @@ def _channel_parts(x: Meta, layout: str) -> list[tuple[tuple[slice, ...], slice]
 
 
 def _grad_scratch(x: Meta, *rest: Meta | None, data_layout: str) -> tuple[Meta, ...]:
-    return as_metas(batch_norm_scratch(_planes(x.shape, data_layout), x.dtype.compute.np))
+    return _needs(x, data_layout)
 
 
 @in_float32(outputs=3)
@@ -197,10 +189,13 @@ def _grad_ref(
     **attrs: Any,
 ) -> None:
     layout = attrs["data_layout"]
-    gradient, source = _source(dy, layout), _source(x, layout)
-    target, place = _target(dx, layout) if dx is not None else (None, None)
-    flat = [None if a is None else a.reshape(-1) for a in (scale, dscale, dbias)]
-    batch_norm_grad(source, flat[0], saved_mean, saved_inverse, gradient, place, flat[1], flat[2], scratch, is_global(attrs))
+    shape = _shape(x.shape, layout)
+    target = None if dx is None else Target(dx, shape)
+    run = batch_norm_rows_grad if len(shape) == 2 else batch_norm_grad
+    run(
+        x.reshape(shape), scale, saved_mean, saved_inverse, dy.reshape(shape), None if target is None else target.view,
+        dscale, dbias, scratch, is_global(attrs),
+    )  # fmt: skip
     if target is not None:
         target.store()
 

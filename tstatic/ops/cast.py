@@ -8,7 +8,7 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of
-from tstatic.ops._elementwise import Emitter
+from tstatic.ops._emitter import Emitter
 
 
 def _infer(x: Meta, out_dtype: DType) -> Meta:

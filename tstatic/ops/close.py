@@ -46,7 +46,9 @@ register(Card(
 def _code(dtype: DType, rtol: float, atol: float, equal_nan: bool) -> expr_numpy.Code:
     values = {"rtol": expr.const(rtol), "atol": expr.const(atol), "equal_nan": expr.const(equal_nan)}
     node = expr.substitute(expr.parse(_CLOSE), values)
-    return expr_numpy.compile_numpy({0: node}, {"input": (0, dtype.np), "other": (1, dtype.np)}, {0: np.dtype(bool)}, {})
+    return expr_numpy.compile_numpy(
+        {0: node}, {"input": (0, dtype.np), "other": (1, dtype.np)}, {0: np.dtype(bool)}, {}
+    )
 
 
 def _allclose_scratch(x: Meta, y: Meta, out: Meta, rtol: float, atol: float, equal_nan: bool) -> tuple[Meta, ...]:
@@ -66,7 +68,9 @@ register(Card(
     # Shapes with few elements, so that both answers come up.
     domain=Domain(
         cases=tuple(
-            Case(s, a) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3, 4), (4,))) for a in (*_CHOICES, {"atol": 4.0})
+            Case(s, a)
+            for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3, 4), (4,)))
+            for a in (*_CHOICES, {"atol": 4.0})
         ),
         ulps=0,
     ),
@@ -135,5 +139,7 @@ def allclose(
 @spelled("tensor.equal_all", "Variable.equal_all", op="equal_all")
 def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether shapes and all elements are equal, as a bool of shape ``[]``; dtypes are equal."""
-    out: Variable = emit("equal_all", {"X": check_variable(x, "x", "equal_all"), "Y": check_variable(y, "y", "equal_all")})
+    out: Variable = emit(
+        "equal_all", {"X": check_variable(x, "x", "equal_all"), "Y": check_variable(y, "y", "equal_all")}
+    )
     return out

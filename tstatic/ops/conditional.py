@@ -47,7 +47,7 @@ def _run_branch(cond: Arrays, inputs: Arrays, outs: Any, scope: Any, *, run_bloc
     else:
         if scope is not None:
             scope.clear()
-        values = [given.get(n, np.zeros((), np.float32)) for n in names_out]
+        values = [given[n] if n in given else run_block.placeholder(n) for n in names_out]
         if outs is not None:
             values = [given[n] if n in given else o for n, o in zip(names_out, outs, strict=True)]
     return _deliver(values, outs), scope
@@ -107,8 +107,12 @@ def _select_infer(x: Sequence[Meta], mask: Meta) -> Meta:
     return first
 
 
+def _index(mask: Any) -> int:
+    return int(np.asarray(mask).reshape(()))
+
+
 def _select(x: Arrays, mask: Any, out: Any) -> list[Any]:
-    chosen = x[int(mask)]
+    chosen = x[_index(mask)]
     if out is None:
         return [chosen]
     np.copyto(out, chosen)
@@ -116,7 +120,7 @@ def _select(x: Arrays, mask: Any, out: Any) -> list[Any]:
 
 
 def _select_grad(x: Arrays, mask: Any, grad: Any, dx: Any) -> list[Any]:
-    index = int(mask)
+    index = _index(mask)
     if dx is None:
         return [[grad if i == index else np.zeros_like(v) for i, v in enumerate(x)]]
     for i, out in enumerate(dx):

@@ -9,7 +9,9 @@ from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.opdef import DERIVE, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ops import _functions  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
-from tstatic.ops._elementwise import Emitter, binary, binary_floats, prepare, reduced_gradient
+from tstatic.ops._broadcast_grad import reduced_gradient
+from tstatic.ops._elementwise import binary, binary_floats, prepare
+from tstatic.ops._emitter import Emitter
 
 # Paddle's own alignment: Y begins at ``axis`` of X, in either order, with trailing ones that are dropped.
 _AXES = tuple(

@@ -21,7 +21,7 @@ def with_activation(
         check_variable(value, slot.lower(), type)
     with layer(type, name) as helper:
         out: Variable = helper.emit(type, inputs, attrs)
-        return out if act is None else helper.emit(act, {"X": out})  # type: ignore[no-any-return]
+        return out if act is None else helper.emit(act, {"X": out})
 
 
 def _binary(op: str, x: Any, y: Any, axis: int, act: str | None, name: str | None) -> Variable:
@@ -29,7 +29,9 @@ def _binary(op: str, x: Any, y: Any, axis: int, act: str | None, name: str | Non
 
 
 @spelled("fluid.layers.elementwise_add", op="elementwise_add")
-def elementwise_add(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_add(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Returns ``act(x + y)``.
 
     Args:
@@ -43,43 +45,57 @@ def elementwise_add(x: Variable, y: Variable, axis: int = -1, act: str | None = 
 
 
 @spelled("fluid.layers.elementwise_sub", op="elementwise_sub")
-def elementwise_sub(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_sub(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Returns ``act(x - y)``; arguments as in :func:`elementwise_add`."""
     return _binary("elementwise_sub", x, y, axis, act, name)
 
 
 @spelled("fluid.layers.elementwise_mul", op="elementwise_mul")
-def elementwise_mul(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_mul(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Returns ``act(x * y)``; arguments as in :func:`elementwise_add`."""
     return _binary("elementwise_mul", x, y, axis, act, name)
 
 
 @spelled("fluid.layers.elementwise_div", op="elementwise_div")
-def elementwise_div(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_div(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Returns ``act(x / y)``; arguments as in :func:`elementwise_add`."""
     return _binary("elementwise_div", x, y, axis, act, name)
 
 
 @spelled("fluid.layers.elementwise_max", op="elementwise_max")
-def elementwise_max(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_max(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Returns ``act(max(x, y))``; arguments as in :func:`elementwise_add`."""
     return _binary("elementwise_max", x, y, axis, act, name)
 
 
 @spelled("fluid.layers.elementwise_min", op="elementwise_min")
-def elementwise_min(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_min(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Returns ``act(min(x, y))``; arguments as in :func:`elementwise_add`."""
     return _binary("elementwise_min", x, y, axis, act, name)
 
 
 @spelled("fluid.layers.elementwise_pow", op="elementwise_pow")
-def elementwise_pow(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_pow(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Returns ``act(x to the power of y)``; arguments as in :func:`elementwise_add`."""
     return _binary("elementwise_pow", x, y, axis, act, name)
 
 
 @spelled("fluid.layers.elementwise_mod", op="elementwise_mod")
-def elementwise_mod(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_mod(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Returns ``act(x mod y)`` with the sign of ``y``; arguments as in :func:`elementwise_add`."""
     return _binary("elementwise_mod", x, y, axis, act, name)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
-from tstatic.ir.opdef import Attr, Card, Case, Domain, register
+from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.ops._shape_arg import batch_shape, check_sizes
 
@@ -289,6 +289,11 @@ register(
         ref=_dynamic_ref,
         lower=_dynamic_lower,
         dynamic=True,
+        domain=Domain(
+            cases=(Case(((3,),), {"value": 2.5}), Case(((0,),), {"dtype": "int64", "value": 7}), Case(((1,),))),
+            values={"ShapeTensor": Values(0, 3, dtype="int64")},
+            ulps=0,
+        ),
     )
 )
 

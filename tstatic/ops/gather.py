@@ -41,7 +41,7 @@ def _gather(x: Array, index: Array, out: Array, axis: int) -> None:
     flat = _flat(index)
     check_index(flat, x.shape[at])
     if index.ndim == 0:
-        np.copyto(out, x[(*[slice(None)] * at, int(flat[0]), ...)])
+        np.copyto(out, np.take(x, int(flat[0]), axis=at))
     else:
         take(x, flat, at, out)
 

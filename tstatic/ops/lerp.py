@@ -8,7 +8,8 @@ from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.opdef import DERIVE, Card, Case, Domain, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, broadcast_shapes
-from tstatic.ops._elementwise import binary_floats, reduced_gradient, same_dtype
+from tstatic.ops._broadcast_grad import reduced_gradient
+from tstatic.ops._elementwise import binary_floats, same_dtype
 
 
 def _infer(x: Meta, y: Meta, weight: Meta) -> Meta:

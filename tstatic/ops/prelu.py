@@ -10,7 +10,8 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import DERIVE, Attr, Card, Case, Domain, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
-from tstatic.ops._elementwise import align_last, reduced_gradient, same_dtype
+from tstatic.ops._broadcast_grad import reduced_gradient
+from tstatic.ops._elementwise import align_last, same_dtype
 from tstatic.ops._unary import of_floats
 
 

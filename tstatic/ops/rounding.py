@@ -14,7 +14,7 @@ _BETWEEN = {"X": Values(-4.0, 4.0, avoid="int")}
 
 
 def _half_away(torch: Any, x: Any) -> Any:
-    """torch rounds halves to even, Paddle away from zero."""
+    """Halves away from zero, as in Paddle; torch.round takes them to even."""
     whole = torch.trunc(x)
     return torch.where((x - whole).abs() >= 0.5, whole + torch.sign(x), whole)
 

@@ -10,7 +10,7 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Card, Domain, GradContext, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops._elementwise import Emitter
+from tstatic.ops._emitter import Emitter
 from tstatic.ops._unary import of_numbers
 from tstatic.ops.elementwise_fluid import with_activation
 
@@ -41,10 +41,11 @@ def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale
     if not x.dtype.is_floating_point:
         scale, bias = int(scale), int(bias)
     # No addition of 0: it would turn -0 into 0.
-    if bias_after_scale:
-        wide = wide * scale + bias if bias else wide * scale
-    else:
-        wide = (wide + bias) * scale if bias else wide * scale
+    if bias and not bias_after_scale:
+        wide = wide + bias
+    wide = wide * scale
+    if bias and bias_after_scale:
+        wide = wide + bias
     return wide.to(x.dtype)
 
 

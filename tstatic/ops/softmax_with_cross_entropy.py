@@ -1,4 +1,4 @@
-"""``softmax_with_cross_entropy``: softmax and its cross entropy in one op, and the functions built on it."""
+"""``softmax_with_cross_entropy``: softmax and its cross entropy in one op."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError, ShapeError
-from tstatic.ir.build import as_variable, check_variable
+from tstatic.errors import ShapeError
+from tstatic.ir.build import emit
 from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradOp, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.types import Meta, float32
-from tstatic.ir.where import show, user_line
+from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
 from tstatic.ops._bound import Bound, Calls, float_scratch
 from tstatic.ops._rows import by_rows, row_axis, rows_needs, split_rows, vector
-from tstatic.ops._shapes import single
 from tstatic.ops._unary import of_floats
 from tstatic.ops.kernels import softmax as kernels
 
@@ -132,19 +130,13 @@ def _grad_calls(
             elif use_softmax:
                 calls.append((kernels.cross_entropy_grad, (p, classes, values, target, ignore_index, own)))
             else:
-                calls.append((_picked_grad, (p, classes, values, target, ignore_index)))
+                calls.append((labels.picked_grad, (p, classes, values, target, ignore_index)))
             if ds is not None:
                 calls.append((np.add, (target, extra, target)))
         return calls
 
     full = (probabilities, label if soft_label else None, dsoftmax)
     return [*load, *load_loss, *by_rows(full, (dlogits, through), axis, scratch, run)]
-
-
-def _picked_grad(p: Any, classes: Any, dloss: Any, dp: Any, ignore: int) -> None:
-    index = np.where(classes == ignore, 0, classes)
-    picked = p[np.arange(len(p)), index] if p.size else np.ones(len(p), p.dtype)
-    labels.pick_loss_grad(picked, classes, dloss, dp, ignore)
 
 
 # --------------------------------------------------------------------------------------------------------------- torch
@@ -204,7 +196,6 @@ def _grad_split(label: Meta, out: Meta, dout: Any, dloss: Any, dlogits: Meta, ax
 
 _REF = Bound(2, _calls, _needs)
 _GRAD = Bound(4, _grad_calls, _grad_needs)
-_SOFT = {"soft_label": True}
 
 register(
     Card(
@@ -251,3 +242,52 @@ register(
         ),
     )
 )
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+@spelled(
+    "nn.functional.softmax_with_cross_entropy", "fluid.layers.softmax_with_cross_entropy", op="softmax_with_cross_entropy"
+)
+def softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    numeric_stable_mode: bool = True,
+    return_softmax: bool = False,
+    axis: int = -1,
+) -> Variable | tuple[Variable, Variable]:
+    """Returns the cross entropy of the softmax along an axis.
+
+    Args:
+        logits: Scores; floats.
+        label: Class numbers of the shape of ``logits`` with size 1 along the axis, or without it; if ``soft_label``,
+            distributions of the shape and dtype of ``logits``.
+        soft_label: Whether labels are distributions.
+        ignore_index: Rows with this class number have loss 0 and no gradient.
+        numeric_stable_mode: Both values give the stable form.
+        return_softmax: Return the softmax too.
+        axis: The axis of the classes.
+
+    Returns:
+        The loss, with size 1 along the axis; or ``(loss, softmax)``.
+    """
+    labels.variables("softmax_with_cross_entropy", logits=logits, label=label)
+    label = labels.with_class_axis(logits, label, axis, "softmax_with_cross_entropy")
+    loss, softmax = softmax_entropy(logits, label, soft_label, ignore_index, axis, True, numeric_stable_mode)
+    return (loss, softmax) if return_softmax else loss
+
+
+def softmax_entropy(
+    logits: Variable, label: Variable, soft: bool, ignore: int, axis: int, use_softmax: bool, stable: bool = True
+) -> tuple[Variable, Variable]:
+    """Appends the op; returns its loss and its softmax."""
+    attrs = {
+        "soft_label": soft,
+        "ignore_index": ignore,
+        "axis": axis,
+        "use_softmax": use_softmax,
+        "numeric_stable_mode": stable,
+    }
+    softmax, loss = emit("softmax_with_cross_entropy", {"Logits": logits, "Label": label}, attrs)
+    return loss, softmax

@@ -9,7 +9,9 @@ from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.opdef import SPELLINGS, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, broadcast_shapes
-from tstatic.ops._elementwise import Emitter, reduced_gradient, same_dtype
+from tstatic.ops._broadcast_grad import reduced_gradient
+from tstatic.ops._elementwise import same_dtype
+from tstatic.ops._emitter import Emitter
 
 
 def _infer(condition: Meta, x: Meta, y: Meta) -> Meta:

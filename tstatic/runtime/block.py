@@ -102,6 +102,12 @@ class BlockRunner:
         """Variable names of a slot of the owning op."""
         return self.op.slot_names.get(slot, ())
 
+    def placeholder(self, name: str) -> Any:
+        """A value for a variable that a body which did not run would have written: zeros, unknown sizes 0."""
+        value = dict(self.region.outputs)[name]
+        meta = self.region.metas[value]
+        return np.zeros([max(size, 0) for size in meta.shape], meta.dtype.np)
+
     def grad_name(self, name: str) -> str:
         """Name of a variable's gradient in a backward body."""
         return f"{self.region.grad_prefix}{name}@GRAD"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ DEVICES: dict[str, Callable[..., cpu.Work]] = {"cpu": cpu.prepare, "null": null.
 
 
 # The C function below signal.signal: its wrapper spends 10 microseconds on enumerations, twice a step.
-_set_handler: Callable[..., Any] = getattr(signal.signal, "__wrapped__", signal.signal)
+_set_handler: Callable[..., Any] = importlib.import_module("_signal").signal
 
 
 @lru_cache(maxsize=1)

@@ -59,6 +59,7 @@ KEY_PARTS = (
 
 _DEFAULT = BuildStrategy()
 """What a plain Program runs with."""
+_DEFAULT_KEY = _DEFAULT.key()
 
 
 class _Compiled:
@@ -238,7 +239,7 @@ class Executor:
         signature = tuple((n, a.shape, a.dtype) for n, a in sorted(arrays.items()))
         threads = _threads(execution)
         key = (
-            program.uid, program.version, () if compiled is None else build.key(), threads, signature, (tuple(fetches), *holders),
+            program.uid, program.version, _DEFAULT_KEY if compiled is None else build.key(), threads, signature, (tuple(fetches), *holders),
             place, id(scope), flags.key(), (use_prune, tuple(kept)),
         )  # fmt: skip
         found = self._cache.get(key)

@@ -1,0 +1,380 @@
+"""The Executor: caching, state, fetches, threads, errors that leave everything as it was."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.cpu.nets import regression, rows, state
+from tstatic import static
+from tstatic.errors import FeedError, ForkedProcessError, NotFoundError, NumericsError, ProgramError, TstaticError
+from tstatic.places import NullPlace
+from tstatic.runtime.scope import LoDTensor
+from tstatic.static.executor import CACHE_SIZE
+
+
+def trained(optimizer: Any = None) -> tuple[Any, Any, Any, Any]:
+    main, startup, loss = regression(optimizer or paddle.optimizer.Adam(0.05))
+    exe = static.Executor(paddle.CPUPlace())
+    paddle.seed(3)
+    exe.run(startup)
+    return exe, main, startup, loss
+
+
+def test_training_lowers_the_loss() -> None:
+    exe, main, _, loss = trained()
+    losses = [float(exe.run(main, feed={"x": rows(16)}, fetch_list=[loss])[0]) for _ in range(60)]
+    assert losses[-1] < 0.05 * losses[0]
+
+
+def test_fetches_are_the_users_own() -> None:
+    exe, main, _, loss = trained()
+    name = main.all_parameters()[0].name
+    (w,) = exe.run(main, feed={"x": rows(4)}, fetch_list=[name])
+    kept = w.copy()
+    w[...] = 7
+    (again,) = exe.run(main, feed={"x": rows(4)}, fetch_list=[name])
+    assert not np.array_equal(again, w)
+    assert np.array_equal(kept, kept)
+    assert np.array_equal(again, np.array(static.global_scope().find_var(name).get_tensor()))
+
+
+def test_every_variable_can_be_fetched_whatever_the_passes_do() -> None:
+    exe, main, _, loss = trained()
+    names = [n for n, v in main.global_block().vars.items() if v.type == "dense_tensor"]
+    values = exe.run(main, feed={"x": rows(4)}, fetch_list=names)
+    assert all(isinstance(v, np.ndarray) for v in values)
+    for name, value in zip(names, values, strict=True):
+        shape = main.global_block().var(name).shape
+        assert len(shape) == value.ndim, name
+        assert all(want in (-1, got) for want, got in zip(shape, value.shape, strict=True)), name
+
+
+def test_a_parameter_is_fetched_after_its_update_and_what_is_computed_from_it_before() -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        w = static.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        shown = paddle.reshape(w, [2, 1])
+        loss = paddle.sum(w)
+        paddle.optimizer.SGD(0.5).minimize(loss)
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    before, after = exe.run(main, fetch_list=[shown, w])
+    assert np.array_equal(before, [[1.0], [1.0]])
+    assert np.array_equal(after, [0.5, 0.5])
+
+
+def test_fetch_lists_may_nest_repeat_and_be_single() -> None:
+    exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
+    feed = {"x": rows(4)}
+    a, b, c = exe.run(main, feed=feed, fetch_list=[loss, [loss.name, (loss,)]])
+    assert a == b == c
+    assert exe.run(main, feed=feed, fetch_list=loss)[0] == a
+    assert exe.run(main, feed=feed) == []
+    (tensor,) = exe.run(main, feed=feed, fetch_list=[loss], return_numpy=False)
+    assert isinstance(tensor, LoDTensor)
+    assert np.array(tensor) == a
+
+
+def test_threads_do_not_change_a_bit() -> None:
+    results = []
+    for threads in (1, 2, 4, 8):
+        with static.scope_guard(static.Scope()):
+            main, startup, loss = regression(paddle.optimizer.Adam(0.05), width=700)
+            paddle.seed(3)
+            exe = static.Executor("cpu")
+            exe.run(startup)
+            compiled = static.CompiledProgram(main)
+            compiled._exec_strategy.num_threads = threads
+            x = rows(300)
+            losses = [exe.run(compiled, feed={"x": x}, fetch_list=[loss])[0] for _ in range(3)]
+            results.append((losses, state(static.global_scope(), main)))
+    first, values = results[0]
+    for other, others in results[1:]:
+        assert first == other
+        assert all(np.array_equal(values[n], others[n]) for n in values)
+
+
+def test_the_cache_is_bounded_and_a_miss_says_what_differed(caplog: pytest.LogCaptureFixture) -> None:
+    exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
+    with caplog.at_level(logging.INFO, logger="tstatic.compile"):
+        exe.run(main, feed={"x": rows(4)}, fetch_list=[loss])
+        exe.run(main, feed={"x": rows(5)}, fetch_list=[loss])
+        exe.run(main, feed={"x": rows(5)}, fetch_list=[])
+        strategy = static.BuildStrategy()
+        strategy.enable_inplace = False
+        exe.run(static.CompiledProgram(main, strategy), feed={"x": rows(5)}, fetch_list=[])
+        main.random_seed = 5
+        exe.run(main, feed={"x": rows(5)}, fetch_list=[])
+    said = [r.getMessage() for r in caplog.records if r.name == "tstatic.compile"]
+    assert "first run" in said[0]
+    assert "feed signature" in said[1]
+    assert "fetch list" in said[2]
+    assert "strategy" in said[3]
+    assert "version" in said[4]
+    assert all(" ms" in s for s in said)
+    count = len(caplog.records)
+    exe.run(main, feed={"x": rows(5)}, fetch_list=[])
+    assert len(caplog.records) == count
+    for n in range(1, CACHE_SIZE + 10):
+        exe.run(main, feed={"x": rows(n)}, fetch_list=[])
+    assert len(exe._cache) <= CACHE_SIZE
+
+
+def test_a_program_edited_after_its_first_run_is_never_stale() -> None:
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", [2])
+        y = paddle.scale(x, 2.0)
+    exe = static.Executor("cpu")
+    feed = {"x": np.ones(2, "float32")}
+    assert exe.run(main, feed=feed, fetch_list=[y])[0].tolist() == [2, 2]
+    main.global_block().ops[0]._set_attr("scale", 3.0)
+    assert exe.run(main, feed=feed, fetch_list=[y])[0].tolist() == [3, 3]
+    with static.program_guard(main):
+        z = paddle.scale(y, 10.0)
+    assert exe.run(main, feed=feed, fetch_list=[z])[0].tolist() == [30, 30]
+
+
+def test_new_storage_in_the_scope_is_used() -> None:
+    exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
+    feed = {"x": rows(4)}
+    exe.run(main, feed=feed, fetch_list=[loss])
+    scope = static.global_scope()
+    for p in main.all_parameters():
+        scope.find_var(p.name).get_tensor().set(np.zeros(p.shape, "float32"), paddle.CPUPlace())
+    assert exe.run(main, feed=feed, fetch_list=[loss])[0] == 0
+    for p in main.all_parameters():
+        scope.erase([p.name])
+        scope.var(p.name).get_tensor().set(np.ones(p.shape, "float32"), paddle.CPUPlace())
+    assert exe.run(main, feed=feed, fetch_list=[loss])[0] > 0
+
+
+def _failing(kind: str) -> Any:
+    def boom(x: Any) -> Any:
+        if kind == "raise":
+            raise ValueError("boom in user code")
+        raise KeyboardInterrupt
+
+    return boom
+
+
+@pytest.mark.parametrize("kind", ["raise", "interrupt"])
+def test_an_error_leaves_all_state_bit_for_bit_as_it_was(kind: str) -> None:
+    armed = {"on": False}
+    boom = _failing(kind)
+
+    def spy(x: Any) -> Any:
+        if armed["on"]:
+            boom(x)
+        return np.array(x)
+
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [None, 3])
+        h = paddle.nn.functional.dropout(static.nn.fc(x, 8), 0.5)
+        h = static.nn.batch_norm(h)
+        counter = static.create_global_var([1], 0.0, "float32", persistable=True, name="counter")
+        paddle.increment(counter)
+        out = main.current_block().create_var(name="spied", shape=h.shape, dtype="float32")
+        static.py_func(spy, h, out)
+        loss = paddle.mean(paddle.square(out + h))
+        paddle.optimizer.Adam(0.1).minimize(loss)
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    feed = {"x": rows(6)}
+    exe.run(main, feed=feed, fetch_list=[loss])
+    scope = static.global_scope()
+    before = state(scope, main)
+    runs = dict(scope.runs)
+    armed["on"] = True
+    with pytest.raises((ValueError, KeyboardInterrupt)) as caught:
+        exe.run(main, feed=feed, fetch_list=[loss])
+    if kind == "raise":
+        assert "boom in user code" in str(caught.value)
+        assert "test_executor.py" in "".join(getattr(caught.value, "__notes__", []))
+    after = state(scope, main)
+    assert all(np.array_equal(before[n], after[n]) for n in before)
+    assert runs == scope.runs
+    armed["on"] = False
+    exe.run(main, feed=feed, fetch_list=[loss])
+    assert not np.array_equal(before["counter"], state(scope, main)["counter"])
+
+
+def test_run_count_makes_dropout_new_each_run_and_the_same_from_the_start() -> None:
+    def masks() -> list[Any]:
+        with static.scope_guard(static.Scope()):
+            main, startup = static.Program(), static.Program()
+            with static.program_guard(main, startup):
+                x = static.data("x", [100])
+                y = paddle.nn.functional.dropout(x, 0.5)
+            exe = static.Executor("cpu")
+            paddle.seed(11)
+            return [exe.run(main, feed={"x": np.ones(100, "float32")}, fetch_list=[y])[0] for _ in range(3)]
+
+    first, second = masks(), masks()
+    assert not np.array_equal(first[0], first[1])
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_the_program_seed_makes_runs_reproducible_but_not_frozen() -> None:
+    def values() -> list[Any]:
+        with static.scope_guard(static.Scope()):
+            main = static.Program()
+            main.random_seed = 5
+            with static.program_guard(main):
+                y = paddle.rand([6])
+            exe = static.Executor("cpu")
+            return [exe.run(main, fetch_list=[y])[0] for _ in range(2)]
+
+    (a, b), (c, d) = values(), values()
+    assert np.array_equal(a, c)
+    assert np.array_equal(b, d)
+    assert not np.array_equal(a, b)
+
+
+def test_equal_programs_started_after_the_same_seed_get_the_same_weights() -> None:
+    found = []
+    for _ in range(2):
+        main, startup, _ = regression()
+        paddle.seed(9)
+        static.Executor("cpu").run(startup)
+        found.append(state(static.global_scope(), main))
+    assert all(np.array_equal(found[0][n], found[1][n]) for n in found[0])
+
+
+def test_use_prune_runs_only_what_is_fetched_and_the_optimizer() -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [None, 2])
+        unused = static.data("unused", [None, 2])
+        y = paddle.scale(x, 2.0)
+        paddle.scale(unused, 3.0)
+    exe = static.Executor("cpu")
+    assert exe.run(main, feed={"x": rows(2, 2)}, fetch_list=[y], use_prune=True)[0].shape == (2, 2)
+
+
+def test_an_uninitialised_parameter_is_named_with_the_cause() -> None:
+    main, _, loss = regression()
+    with pytest.raises(FeedError, match="startup_program") as caught:
+        static.Executor("cpu").run(main, feed={"x": rows(2)}, fetch_list=[loss])
+    assert "fc_0.w_0" in str(caught.value)
+    assert "nets.py" in str(caught.value)
+
+
+def test_fetching_an_unknown_name_suggests_a_near_one() -> None:
+    exe, main, _, loss = trained()
+    with pytest.raises(NotFoundError, match="did you mean"):
+        exe.run(main, feed={"x": rows(2)}, fetch_list=[loss.name[:-1] + "9"])
+
+
+def test_check_nan_inf_names_the_first_op() -> None:
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", [2])
+        y = paddle.log(x)
+        z = paddle.scale(y, 2.0)
+    exe = static.Executor("cpu")
+    feed = {"x": np.array([1.0, -1.0], "float32")}
+    assert np.isnan(exe.run(main, feed=feed, fetch_list=[z])[0][1])
+    paddle.set_flags({"FLAGS_check_nan_inf": True})
+    try:
+        with pytest.raises(NumericsError, match="log") as caught:
+            exe.run(main, feed=feed, fetch_list=[z])
+    finally:
+        paddle.set_flags({"FLAGS_check_nan_inf": False})
+    assert "test_executor.py" in str(caught.value)
+
+
+def test_the_null_device_plans_and_runs_nothing() -> None:
+    main, startup, loss = regression(paddle.optimizer.SGD(0.1))
+    static.Executor("cpu").run(startup)
+    before = state(static.global_scope(), main)
+    (value,) = static.Executor(NullPlace()).run(main, feed={"x": rows(4)}, fetch_list=[loss])
+    assert value.shape == ()
+    after = state(static.global_scope(), main)
+    assert all(np.array_equal(before[n], after[n]) for n in before)
+
+
+def test_a_closed_executor_says_so() -> None:
+    exe = static.Executor("cpu")
+    exe.close()
+    exe.close()
+    with pytest.raises(ProgramError, match="closed Executor"):
+        exe.run(static.Program())
+
+
+def test_threads_share_an_executor() -> None:
+    exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
+    feed = {"x": rows(8)}
+    expected = exe.run(main, feed=feed, fetch_list=[loss])[0]
+    wrong: list[Any] = []
+
+    def work() -> None:
+        for _ in range(50):
+            value = exe.run(main, feed=feed, fetch_list=[loss])[0]
+            if value != expected:
+                wrong.append(value)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_after_a_fork_the_executor_says_at_once_why_not() -> None:
+    exe, main, _, loss = trained()
+    exe.run(main, feed={"x": rows(2)}, fetch_list=[loss])
+    child = os.fork()
+    if child == 0:
+        try:
+            exe.run(main, feed={"x": rows(2)}, fetch_list=[loss])
+        except ForkedProcessError:
+            os._exit(17)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 17
+
+
+def test_scheduler_values_reach_the_program_and_an_error_takes_them_back() -> None:
+    scheduler = paddle.optimizer.lr.StepDecay(0.5, step_size=1, gamma=0.5)
+    main, startup, loss = regression(paddle.optimizer.SGD(scheduler))
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    seen = []
+    for _ in range(3):
+        seen.append(float(exe.run(main, feed={"x": rows(4)}, fetch_list=["learning_rate_0"])[0]))
+        scheduler.step()
+    assert seen == [0.5, 0.25, 0.125]
+    with pytest.raises(TstaticError):
+        exe.run(main, feed={"x": rows(4, 5)}, fetch_list=[loss])
+    assert float(np.array(static.global_scope().find_var("learning_rate_0").get_tensor())) == 0.125
+
+
+def test_iterations_per_run_equal_as_many_runs() -> None:
+    results = []
+    for k in (1, 3):
+        with static.scope_guard(static.Scope()):
+            main, startup, loss = regression(paddle.optimizer.Momentum(0.05))
+            paddle.seed(2)
+            exe = static.Executor("cpu")
+            exe.run(startup)
+            compiled = static.CompiledProgram(main)
+            compiled._exec_strategy.num_iteration_per_run = k
+            for _ in range(3 // k):
+                value = exe.run(compiled, feed={"x": rows(4)}, fetch_list=[loss])
+            results.append((value, state(static.global_scope(), main)))
+    assert results[0][0] == results[1][0]
+    assert all(np.array_equal(results[0][1][n], results[1][1][n]) for n in results[0][1])

@@ -1,0 +1,50 @@
+"""Work that a card cuts into pieces gives the same result as uncut work; piece sizes are made tiny for the test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.ops.pieces import check_split, pieces_of
+from tests.ops.sampler import Sample, card_types, root, samples
+from tstatic.ir.opdef import Card, card_of
+from tstatic.ops import _cut
+
+SPLIT = [t for t in card_types(1) if card_of(t).split is not None and not card_of(t).random]
+# Names of the constants that say below which size work stays whole, and how large a piece is.
+SIZES = ("PIECE", "CUT_ABOVE", "SMALLEST")
+
+
+@pytest.fixture(autouse=True)
+def _tiny_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets every piece size of the ops package to a few elements."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tstatic.ops"):
+            for constant, value in list(vars(module).items()):
+                if constant.endswith(SIZES) and isinstance(value, int | float):
+                    monkeypatch.setattr(module, constant, type(value)(4))
+    for function in (_cut.cut_rows, _cut.cut_alike):
+        defaults = tuple(4 if d == 1 << 16 else d for d in function.__defaults__ or ())
+        monkeypatch.setattr(function, "__defaults__", defaults)
+        keywords = {n: 4 if d == 1 << 16 else d for n, d in (function.__kwdefaults__ or {}).items()}
+        monkeypatch.setattr(function, "__kwdefaults__", keywords)
+
+
+def drawn(card: Card) -> Iterator[Sample]:
+    domain = root(card).domain
+    assert domain is not None
+    return samples(card, 24, ("float64",) if domain.floats else None, limit=48)
+
+
+@pytest.mark.parametrize("type", SPLIT)
+def test_split(type: str) -> None:
+    card = card_of(type)
+    for sample in drawn(card):
+        check_split(card, sample)
+
+
+def test_most_cards_are_cut() -> None:
+    whole = [t for t in SPLIT if all(pieces_of(card_of(t), sample)[0] is None for sample in drawn(card_of(t)))]
+    assert len(whole) <= 0.1 * len(SPLIT), f"no sample was cut for {whole}"

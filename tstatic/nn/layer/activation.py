@@ -1,0 +1,85 @@
+"""Activations as layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.program import Variable
+from tstatic.nn._check import rank_of, whole
+from tstatic.nn.initializer import Constant
+from tstatic.nn.layer.functional_layer import functional_layer
+from tstatic.nn.layer.layers import Layer
+
+ReLU = functional_layer("ReLU", "relu")
+ReLU6 = functional_layer("ReLU6", "relu6")
+LeakyReLU = functional_layer("LeakyReLU", "leaky_relu")
+ThresholdedReLU = functional_layer("ThresholdedReLU", "thresholded_relu")
+ELU = functional_layer("ELU", "elu")
+SELU = functional_layer("SELU", "selu")
+CELU = functional_layer("CELU", "celu")
+GELU = functional_layer("GELU", "gelu")
+Silu = functional_layer("Silu", "silu")
+Swish = functional_layer("Swish", "swish")
+Mish = functional_layer("Mish", "mish")
+Sigmoid = functional_layer("Sigmoid", "sigmoid")
+LogSigmoid = functional_layer("LogSigmoid", "log_sigmoid")
+Hardsigmoid = functional_layer("Hardsigmoid", "hardsigmoid", without=("slope", "offset"))
+Hardswish = functional_layer("Hardswish", "hardswish")
+Hardtanh = functional_layer("Hardtanh", "hardtanh")
+Hardshrink = functional_layer("Hardshrink", "hardshrink")
+Softshrink = functional_layer("Softshrink", "softshrink")
+Softplus = functional_layer("Softplus", "softplus")
+Softsign = functional_layer("Softsign", "softsign")
+Tanh = functional_layer("Tanh", "tanh")
+Tanhshrink = functional_layer("Tanhshrink", "tanhshrink")
+Softmax = functional_layer("Softmax", "softmax", without=("dtype",))
+LogSoftmax = functional_layer("LogSoftmax", "log_softmax", without=("dtype",))
+
+
+@spelled("nn.Softmax2D")
+class Softmax2D(Layer):
+    """Softmax over the channels of images ``[n, c, h, w]`` or ``[c, h, w]``."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__()
+        self._name = name
+
+    def forward(self, x: Variable) -> Any:
+        """Same shape as ``x``."""
+        rank_of(x, (3, 4), "[c, h, w] or [n, c, h, w]", "Softmax2D")
+        return namespace("nn.functional")["softmax"](x, axis=-3, name=self._name)
+
+
+@spelled("nn.PReLU", op="prelu")
+class PReLU(Layer):
+    """``x`` where it is positive, else ``x`` times a learned slope.
+
+    Args:
+        num_parameters: 1, or the number of channels.
+        init: First value of the slopes.
+        weight_attr: ParamAttr, name or initializer of the slopes.
+        data_format: Where channels stand.
+        name: Name of the op's layer.
+    """
+
+    def __init__(
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        weight_attr: Any = None,
+        data_format: str = "NCHW",
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        count = whole(num_parameters, "num_parameters", "PReLU")
+        self._num_parameters, self._init, self._data_format, self._name = count, init, data_format, name
+        self._weight = self.create_parameter((count,), weight_attr, default_initializer=Constant(init))
+
+    def forward(self, x: Variable) -> Any:
+        """Same shape as ``x``."""
+        return namespace("nn.functional")["prelu"](x, self._weight, data_format=self._data_format, name=self._name)
+
+    def extra_repr(self) -> str:
+        """Number and first value of the slopes."""
+        return f"num_parameters={self._num_parameters}, data_format={self._data_format}, init={self._init}"

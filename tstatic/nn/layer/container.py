@@ -1,0 +1,284 @@
+"""Layers that hold others: ``Sequential``, ``LayerList``, ``LayerDict``, ``ParameterList``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tstatic.errors import IndexRangeError, NotFoundError, ProgramTypeError, near
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Parameter
+from tstatic.ir.where import show, user_line
+from tstatic.nn.layer.layers import Layer
+
+
+def _position(index: Any, count: int, owner: str) -> int:
+    """A position counted from the front.
+
+    Raises:
+        ProgramTypeError: If it is no int.
+        IndexRangeError: If there is none.
+    """
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise ProgramTypeError(
+            f"{owner} is indexed by positions",
+            expected="an int or a slice",
+            received=f"{index!r} of type {type(index).__name__}",
+            fix="pass a position",
+            op=owner,
+            where=show(user_line()),
+        )
+    if not -count <= index < count:
+        raise IndexRangeError(
+            f"{owner} has no entry {index}",
+            expected=f"a position from {-count} to {count - 1}" if count else "an entry: it is empty",
+            received=index,
+            fix="see len()",
+            op=owner,
+            where=show(user_line()),
+        )
+    return index % count
+
+
+def _entry(value: Any, kind: type, owner: str) -> Any:
+    """Returns ``value`` if it is of the kind that a container holds.
+
+    Raises:
+        ProgramTypeError: If it is not.
+    """
+    if not isinstance(value, kind):
+        raise ProgramTypeError(
+            f"{owner} holds objects of {kind.__name__} only",
+            expected=f"a {kind.__name__}",
+            received=f"{value!r} of type {type(value).__name__}",
+            fix="pass instances, such as nn.ReLU() rather than nn.ReLU",
+            op=owner,
+            where=show(user_line()),
+        )
+    return value
+
+
+@spelled("nn.Sequential", "fluid.dygraph.Sequential")
+class Sequential(Layer):
+    """Calls its layers one after another: ``Sequential(nn.Linear(2, 3), nn.ReLU())``, or with names, ``("fc", layer)``."""
+
+    def __init__(self, *layers: Any) -> None:
+        super().__init__()
+        if len(layers) == 1 and isinstance(layers[0], list):
+            layers = tuple(layers[0])
+        for i, item in enumerate(layers):
+            name, layer = item if isinstance(item, list | tuple) and len(item) == 2 else (str(i), item)
+            self.add_sublayer(str(name), _entry(layer, Layer, "Sequential"))
+
+    def _items(self) -> list[tuple[str, Layer]]:
+        return list(self.__dict__["_sub_layers"].items())
+
+    def __getitem__(self, name: Any) -> Any:
+        items = self._items()
+        if isinstance(name, slice):
+            return Sequential(*items[name])
+        if isinstance(name, str):
+            known = dict(items)
+            if name not in known:
+                raise NotFoundError(
+                    f"Sequential has no layer named '{name}'",
+                    expected=f"one of {', '.join(known) or 'none: it is empty'}",
+                    received=repr(name),
+                    fix=near(name, known) or "see named_children()",
+                    op="Sequential",
+                    where=show(user_line()),
+                )
+            return known[name]
+        return items[_position(name, len(items), "Sequential")][1]
+
+    def __setitem__(self, name: Any, layer: Layer) -> None:
+        self.add_sublayer(str(name), _entry(layer, Layer, "Sequential"))
+
+    def __delitem__(self, name: Any) -> None:
+        del self.__dict__["_sub_layers"][str(name)]
+
+    def __len__(self) -> int:
+        return len(self.__dict__["_sub_layers"])
+
+    def __iter__(self) -> Iterator[Layer]:
+        return (layer for _, layer in self._items())
+
+    def forward(self, input: Any) -> Any:
+        """The last layer's output."""
+        for _, layer in self._items():
+            input = layer(input)
+        return input
+
+
+@spelled("nn.LayerList", "fluid.dygraph.LayerList")
+class LayerList(Layer):
+    """A list of layers whose parameters count as the owner's."""
+
+    def __init__(self, sublayers: Iterable[Layer] | None = None) -> None:
+        super().__init__()
+        self._store(list(sublayers or ()))
+
+    def _store(self, layers: list[Any]) -> None:
+        table = {str(i): _entry(layer, Layer, "LayerList") for i, layer in enumerate(layers)}
+        own = self.__dict__["_sub_layers"]
+        own.clear()
+        own.update(table)
+
+    def _list(self) -> list[Layer]:
+        return list(self.__dict__["_sub_layers"].values())
+
+    def __getitem__(self, index: Any) -> Any:
+        layers = self._list()
+        if isinstance(index, slice):
+            return LayerList(layers[index])
+        return layers[_position(index, len(layers), "LayerList")]
+
+    def __setitem__(self, index: int, layer: Layer) -> None:
+        layers = self._list()
+        layers[_position(index, len(layers), "LayerList")] = layer
+        self._store(layers)
+
+    def __delitem__(self, index: Any) -> None:
+        layers = self._list()
+        if not isinstance(index, slice):
+            index = _position(index, len(layers), "LayerList")
+        del layers[index]
+        self._store(layers)
+
+    def __len__(self) -> int:
+        return len(self.__dict__["_sub_layers"])
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self._list())
+
+    def append(self, sublayer: Layer) -> LayerList:
+        """Adds a layer at the end."""
+        self._store([*self._list(), sublayer])
+        return self
+
+    def insert(self, index: int, sublayer: Layer) -> None:
+        """Puts a layer before position ``index``."""
+        layers = self._list()
+        if index != len(layers):
+            index = _position(index, len(layers), "LayerList")
+        layers.insert(index, sublayer)
+        self._store(layers)
+
+    def extend(self, sublayers: Iterable[Layer]) -> LayerList:
+        """Adds layers at the end."""
+        self._store([*self._list(), *sublayers])
+        return self
+
+
+@spelled("nn.LayerDict")
+class LayerDict(Layer):
+    """A dict of layers whose parameters count as the owner's."""
+
+    def __init__(self, sublayers: Any = None) -> None:
+        super().__init__()
+        if sublayers is not None:
+            self.update(sublayers)
+
+    def __getitem__(self, key: str) -> Layer:
+        found = self.__dict__["_sub_layers"].get(key)
+        if found is None:
+            raise NotFoundError(
+                f"LayerDict has no layer named {key!r}",
+                expected=f"one of {', '.join(self.keys()) or 'none: it is empty'}",
+                received=repr(key),
+                fix=near(str(key), self.keys()) or "see keys()",
+                op="LayerDict",
+                where=show(user_line()),
+            )
+        layer: Layer = found
+        return layer
+
+    def __setitem__(self, key: str, sublayer: Layer) -> None:
+        self.add_sublayer(key, _entry(sublayer, Layer, "LayerDict"))
+
+    def __delitem__(self, key: str) -> None:
+        self.pop(key)
+
+    def __len__(self) -> int:
+        return len(self.__dict__["_sub_layers"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.__dict__["_sub_layers"]
+
+    def clear(self) -> None:
+        """Removes all layers."""
+        self.__dict__["_sub_layers"].clear()
+
+    def pop(self, key: str) -> Layer:
+        """Removes a layer and returns it."""
+        layer = self[key]
+        del self.__dict__["_sub_layers"][key]
+        return layer
+
+    def keys(self) -> list[str]:
+        return list(self.__dict__["_sub_layers"])
+
+    def values(self) -> list[Layer]:
+        return list(self.__dict__["_sub_layers"].values())
+
+    def items(self) -> list[tuple[str, Layer]]:
+        return list(self.__dict__["_sub_layers"].items())
+
+    def update(self, sublayers: Any) -> None:
+        """Adds the layers of a mapping, or of (name, layer) pairs.
+
+        Raises:
+            ProgramTypeError: For anything else.
+        """
+        if isinstance(sublayers, LayerDict | Mapping):
+            pairs: list[Any] = list(sublayers.items())
+        elif isinstance(sublayers, Iterable):
+            pairs = list(sublayers)
+        else:
+            pairs = [sublayers]
+        for pair in pairs:
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                raise ProgramTypeError(
+                    "LayerDict takes a mapping, or pairs of a name and a layer",
+                    expected="{'name': layer} or [('name', layer)]",
+                    received=f"{pair!r} of type {type(pair).__name__}",
+                    fix="pass a dict",
+                    op="LayerDict",
+                    where=show(user_line()),
+                )
+            self[pair[0]] = pair[1]
+
+
+@spelled("nn.ParameterList", "fluid.dygraph.ParameterList")
+class ParameterList(Layer):
+    """A list of parameters that count as the owner's."""
+
+    def __init__(self, parameters: Iterable[Parameter] | None = None) -> None:
+        super().__init__()
+        for parameter in parameters or ():
+            self.append(parameter)
+
+    def _list(self) -> list[Parameter]:
+        return list(self.__dict__["_parameters"].values())
+
+    def __getitem__(self, index: int) -> Parameter:
+        parameters = self._list()
+        return parameters[_position(index, len(parameters), "ParameterList")]
+
+    def __setitem__(self, index: int, parameter: Parameter) -> None:
+        at = _position(index, len(self), "ParameterList")
+        self.__dict__["_parameters"][str(at)] = _entry(parameter, Parameter, "ParameterList")
+
+    def __len__(self) -> int:
+        return len(self.__dict__["_parameters"])
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self._list())
+
+    def append(self, parameter: Parameter) -> ParameterList:
+        """Adds a parameter at the end."""
+        self.__dict__["_parameters"][str(len(self))] = _entry(parameter, Parameter, "ParameterList")
+        return self

@@ -1,0 +1,92 @@
+"""Layers without parameters, each made from one function of ``nn.functional`` and its signature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from tstatic.errors import ProgramTypeError
+from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.where import show, user_line
+from tstatic.nn._check import choice
+from tstatic.nn.layer.layers import Layer
+
+
+class FunctionalLayer(Layer):
+    """Base of layers that only call a function: the constructor takes its settings, a call its inputs.
+
+    A setting is also an attribute, read at each call. ``training`` is no setting but follows ``train()`` and ``eval()``.
+    """
+
+    _function: ClassVar[Callable[..., Any]]
+    _settings: ClassVar[inspect.Signature]
+    _follows_training: ClassVar[bool]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        cls = type(self)
+        try:
+            bound = cls._settings.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ProgramTypeError(
+                f"{cls.__name__} got arguments that it does not take: {error}",
+                expected=f"{cls.__name__}{cls._settings}",
+                received=", ".join([*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]) or "nothing",
+                fix="check the names of the arguments",
+                op=cls.__name__,
+                where=show(user_line()),
+            ) from None
+        bound.apply_defaults()
+        if "reduction" in bound.arguments:
+            choice(bound.arguments["reduction"], ("mean", "sum", "none"), "reduction", cls.__name__)
+        for name, value in bound.arguments.items():
+            setattr(self, name, value)
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """The function's result."""
+        cls = type(self)
+        settings = {name: getattr(self, name) for name in cls._settings.parameters}
+        if cls._follows_training:
+            settings["training"] = self.training
+        return cls._function(*inputs, **named, **settings)
+
+    def extra_repr(self) -> str:
+        """All settings but the name."""
+        return ", ".join(f"{n}={getattr(self, n)}" for n in type(self)._settings.parameters if n != "name")
+
+
+def functional_layer(
+    name: str, function: str, inputs: int = 1, without: Sequence[str] = (), order: Sequence[str] = ()
+) -> type[FunctionalLayer]:
+    """Makes and spells ``nn.<name>`` from ``nn.functional.<function>``.
+
+    Args:
+        name: Class name.
+        function: The function; its first ``inputs`` parameters are inputs, the others settings.
+        inputs: How many a call takes.
+        without: Parameters that are no settings.
+        order: Order of the settings, where the class has another than the function.
+    """
+    call = namespace("nn.functional")[function]
+    parameters = list(inspect.signature(call).parameters.values())
+    settings = [p for p in parameters[inputs:] if p.name not in (*without, "training")]
+    if order:
+        settings = sorted(settings, key=lambda p: order.index(p.name))
+    signature = inspect.Signature([p.replace(kind=p.POSITIONAL_OR_KEYWORD, annotation=p.empty) for p in settings])
+    summary = (inspect.getdoc(call) or "").split("\n\n")[0]
+    names = ", ".join(f"``{p.name}``" for p in settings) or "none"
+    cls = type(
+        name,
+        (FunctionalLayer,),
+        {
+            "__doc__": f"Calls ``nn.functional.{function}`` with the settings {names}.\n\n{summary}",
+            "__module__": __name__,
+            "__signature__": signature,
+            "_function": staticmethod(call),
+            "_settings": signature,
+            "_follows_training": any(p.name == "training" for p in parameters),
+        },
+    )
+    spelled(f"nn.{name}")(cls)
+    return cls

@@ -1,0 +1,214 @@
+"""Reading one entry per position along an axis: take_along_axis and index_sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
+from tstatic.ops._indexing import add_flat, positions
+from tstatic.ops._low import in_float32
+from tstatic.ops._shapes import (
+    INTEGERS,
+    Array,
+    again,
+    along,
+    check_index,
+    cut,
+    free_axis,
+    need_integer,
+    need_rank,
+    refuse,
+    single,
+)
+from tstatic.ops.expanding import expand
+from tstatic.ops.reshape import ANY
+
+
+def infer_along(x: Meta, index: Meta, axis: int, slot: str) -> int:
+    """Checks an index of the rank of ``x``, whose sizes may be smaller; returns the positive axis."""
+    need_integer(index, "Index")
+    need_rank(x, 1, None, slot)
+    at = normalize_axis(axis, x.rank, "Axis")
+    fits = index.rank == x.rank and all(
+        d == at or UNKNOWN in (a, b) or b <= a for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True))
+    )
+    if not fits:
+        raise ShapeError(
+            "Index must have the rank of the value and no larger size beside the axis",
+            expected=f"sizes of at most {list(x.shape)} except along axis {at}",
+            received=list(index.shape),
+            fix="expand or slice the index",
+        )
+    return at
+
+
+def _take(x: Array, index: Array, out: Array, axis: int) -> None:
+    at = normalize_axis(axis, x.ndim)
+    check_index(index, x.shape[at])
+    if out.size:
+        part = x[tuple(slice(None) if d == at else slice(0, n) for d, n in enumerate(index.shape))]
+        np.copyto(out, np.take_along_axis(part, index, at))
+
+
+@in_float32()
+def _back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> None:
+    at = normalize_axis(axis, x.ndim)
+    check_index(index, x.shape[at])
+    dx.fill(0)
+    add_flat(dx, positions(dx.shape, index, at), dout, fresh=True)
+
+
+def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
+    wide = dout.float() if dout.element_size() == 2 else dout
+    zeros = torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device)
+    return zeros.scatter_add(axis, index.to(torch.int64), wide).to(dout.dtype)
+
+
+def _split(x: Meta, index: Meta, out: Meta, axis: int) -> list[Piece] | None:
+    at = normalize_axis(axis, x.rank)
+    free = free_axis(index.shape, (at,))
+    parts = None if free is None or x.shape[free] != index.shape[free] else cut(index.shape[free], index.numel)
+    return None if free is None or parts is None else [(along(free, p),) * 3 for p in parts]
+
+
+register(
+    Card(
+        "take_along_axis",
+        "Input, Index -> Result",
+        attrs={"Axis": 0},
+        infer=lambda x, index, *, Axis: x.with_shape(index.shape if infer_along(x, index, Axis, "Input") >= 0 else ()),
+        ref=lambda x, index, out, *, Axis: _take(x, index, out, Axis),
+        lower=lambda torch, x, index, *, Axis: torch.gather(x, Axis, index.to(torch.int64)),
+        split=lambda x, index, out, *, Axis: _split(x, index, out, Axis),
+        grad=GradOp(
+            "Input, Index, Result@GRAD -> Input@GRAD",
+            ref=lambda x, index, dout, dx, *, Axis: _back(x, index, dout, dx, axis=Axis),
+            lower=lambda torch, x, index, dout, *, Axis: _lower_back(torch, x, index, dout, Axis),
+            shape_only=("Input",),
+            grad=again("take_along_axis", "Result@GRAD", "Input@GRAD", "Input", "Result", ("Index",)),
+        ),
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (5, 4)), {"Axis": 0}),
+                Case(((4, 4), (4, 2)), {"Axis": 1}),
+                Case(((2, 3, 2), (1, 3, 2)), {"Axis": -1}),
+                Case(((5,), (7,)), {"Axis": 0}),
+                Case(((3, 4), (0, 4)), {"Axis": 0}),
+                Case(((2, 0), (3, 0)), {"Axis": -2}),
+            ),
+            values={"Index": Values(0, "Input.0", dtype="int64")},
+            others=ANY,
+        ),
+    )
+)
+
+
+def broadcast_index(x: Variable, index: Variable, axis: int, function: str) -> tuple[Variable, Variable, int]:
+    """Expands value and index so that they agree beside the axis.
+
+    Raises:
+        ShapeError: If they do not broadcast.
+    """
+    try:
+        if len(x.shape) != len(index.shape):
+            raise ShapeError(
+                "`indices` and `arr` must have the same number of dimensions",
+                expected=f"{len(x.shape)} dimensions",
+                received=f"indices of shape {list(index.shape)}",
+                fix="reshape the indices",
+            )
+        at = normalize_axis(axis, len(x.shape))
+        pairs = list(zip(x.shape, index.shape, strict=True))
+        shape = [broadcast_shapes((a,), (b,))[0] for a, b in pairs]
+    except ShapeError as error:
+        raise refuse(error, function, x.name) from None
+    wanted_x = [x.shape[at] if d == at else s for d, s in enumerate(shape)]
+    wanted_index = [index.shape[at] if d == at else s for d, s in enumerate(shape)]
+    return _expanded(x, wanted_x), _expanded(index, wanted_index), at
+
+
+def _expanded(x: Variable, shape: Sequence[int]) -> Variable:
+    return x if tuple(shape) == x.shape else expand(x, list(shape))
+
+
+@spelled("tensor.take_along_axis", "Variable.take_along_axis", op="take_along_axis")
+def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool = True) -> Variable:
+    """Reads ``arr[..., indices[..., i, ...], ...]`` along an axis.
+
+    Args:
+        arr: ``[...]``, any dtype.
+        indices: Integers from 0, of the rank of ``arr``.
+        axis: Which axis.
+        broadcast: Expand both beside the axis; otherwise the indices may be smaller than the value.
+
+    Returns:
+        A Variable of the (expanded) shape of ``indices``.
+
+    Raises:
+        ShapeError: If the shapes do not fit. A position out of range raises IndexRangeError when the program runs.
+    """
+    arr = check_variable(arr, "arr", "take_along_axis")
+    indices = check_variable(indices, "indices", "take_along_axis", INTEGERS)
+    if broadcast:
+        arr, indices, axis = broadcast_index(arr, indices, axis, "take_along_axis")
+    return single("take_along_axis", {"Input": arr, "Index": indices}, {"Axis": axis})
+
+
+# -------------------------------------------------------------------------------------------------------- index_sample
+def _infer_sample(x: Meta, index: Meta) -> Meta:
+    need_integer(index, "Index")
+    need_rank(x, 2, 2, "X")
+    need_rank(index, 2, 2, "Index")
+    if UNKNOWN not in (x.shape[0], index.shape[0]) and x.shape[0] != index.shape[0]:
+        raise ShapeError(
+            "X and Index must have the same number of rows",
+            expected=f"{x.shape[0]} rows",
+            received=list(index.shape),
+            fix="give each row of X its own indices",
+        )
+    return x.with_shape((index.shape[0] if x.shape[0] == UNKNOWN else x.shape[0], index.shape[1]))
+
+
+register(
+    Card(
+        "index_sample",
+        "X, Index -> Out",
+        infer=_infer_sample,
+        ref=lambda x, index, out: _take(x, index, out, 1),
+        lower=lambda torch, x, index: torch.gather(x, 1, index.to(torch.int64)),
+        split=lambda x, index, out: _split(x, index, out, 1),
+        grad=GradOp(
+            "X, Index, Out@GRAD -> X@GRAD",
+            ref=lambda x, index, dout, dx: _back(x, index, dout, dx, axis=1),
+            lower=lambda torch, x, index, dout: _lower_back(torch, x, index, dout, 1),
+            shape_only=("X",),
+            grad=again("index_sample", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+        ),
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (3, 2))),
+                Case(((2, 3), (2, 6))),
+                Case(((1, 5), (1, 1))),
+                Case(((0, 3), (0, 2))),
+                Case(((3, 3), (3, 0))),
+                Case(((4, 4), (4, 4))),
+            ),
+            values={"Index": Values(0, "X.1", dtype="int64")},
+            others=ANY,
+        ),
+    )
+)
+
+
+@spelled("tensor.index_sample", "Variable.index_sample", op="index_sample")
+def index_sample(x: Variable, index: Variable) -> Variable:
+    """Reads ``x[i, index[i, j]]``: each row of ``x`` (``[n, m]``) at the positions of its row of ``index`` (``[n, k]``)."""
+    x = check_variable(x, "x", "index_sample")
+    return single("index_sample", {"X": x, "Index": check_variable(index, "index", "index_sample", INTEGERS)})

@@ -1,0 +1,141 @@
+"""Losses on the order of scores: ``rank_loss``, ``margin_rank_loss``, and functions composed of other ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.errors import ShapeError
+from tstatic.ir.opdef import DERIVE, GRAD, Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import Meta
+from tstatic.ir.where import show, user_line
+from tstatic.ops import _labels as labels
+from tstatic.ops._shapes import single
+from tstatic.ops.binary_loss import alike
+
+_THREE = tuple(Case((s, s, s)) for s in ((7,), (3, 1), (), (0, 1), (1,), (2, 3, 4), (2, 0, 3), (131,)))
+
+register(Card(
+    "rank_loss", "Label, Left, Right -> Out", infer=alike,
+    # log(1 + exp(d)) - label * d with d = left - right, without overflow.
+    pointwise={"Out": "maximum(left - right, 0) + log1p(exp(-abs(left - right))) - label * (left - right)"},
+    grad=GradOp(
+        f"Label, Left, Right, Out{GRAD} -> Left{GRAD}, Right{GRAD}",
+        pointwise={
+            f"Left{GRAD}": "dout * (sigmoid(left - right) - label)",
+            f"Right{GRAD}": "dout * (label - sigmoid(left - right))",
+        },
+        grad=DERIVE,
+    ),
+    lower=lambda torch, label, left, right: _rank(torch, label, left, right), amp="black",
+    domain=Domain(cases=_THREE, values={"Label": Values(0.0, 1.0)}, ulps=16.0),
+))  # fmt: skip
+
+
+def _rank(torch: Any, label: Any, left: Any, right: Any) -> Any:
+    y, a, b = (v.float() if v.itemsize == 2 else v for v in (label, left, right))
+    return (torch.nn.functional.softplus(a - b, threshold=80.0) - y * (a - b)).to(label.dtype)
+
+
+def _margin_infer(x1: Meta, x2: Meta, label: Meta) -> tuple[Meta, Meta]:
+    out = alike(x1, x2, label)
+    return out, out
+
+
+register(Card(
+    "margin_rank_loss", "X1, X2, Label -> Activated~, Out", attrs={"margin": 0.0}, infer=_margin_infer,
+    pointwise={
+        "Activated": "where(margin - label * (x1 - x2) > 0, 1, 0)",
+        "Out": "maximum(margin - label * (x1 - x2), 0)",
+    },
+    grad=GradOp(
+        f"Label, Activated, Out{GRAD} -> X1{GRAD}, X2{GRAD}",
+        pointwise={f"X1{GRAD}": "-dout * label * activated", f"X2{GRAD}": "dout * label * activated"}, grad=DERIVE,
+    ),
+    amp="black",
+    # The product of label and difference lies in (0.5, 4): clear of the margins, on both sides of them.
+    domain=Domain(
+        cases=tuple(Case(c.shapes, {"margin": 5.0 if i % 2 else 0.25}) for i, c in enumerate(_THREE)),
+        values={"X1": Values(1.0, 2.0), "X2": Values(-2.0, 0.0), "Label": Values(0.5, 1.0)}, ulps=12.0,
+    ),
+))  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+@spelled("fluid.layers.rank_loss", op="rank_loss")
+def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None = None) -> Variable:
+    """Returns ``log(1 + exp(left - right)) - label * (left - right)``; all ``[batch, 1]``."""
+    y, a, b = labels.variables("rank_loss", label=label, left=left, right=right)
+    return single("rank_loss", {"Label": y, "Left": a, "Right": b}, name=name)
+
+
+@spelled("fluid.layers.margin_rank_loss", op="margin_rank_loss")
+def margin_rank_loss(
+    label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
+) -> Variable:
+    """Returns ``max(0, margin - label * (left - right))``; all of one shape, ``label`` 1 or -1."""
+    y, a, b = labels.variables("margin_rank_loss", label=label, left=left, right=right)
+    return single("margin_rank_loss", {"X1": a, "X2": b, "Label": y}, {"margin": margin}, name=name)
+
+
+@spelled("nn.functional.margin_ranking_loss")
+def margin_ranking_loss(
+    input: Variable,
+    other: Variable,
+    label: Variable,
+    margin: float = 0.0,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Returns ``max(0, margin - label * (input - other))``.
+
+    Args:
+        input: Scores of any shape.
+        other: Scores that broadcast with ``input``.
+        label: 1 where ``input`` should be larger, else -1; broadcasts.
+        margin: By how much it should be larger.
+        reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
+        name: Name of the last layer.
+    """
+    labels.check_reduction(reduction, "margin_ranking_loss")
+    a, b, y = labels.variables("margin_ranking_loss", input=input, other=other, label=label)
+    difference = single("elementwise_sub", {"X": b, "Y": a})
+    loss = single("elementwise_mul", {"X": difference, "Y": y})
+    if margin != 0.0:
+        loss = single("scale", {"X": loss}, {"bias": float(margin)})
+    loss = single("relu", {"X": loss}, name=name if reduction == "none" else None)
+    return labels.reduced(loss, reduction, name)
+
+
+@spelled("fluid.layers.bpr_loss")
+def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+    """Returns the mean over all other classes ``j`` of ``log(1 + exp(x[j] - x[label]))``.
+
+    Args:
+        input: Scores ``[batch, classes]`` with a known number of classes, at least 2.
+        label: Class numbers ``[batch, 1]``.
+        name: Name of the layer.
+
+    Returns:
+        ``[batch, 1]``.
+    """
+    x, y = labels.variables("bpr_loss", input=input, label=label)
+    classes = x.shape[-1] if x.shape else 0
+    if len(x.shape) != 2 or classes < 2:
+        raise ShapeError(
+            "'input' of bpr_loss must be a matrix with at least 2 known columns",
+            expected="shape [batch, classes]",
+            received=list(x.shape),
+            fix="give static.data a known number of classes",
+            op="bpr_loss",
+            var=x.name,
+            where=show(user_line()),
+        )
+    flat = single("reshape2", {"X": y}, {"shape": (-1,)})
+    hot = single("cast", {"X": single("one_hot_v2", {"X": flat}, {"depth": classes})}, {"out_dtype": x.dtype})
+    rows = {"dim": (1,), "keep_dim": True}
+    right = single("reduce_sum", {"X": single("elementwise_mul", {"X": x, "Y": hot})}, rows)
+    losses = single("softplus", {"X": single("elementwise_sub", {"X": x, "Y": right})})
+    others = single("scale", {"X": hot}, {"scale": -1.0, "bias": 1.0})
+    total = single("reduce_sum", {"X": single("elementwise_mul", {"X": losses, "Y": others})}, rows)
+    return single("scale", {"X": total}, {"scale": 1.0 / (classes - 1)}, name=name, prefix="bpr_loss")
