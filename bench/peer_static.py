@@ -21,7 +21,7 @@ paddle: Any = importlib.import_module(NAME)
 
 # ------------------------------------------------------------------------------ what differs between tstatic and Paddle
 def null_place(paddle: Any) -> Any:
-    """tstatic's device that plans everything and computes nothing."""
+    """The device of tstatic that plans everything and computes nothing."""
     return paddle.places.NullPlace()
 
 

@@ -88,10 +88,8 @@ def load(model: nn.Module, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
     with torch.no_grad():
         for path, module in model.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
-                if isinstance(module, nn.Embedding) or not path:
-                    key = path or name
-                else:
-                    key = f"{path}.{'w' if name == 'weight' else 'b'}"
+                own = isinstance(module, nn.Embedding) or not path
+                key = (path or name) if own else f"{path}.{'w' if name == 'weight' else 'b'}"
                 value = torch.tensor(left.pop(key))
                 parameter.copy_(value.T if isinstance(module, nn.Linear) and name == "weight" else value)
     assert not left, f"no place for {sorted(left)}"

@@ -63,7 +63,7 @@ def _ratio(mine: Row | None, other: Row | None, target: float | None) -> dict[st
 
 
 def ratios(rows: Sequence[Row], targets: Mapping[str, float], threads: Sequence[int]) -> list[dict[str, Any]]:
-    """tstatic against each peer at the same number of threads, and against the better thread count of Paddle.
+    """How tstatic compares with each peer at the same number of threads, and with the better thread count of Paddle.
 
     Targets hold for the larger number of threads.
     """

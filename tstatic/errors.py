@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from tstatic.where import show, user_line
+
 __all__ = [
     "CheckpointError",
     "DTypeError",
@@ -57,13 +59,21 @@ class TstaticError(RuntimeError):
         self.fix = fix
         self.op = op
         self.var = var
-        self.where = where
+        self._where = where
+        # The line of the user's own call, for errors that no op's line is known for.
+        called = user_line()
+        self._called = show(called) if called else None
+
+    @property
+    def where(self) -> str | None:
+        """``file:line`` of the user's statement: the one that built the op, else the one that made the call."""
+        return self._where or self._called
 
     def add_context(self, *, op: str | None = None, var: str | None = None, where: str | None = None) -> TstaticError:
         """Fills the parts that are still unknown; returns self, for ``raise error.add_context(...)``."""
         self.op = self.op or op
         self.var = self.var or var
-        self.where = self.where or where
+        self._where = self._where or where
         return self
 
     def __str__(self) -> str:

@@ -258,9 +258,10 @@ def samples(
     if card.of and card.domain is None:
         forward = card_of(card.of)
         rng = test_seed(card.type, "cotangents")
-        for i, sample in enumerate(samples(forward, count, dtypes, layouts, limit)):
-            if dtype_of(sample.dtype).is_float:
-                yield backward_sample(card, forward, sample, rng, i)
+        base = root(card).domain
+        assert base is not None
+        for i, sample in enumerate(samples(forward, count, dtypes or base.floats, layouts, limit)):
+            yield backward_sample(card, forward, sample, rng, i)
         return
     domain = card.domain
     assert domain is not None

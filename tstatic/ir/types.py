@@ -110,6 +110,7 @@ def dtype_of(value: Any) -> DType:
             expected=f"one of {', '.join(DTYPES)}",
             received=repr(value),
             fix=near(name, DTYPES) or "use one of the names above",
+            op="dtype",
         )
     if value is bool:
         return bool_
@@ -127,6 +128,7 @@ def dtype_of(value: Any) -> DType:
             expected=f"one of {', '.join(DTYPES)}",
             received=repr(value),
             fix="pass the dtype's name, for example 'float32'",
+        op="dtype",
         )
     return found
 

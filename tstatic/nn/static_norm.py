@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.build import check_variable
+from tstatic.ir.build import Layer, check_variable
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import DType, dtype_of
@@ -245,38 +246,35 @@ def instance_norm(
     return out
 
 
-def spectral(helper: LayerHelper, weight: Variable, dim: int, power_iters: int, eps: float) -> Variable:
-    """Emits ``weight / sigma``, where power iterations from fixed random vectors find the largest singular value ``sigma``.
+def spectral_sizes(shape: Sequence[int], dim: int) -> tuple[int, int]:
+    """Rows and columns of a weight that is read as a matrix whose rows are axis ``dim``."""
+    return shape[dim], math.prod(shape) // shape[dim]
+
+
+def spectral(
+    helper: Layer, weight: Variable, u: Variable, v: Variable, dim: int, power_iters: int, eps: float
+) -> Variable:
+    """Emits ``weight / sigma``, where power iterations from ``u`` and ``v`` find the largest singular value ``sigma``.
 
     As in Paddle, the vectors stay as they started, and no gradient flows through the iterations.
     """
-    function = "spectral_norm"
-    check_variable(weight, "weight", function, FLOATS)
-    rank_of(weight, (2, 3, 4, 5), "a weight", function)
-    dim = axis_of(dim, weight, "dim", function)
-    whole(power_iters, "power_iters", function, 0)
-    for i, n in enumerate(weight.shape):
-        known(n, weight, f"axis {i}", function)
-    rows = weight.shape[dim]
-    columns = math.prod(weight.shape) // rows
-    u = helper.create_parameter(None, (rows,), weight.dtype, default=Normal(0.0, 1.0), stop_gradient=True)
-    v = helper.create_parameter(None, (columns,), weight.dtype, default=Normal(0.0, 1.0), stop_gradient=True)
     rank = len(weight.shape)
     order = (dim, *(i for i in range(rank) if i != dim))
     turned = weight if dim == 0 else helper.emit("transpose2", {"X": weight}, {"axis": order})
-    matrix = turned if rank == 2 else helper.emit("reshape2", {"X": turned}, {"shape": (rows, columns)})
+    shape = spectral_sizes(weight.shape, dim)
+    matrix = turned if rank == 2 else helper.emit("reshape2", {"X": turned}, {"shape": shape})
 
     def product(left: Variable, right: Variable, **attrs: bool) -> Variable:
         return helper.emit("matmul_v2", {"X": left, "Y": right}, attrs)  # type: ignore[no-any-return]
 
     def unit(x: Variable) -> Variable:
-        norm = helper.emit("sqrt", {"X": helper.emit("reduce_sum", {"X": helper.emit("square", {"X": x})})})
-        norm = helper.emit("scale", {"X": norm}, {"scale": 1.0, "bias": float(eps)})
+        total = helper.emit("reduce_sum", {"X": helper.emit("square", {"X": x})}, {"reduce_all": True})
+        norm = helper.emit("scale", {"X": helper.emit("sqrt", {"X": total})}, {"scale": 1.0, "bias": float(eps)})
         return helper.emit("elementwise_div", {"X": x, "Y": norm})  # type: ignore[no-any-return]
 
-    left, right = u, v
     fixed = helper.emit("assign", {"X": matrix})
     fixed.stop_gradient = True
+    left, right = u, v
     for _ in range(power_iters):
         right = unit(product(fixed, left, trans_x=True))
         left = unit(product(fixed, right))
@@ -301,4 +299,16 @@ def spectral_norm(
     Returns:
         The shape of ``weight``.
     """
-    return spectral(LayerHelper("spectral_norm", name), weight, dim, power_iters, eps)
+    function = "spectral_norm"
+    check_variable(weight, "weight", function, FLOATS)
+    rank_of(weight, (2, 3, 4, 5), "a weight", function)
+    dim = axis_of(dim, weight, "dim", function)
+    whole(power_iters, "power_iters", function, 0)
+    for i, n in enumerate(weight.shape):
+        known(n, weight, f"axis {i}", function)
+    helper = LayerHelper(function, name)
+    u, v = (
+        helper.create_parameter(None, (n,), weight.dtype, default=Normal(0.0, 1.0), stop_gradient=True)
+        for n in spectral_sizes(weight.shape, dim)
+    )
+    return spectral(helper, weight, u, v, dim, power_iters, eps)

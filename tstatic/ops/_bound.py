@@ -48,7 +48,11 @@ class Bound:
     def scratch(self, *metas: Any, **attrs: Any) -> tuple[Meta, ...]:
         """Metas of all buffers: a float32 twin of each low-precision array, then what ``needs`` asks for."""
         wide = [m if m is None or not self.widen else m.with_dtype(m.dtype.compute) for m in metas]
-        twins = [w for i, (m, w) in enumerate(zip(metas, wide, strict=True)) if m is not w and m != w and i not in self.unread]
+        twins = [
+            w
+            for i, (m, w) in enumerate(zip(metas, wide, strict=True))
+            if m is not w and m != w and i not in self.unread
+        ]
         if self.needs is None:
             return tuple(twins)
         used = {n: attrs[n] for n in self._need_attrs}

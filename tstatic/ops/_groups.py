@@ -196,11 +196,16 @@ def torch_groups(torch: Any, x: Any, scale: Any, bias: Any, epsilon: float, grou
     """``(y, mean, variance)`` with statistics ``[n, groups]``, in the type of computation."""
     last = is_last(layout) and x.dim() > 2
     source = torch_wide(x.movedim(-1, 1) if last else x)
-    wide = [None if t is None else torch_wide(t).to(source.dtype).reshape(-1) for t in (scale, bias)]
     rows = source.reshape(source.shape[0], groups, math.prod(source.shape[1:]) // groups)
     center = rows.mean(-1)
     spread = (rows - center[..., None]).square().mean(-1)
-    y = torch.nn.functional.group_norm(source.contiguous(), groups, *wide, epsilon) if x.numel() else source
+    # torch's own gradient of an affine group_norm fails where one of scale and bias is absent.
+    y = torch.nn.functional.group_norm(source.contiguous(), groups, eps=epsilon) if x.numel() else source
+    wide = (-1, *[1] * (source.dim() - 2))
+    if scale is not None:
+        y = y * torch_wide(scale).to(source.dtype).reshape(wide)
+    if bias is not None:
+        y = y + torch_wide(bias).to(source.dtype).reshape(wide)
     return y.movedim(1, -1) if last else y, center, spread
 
 
@@ -210,7 +215,7 @@ def torch_groups_grad(
     """Gradients by X, Scale and Bias (``None`` for an absent one)."""
     with torch.enable_grad():
         leaves = [None if t is None else torch_wide(t).detach().clone().requires_grad_() for t in (x, scale, bias)]
-        y = torch_groups(torch, *leaves, epsilon, groups, layout)[0]
+        y = torch_groups(torch, leaves[0], leaves[1], leaves[2], epsilon, groups, layout)[0]
         given = [t for t in leaves if t is not None]
         found = iter(torch.autograd.grad(y, given, torch_wide(dy), allow_unused=True))
     results = []

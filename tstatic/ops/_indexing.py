@@ -12,6 +12,10 @@ from tstatic.ir.types import Meta
 from tstatic.ops._scatter_add import add_rows
 from tstatic.ops._shapes import Array, check_index, cut
 
+# Columns of a table that a piece of a gradient has at least, and elements that it clears and adds.
+COLUMN_PIECE = 64
+TABLE_PIECE = 1 << 18
+
 
 def take(x: Array, index: Array, axis: int, out: Array) -> None:
     """``out = x[..., index, ...]`` along an axis; the indices have been checked, and ``index`` has one dimension."""
@@ -87,15 +91,15 @@ def split_take(x: Meta, index: Meta, out: Meta, axis: int) -> list[Piece] | None
 
 
 def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Piece] | None:
-    """Pieces of a gather's gradient along axis 0: ranges of the columns, each of at least 64.
+    """Pieces of a gather's gradient along axis 0: ranges of the columns.
 
     Every piece sorts the indices again, which costs less than a buffer of the table's size for each range of rows.
     """
-    if axis != 0 or x.rank < 2 or index.rank != 1 or x.shape[1] < 128:
+    if axis != 0 or x.rank < 2 or index.rank != 1 or x.numel == 0:
         return None
-    # The table is cleared, the rows are added: a third of the traffic each way.
-    width = x.shape[1]
-    pieces = min(width // 64, max(1, (dx.numel + 2 * dout.numel) // (1 << 18)))
+    # The table is cleared, the rows are read and added.
+    width, work = x.shape[1], dx.numel + 2 * dout.numel
+    pieces = min(width // COLUMN_PIECE, work // TABLE_PIECE)
     if pieces < 2:
         return None
     step = -(-width // pieces)

@@ -182,7 +182,10 @@ def _reduced(a: Any, b: Any, out: Any, batch: Shape, buffers: list[Any]) -> Call
 
 def _collapsed(x: Any, dout: Any, dy: Any, trans_y: bool) -> Calls:
     """The gradient of one matrix that all matrices of a batch were multiplied with: a product over all their rows."""
-    tall, grads = in_place(x, (-1, x.shape[-1])) if x.size else None, in_place(dout, (-1, dout.shape[-1])) if dout.size else None
+    tall, grads = (
+        in_place(x, (-1, x.shape[-1])) if x.size else None,
+        in_place(dout, (-1, dout.shape[-1])) if dout.size else None,
+    )
     if tall is None or grads is None or len(tall) != len(grads):
         return [(_collapsed_copy, (x, dout, dy, trans_y))]
     return multiply(grads.T, tall, dy) if trans_y else multiply(tall.T, grads, dy)

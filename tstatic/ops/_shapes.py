@@ -153,7 +153,7 @@ def need_some(items: Sequence[Any], slot: str) -> None:
     """Raises ShapeError for an empty list of inputs."""
     if not items:
         raise ShapeError(
-            f"{slot} is empty",
+            f"the list of variables in slot {slot} is empty",
             expected="at least one Variable",
             received="an empty list",
             fix=f"pass Variables in {slot}",
@@ -244,6 +244,11 @@ def keywords(function: Callable[..., Any]) -> tuple[str, ...]:
 def copy(target: Array, source: Any) -> Call:
     """The call that copies ``source`` (broadcast) into ``target``."""
     return np.copyto, (target, source)
+
+
+def clear(target: Array) -> Call:
+    """The call that fills with zeros; ``False`` because numpy casts it to every dtype, which it refuses for 0."""
+    return np.copyto, (target, False)
 
 
 def copy_reshaped(target: Array, source: Array) -> Call:

@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.opdef import Card, Domain, GradOp
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
-from tstatic.ops._shapes import Array, Call, Copies, again, copy, keywords
+from tstatic.ops._shapes import Array, Call, Copies, again, clear, copy, keywords
 
 Runs = dict[int, tuple[int, int, int]]
 """Axis -> (start, stop, step), as ``slice`` was asked for."""
@@ -111,7 +111,7 @@ def embed(target: Array, place: Array, value: Array) -> list[Call]:
     """Zeros everywhere, then ``value`` in its place (a view of ``target``)."""
     if place.size == target.size:
         return [copy(place, value)]
-    return [copy(target, 0), copy(place, value)]
+    return [clear(target), copy(place, value)]
 
 
 Find = Callable[..., tuple[Runs, Sequence[int]]]

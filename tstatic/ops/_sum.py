@@ -111,7 +111,9 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
         many = many.reshape((*sizes[:at], whole, block, *sizes[at + 1 :]), copy=False)
         calls.append(_product(many, block, last, result[(*head, slice(0, whole))]))
         if rest:
-            calls.append(_product(grouped[(*head, slice(whole * block, None))], rest, last, result[(*head, whole, ...)]))
+            calls.append(
+                _product(grouped[(*head, slice(whole * block, None))], rest, last, result[(*head, whole, ...)])
+            )
         grouped = result
         sizes[at] = result.shape[at]
     return calls
@@ -152,5 +154,10 @@ def dot_calls(x: Any, y: Any, out: Any, scratch: Sequence[Any]) -> Calls:
     partial = scratch[0]
     calls: Calls = [(np.vecdot, (many[0], many[1], partial[..., :whole]))]
     if rest:
-        calls.append((np.vecdot, (x[..., whole * ROW :], y[..., whole * ROW :], partial[(*(slice(None),) * (x.ndim - 1), whole, ...)])))
+        calls.append(
+            (
+                np.vecdot,
+                (x[..., whole * ROW :], y[..., whole * ROW :], partial[(*(slice(None),) * (x.ndim - 1), whole, ...)]),
+            )
+        )
     return calls + sum_calls(partial, (x.ndim - 1,), out, scratch[1:])

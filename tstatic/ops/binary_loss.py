@@ -36,7 +36,9 @@ def alike(x: Meta, *others: Meta | None) -> Meta:
                 received=other.dtype.name,
                 fix=f"convert with paddle.cast(..., '{x.dtype.name}')",
             )
-        fits = other.rank == x.rank and all(a == b or UNKNOWN in (a, b) for a, b in zip(shape, other.shape, strict=True))
+        fits = other.rank == x.rank and all(
+            a == b or UNKNOWN in (a, b) for a, b in zip(shape, other.shape, strict=True)
+        )
         if not fits:
             raise ShapeError(
                 "the inputs of this loss must have one shape",
@@ -132,15 +134,21 @@ def _sigmoid_grad_split(
     return None if normalize else cut_alike(x, label, weight, dout, dx)
 
 
+def _wide(tensor: Any) -> Any:
+    return tensor.float() if tensor is not None and tensor.itemsize == 2 else tensor
+
+
 def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool, ignore_index: int) -> Any:
-    w, y, p = (None if v is None else v.float() if v.itemsize == 2 else v for v in (x, label, weight))
+    w, y, p = map(_wide, (x, label, weight))
     softplus = torch.nn.functional.softplus(-w, threshold=80.0)
     loss = (1 - y) * w + (softplus if p is None else p * softplus)
     return _counted(torch, loss, label, normalize, ignore_index).to(x.dtype)
 
 
-def _sigmoid_grad_lower(torch: Any, x: Any, label: Any, weight: Any, dout: Any, normalize: bool, ignore_index: int) -> Any:
-    w, y, p, g = (None if v is None else v.float() if v.itemsize == 2 else v for v in (x, label, weight, dout))
+def _sigmoid_grad_lower(
+    torch: Any, x: Any, label: Any, weight: Any, dout: Any, normalize: bool, ignore_index: int
+) -> Any:
+    w, y, p, g = map(_wide, (x, label, weight, dout))
     inner = torch.sigmoid(w) - y if p is None else 1 - y - p * torch.sigmoid(-w)
     return _counted(torch, inner * g, label, normalize, ignore_index).to(x.dtype)
 

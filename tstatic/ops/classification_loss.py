@@ -50,7 +50,9 @@ def cross_entropy(
     labels.variables("cross_entropy", input=input, label=label)
     labels.check_reduction(reduction, "cross_entropy")
     if soft_label and ignore_index > 0:
-        raise _refuse("soft labels cannot be ignored by number", "ignore_index=-100", ignore_index, "leave it out", label)
+        raise _refuse(
+            "soft labels cannot be ignored by number", "ignore_index=-100", ignore_index, "leave it out", label
+        )
     numbers = len(label.shape) == len(input.shape) - 1
     hot = labels.with_class_axis(input, label, axis, "cross_entropy")
     if label_smoothing > 0.0:
@@ -96,9 +98,7 @@ def _smoothed(input: Variable, label: Variable, soft: bool, axis: int, share: fl
     return single("label_smooth", {"X": label}, {"epsilon": float(share)})
 
 
-def _weights(
-    input: Variable, label: Variable, weight: Variable, soft: bool, ignore: int, axis: int
-) -> Variable:
+def _weights(input: Variable, label: Variable, weight: Variable, soft: bool, ignore: int, axis: int) -> Variable:
     """The factor of each row's loss; the shape of the loss."""
     classes = input.shape[axis]
     if len(weight.shape) != 1 or (-1 not in (classes, weight.shape[0]) and classes != weight.shape[0]):
@@ -120,7 +120,9 @@ def _weights(
         product = single("elementwise_mul", {"X": label, "Y": column})
         return single("reduce_sum", {"X": product}, {"dim": (axis,), "keep_dim": True})
     counted = _counted(label, ignore)
-    classes_only = single("elementwise_mul", {"X": label, "Y": single("cast", {"X": counted}, {"out_dtype": label.dtype})})
+    classes_only = single(
+        "elementwise_mul", {"X": label, "Y": single("cast", {"X": counted}, {"out_dtype": label.dtype})}
+    )
     index = single("unsqueeze2", {"X": classes_only}, {"axes": (-1,)})
     picked = single("gather_nd", {"X": weight, "Index": index})
     return single("elementwise_mul", {"X": picked, "Y": single("cast", {"X": counted}, {"out_dtype": weight.dtype})})

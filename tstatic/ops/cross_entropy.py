@@ -131,9 +131,7 @@ register(
             f"X, Label, Y{GRAD} -> X{GRAD}", ref=_ENTROPY_GRAD, lower=_grad_lower, scratch=_ENTROPY_GRAD.scratch
         ),
         amp="black",
-        domain=Domain(
-            cases=_CASES, values={"X": PROBABILITIES, "Label": Values(0, "X.-1", dtype="int64")}, ulps=16.0
-        ),
+        domain=Domain(cases=_CASES, values={"X": PROBABILITIES, "Label": Values(0, "X.-1", dtype="int64")}, ulps=16.0),
     )
 )
 
@@ -205,9 +203,7 @@ register(
             shape_only=("XShape",),
         ),
         amp="black",
-        domain=Domain(
-            cases=_CASES, values={"X": PROBABILITIES, "Label": Values(0, "X.-1", dtype="int64")}, ulps=16.0
-        ),
+        domain=Domain(cases=_CASES, values={"X": PROBABILITIES, "Label": Values(0, "X.-1", dtype="int64")}, ulps=16.0),
     )
 )
 

@@ -33,7 +33,7 @@ def _dot_infer(x: Meta, y: Meta) -> Meta:
 
 
 def _dot_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
-    return dot_calls(*ins, outs[0], scratch)
+    return dot_calls(ins[0], ins[1], outs[0], scratch)
 
 
 def _dot_lower(torch: Any, x: Any, y: Any) -> Any:

@@ -179,21 +179,18 @@ def _diagonals(term: Term) -> Term:
         rest = [i for i in range(len(term.labels)) if i not in (first, second)]
         turned = single("transpose2", {"X": term.value}, {"axis": (*rest, first, second)})
         shape = [turned.shape[i] for i in range(len(rest))]
-        flat = _reshaped(turned, [*shape, size * size])
+        flat = _reshaped(turned, [*shape, size * size], len(rest))
         attrs = {"axes": (len(rest),), "starts": (0,), "ends": (size * size,), "strides": (size + 1,)}
         term = Term(single("strided_slice", {"Input": flat}, attrs), (*(term.labels[i] for i in rest), label))
     return term
 
 
-def _reshaped(value: Variable, shape: Sequence[int]) -> Variable:
-    """``reshape2`` that copies unknown leading sizes and finds one more unknown size."""
-    if tuple(shape) == value.shape and UNKNOWN not in shape:
+def _reshaped(value: Variable, shape: Sequence[int], kept: int) -> Variable:
+    """``reshape2`` where the first ``kept`` axes stay as they are, known or not, and one more size may be unknown."""
+    if tuple(shape) == value.shape and UNKNOWN not in shape[kept:]:
         return value
-    wanted = [0 if s == UNKNOWN and value.shape[i : i + 1] == (UNKNOWN,) else s for i, s in enumerate(shape)]
-    for i, size in enumerate(wanted):
-        # A size is copied only as long as all axes before it stay as they are.
-        if size == 0 and shape[i] == UNKNOWN and tuple(shape[:i]) != value.shape[:i]:
-            wanted[i] = UNKNOWN
+    # 0 copies the size that stands there, so a size that is 0 must be found instead.
+    wanted = [0 if i < kept else UNKNOWN if size == 0 else size for i, size in enumerate(shape)]
     if wanted.count(UNKNOWN) > 1:
         raise ShapeError(
             "einsum would have to restore more than one unknown size",
@@ -221,15 +218,21 @@ def _combine(a: Term, b: Term, kept: set[str]) -> Term:
         left = _spread(_arranged(a, [*batch, *rows]), len(batch) + len(rows), len(columns))
         right = _spread(_arranged(b, [*batch, *columns]), len(batch), len(rows))
         return Term(single("elementwise_mul", {"X": left, "Y": right}), (*batch, *rows, *columns))
-    left = _matrices(_arranged(a, [*batch, *rows, *inner]), len(batch), len(rows))
-    right = _matrices(_arranged(b, [*batch, *columns, *inner]), len(batch), len(columns))
-    product = single("matmul_v2", {"X": left, "Y": right}, {"trans_y": True})
+    left = _arranged(a, [*batch, *rows, *inner])
+    right = _arranged(b, [*batch, *columns, *inner])
+    # Without a batch the rows may stay several axes: the product takes them for one.
+    merged = len(rows) if not batch and rows else 1
+    x = _matrices(left, len(batch) + merged - 1, len(rows) - merged + 1)
+    product = single("matmul_v2", {"X": x, "Y": _matrices(right, len(batch), len(columns))}, {"trans_y": True})
     shape = (
         *(_known(a.size(label), b.size(label)) for label in batch),
         *(a.size(label) for label in rows),
         *(b.size(label) for label in columns),
     )
-    return Term(_reshaped(product, shape), (*batch, *rows, *columns))
+    if len(columns) == 1 and len(rows) == merged:
+        return Term(product, (*batch, *rows, *columns))
+    kept = len(batch) + (len(rows) if len(rows) == merged else 0)
+    return Term(_reshaped(product, shape, kept), (*batch, *rows, *columns))
 
 
 def _known(x: int, y: int) -> int:
@@ -253,10 +256,10 @@ def _spread(term: Term, at: int, count: int) -> Variable:
 def _matrices(term: Term, batch: int, rows: int) -> Variable:
     """Merges the axes after the batch to two: ``rows`` of them, and the rest."""
     shape = term.value.shape
-    merged = [_times(shape[batch : batch + rows]), _times(shape[batch + rows :])]
     if len(shape) == batch + 2 and rows == 1:
         return term.value
-    return _reshaped(term.value, [*shape[:batch], *merged])
+    merged = [_times(shape[batch : batch + rows]), _times(shape[batch + rows :])]
+    return _reshaped(term.value, [*shape[:batch], *merged], batch)
 
 
 def _times(sizes: Sequence[int]) -> int:

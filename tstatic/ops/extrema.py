@@ -44,7 +44,10 @@ def _grad_calls(share: bool) -> Any:
             return []
         axes = reduced_axes(x.ndim, dim, reduce_all)
         equal, part = scratch[0], spread(scratch[1], x.shape, axes)
-        done: Calls = [(np.equal, (x, spread(out, x.shape, axes), equal)), (np.copyto, (part, spread(dout, x.shape, axes)))]
+        done: Calls = [
+            (np.equal, (x, spread(out, x.shape, axes), equal)),
+            (np.copyto, (part, spread(dout, x.shape, axes))),
+        ]
         if share:
             count = spread(scratch[2], x.shape, axes)
             # NOTE: the fifth argument is ``keepdims``; an element that is NaN equals nothing, so the count may be 0.
@@ -117,9 +120,7 @@ def _extremum(type: str) -> None:
             lower=lower,
             split=_split,
             scratch=ref.scratch,
-            grad=GradOp(
-                f"X, Out, Out{GRAD} -> X{GRAD}", ref=back, lower=_grad_lower(share), scratch=back.scratch
-            ),
+            grad=GradOp(f"X, Out, Out{GRAD} -> X{GRAD}", ref=back, lower=_grad_lower(share), scratch=back.scratch),
             amp="gray",
             domain=Domain(cases=CASES, values={"X": Values(distinct=True)}, others=("int32", "int64"), ulps=0.0),
         )

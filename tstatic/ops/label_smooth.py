@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
 from tstatic.ops._bound import Bound, Calls, float_scratch

@@ -1,4 +1,4 @@
-"""Functions composed of matrix products: ``addmm``, ``outer``, ``inner``, ``bilinear`` and cosine similarities."""
+"""Functions composed of matrix products: ``linear``, ``addmm``, ``outer``, ``inner``, ``bilinear`` and cosine similarities."""
 
 from __future__ import annotations
 
@@ -22,6 +22,29 @@ def _check_rank(function: str, name: str, x: Variable, rank: int) -> None:
             var=x.name,
             where=show(user_line()),
         )
+
+
+@spelled("nn.functional.linear", op="matmul_v2")
+def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns ``x @ weight + bias``.
+
+    Args:
+        x: ``[..., i]``.
+        weight: ``[i, k]``.
+        bias: ``[k]`` (or whatever broadcasts to the result), or ``None``.
+        name: Name of the layer.
+
+    Returns:
+        ``[..., k]``.
+    """
+    for arg, value in (("x", x), ("weight", weight), ("bias", bias)):
+        if value is not None or arg != "bias":
+            check_variable(value, arg, "linear")
+    with layer("linear", name) as helper:
+        result: Variable = helper.emit("matmul_v2", {"X": x, "Y": weight})
+        if bias is not None:
+            result = helper.emit("elementwise_add", {"X": result, "Y": bias}, {"axis": -1})
+    return result
 
 
 @spelled("tensor.addmm", "Variable.addmm")
@@ -95,7 +118,9 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
         if not x.shape or not y.shape:
             scaled: Variable = helper.emit("elementwise_mul", {"X": x, "Y": y})
             return scaled
-        flat = [v if len(v.shape) <= 2 else helper.emit("reshape2", {"X": v}, {"shape": (-1, v.shape[-1])}) for v in (x, y)]
+        flat = [
+            v if len(v.shape) <= 2 else helper.emit("reshape2", {"X": v}, {"shape": (-1, v.shape[-1])}) for v in (x, y)
+        ]
         result: Variable = helper.emit("matmul_v2", {"X": flat[0], "Y": flat[1]}, {"trans_y": len(y.shape) > 1})
         if len(x.shape) > 2 or len(y.shape) > 2:
             shape = (*x.shape[:-1], *y.shape[:-1])

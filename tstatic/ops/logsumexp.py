@@ -12,10 +12,10 @@ from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradOp, Piece, regi
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._bound import Bound, Calls, float_scratch
-from tstatic.ops._unary import of_floats
 from tstatic.ops._reduce import axis_attr, need_elements, reduced_axes, reduced_shape, split_reduction, spread
 from tstatic.ops._shapes import single
 from tstatic.ops._sum import sum_calls, sum_scratch
+from tstatic.ops._unary import of_floats
 
 
 def _infer(x: Meta, axis: Sequence[int], keepdim: bool, reduce_all: bool) -> Meta:
@@ -51,8 +51,6 @@ def _calls(
         (np.log, (out, out)),
         (np.add, (out, peak, out)),
     ]
-
-
 
 
 def _grad_calls(

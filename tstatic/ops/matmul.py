@@ -33,7 +33,7 @@ def _matmul_infer(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False
 
 
 def _matmul_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any, *, trans_x: bool, trans_y: bool) -> Calls:
-    return product_calls(*ins, outs[0], trans_x, trans_y)
+    return product_calls(ins[0], ins[1], outs[0], trans_x, trans_y)
 
 
 def _matmul_lower(torch: Any, x: Any, y: Any, trans_x: bool = False, trans_y: bool = False) -> Any:
@@ -43,7 +43,9 @@ def _matmul_lower(torch: Any, x: Any, y: Any, trans_x: bool = False, trans_y: bo
 def _matmul_grad_lower(torch: Any, x: Any, y: Any, dout: Any, trans_x: bool = False, trans_y: bool = False) -> Any:
     trans_x, trans_y = trans_x and x.dim() > 1, trans_y and y.dim() > 1
     if x.dim() == 1:
-        dx, dy = _matmul_grad_lower(torch, x[None], y, dout[..., None, :] if y.dim() > 1 else dout[None], False, trans_y)
+        dx, dy = _matmul_grad_lower(
+            torch, x[None], y, dout[..., None, :] if y.dim() > 1 else dout[None], False, trans_y
+        )
         return dx[0], dy
     if y.dim() == 1:
         dx, dy = _matmul_grad_lower(torch, x, y[:, None], dout[..., None], trans_x, False)
@@ -159,7 +161,7 @@ def _mv_infer(x: Meta, vec: Meta) -> Meta:
 
 
 def _plain_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Calls:
-    return product_calls(*ins, outs[0], False, False)
+    return product_calls(ins[0], ins[1], outs[0], False, False)
 
 
 def _plain_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Calls:

@@ -82,14 +82,13 @@ def _mul_grad_calls(
 
 
 def _mul_grad_copying(ins: Sequence[Any], outs: Sequence[Any], x_columns: int, y_columns: int) -> None:
-    x, y, dout = (
-        None if a is None else a.reshape(_flat(a.shape, c))
-        for a, c in zip(ins, (x_columns, y_columns, x_columns), strict=True)
-    )
-    if outs[0] is not None:
-        np.copyto(outs[0], (dout @ y.T).reshape(outs[0].shape))
-    if outs[1] is not None:
-        np.copyto(outs[1], (x.T @ dout).reshape(outs[1].shape))
+    x, y, dout = ins
+    dx, dy = outs
+    grads = dout.reshape(_flat(dout.shape, x_columns))
+    if dx is not None:
+        np.copyto(dx, (grads @ y.reshape(_flat(y.shape, y_columns)).T).reshape(dx.shape))
+    if dy is not None:
+        np.copyto(dy, (x.reshape(_flat(x.shape, x_columns)).T @ grads).reshape(dy.shape))
 
 
 def _mul_lower(torch: Any, x: Any, y: Any, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Any:

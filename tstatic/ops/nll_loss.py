@@ -62,7 +62,10 @@ def _weights(label: Any, weight: Any, ignore: int, dtype: Any) -> tuple[Any, Any
 def _at(shape: Sequence[int], index: Any) -> tuple[Any, ...]:
     """The position of each label's class in a value of ``[batch, classes, ...]``."""
     rank = len(shape)
-    grids = [np.arange(s).reshape([-1 if i == k else 1 for i in range(rank - 1)]) for k, s in enumerate((shape[0], *shape[2:]))]
+    grids = [
+        np.arange(s).reshape([-1 if i == k else 1 for i in range(rank - 1)])
+        for k, s in enumerate((shape[0], *shape[2:]))
+    ]
     return (grids[0], index, *grids[1:])
 
 
@@ -90,9 +93,7 @@ def _calls(
     return [(_loss, (*ins, *outs, ignore_index, reduction))]
 
 
-def _loss_grad(
-    label: Any, weight: Any, total: Any, dout: Any, dx: Any, ignore: int, reduction: str
-) -> None:
+def _loss_grad(label: Any, weight: Any, total: Any, dout: Any, dx: Any, ignore: int, reduction: str) -> None:
     dx.fill(0)
     if not dx.size:
         return
@@ -122,7 +123,11 @@ def _lower(torch: Any, x: Any, label: Any, weight: Any, ignore_index: int, reduc
     if reduction == "none":
         out = losses
     else:
-        out = losses.sum() if reduction == "sum" else losses.sum() / torch.where(total == 0, torch.ones_like(total), total)
+        out = (
+            losses.sum()
+            if reduction == "sum"
+            else losses.sum() / torch.where(total == 0, torch.ones_like(total), total)
+        )
     return out.to(x.dtype), total.to(x.dtype)
 
 

@@ -119,7 +119,8 @@ def _binary(type: str, symbol: str, x: Variable, other: Any, reverse: bool = Fal
 
 
 def _scaled(x: Variable, number: float, scale: float, bias: float) -> Variable:
-    return _emit("scale", {"X": _fit(x, number)}, {"scale": scale, "bias": bias})
+    # Adding 0 makes a number of True and False.
+    return _emit("scale", {"X": _fit(x, number)}, {"scale": scale + 0, "bias": bias + 0})
 
 
 @spelled("Variable.__add__", "Variable.__radd__")

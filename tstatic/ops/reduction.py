@@ -9,7 +9,20 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Card, Case, Cost, Domain, GradContext, GradOp, OpSpec, Piece, Values, register, spelled
+from tstatic.ir.opdef import (
+    GRAD,
+    Card,
+    Case,
+    Cost,
+    Domain,
+    GradContext,
+    GradOp,
+    OpSpec,
+    Piece,
+    Values,
+    register,
+    spelled,
+)
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of, float32, float64, int64
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -67,9 +80,7 @@ def _converts(x: DType, out: DType) -> bool:
     return x is not out and (x.is_float or out.is_float or out.name == "bool")
 
 
-def _sum_needs(
-    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
-) -> tuple[Meta, ...]:
+def _sum_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
     x, out = ins[0], outs[0]
     axes = reduced_axes(x.rank, dim, reduce_all)
     if not _converts(x.dtype, out.dtype):
@@ -115,15 +126,11 @@ def _mean_lower(
     return out.reshape(1) if one_d and not out.dim() else out
 
 
-def _sum_split(
-    x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool
-) -> list[Piece] | None:
+def _sum_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim, summed=True)
 
 
-def _mean_split(
-    x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool
-) -> list[Piece] | None:
+def _mean_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
 
 
@@ -304,9 +311,7 @@ register(
 
 
 # ---------------------------------------------------------------------------------------------------------------- prod
-def _prod_needs(
-    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
-) -> tuple[Meta, ...]:
+def _prod_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
     return (ins[0].with_dtype(outs[0].dtype),) if _converts(ins[0].dtype, outs[0].dtype) else ()
 
 
@@ -410,9 +415,7 @@ _fluid_prod = fluid_reduction("reduce_prod")
 
 
 @spelled("tensor.sum", "Variable.sum", op="reduce_sum")
-def sum(
-    x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False, name: str | None = None
-) -> Variable:
+def sum(x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the sum over axes.
 
     Args:
@@ -436,9 +439,7 @@ def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None 
 
 
 @spelled("tensor.prod", "Variable.prod", op="reduce_prod")
-def prod(
-    x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None, name: str | None = None
-) -> Variable:
+def prod(x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`."""
     attrs = {} if dtype is None else {"in_dtype": check_variable(x, "x", "prod").dtype, "out_dtype": dtype_of(dtype)}
     return _prod(x, axis, keepdim, name, **attrs)

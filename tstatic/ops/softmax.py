@@ -63,7 +63,9 @@ def _arriving(ctx: GradContext) -> tuple[str, str, str | None]:
     return out, dout, ctx.out_grads.get(ctx.outputs["X" + GRAD][0])
 
 
-def _chain(ctx: GradContext, specs: list[OpSpec], type: str, ins: dict[str, str], attrs: Any = None, to: str = "") -> str:
+def _chain(
+    ctx: GradContext, specs: list[OpSpec], type: str, ins: dict[str, str], attrs: Any = None, to: str = ""
+) -> str:
     """Appends an op with one result and returns the result's name."""
     name = to or ctx.fresh(type)
     specs.append(OpSpec(type, {slot: [v] for slot, v in ins.items()}, {"Out": [name]}, attrs or {}))

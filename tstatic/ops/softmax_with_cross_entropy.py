@@ -126,7 +126,9 @@ def _grad_calls(
         if values is not None:
             if soft_label:
                 args = (p, weights, values, target)
-                calls.append((kernels.soft_cross_entropy_grad, (*args, own)) if use_softmax else (labels.soft_loss_grad, args))
+                calls.append(
+                    (kernels.soft_cross_entropy_grad, (*args, own)) if use_softmax else (labels.soft_loss_grad, args)
+                )
             elif use_softmax:
                 calls.append((kernels.cross_entropy_grad, (p, classes, values, target, ignore_index, own)))
             else:
@@ -150,7 +152,9 @@ def _lower(
         loss = -(label.to(wide.dtype) * logs).sum(axis, keepdim=True)
     else:
         ignored = label == ignore_index
-        loss = -logs.gather(axis, torch.where(ignored, 0, label).long()) if logs.numel() else wide.new_zeros(label.shape)
+        loss = (
+            -logs.gather(axis, torch.where(ignored, 0, label).long()) if logs.numel() else wide.new_zeros(label.shape)
+        )
         loss = torch.where(ignored, torch.zeros_like(loss), loss)
     return probabilities.to(logits.dtype), loss.to(logits.dtype)
 
@@ -177,7 +181,9 @@ def _grad_lower(
         inner = p * weights.sum(axis, keepdim=True) - weights if use_softmax else -weights / p
     else:
         ignored = label == ignore_index
-        at = torch.arange(p.shape[axis], device=p.device).reshape([-1 if i == axis % p.dim() else 1 for i in range(p.dim())])
+        at = torch.arange(p.shape[axis], device=p.device).reshape(
+            [-1 if i == axis % p.dim() else 1 for i in range(p.dim())]
+        )
         hot = (at == label).to(p.dtype)
         inner = p - hot if use_softmax else torch.where(hot > 0, -1 / p, torch.zeros_like(p))
         inner = torch.where(ignored, torch.zeros_like(inner), inner)
@@ -246,7 +252,9 @@ register(
 
 # ----------------------------------------------------------------------------------------------------------- functions
 @spelled(
-    "nn.functional.softmax_with_cross_entropy", "fluid.layers.softmax_with_cross_entropy", op="softmax_with_cross_entropy"
+    "nn.functional.softmax_with_cross_entropy",
+    "fluid.layers.softmax_with_cross_entropy",
+    op="softmax_with_cross_entropy",
 )
 def softmax_with_cross_entropy(
     logits: Variable,

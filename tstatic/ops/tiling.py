@@ -13,7 +13,19 @@ from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, GradOp, OpSp
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._bound import Bound, Calls
-from tstatic.ops._shapes import Array, Call, Copies, again, copy, need_sizes, single, sizes_given, sizes_of, tensor_rank
+from tstatic.ops._shapes import (
+    Array,
+    Call,
+    Copies,
+    again,
+    clear,
+    copy,
+    need_sizes,
+    single,
+    sizes_given,
+    sizes_of,
+    tensor_rank,
+)
 from tstatic.ops._sum import sum_calls, sum_scratch
 from tstatic.ops.reshape import ANY
 
@@ -74,7 +86,7 @@ def _back_axes(pairs: Shape) -> tuple[int, ...]:
 def _back_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
     dout, dx = ins[1], outs[0]
     if dout.size == 0:
-        return [copy(dx, 0)]
+        return [clear(dx)]
     pairs = _pairs(dx.shape, dout.shape)
     return sum_calls(dout.reshape(pairs, copy=False), _back_axes(pairs), dx, scratch)
 

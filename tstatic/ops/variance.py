@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import Layer, check_variable, layer
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, float32
+from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show, user_line
 from tstatic.ops._reduce import axis_attr, known_count, reduced_axes
 from tstatic.ops._shapes import single
@@ -37,7 +36,9 @@ def norm(
     if isinstance(p, str) and p != "fro":
         raise _refuse("the order of a norm is no number", "'fro' or a number", repr(p), "pass p='fro' or p=2", x)
     if len(axes) > 2 or (len(axes) == 2 and p == 0):
-        raise _refuse("this norm is taken over too many axes", "at most two axes, one for p=0", list(axes), "flatten x", x)
+        raise _refuse(
+            "this norm is taken over too many axes", "at most two axes, one for p=0", list(axes), "flatten x", x
+        )
     if p == "fro" and len(axes) != 1:
         attrs = {"dim": axes or (0,), "keep_dim": keepdim, "reduce_all": not axes}
         return single("frobenius_norm", {"X": x}, attrs, name=name)
@@ -72,8 +73,9 @@ def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Var
 
 # ------------------------------------------------------------------------------------------------------------ variance
 def _freedom(helper: Layer, x: Variable, out: Variable) -> Variable:
-    """``1 / max(n - 1, 1)`` in float32 when the number ``n`` of elements is known at run time only."""
-    counts = [helper.emit("cast", {"X": helper.emit("size", {"Input": v})}, {"out_dtype": float32}) for v in (x, out)]
+    """``1 / max(n - 1, 1)`` in the dtype of ``x`` when the number ``n`` of elements is known at run time only."""
+    wide = {"out_dtype": x.dtype.compute}
+    counts = [helper.emit("cast", {"X": helper.emit("size", {"Input": v})}, wide) for v in (x, out)]
     count = helper.emit("elementwise_div", {"X": counts[0], "Y": counts[1]})
     less = helper.emit("clip", {"X": helper.emit("scale", {"X": count}, {"bias": -1.0})}, {"min": 1.0, "max": math.inf})
     found: Variable = helper.emit("reciprocal", {"X": less})
@@ -97,7 +99,7 @@ def _variance(helper: Layer, x: Variable, axis: Any, unbiased: bool, keepdim: bo
         result = helper.emit("scale", {"X": total}, {"scale": 1.0 / max(count - 1, 1)})
         return result
     factor = _freedom(helper, x, total)
-    if x.dtype is not float32:
+    if x.dtype.is_low:
         factor = helper.emit("cast", {"X": factor}, {"out_dtype": x.dtype})
     result = helper.emit("elementwise_mul", {"X": total, "Y": factor})
     return result
@@ -150,7 +152,9 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
     """Returns ``x`` divided by its norm of order ``p`` along an axis, or by ``epsilon`` if that is larger."""
     check_variable(x, "x", "normalize")
     with layer("normalize", name) as helper:
-        size = helper.emit("p_norm", {"X": x}, {"porder": float(p), "axis": axis if len(x.shape) > 1 else 0, "keepdim": True})
+        size = helper.emit(
+            "p_norm", {"X": x}, {"porder": float(p), "axis": axis if len(x.shape) > 1 else 0, "keepdim": True}
+        )
         least = helper.emit("clip", {"X": size}, {"min": float(epsilon), "max": math.inf})
         result: Variable = helper.emit("elementwise_div", {"X": x, "Y": least})
     return result

@@ -8,24 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError
-from tstatic.ir.build import check_variable, layer
-from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradOp, Piece, Values, register, spelled
-from tstatic.ir.program import Variable
+from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradOp, Piece, Values, register
 from tstatic.ir.types import Meta, bool_
-from tstatic.ir.where import show, user_line
 from tstatic.ops._bound import Bound, Calls, float_scratch, in_place
-from tstatic.ops._reduce import axis_attr, need_elements, reduced_axes, reduced_shape, split_reduction, spread
-from tstatic.ops._shapes import single
+from tstatic.ops._reduce import need_elements, reduced_axes, reduced_shape, split_reduction, spread
 from tstatic.ops._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
 from tstatic.ops._unary import of_floats
+
 
 # ------------------------------------------------------------------------------------------------------ frobenius_norm
 def _frobenius_infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> Meta:
     return of_floats(x).with_shape(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim))
 
 
-def _frobenius_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
+def _frobenius_needs(
+    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
+) -> tuple[Meta, ...]:
     x = ins[0]
     return float_scratch(x, x.shape), *sum_scratch(x, reduced_axes(x.rank, dim, reduce_all))
 
@@ -133,7 +131,9 @@ def _p_infer(x: Meta, porder: float, axis: int, keepdim: bool, asvector: bool) -
     return x.with_shape(reduced_shape(x.shape, axes, keepdim))
 
 
-def _p_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, porder: float, axis: int, asvector: bool) -> tuple[Meta, ...]:
+def _p_needs(
+    ins: Sequence[Meta], outs: Sequence[Meta], *, porder: float, axis: int, asvector: bool
+) -> tuple[Meta, ...]:
     x = ins[0]
     return float_scratch(x, x.shape), *sum_scratch(x, _p_axes(x.rank, axis, asvector))
 
@@ -149,7 +149,10 @@ def _p_calls(
         return [(np.not_equal, (x, 0, work)), *total]
     if math.isinf(porder):
         extremum = np.maximum if porder > 0 else np.minimum
-        return [(np.absolute, (x, work)), (extremum.reduce, (work, axes, None, out.reshape(reduced_shape(x.shape, axes))))]
+        return [
+            (np.absolute, (x, work)),
+            (extremum.reduce, (work, axes, None, out.reshape(reduced_shape(x.shape, axes)))),
+        ]
     if porder == 2:
         return [(np.multiply, (x, x, work)), *total, (np.sqrt, (out, out))]
     if porder == 1:
@@ -262,7 +265,7 @@ register(
 
 # ----------------------------------------------------------------------------------------------------- squared_l2_norm
 def _squared_infer(x: Meta) -> Meta:
-    return of_floats(x).with_shape(())
+    return of_floats(x).with_shape((1,))
 
 
 def _flat_meta(x: Meta) -> Meta:
@@ -275,8 +278,8 @@ def _squared_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...
 
 def _squared_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
     x, out = ins[0], outs[0]
-    flat = in_place(x, (x.size,))
-    return [(_squared_copy, (x, out, scratch))] if flat is None else dot_calls(flat, flat, out, scratch)
+    flat, total = in_place(x, (x.size,)), out.reshape(())
+    return [(_squared_copy, (x, total, scratch))] if flat is None else dot_calls(flat, flat, total, scratch)
 
 
 def _squared_copy(x: Any, out: Any, scratch: Sequence[Any]) -> None:
@@ -289,7 +292,7 @@ def _squared_copy(x: Any, out: Any, scratch: Sequence[Any]) -> None:
 def _squared_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
     x, dout = ins
     dx = outs[0]
-    return [(np.multiply, (dout, np.asarray(2, dx.dtype), scratch[0])), (np.multiply, (x, scratch[0], dx))]
+    return [(np.multiply, (dout.reshape(()), np.asarray(2, dx.dtype), scratch[0])), (np.multiply, (x, scratch[0], dx))]
 
 
 _SQUARED = Bound(1, _squared_calls, _squared_needs)
@@ -301,12 +304,12 @@ register(
         "X -> Out",
         infer=_squared_infer,
         ref=_SQUARED,
-        lower=lambda torch, x: (x.float() if x.itemsize == 2 else x).square().sum().to(x.dtype),
+        lower=lambda torch, x: (x.float() if x.itemsize == 2 else x).square().sum().reshape(1).to(x.dtype),
         scratch=_SQUARED.scratch,
         grad=GradOp(
             f"X, Out{GRAD} -> X{GRAD}",
             ref=_SQUARED_GRAD,
-            lower=lambda torch, x, dout: 2 * dout * x,
+            lower=lambda torch, x, dout: 2 * dout.reshape(()) * x,
             scratch=_SQUARED_GRAD.scratch,
         ),
         domain=Domain("unary", cases=(Case(((1300,),)), Case(((40, 40),))), ulps=16.0),

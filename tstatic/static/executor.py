@@ -140,6 +140,7 @@ class Executor:
                 expected="a static.Scope",
                 received=f"{where!r} of type {type(where).__name__}",
                 fix="make one with static.Scope()",
+                op="Executor.run",
             )
         names, kept = fetch_names(fetch_list)
         with self._lock, where.lock:
@@ -195,7 +196,7 @@ class Executor:
                 expected="a static.Program or static.CompiledProgram",
                 received=f"{program!r} of type {type(program).__name__}",
                 fix="pass the program, for example exe.run(static.default_main_program(), feed=...)",
-                where=show(user_line()),
+                op="Executor.run",
             )
         return program
 

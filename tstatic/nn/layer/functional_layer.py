@@ -39,7 +39,7 @@ class FunctionalLayer(Layer):
             ) from None
         bound.apply_defaults()
         if "reduction" in bound.arguments:
-            choice(bound.arguments["reduction"], ("mean", "sum", "none"), "reduction", cls.__name__)
+            choice(bound.arguments["reduction"], ("mean", "sum", "none", "batchmean"), "reduction", cls.__name__)
         for name, value in bound.arguments.items():
             setattr(self, name, value)
 

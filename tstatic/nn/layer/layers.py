@@ -210,7 +210,11 @@ class Layer:
         if not isinstance(name, str) or not name or ("." in name and kind is not Layer):
             problem = "the name must be a text without dots", "a non-empty str without '.'", repr(name)
         elif value is not None and not isinstance(value, kind):
-            problem = f"it takes a {kind.__name__} or None", f"a {kind.__name__}", f"{value!r} of type {type(value).__name__}"
+            problem = (
+                f"it takes a {kind.__name__} or None",
+                f"a {kind.__name__}",
+                f"{value!r} of type {type(value).__name__}",
+            )
         if problem is not None:
             raise ProgramTypeError(
                 f"{function}() of {type(self).__name__}: {problem[0]}",

@@ -1,0 +1,197 @@
+"""Plans and memory reports: what they say before the run is what happens, and no option changes a result."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.cpu.nets import dense, regression, rows, state
+from tstatic import static
+from tstatic.errors import FeedError, ProgramError
+from tstatic.ir.frozen import freeze
+from tstatic.ir.verify import VerifyError, verify
+from tstatic.passes.cse import cse
+from tstatic.passes.dce import dce
+from tstatic.passes.fold import fold
+from tstatic.passes.manager import Pass, run_passes
+
+
+def net() -> tuple[Any, Any, Any]:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        x = static.data("x", [None, 16])
+        h = x
+        for _ in range(4):
+            h = dense(h, 32, "tanh")
+        loss = paddle.mean(paddle.square(h))
+        paddle.optimizer.Adam(0.01).minimize(loss)
+    return main, startup, loss
+
+
+def test_memory_options_change_the_plan_and_never_a_result() -> None:
+    peaks: dict[Any, int] = {}
+    results = []
+    for optimize, inplace in itertools.product((None, True, False), (True, False)):
+        main, startup, loss = net()
+        strategy = static.BuildStrategy()
+        strategy.memory_optimize = optimize
+        strategy.enable_inplace = inplace
+        with static.scope_guard(static.Scope()):
+            paddle.seed(1)
+            exe = static.Executor("cpu")
+            exe.run(startup)
+            compiled = static.CompiledProgram(main, strategy)
+            peaks[optimize, inplace] = compiled.memory_report({"x": (64, 16)}, [loss]).peak_bytes
+            losses = [exe.run(compiled, feed={"x": rows(64, 16)}, fetch_list=[loss])[0] for _ in range(3)]
+            assert compiled.plan.arena_bytes == peaks[optimize, inplace]
+            results.append((losses, state(static.global_scope(), main)))
+    for inplace in (True, False):
+        assert peaks[True, inplace] == peaks[None, inplace]
+        assert peaks[True, inplace] < peaks[False, inplace]
+    assert peaks[False, True] < peaks[False, False]
+    first, values = results[0]
+    for losses, others in results[1:]:
+        assert losses == first
+        assert all(np.array_equal(values[n], others[n]) for n in values)
+
+
+def test_the_report_says_what_and_where() -> None:
+    main, startup, loss = net()
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    compiled = static.CompiledProgram(main)
+    report = compiled.memory_report({"x": (64, 16)}, [loss])
+    plain = json.loads(json.dumps(report.to_dict()))
+    assert plain["peak_bytes"] == report.peak_bytes > 0
+    live = [o.live_bytes for o in report.by_op]
+    assert max(live) <= report.peak_bytes
+    assert report.peak is not None
+    assert report.peak.live_bytes == max(live)
+    arena = sum(report.by_category[c] for c in ("feeds", "activations", "gradients", "temporaries"))
+    assert arena == max(live)
+    assert report.by_category["parameters"] == sum(4 * int(np.prod(p.shape)) for p in main.all_parameters())
+    assert all("nets.py" in o.where or "test_plan.py" in o.where for o in report.by_op)
+    assert "peak at step" in str(report)
+    state_bytes = static.global_scope().held_bytes()
+    assert report.held_bytes == state_bytes
+    exe.run(compiled, feed={"x": rows(64, 16)}, fetch_list=[loss])
+    assert compiled.memory_report({"x": (64, 16)}, [loss]).held_bytes >= state_bytes + report.peak_bytes
+
+
+def test_an_arena_is_dropped_as_often_as_the_strategy_says() -> None:
+    main, startup, loss = net()
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    compiled = static.CompiledProgram(main)
+    compiled._exec_strategy.num_iteration_per_drop_scope = 2
+    held = []
+    for _ in range(4):
+        exe.run(compiled, feed={"x": rows(64, 16)}, fetch_list=[loss])
+        held.append(exe.held_bytes)
+    assert held[0] > 0
+    assert held[1] == 0
+    assert held[2] == held[0]
+    assert held[3] == 0
+
+
+def test_the_report_needs_every_input_and_knows_the_names() -> None:
+    main, _, loss = net()
+    compiled = static.CompiledProgram(main)
+    with pytest.raises(FeedError, match="'x'"):
+        compiled.memory_report({}, [loss])
+    with pytest.raises(ProgramError, match="nosuch"):
+        compiled.memory_report({"nosuch": (1,)}, [loss])
+    with pytest.raises(ProgramError, match="no plan"):
+        _ = static.CompiledProgram(main).plan
+
+
+def test_the_printed_plan_shows_steps_order_events_and_slots() -> None:
+    main, startup, loss = net()
+    compiled = static.CompiledProgram(main)
+    compiled.memory_report({"x": (8, 16)}, [loss])
+    text = str(compiled.plan)
+    lines = text.splitlines()
+    assert "arena" in lines[0]
+    assert "waits" in lines[1]
+    body = [line for line in lines[2:] if line.split()[0].isdigit()]
+    assert [int(line.split()[0]) for line in body] == list(range(len(body)))
+    regions = [line.split()[1] for line in body]
+    assert regions == sorted(regions)
+    assert set(regions) == {"main", "update"}
+    assert all("state(" in line for line in body if line.split()[1] == "update")
+    assert any("arena[" in line for line in body)
+    assert any("nets.py" in line for line in body)
+
+
+def _frozen(build: Any, fetch: int = -1) -> Any:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [4])
+        out = build(x)
+    return freeze(main, ["x"], [out.name])
+
+
+def test_dead_ops_go_and_ops_with_effects_stay() -> None:
+    def build(x: Any) -> Any:
+        paddle.exp(x)
+        static.Print(x, message="kept")
+        return paddle.square(x)
+
+    kept = [op.type for op in dce(_frozen(build)).ops]
+    assert "exp" not in kept
+    assert "print" in kept
+    assert "square" in kept
+
+
+def test_equal_ops_are_merged_but_random_ones_are_not() -> None:
+    def build(x: Any) -> Any:
+        return paddle.add(paddle.add(paddle.exp(x), paddle.exp(x)), paddle.add(paddle.rand([4]), paddle.rand([4])))
+
+    types = [op.type for op in dce(cse(_frozen(build))).ops]
+    assert types.count("exp") == 1
+    assert types.count("uniform_random") == 2
+
+
+def test_constants_are_computed_once() -> None:
+    def build(x: Any) -> Any:
+        return paddle.add(x, paddle.sqrt(paddle.add(paddle.ones([4]), paddle.full([4], 3.0))))
+
+    folded = fold(_frozen(build))
+    assert [op.type for op in folded.ops] == ["elementwise_add"]
+    assert [v.tolist() for v in folded.constants.values()][-1] == [2, 2, 2, 2]
+
+
+def test_a_pass_that_breaks_the_program_is_caught_and_named() -> None:
+    frozen = _frozen(lambda x: paddle.square(paddle.exp(x)))
+    verify(frozen, "freeze")
+    with pytest.raises(VerifyError, match=r"pass 'loses_ops'.*\n.*square"):
+        run_passes(frozen, [Pass("loses_ops", lambda p: p.edit(ops=p.ops[1:]))])
+    with pytest.raises(VerifyError, match="made twice"):
+        verify(frozen.edit(ops=(*frozen.ops, frozen.ops[0])), "doubles")
+    with pytest.raises(VerifyError, match="nothing makes it"):
+        verify(frozen.edit(ops=()), "empties")
+
+
+def test_a_hundred_thousand_ops_build_and_compile_without_recursion() -> None:
+    main = static.Program()
+    with static.program_guard(main):
+        x = y = static.data("x", [2])
+        for _ in range(25_000):
+            y = paddle.tanh(paddle.scale(paddle.exp(paddle.scale(y, -1.0)), 0.5))
+    assert len(main.global_block().ops) == 100_000
+    (value,) = static.Executor("cpu").run(main, feed={"x": np.ones(2, "float32")}, fetch_list=[y])
+    assert np.isfinite(value).all()
+    assert x.name == "x"
+
+
+def test_a_regression_net_reuses_memory() -> None:
+    main, startup, loss = regression(paddle.optimizer.SGD(0.1), width=64)
+    compiled = static.CompiledProgram(main)
+    small = compiled.memory_report({"x": (10, 3)}, [loss]).peak_bytes
+    large = compiled.memory_report({"x": (1000, 3)}, [loss]).peak_bytes
+    assert large > 10 * small

@@ -1,0 +1,48 @@
+"""Layers, functions on Variables, initializers, clipping.
+
+* ``layer``          layer classes: ``Linear``, ``Conv2D``, ``Transformer``, ...
+* ``functional``     functions without parameters of their own
+* ``static_linear``, ``static_conv``, ``static_norm``, ``nets``   layers as functions: ``static.nn``, ``fluid.layers``, ``fluid.nets``
+* ``initializer``    how parameters get their first value
+* ``param``          ``ParamAttr``, and how layers make parameters
+* ``clip``, ``regularizer``   what is done to gradients
+* ``utils``          parameters as a vector
+
+Class names are spelled beside the classes (``nn.Linear``) and collected here.
+"""
+
+from tstatic import ops as _ops
+from tstatic.ir.opdef import namespace as _namespace
+from tstatic.nn import (
+    clip,
+    functional,
+    initializer,
+    layer,
+    nets,
+    param,
+    regularizer,
+    static_conv,
+    static_linear,
+    static_norm,
+    utils,
+)
+from tstatic.nn.param import ParamAttr
+
+globals().update(_namespace("nn"))
+
+__all__ = [
+    "ParamAttr",
+    "clip",
+    "functional",
+    "initializer",
+    "layer",
+    "nets",
+    "param",
+    "regularizer",
+    "static_conv",
+    "static_linear",
+    "static_norm",
+    "utils",
+    *sorted(_namespace("nn")),
+]
+assert _ops

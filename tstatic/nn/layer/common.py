@@ -1,0 +1,254 @@
+"""``Linear``, ``Embedding``, dropout, padding, resizing and other general layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN
+from tstatic.ir.where import show, user_line
+from tstatic.nn._check import FLOATS, choice, wanted, whole
+from tstatic.nn.layer.functional_layer import functional_layer
+from tstatic.nn.layer.layers import Layer
+from tstatic.nn.static_linear import IDS, row_of
+from tstatic.ops.linear import bilinear, linear
+from tstatic.ops._sliding import int_list
+
+Dropout = functional_layer("Dropout", "dropout")
+Dropout2D = functional_layer("Dropout2D", "dropout2d")
+Dropout3D = functional_layer("Dropout3D", "dropout3d")
+CosineSimilarity = functional_layer("CosineSimilarity", "cosine_similarity", inputs=2)
+
+
+@spelled("nn.Identity")
+class Identity(Layer):
+    """Returns its input; arguments are accepted and not used."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Any) -> Any:
+        """``input`` itself."""
+        return input
+
+
+@spelled("nn.Linear", op="matmul_v2")
+class Linear(Layer):
+    """``x @ weight + bias`` along the last axis.
+
+    Args:
+        in_features: Size of the input's last axis.
+        out_features: Size of the output's last axis.
+        weight_attr: ParamAttr, name or initializer of the weight ``[in_features, out_features]``; Xavier uniform by default.
+        bias_attr: The same for the bias ``[out_features]``; ``False`` for none.
+        name: Name of the ops' layer; parameters keep the generated name.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = whole(in_features, "in_features", "Linear")
+        self.out_features = whole(out_features, "out_features", "Linear")
+        wanted(weight_attr, "weight_attr", "Linear")
+        self._name = name
+        self.weight = self.create_parameter((in_features, out_features), weight_attr)
+        self.bias = self.create_parameter((out_features,), bias_attr, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        """``[..., in_features]`` to ``[..., out_features]``."""
+        check_variable(input, "input", "Linear", FLOATS)
+        if input.shape[-1:] not in ((self.in_features,), (UNKNOWN,)):
+            raise ShapeError(
+                "the input of Linear has another number of features",
+                expected=f"a last axis of size {self.in_features}",
+                received=f"'{input.name}' of shape {list(input.shape)}",
+                fix="check in_features, or flatten the input first",
+                op="Linear",
+                var=input.name,
+                where=show(user_line()),
+            )
+        return linear(input, self.weight, self.bias, self._name)
+
+    def extra_repr(self) -> str:
+        """Sizes and dtype."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype.name}"
+
+
+@spelled("nn.Embedding", op="lookup_table_v2")
+class Embedding(Layer):
+    """Looks up rows of a table.
+
+    Args:
+        num_embeddings: Rows of the table.
+        embedding_dim: Width of a row.
+        padding_idx: Row that gives zeros and gets no gradient; a negative number counts from the end.
+        sparse: Accepted; gradients are dense, with equal values.
+        weight_attr: ParamAttr, name or initializer of the table; Xavier uniform by default.
+        name: Name of the op's layer; the table keeps the generated name.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        weight_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._num_embeddings = whole(num_embeddings, "num_embeddings", "Embedding")
+        self._embedding_dim = whole(embedding_dim, "embedding_dim", "Embedding")
+        self._padding_idx = row_of(padding_idx, num_embeddings, "Embedding")
+        wanted(weight_attr, "weight_attr", "Embedding")
+        self._sparse, self._name = sparse, name
+        self.weight = self.create_parameter((num_embeddings, embedding_dim), weight_attr)
+
+    def forward(self, x: Variable) -> Variable:
+        """Ints of any shape to ``[*x.shape, embedding_dim]``."""
+        check_variable(x, "x", "Embedding", IDS)
+        inputs = {"Ids": x, "W": self.weight}
+        attrs = {"padding_idx": self._padding_idx}
+        return emit("lookup_table_v2", inputs, attrs, name=self._name, prefix="embedding")  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        padding = f", padding_idx={self._padding_idx}" if self._padding_idx != -1 else ""
+        return f"{self._num_embeddings}, {self._embedding_dim}{padding}, sparse={self._sparse}"
+
+
+@spelled("nn.Flatten", "fluid.dygraph.nn.Flatten", op="flatten_contiguous_range")
+class Flatten(Layer):
+    """Makes one axis of the axes from ``start_axis`` to ``stop_axis``; by default of all but the first."""
+
+    def __init__(self, start_axis: int = 1, stop_axis: int = -1) -> None:
+        super().__init__()
+        self.start_axis, self.stop_axis = start_axis, stop_axis
+
+    def forward(self, input: Variable) -> Any:
+        """The same values in fewer axes."""
+        return namespace("tensor")["flatten"](input, start_axis=self.start_axis, stop_axis=self.stop_axis)
+
+    def extra_repr(self) -> str:
+        """The range of axes."""
+        return f"start_axis={self.start_axis}, stop_axis={self.stop_axis}"
+
+
+@spelled("nn.Bilinear")
+class Bilinear(Layer):
+    """``x1 W_k x2 + b_k`` for each of ``out_features`` matrices ``W_k``.
+
+    Args:
+        in1_features, in2_features: Widths of the two inputs.
+        out_features: Number of matrices.
+        weight_attr: ParamAttr, name or initializer of the weight ``[out_features, in1_features, in2_features]``.
+        bias_attr: The same for the bias ``[1, out_features]``; ``False`` for none.
+        name: Name of the ops' layer.
+    """
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._sizes = tuple(
+            whole(n, arg, "Bilinear")
+            for n, arg in (
+                (in1_features, "in1_features"),
+                (in2_features, "in2_features"),
+                (out_features, "out_features"),
+            )
+        )
+        wanted(weight_attr, "weight_attr", "Bilinear")
+        self._name = name
+        self.weight = self.create_parameter((out_features, in1_features, in2_features), weight_attr)
+        self.bias = self.create_parameter((1, out_features), bias_attr, is_bias=True)
+
+    def forward(self, x1: Variable, x2: Variable) -> Variable:
+        """``[n, in1_features]`` and ``[n, in2_features]`` to ``[n, out_features]``."""
+        return bilinear(x1, x2, self.weight, self.bias, self._name)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        first, second, out = self._sizes
+        return f"in1_features={first}, in2_features={second}, out_features={out}, dtype={self._dtype.name}"
+
+
+# -------------------------------------------------------------------------------------------------------------- padding
+class _Pad(Layer):
+    """Pads the last axes of its input.
+
+    Args:
+        padding: An int for all sides, or two ints (before, after) per axis, the last axis first.
+        mode: ``"constant"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
+        value: What ``"constant"`` puts there.
+        data_format: Where channels stand.
+        name: Name of the op's layer.
+    """
+
+    _rank = 2
+    _layout = "NCHW"
+
+    def __init__(
+        self,
+        padding: Any,
+        mode: str = "constant",
+        value: float = 0.0,
+        data_format: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        function = type(self).__name__
+        self._pad = list(int_list(padding, 2 * self._rank, "padding", function))
+        self._mode = choice(mode, ("constant", "reflect", "replicate", "circular"), "mode", function)
+        self._value = value
+        self._data_format = self._layout if data_format is None else data_format
+        self._name = name
+
+    def forward(self, x: Variable) -> Any:
+        """The widened input."""
+        pad = namespace("nn.functional")["pad"]
+        return pad(x, self._pad, mode=self._mode, value=self._value, data_format=self._data_format, name=self._name)
+
+    def extra_repr(self) -> str:
+        """All settings."""
+        return f"padding={self._pad}, mode={self._mode}, value={self._value}, data_format={self._data_format}"
+
+
+@spelled("nn.Pad1D")
+class Pad1D(_Pad):
+    __doc__ = _Pad.__doc__
+    _rank, _layout = 1, "NCL"
+
+
+@spelled("nn.Pad2D")
+class Pad2D(_Pad):
+    __doc__ = _Pad.__doc__
+
+
+@spelled("nn.Pad3D")
+class Pad3D(_Pad):
+    __doc__ = _Pad.__doc__
+    _rank, _layout = 3, "NCDHW"
+
+
+@spelled("nn.ZeroPad2D")
+class ZeroPad2D(_Pad):
+    """Pads images with zeros; ``padding`` is an int or ``[left, right, top, bottom]``."""
+
+    def __init__(self, padding: Any, data_format: str = "NCHW", name: str | None = None) -> None:
+        super().__init__(padding, "constant", 0.0, data_format, name)

@@ -1,0 +1,304 @@
+"""Convolution layers: ``Conv1D``, ``Conv2D`` and their transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import Layer as Call
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN
+from tstatic.ir.where import show, user_line
+from tstatic.nn._check import FLOATS, choice, rank_of, wanted, whole
+from tstatic.nn.layer.layers import Layer
+from tstatic.nn.static_conv import divided, kaiming
+from tstatic.ops._sliding import int_list, is_last, padding_of
+from tstatic.ops.conv import conv1d, forward_type
+from tstatic.ops.conv_transpose import conv1d_transpose, output_attrs, transpose_type
+
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+class _Conv(Layer):
+    """What all convolution layers share: filters, bias and their sizes."""
+
+    _rank = 2
+    _transposed = False
+    _layouts = ("NCHW", "NHWC")
+
+    def _set_up(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        padding_mode: str,
+        weight_attr: Any,
+        bias_attr: Any,
+        data_format: str,
+    ) -> None:
+        function = type(self).__name__
+        self._data_format = choice(data_format, self._layouts, "data_format", function)
+        self._in_channels = whole(in_channels, "in_channels", function)
+        self._out_channels = whole(out_channels, "out_channels", function)
+        self._groups = whole(groups, "groups", function)
+        divided(in_channels, groups, "in_channels", function)
+        divided(out_channels, groups, "out_channels", function)
+        self._kernel_size = int_list(kernel_size, self._rank, "kernel_size", function)
+        self._stride = int_list(stride, self._rank, "stride", function)
+        self._dilation = int_list(dilation, self._rank, "dilation", function)
+        self._padding = padding
+        self._paddings, self._algorithm = padding_of(padding, self._rank, is_last(data_format), function)
+        self._padding_mode = choice(padding_mode, PADDING_MODES, "padding_mode", function)
+        wanted(weight_attr, "weight_attr", function)
+        outer = (in_channels, out_channels) if self._transposed else (out_channels, in_channels)
+        shape = (outer[0], outer[1] // groups, *self._kernel_size)
+        default = None if self._transposed else kaiming(in_channels, self._kernel_size)
+        self.weight = self.create_parameter(shape, weight_attr, default_initializer=default)
+        self.bias = self.create_parameter((out_channels,), bias_attr, is_bias=True)
+
+    def _check(self, x: Variable) -> None:
+        function = type(self).__name__
+        rank_of(check_variable(x, "x", function, FLOATS), (self._rank + 2,), self._data_format, function)
+        at = self._rank + 1 if is_last(self._data_format) else 1
+        if x.shape[at] not in (self._in_channels, UNKNOWN):
+            raise ShapeError(
+                f"the input of {function} has another number of channels",
+                expected=f"{self._in_channels} channels on axis {at} ({self._data_format})",
+                received=f"'{x.name}' of shape {list(x.shape)}",
+                fix="check in_channels and data_format",
+                op=function,
+                var=x.name,
+                where=show(user_line()),
+            )
+
+    def _widened(self, x: Variable) -> tuple[Variable, Any]:
+        """The input, padded beforehand where zeros are not wanted, and the padding that is left to the op."""
+        if self._padding_mode == "zeros" or self._algorithm == "VALID":
+            return x, self._padding
+        if self._algorithm == "SAME":
+            raise ShapeError(
+                f"padding='SAME' of {type(self).__name__} pads with zeros only",
+                expected="padding in numbers, or padding_mode='zeros'",
+                received=f"padding_mode={self._padding_mode!r}",
+                fix="give the padding in numbers",
+                op=type(self).__name__,
+                var=x.name,
+                where=show(user_line()),
+            )
+        pads = self._paddings
+        pairs = pads if len(pads) == 2 * self._rank else [p for p in pads for _ in (0, 1)]
+        # The pad function takes the last axis first.
+        flat = [p for i in reversed(range(self._rank)) for p in pairs[2 * i : 2 * i + 2]]
+        pad = namespace("nn.functional")["pad"]
+        return pad(x, flat, mode=self._padding_mode, data_format=self._data_format), 0
+
+    def _attrs(self, padding: Any) -> dict[str, Any]:
+        paddings, algorithm = padding_of(padding, self._rank, is_last(self._data_format), type(self).__name__)
+        return {
+            "strides": self._stride,
+            "paddings": paddings,
+            "padding_algorithm": algorithm,
+            "dilations": self._dilation,
+            "groups": self._groups,
+            "data_format": self._data_format,
+        }
+
+    def _run(self, x: Variable, type: str, attrs: dict[str, Any]) -> Variable:
+        """Emits the convolution and, as Paddle does, the addition of the bias as an image of one pixel."""
+        helper = Call(type)
+        out: Variable = helper.emit(type, {"Input": x, "Filter": self.weight}, attrs)
+        if self.bias is None:
+            return out
+        ones = (1,) * self._rank
+        shape = (1, *ones, self._out_channels) if is_last(self._data_format) else (1, self._out_channels, *ones)
+        bias = Call("reshape2").emit("reshape2", {"X": self.bias}, {"shape": shape})
+        return helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": -1})  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Sizes, and whatever differs from the default."""
+        text = f"{self._in_channels}, {self._out_channels}, kernel_size={list(self._kernel_size)}"
+        once = (1,) * self._rank
+        for label, value, default in (
+            ("stride", self._stride, once),
+            ("padding", self._padding, 0),
+            ("padding_mode", self._padding_mode, "zeros"),
+            ("dilation", self._dilation, once),
+            ("groups", self._groups, 1),
+        ):
+            if value != default:
+                text += f", {label}={list(value) if isinstance(value, tuple) else value}"
+        return f"{text}, data_format={self._data_format}"
+
+
+@spelled("nn.Conv2D", op="conv2d")
+class Conv2D(_Conv):
+    """Convolution of images with learned filters.
+
+    Args:
+        in_channels, out_channels: Channels of input and output.
+        kernel_size: An int, or ``[height, width]``.
+        stride, dilation: An int, or one per axis.
+        padding: An int, ``[h, w]``, ``[top, bottom, left, right]``, pairs per axis, ``"SAME"`` or ``"VALID"``.
+        groups: Channels are cut into so many groups that do not see each other; ``groups == in_channels`` makes the op a
+            ``depthwise_conv2d``.
+        padding_mode: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
+        weight_attr: ParamAttr, name or initializer of the filters ``[out_channels, in_channels / groups, kh, kw]``; by
+            default normal with variance ``2 / (kh * kw * in_channels)``.
+        bias_attr: The same for the bias ``[out_channels]``; ``False`` for none.
+        data_format: ``"NCHW"`` or ``"NHWC"``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        padding_mode: str = "zeros",
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "NCHW",
+    ) -> None:
+        super().__init__()
+        self._set_up(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode, weight_attr,
+            bias_attr, data_format,
+        )  # fmt: skip
+
+    def forward(self, x: Variable) -> Variable:
+        """``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``, or with channels last."""
+        self._check(x)
+        x, padding = self._widened(x)
+        return self._run(x, forward_type(self._in_channels, self._out_channels, self._groups), self._attrs(padding))
+
+
+@spelled("nn.Conv1D", op="conv2d")
+class Conv1D(_Conv):
+    """Convolution along one axis with learned filters ``[out_channels, in_channels / groups, k]``; see :class:`Conv2D`."""
+
+    _rank = 1
+    _layouts = ("NCL", "NLC")
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        padding_mode: str = "zeros",
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "NCL",
+    ) -> None:
+        super().__init__()
+        self._set_up(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode, weight_attr,
+            bias_attr, data_format,
+        )  # fmt: skip
+
+    def forward(self, x: Variable) -> Variable:
+        """``[n, in_channels, length]`` to ``[n, out_channels, out length]``, or with channels last."""
+        self._check(x)
+        x, padding = self._widened(x)
+        return conv1d(
+            x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format
+        )  # fmt: skip
+
+
+@spelled("nn.Conv2DTranspose", op="conv2d_transpose")
+class Conv2DTranspose(_Conv):
+    """Transposed convolution of images with learned filters ``[in_channels, out_channels / groups, kh, kw]``.
+
+    Args:
+        in_channels, out_channels: Channels of input and output.
+        kernel_size: An int, or ``[height, width]``.
+        stride, dilation: An int, or one per axis.
+        padding: What is cut off the output; as in :class:`Conv2D`.
+        output_padding: Rows and columns added at the bottom and right, less than the stride.
+        groups: Number of groups.
+        weight_attr: ParamAttr, name or initializer of the filters; Xavier uniform by default.
+        bias_attr: The same for the bias ``[out_channels]``; ``False`` for none.
+        data_format: ``"NCHW"`` or ``"NHWC"``.
+    """
+
+    _transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "NCHW",
+    ) -> None:
+        super().__init__()
+        self._output_padding = output_padding
+        self._set_up(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
+            data_format,
+        )  # fmt: skip
+
+    def forward(self, x: Variable, output_size: Any = None) -> Variable:
+        """``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
+        self._check(x)
+        extra = self._output_padding if output_size is None else 0
+        attrs = {**self._attrs(self._padding), **output_attrs(extra, output_size, 2, "Conv2DTranspose")}
+        per_group = self._out_channels // self._groups
+        return self._run(x, transpose_type(self._in_channels, self._groups, per_group), attrs)
+
+
+@spelled("nn.Conv1DTranspose", op="conv2d_transpose")
+class Conv1DTranspose(_Conv):
+    """Transposed convolution along one axis, filters ``[in_channels, out_channels / groups, k]``; see :class:`Conv2DTranspose`."""
+
+    _rank = 1
+    _transposed = True
+    _layouts = ("NCL", "NLC")
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "NCL",
+    ) -> None:
+        super().__init__()
+        self._output_padding = output_padding
+        self._set_up(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
+            data_format,
+        )  # fmt: skip
+
+    def forward(self, x: Variable, output_size: Any = None) -> Variable:
+        """``[n, in_channels, length]`` to ``[n, out_channels, out length]``; ``output_size`` beats ``output_padding``."""
+        self._check(x)
+        extra = self._output_padding if output_size is None else 0
+        return conv1d_transpose(
+            x, self.weight, self.bias, self._stride, self._padding, extra, self._groups, self._dilation, output_size,
+            self._data_format,
+        )  # fmt: skip

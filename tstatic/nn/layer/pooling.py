@@ -1,0 +1,14 @@
+"""Pooling layers."""
+
+from __future__ import annotations
+
+from tstatic.nn.layer.functional_layer import functional_layer
+
+MaxPool1D = functional_layer("MaxPool1D", "max_pool1d")
+MaxPool2D = functional_layer("MaxPool2D", "max_pool2d")
+AvgPool1D = functional_layer("AvgPool1D", "avg_pool1d")
+AvgPool2D = functional_layer("AvgPool2D", "avg_pool2d")
+AdaptiveAvgPool1D = functional_layer("AdaptiveAvgPool1D", "adaptive_avg_pool1d")
+AdaptiveAvgPool2D = functional_layer("AdaptiveAvgPool2D", "adaptive_avg_pool2d")
+AdaptiveMaxPool1D = functional_layer("AdaptiveMaxPool1D", "adaptive_max_pool1d")
+AdaptiveMaxPool2D = functional_layer("AdaptiveMaxPool2D", "adaptive_max_pool2d")

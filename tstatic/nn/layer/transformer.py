@@ -1,0 +1,558 @@
+"""Multi-head attention, and the encoder and decoder of the Transformer (Vaswani et al., 2017)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from tstatic.errors import NotFoundError, ProgramError, ShapeError, near
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.where import show, user_line
+from tstatic.nn._check import FLOATS, rank_of, whole
+from tstatic.nn.layer.common import Dropout, Linear
+from tstatic.nn.layer.container import LayerList
+from tstatic.nn.layer.layers import Layer
+from tstatic.nn.layer.norm import LayerNorm
+from tstatic.nn.param import ParamAttr
+from tstatic.ops.dropout import dropout
+
+
+def _convert_param_attr_to_list(param_attr: Any, n: int) -> list[Any]:
+    """One attribute per part of a layer; copies of a named one are named ``<name>_0``, ``<name>_1``, ...
+
+    Raises:
+        ProgramError: If a list of another length is given.
+    """
+    if isinstance(param_attr, list | tuple):
+        if len(param_attr) != n:
+            raise ProgramError(
+                "a list of parameter attributes has another length than the layer has parts",
+                expected=f"{n} attributes, or a single one",
+                received=f"{len(param_attr)} attributes",
+                fix="pass one attribute per part",
+                op="Transformer",
+                where=show(user_line()),
+            )
+        return [a if a is False else None if a in (True, None) else ParamAttr._to_attr(a) for a in param_attr]
+    if param_attr is False:
+        return [False] * n
+    attrs = [copy.copy(ParamAttr._to_attr(param_attr)) for _ in range(n)]
+    for i, attr in enumerate(attrs):
+        attr.name = attr.name and f"{attr.name}_{i}"
+    return attrs
+
+
+def _added(x: Variable, y: Variable) -> Variable:
+    return emit("elementwise_add", {"X": x, "Y": y}, prefix="tmp")  # type: ignore[no-any-return]
+
+
+def _scaled(x: Variable, scale: float = 1.0, bias: float = 0.0) -> Variable:
+    return emit("scale", {"X": x}, {"scale": scale, "bias": bias}, prefix="tmp")  # type: ignore[no-any-return]
+
+
+def _mask_to_add(mask: Variable | None, like: Variable) -> Variable | None:
+    """A mask as numbers that are added to scores: of bools and ints, 0 hides a place (it becomes -1e9)."""
+    if mask is None:
+        return None
+    check_variable(mask, "attn_mask", "MultiHeadAttention")
+    if mask.dtype is like.dtype:
+        return mask
+    cast = {"in_dtype": mask.dtype, "out_dtype": like.dtype}
+    number: Variable = emit("cast", {"X": mask}, cast)
+    return number if mask.dtype.is_float else _scaled(_scaled(number, bias=-1.0), 1e9)
+
+
+class Cache(NamedTuple):
+    """Keys and values ``[n, heads, places, head size]`` of all earlier steps."""
+
+    k: Variable
+    v: Variable
+
+
+class StaticCache(NamedTuple):
+    """Keys and values ``[n, heads, places, head size]`` that stay as they are."""
+
+    k: Variable
+    v: Variable
+
+
+@spelled("nn.MultiHeadAttention")
+class MultiHeadAttention(Layer):
+    """Attention with several heads: ``softmax(q k^T / sqrt(head size) + mask) v`` of linear projections.
+
+    Args:
+        embed_dim: Width of queries and of the output.
+        num_heads: Number of heads; it divides ``embed_dim``.
+        dropout: Chance of a weight to be dropped in training.
+        kdim, vdim: Widths of keys and values; ``embed_dim`` if ``None``.
+        need_weights: Whether a call returns the weights too.
+        weight_attr, bias_attr: ParamAttr, name or initializer of the four projections; ``bias_attr=False`` for no biases.
+    """
+
+    Cache = Cache
+    StaticCache = StaticCache
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        need_weights: bool = False,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+    ) -> None:
+        super().__init__()
+        self.embed_dim = whole(embed_dim, "embed_dim", "MultiHeadAttention")
+        self.num_heads = whole(num_heads, "num_heads", "MultiHeadAttention")
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.dropout, self.need_weights = dropout, need_weights
+        self.head_dim = embed_dim // num_heads
+        if embed_dim % num_heads:
+            raise ShapeError(
+                "embed_dim must be divisible by num_heads",
+                expected=f"a multiple of num_heads={num_heads}",
+                received=embed_dim,
+                fix="change one of them",
+                op="MultiHeadAttention",
+                where=show(user_line()),
+            )
+        self.q_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
+        self.k_proj = Linear(self.kdim, embed_dim, weight_attr, bias_attr)
+        self.v_proj = Linear(self.vdim, embed_dim, weight_attr, bias_attr)
+        self.out_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
+
+    def _heads(self, x: Variable) -> Variable:
+        split = emit("reshape2", {"X": x}, {"shape": (0, 0, self.num_heads, self.head_dim)})
+        return emit("transpose2", {"X": split}, {"axis": (0, 2, 1, 3)}, prefix="transpose")  # type: ignore[no-any-return]
+
+    def compute_kv(self, key: Variable, value: Variable) -> tuple[Variable, Variable]:
+        """Keys and values in heads: ``[n, heads, places, head size]`` each."""
+        k, v = self.k_proj(key), self.v_proj(value)
+        return self._heads(k), self._heads(v)
+
+    def gen_cache(self, key: Variable, value: Variable | None = None, type: Any = Cache) -> Any:
+        """A cache for calls that come.
+
+        Args:
+            key: ``[n, places, kdim]``; of an empty cache only ``n`` and the dtype count.
+            value: ``[n, places, vdim]``, or ``None``: for ``Cache`` it starts empty, for ``StaticCache`` it is ``key``.
+            type: ``MultiHeadAttention.Cache`` grows with every call; ``MultiHeadAttention.StaticCache`` stays.
+        """
+        if type is StaticCache:
+            return StaticCache(*self.compute_kv(key, key if value is None else value))
+        if value is not None:
+            return Cache(key, value)
+        shape = (-1, self.num_heads, 0, self.head_dim)
+        attrs = {"shape": shape, "dtype": key.dtype, "value": 0.0, "input_dim_idx": 0, "output_dim_idx": 0}
+        k, v = (emit("fill_constant_batch_size_like", {"Input": key}, attrs, prefix="fill_constant") for _ in range(2))
+        return Cache(k, v)
+
+    def forward(
+        self,
+        query: Variable,
+        key: Variable | None = None,
+        value: Variable | None = None,
+        attn_mask: Variable | None = None,
+        cache: Any = None,
+    ) -> Any:
+        """Attends from each query to all keys.
+
+        Args:
+            query: ``[n, queries, embed_dim]``.
+            key: ``[n, places, kdim]``; ``query`` if ``None``.
+            value: ``[n, places, vdim]``; ``query`` if ``None``.
+            attn_mask: Broadcasts to ``[n, heads, queries, places]``: floats are added to scores; of bools and ints, 0 hides.
+            cache: What :meth:`gen_cache` or an earlier call returned.
+
+        Returns:
+            ``[n, queries, embed_dim]``; with ``need_weights`` also the weights ``[n, heads, queries, places]``, with
+            ``cache`` also the new cache.
+        """
+        for arg, x in (("query", query), ("key", key), ("value", value)):
+            if x is not None or arg == "query":
+                rank_of(
+                    check_variable(x, arg, "MultiHeadAttention", FLOATS),
+                    (3,),
+                    "[n, places, width]",
+                    "MultiHeadAttention",
+                )
+        q = self._heads(self.q_proj(query))
+        if isinstance(cache, StaticCache):
+            k, v = cache
+        else:
+            k, v = self.compute_kv(query if key is None else key, query if value is None else value)
+        if isinstance(cache, Cache):
+            k = emit("concat", {"X": [cache.k, k]}, {"axis": 2})
+            v = emit("concat", {"X": [cache.v, v]}, {"axis": 2})
+            cache = Cache(k, v)
+        product = emit("matmul_v2", {"X": _scaled(q, self.head_dim**-0.5), "Y": k}, {"trans_y": True})
+        mask = _mask_to_add(attn_mask, product)
+        weights = emit("softmax", {"X": product if mask is None else _added(product, mask)})
+        if self.dropout:
+            weights = dropout(weights, self.dropout, training=self.training)
+        out = emit("matmul_v2", {"X": weights, "Y": v})
+        out = emit("transpose2", {"X": out}, {"axis": (0, 2, 1, 3)}, prefix="transpose")
+        out = self.out_proj(emit("reshape2", {"X": out}, {"shape": (0, 0, self.embed_dim)}))
+        results = [out]
+        if self.need_weights:
+            results.append(weights)
+        if cache is not None:
+            results.append(cache)
+        return out if len(results) == 1 else tuple(results)
+
+
+def _activation(name: Any, owner: str) -> Any:
+    found = namespace("nn.functional").get(name)
+    if found is None:
+        raise NotFoundError(
+            f"{owner} has no activation of that name",
+            expected="the name of a function of nn.functional, such as 'relu' or 'gelu'",
+            received=repr(name),
+            fix=near(str(name), namespace("nn.functional")) or "choose 'relu'",
+            op=owner,
+            where=show(user_line()),
+        )
+    return found
+
+
+class _Block(Layer):
+    """What encoder and decoder layers share: settings, the feed-forward part, residuals with dropout and normalisation."""
+
+    def _set_up(
+        self,
+        config: dict[str, Any],
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float,
+        activation: str,
+        attn_dropout: float | None,
+        act_dropout: float | None,
+        normalize_before: bool,
+    ) -> tuple[float, float]:
+        owner = type(self).__name__
+        whole(d_model, "d_model", owner)
+        whole(nhead, "nhead", owner)
+        whole(dim_feedforward, "dim_feedforward", owner)
+        # A stack makes further layers from what this one was made from.
+        self._config = {n: v for n, v in config.items() if n not in ("self", "__class__")}
+        self.normalize_before = normalize_before
+        self.activation = _activation(activation, owner)
+        return dropout if attn_dropout is None else attn_dropout, dropout if act_dropout is None else act_dropout
+
+    def _sublayer(self, x: Variable, norm: Layer, drop: Layer, run: Any) -> tuple[Variable, Any]:
+        """``x + drop(run(norm(x)))``, or ``norm(x + drop(run(x)))``; ``run`` may return a cache beside its result."""
+        out = run(norm(x) if self.normalize_before else x)
+        out, extra = out if isinstance(out, tuple) else (out, None)
+        out = _added(x, drop(out))
+        return (out if self.normalize_before else norm(out)), extra
+
+    def _feed_forward(self, x: Variable) -> Variable:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
+
+
+@spelled("nn.TransformerEncoderLayer")
+class TransformerEncoderLayer(_Block):
+    """Self-attention, then two linear layers, each with a residual, dropout and layer normalisation.
+
+    Args:
+        d_model: Width of input and output.
+        nhead: Number of attention heads.
+        dim_feedforward: Width between the two linear layers.
+        dropout: Dropout before each residual is added.
+        activation: Name of a function of ``nn.functional``.
+        attn_dropout: Dropout of attention weights; ``dropout`` if ``None``.
+        act_dropout: Dropout after the activation; ``dropout`` if ``None``.
+        normalize_before: Whether each part's input is normalised, rather than its output.
+        weight_attr, bias_attr: Attributes of attention and of the linear layers; a list has one for each of the two.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        attn_dropout: float | None = None,
+        act_dropout: float | None = None,
+        normalize_before: bool = False,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+    ) -> None:
+        config = dict(locals())
+        super().__init__()
+        attn, act = self._set_up(
+            config, d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before
+        )
+        weights, biases = _convert_param_attr_to_list(weight_attr, 2), _convert_param_attr_to_list(bias_attr, 2)
+        self.self_attn = MultiHeadAttention(d_model, nhead, attn, weight_attr=weights[0], bias_attr=biases[0])
+        self.linear1 = Linear(d_model, dim_feedforward, weights[1], biases[1])
+        self.dropout = Dropout(act)
+        self.linear2 = Linear(dim_feedforward, d_model, weights[1], biases[1])
+        self.norm1, self.norm2 = LayerNorm(d_model), LayerNorm(d_model)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+
+    def forward(self, src: Variable, src_mask: Variable | None = None, cache: Any = None) -> Any:
+        """``[n, places, d_model]`` to the same shape; with ``cache`` also the new cache."""
+        src, cache_out = self._sublayer(
+            src, self.norm1, self.dropout1, lambda x: self.self_attn(x, x, x, src_mask, cache)
+        )
+        src, _ = self._sublayer(src, self.norm2, self.dropout2, self._feed_forward)
+        return src if cache is None else (src, cache_out)
+
+    def gen_cache(self, src: Variable) -> Any:
+        """An empty cache for step-by-step calls."""
+        return self.self_attn.gen_cache(src, type=Cache)
+
+
+def _stack(layer: Layer, count: int, owner: str) -> LayerList:
+    """``layer`` and more of its kind, each with parameters of its own."""
+    whole(count, "num_layers", owner)
+    config = getattr(layer, "_config", None)
+    if config is None and count > 1:
+        raise ProgramError(
+            f"{owner} cannot make more layers like the one given: it does not say what it was made from",
+            expected="a TransformerEncoderLayer or TransformerDecoderLayer, or a layer with a dict '_config'",
+            received=f"a {type(layer).__name__}",
+            fix="set self._config to the arguments of its constructor",
+            op=owner,
+            where=show(user_line()),
+        )
+    return LayerList([layer if i == 0 else type(layer)(**config) for i in range(count)])
+
+
+@spelled("nn.TransformerEncoder")
+class TransformerEncoder(Layer):
+    """A stack of encoder layers.
+
+    Args:
+        encoder_layer: The first; the others are made like it.
+        num_layers: How many.
+        norm: A layer applied to the result.
+    """
+
+    def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
+        super().__init__()
+        self.layers = _stack(encoder_layer, num_layers, "TransformerEncoder")
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(self, src: Variable, src_mask: Variable | None = None, cache: Any = None) -> Any:
+        """``[n, places, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
+        caches = []
+        for i, layer in enumerate(self.layers):
+            if cache is None:
+                src = layer(src, src_mask)
+            else:
+                src, new = layer(src, src_mask, cache[i])
+                caches.append(new)
+        out = src if self.norm is None else self.norm(src)
+        return out if cache is None else (out, caches)
+
+    def gen_cache(self, src: Variable) -> list[Any]:
+        """Empty caches for step-by-step calls, one per layer."""
+        return [layer.gen_cache(src) for layer in self.layers]
+
+
+@spelled("nn.TransformerDecoderLayer")
+class TransformerDecoderLayer(_Block):
+    """Self-attention, attention to a memory, then two linear layers, each with a residual, dropout and normalisation.
+
+    Args:
+        d_model: Width of input, memory and output.
+        nhead: Number of attention heads.
+        dim_feedforward: Width between the two linear layers.
+        dropout, activation, attn_dropout, act_dropout, normalize_before: As in :class:`TransformerEncoderLayer`.
+        weight_attr, bias_attr: Attributes of the two attentions and of the linear layers; a list has one for each of the three.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        attn_dropout: float | None = None,
+        act_dropout: float | None = None,
+        normalize_before: bool = False,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+    ) -> None:
+        config = dict(locals())
+        super().__init__()
+        attn, act = self._set_up(
+            config, d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before
+        )
+        weights, biases = _convert_param_attr_to_list(weight_attr, 3), _convert_param_attr_to_list(bias_attr, 3)
+        self.self_attn = MultiHeadAttention(d_model, nhead, attn, weight_attr=weights[0], bias_attr=biases[0])
+        self.cross_attn = MultiHeadAttention(d_model, nhead, attn, weight_attr=weights[1], bias_attr=biases[1])
+        self.linear1 = Linear(d_model, dim_feedforward, weights[2], biases[2])
+        self.dropout = Dropout(act)
+        self.linear2 = Linear(dim_feedforward, d_model, weights[2], biases[2])
+        self.norm1, self.norm2, self.norm3 = LayerNorm(d_model), LayerNorm(d_model), LayerNorm(d_model)
+        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
+
+    def forward(
+        self,
+        tgt: Variable,
+        memory: Variable,
+        tgt_mask: Variable | None = None,
+        memory_mask: Variable | None = None,
+        cache: Any = None,
+    ) -> Any:
+        """``[n, places, d_model]`` to the same shape; with ``cache`` (a pair) also the new pair of caches."""
+        own, fixed = (None, None) if cache is None else cache
+        tgt, own = self._sublayer(tgt, self.norm1, self.dropout1, lambda x: self.self_attn(x, x, x, tgt_mask, own))
+        tgt, fixed = self._sublayer(
+            tgt, self.norm2, self.dropout2, lambda x: self.cross_attn(x, memory, memory, memory_mask, fixed)
+        )
+        tgt, _ = self._sublayer(tgt, self.norm3, self.dropout3, self._feed_forward)
+        return tgt if cache is None else (tgt, (own, fixed))
+
+    def gen_cache(self, memory: Variable) -> tuple[Any, Any]:
+        """An empty cache of the self-attention, and the keys and values of ``memory``."""
+        return (
+            self.self_attn.gen_cache(memory, type=Cache),
+            self.cross_attn.gen_cache(memory, memory, type=StaticCache),
+        )
+
+
+@spelled("nn.TransformerDecoder")
+class TransformerDecoder(Layer):
+    """A stack of decoder layers.
+
+    Args:
+        decoder_layer: The first; the others are made like it.
+        num_layers: How many.
+        norm: A layer applied to the result.
+    """
+
+    def __init__(self, decoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
+        super().__init__()
+        self.layers = _stack(decoder_layer, num_layers, "TransformerDecoder")
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Variable,
+        memory: Variable,
+        tgt_mask: Variable | None = None,
+        memory_mask: Variable | None = None,
+        cache: Any = None,
+    ) -> Any:
+        """``[n, places, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
+        caches = []
+        for i, layer in enumerate(self.layers):
+            if cache is None:
+                tgt = layer(tgt, memory, tgt_mask, memory_mask)
+            else:
+                tgt, new = layer(tgt, memory, tgt_mask, memory_mask, cache[i])
+                caches.append(new)
+        out = tgt if self.norm is None else self.norm(tgt)
+        return out if cache is None else (out, caches)
+
+    def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[Any]:
+        """Caches for step-by-step calls, one pair per layer; ``do_zip`` gives a list of first and one of second parts."""
+        caches = [layer.gen_cache(memory) for layer in self.layers]
+        return list(zip(*caches, strict=True)) if do_zip else caches
+
+
+def _spread(attr: Any, parts: int) -> Any:
+    """Attributes of the parts of an encoder (2) or decoder (3) layer from a list of 1 to 3.
+
+    Raises:
+        ProgramError: For a list of another length.
+    """
+    if not isinstance(attr, list | tuple):
+        return attr
+    if not 1 <= len(attr) <= 3:
+        raise ProgramError(
+            "length of weight_attr and bias_attr of Transformer should be 1, 2 or 3",
+            expected="a list of 1, 2 or 3 attributes, or a single one",
+            received=f"{len(attr)} attributes",
+            fix="pass [self-attention, cross-attention, linear layers]",
+            op="Transformer",
+            where=show(user_line()),
+        )
+    first, last = attr[0], attr[-1]
+    if parts == 2:
+        return [first, last]
+    return list(attr) if len(attr) == 3 else [first, first, last]
+
+
+@spelled("nn.Transformer")
+class Transformer(Layer):
+    """An encoder and a decoder.
+
+    Args:
+        d_model: Width of all inputs and outputs.
+        nhead: Number of attention heads.
+        num_encoder_layers, num_decoder_layers: Sizes of the stacks.
+        dim_feedforward, dropout, activation, attn_dropout, act_dropout: As in :class:`TransformerEncoderLayer`.
+        normalize_before: Whether each part's input is normalised, and then the stacks' results.
+        weight_attr, bias_attr: A single attribute, or a list of up to three: self-attention, cross-attention, linear layers.
+        custom_encoder, custom_decoder: Take the place of the stacks.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        attn_dropout: float | None = None,
+        act_dropout: float | None = None,
+        normalize_before: bool = False,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        custom_encoder: Layer | None = None,
+        custom_decoder: Layer | None = None,
+    ) -> None:
+        super().__init__()
+        self.d_model, self.nhead = d_model, nhead
+        settings = (
+            d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before,
+        )  # fmt: skip
+
+        def norm() -> LayerNorm | None:
+            return LayerNorm(d_model) if normalize_before else None
+
+        if custom_encoder is not None:
+            self.encoder = custom_encoder
+        else:
+            first = TransformerEncoderLayer(*settings, _spread(weight_attr, 2), _spread(bias_attr, 2))
+            self.encoder = TransformerEncoder(first, num_encoder_layers, norm())
+        if custom_decoder is not None:
+            self.decoder = custom_decoder
+        else:
+            one = TransformerDecoderLayer(*settings, _spread(weight_attr, 3), _spread(bias_attr, 3))
+            self.decoder = TransformerDecoder(one, num_decoder_layers, norm())
+
+    def forward(
+        self,
+        src: Variable,
+        tgt: Variable,
+        src_mask: Variable | None = None,
+        tgt_mask: Variable | None = None,
+        memory_mask: Variable | None = None,
+    ) -> Any:
+        """``[n, places of src, d_model]`` and ``[n, places of tgt, d_model]`` to the shape of ``tgt``."""
+        memory = self.encoder(src, src_mask)
+        return self.decoder(tgt, memory, tgt_mask, memory_mask)
+
+    def generate_square_subsequent_mask(self, length: int) -> Any:
+        """A mask ``[length, length]`` that hides what comes later: 0 up to the diagonal, minus infinity above."""
+        size = whole(length, "length", "generate_square_subsequent_mask")
+        attrs = {"shape": (size, size), "dtype": self._dtype, "value": float("-inf")}
+        return namespace("tensor")["triu"](emit("fill_constant", {}, attrs), 1)

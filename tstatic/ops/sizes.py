@@ -1,0 +1,72 @@
+"""The shape, the number of elements and the rank of a value, as values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tstatic.ir.build import as_variable, check_variable
+from tstatic.ir.opdef import Card, Case, Domain, register, spelled
+from tstatic.ir.program import Variable
+from tstatic.ir.types import Meta, int32, int64
+from tstatic.ops._shapes import Array, Call, Copies, copy, single
+from tstatic.ops.reshape import ANY
+
+_SHAPES = ((3, 4), (), (0, 3), (5,), (1, 2, 3), (2, 0))
+
+
+def _shape_calls(x: Array, out: Array) -> list[Call]:
+    return [copy(out, np.array(x.shape, out.dtype))]
+
+
+register(
+    Card(
+        "shape",
+        "Input -> Out",
+        infer=lambda x: Meta((x.rank,), int32),
+        ref=Copies(_shape_calls),
+        lower=lambda torch, x: torch.tensor(tuple(x.shape), dtype=torch.int32, device=x.device),
+        shape_only=("Input",),
+        domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
+    )
+)
+
+
+@spelled("tensor.shape", "fluid.layers.shape", op="shape")
+def shape(input: Variable) -> Variable:
+    """The shape when the program runs: ``[rank]``, int32."""
+    return single("shape", {"Input": check_variable(input, "input", "shape")})
+
+
+def _size_calls(x: Array, out: Array) -> list[Call]:
+    return [copy(out, x.size)]
+
+
+register(
+    Card(
+        "size",
+        "Input -> Out",
+        infer=lambda x: Meta((), int64),
+        ref=Copies(_size_calls),
+        lower=lambda torch, x: torch.tensor(x.numel(), device=x.device),
+        shape_only=("Input",),
+        domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
+    )
+)
+
+
+@spelled("tensor.numel", "Variable.numel", "Variable.size", op="size")
+def numel(x: Variable, name: str | None = None) -> Variable:
+    """The number of elements when the program runs: a 0-d int64."""
+    return single("size", {"Input": check_variable(x, "x", "numel")}, name=name, prefix="numel")
+
+
+@spelled("fluid.layers.size", op="size")
+def fluid_size(input: Variable) -> Variable:
+    """The number of elements when the program runs, as :func:`numel`."""
+    return numel(input)
+
+
+@spelled("tensor.rank", "Variable.rank", "fluid.layers.rank")
+def rank(input: Variable) -> Variable:
+    """The number of dimensions, as a 0-d int32."""
+    return as_variable(len(check_variable(input, "input", "rank").shape), dtype="int32")
