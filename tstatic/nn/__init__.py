@@ -2,10 +2,12 @@
 
 * ``layer``          layer classes: ``Linear``, ``Conv2D``, ``Transformer``, ...
 * ``functional``     functions without parameters of their own
-* ``static_linear``, ``static_conv``, ``static_norm``, ``nets``   layers as functions: ``static.nn``, ``fluid.layers``, ``fluid.nets``
+* ``static_linear``, ``static_conv``, ``static_norm``   layers as functions: ``static.nn`` and ``fluid.layers``
+* ``nets``           ``fluid.nets``
 * ``initializer``    how parameters get their first value
 * ``param``          ``ParamAttr``, and how layers make parameters
-* ``clip``, ``regularizer``   what is done to gradients
+* ``clip``           gradient clipping
+* ``regularizer``    weight decay
 * ``utils``          parameters as a vector
 
 Class names are spelled beside the classes (``nn.Linear``) and collected here.

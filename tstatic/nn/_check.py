@@ -11,7 +11,6 @@ from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, TstaticEr
 from tstatic.ir.opdef import card_of
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, normalize_axis
-from tstatic.ir.where import show, user_line
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
@@ -31,7 +30,6 @@ def whole(value: Any, arg: str, function: str, least: int = 1) -> int:
             fix=f"pass an int for '{arg}'",
             op=function,
             var=arg,
-            where=show(user_line()),
         )
     if value < least:
         raise ShapeError(
@@ -41,7 +39,6 @@ def whole(value: Any, arg: str, function: str, least: int = 1) -> int:
             fix=f"pass a larger '{arg}'",
             op=function,
             var=arg,
-            where=show(user_line()),
         )
     return int(value)
 
@@ -60,7 +57,6 @@ def known(size: int, x: Variable, what: str, function: str) -> int:
             fix="state that size where the input is declared, or reshape the input to a known one",
             op=function,
             var=x.name,
-            where=show(user_line()),
         )
     if size == 0:
         raise ShapeError(
@@ -70,7 +66,6 @@ def known(size: int, x: Variable, what: str, function: str) -> int:
             fix="check the shape of the input",
             op=function,
             var=x.name,
-            where=show(user_line()),
         )
     return size
 
@@ -89,7 +84,6 @@ def rank_of(x: Variable, ranks: Sequence[int], layout: str, function: str) -> No
             fix="reshape the input, for example with paddle.unsqueeze for a missing axis",
             op=function,
             var=x.name,
-            where=show(user_line()),
         )
 
 
@@ -103,7 +97,7 @@ def axis_of(axis: Any, x: Variable, arg: str, function: str) -> int:
     try:
         return normalize_axis(whole(axis, arg, function, -len(x.shape)), len(x.shape), arg)
     except TstaticError as error:
-        raise error.add_context(op=function, var=x.name, where=show(user_line())) from None
+        raise error.add_context(op=function, var=x.name) from None
 
 
 def choice(value: Any, choices: Sequence[Any], arg: str, function: str) -> Any:
@@ -120,7 +114,6 @@ def choice(value: Any, choices: Sequence[Any], arg: str, function: str) -> Any:
             fix=f"pass {arg}={choices[0]!r}",
             op=function,
             var=arg,
-            where=show(user_line()),
         )
     return value
 
@@ -136,7 +129,7 @@ def activation(act: Any, function: str) -> None:
         try:
             card_of(kind)
         except TstaticError as error:
-            raise error.add_context(op=function, var="act", where=show(user_line())) from None
+            raise error.add_context(op=function, var="act") from None
 
 
 def wanted(attr: Any, arg: str, function: str) -> None:
@@ -153,5 +146,4 @@ def wanted(attr: Any, arg: str, function: str) -> None:
             fix=f"leave '{arg}' out, or fix the parameter with ParamAttr(trainable=False)",
             op=function,
             var=arg,
-            where=show(user_line()),
         )

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ProgramTypeError, ShapeError
-from tstatic.ir.build import data as declare
+from tstatic.ir.declare import data as declare
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.where import show, user_line
 from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_norm import batch_norm
 from tstatic.ops.dropout import fluid_dropout
@@ -96,7 +95,6 @@ def _each(value: Any, count: int, arg: str) -> list[Any]:
             fix=f"give '{arg}' one value per convolution",
             op="img_conv_group",
             var=arg,
-            where=show(user_line()),
         )
     return list(value)
 
@@ -139,7 +137,6 @@ def img_conv_group(
             fix="pass conv_num_filter=[64, 64], for example",
             op="img_conv_group",
             var="conv_num_filter",
-            where=show(user_line()),
         )
     count = len(conv_num_filter)
     rows = zip(

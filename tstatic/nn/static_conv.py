@@ -9,7 +9,6 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.where import show, user_line
 from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper
@@ -44,7 +43,6 @@ def divided(count: int, groups: int, what: str, function: str, var: str | None =
             fix="change groups or that number",
             op=function,
             var=var,
-            where=show(user_line()),
         )
 
 
@@ -140,7 +138,6 @@ def _kernel_for(
             fix="pass filter_size",
             op="conv2d_transpose",
             var=input.name,
-            where=show(user_line()),
         )
     sizes = int_list(output_size, 2, "output_size", "conv2d_transpose")
     spatial = input.shape[1:3] if last else input.shape[2:]

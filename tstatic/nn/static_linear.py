@@ -10,12 +10,17 @@ from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.where import show, user_line
 from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import LayerHelper, ParamAttr
 
 IDS = ("int64", "int32", "int16", "int8", "uint8")
+
+
+def _inputs(x: Any, arg: str) -> list[Variable]:
+    """One or several float Variables as a list."""
+    items = list(x) if isinstance(x, list | tuple) and x else [x]
+    return [check_variable(item, arg, "fc", FLOATS) for item in items]
 
 
 def _per_input(attr: Any, count: int, function: str) -> list[Any]:
@@ -30,7 +35,6 @@ def _per_input(attr: Any, count: int, function: str) -> list[Any]:
             fix="pass one attribute per input",
             op=function,
             var="weight_attr",
-            where=show(user_line()),
         )
     return list(attr)
 
@@ -60,7 +64,6 @@ def _fc(
                 fix="choose the first axis that belongs to the features",
                 op="fc",
                 var=x.name,
-                where=show(user_line()),
             )
         for i, n in enumerate(x.shape[axis:], axis):
             known(n, x, f"axis {i} (a feature axis)", "fc")
@@ -106,9 +109,7 @@ def fc(
         ShapeError: If a feature size is unknown, or ``num_flatten_dims`` does not fit.
         NotFoundError: If there is no such activation.
     """
-    inputs = list(x) if isinstance(x, list | tuple) else [x]
-    for value in inputs or [x]:
-        check_variable(value, "x", "fc", FLOATS)
+    inputs = _inputs(x, "x")
     return _fc(inputs, size, num_flatten_dims, _per_input(weight_attr, len(inputs), "fc"), bias_attr, activation, name)
 
 
@@ -123,9 +124,7 @@ def fluid_fc(
     name: str | None = None,
 ) -> Variable:
     """The 1.x spelling of :func:`fc`: ``param_attr`` is its ``weight_attr``, ``act`` its ``activation``."""
-    inputs = list(input) if isinstance(input, list | tuple) else [input]
-    for value in inputs or [input]:
-        check_variable(value, "input", "fc", FLOATS)
+    inputs = _inputs(input, "input")
     return _fc(inputs, size, num_flatten_dims, _per_input(param_attr, len(inputs), "fc"), bias_attr, act, name)
 
 
@@ -146,7 +145,6 @@ def row_of(padding_idx: int | None, rows: int, function: str) -> int:
             fix="leave padding_idx out, or make the table larger",
             op=function,
             var="padding_idx",
-            where=show(user_line()),
         )
     return padding_idx % rows
 
@@ -160,7 +158,6 @@ def _embedding(input: Variable, size: Sequence[int], padding_idx: int | None, at
             fix="pass for example size=[10000, 64]",
             op="embedding",
             var="size",
-            where=show(user_line()),
         )
     rows, width = (whole(s, f"size[{i}]", "embedding") for i, s in enumerate(size))
     wanted(attr, "param_attr", "embedding")
@@ -232,7 +229,6 @@ def fluid_embedding(
             fix="declare the input with a last axis of 1, or use fluid.embedding, which takes any shape",
             op="embedding",
             var=input.name,
-            where=show(user_line()),
         )
     flat = LayerHelper("squeeze2").emit("squeeze2", {"X": input}, {"axes": (-1,)})
     return _embedding(flat, size, padding_idx, param_attr, dtype)

@@ -10,7 +10,6 @@ from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.where import show, user_line
 
 
 def _some(parameters: Any, function: str) -> list[Variable]:
@@ -23,7 +22,6 @@ def _some(parameters: Any, function: str) -> list[Variable]:
             fix="pass layer.parameters()",
             op=function,
             var="parameters",
-            where=show(user_line()),
         )
     return found
 
@@ -58,7 +56,6 @@ def vector_to_parameters(vec: Variable, parameters: Sequence[Variable], name: st
             fix="pass what parameters_to_vector returned for the same parameters",
             op="vector_to_parameters",
             var=vec.name,
-            where=show(user_line()),
         )
     pieces = emit("split", {"X": vec}, {"sections": tuple(counts), "axis": 0}, name=name)
     for p, piece in zip(found, pieces, strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import Attr, Card, Case, Cost, Domain, GradOp, Piece, register
+from tstatic.ir.opdef import Attr, Card, Case, Cost, Domain, GradOp, Piece, Values, register
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import torch_wide
@@ -112,9 +112,11 @@ class Resize:
 # ------------------------------------------------------------------------------------------------------------ reference
 def _infer(x: Meta, **attrs: Any) -> Meta:
     layout = attrs["data_layout"]
-    rank = {"linear": 1, "trilinear": 3}.get(attrs["interp_method"], 2)
+    method = attrs["interp_method"]
     check_float(x, "X")
-    check_rank(x, (rank + 2,), f"the input of {attrs['interp_method']} interpolation", layout)
+    ranks = {"linear": (3,), "trilinear": (5,), "nearest": (3, 4, 5)}.get(method, (4,))
+    check_rank(x, ranks, f"the input of {method} interpolation", layout)
+    rank = x.rank - 2
     if len(attrs["scale"]) not in (0, 1, rank):
         raise ShapeError(
             "'scale' of an interpolation has the wrong number of values",
@@ -266,7 +268,7 @@ def _case(shape: tuple[int, ...], outs: Sequence[int] = (), **attrs: Any) -> Cas
     return Case((shape,), {**sizes, **attrs})
 
 
-def _cases(rank: int) -> tuple[Case, ...]:
+def _cases(rank: int, more: tuple[Case, ...] = ()) -> tuple[Case, ...]:
     small, large, odd = (3, 4, 2)[:rank], (5, 7, 3)[:rank], (4, 3, 5)[:rank]
     modes = [{"align_corners": a, "align_mode": m} for a in (False, True) for m in (0, 1)]
     return (
@@ -278,7 +280,15 @@ def _cases(rank: int) -> tuple[Case, ...]:
         _case((2, 1, *small), (1,) * rank),
         _case((1, 1, *(1,) * rank), small, align_corners=False),
         _case((0, 2, *small), large),
+        *more,
     )
+
+
+_OTHER_RANKS = (
+    _case((1, 2, 3, 2, 4), (2, 3, 5), align_corners=False),
+    _case((1, 3, 2, 2, 2), (4, 1, 3), align_corners=True),
+    _case((2, 2, 5), (8,), align_corners=False),
+)
 
 
 def _card(type: str, method: str, rank: int, layout: str) -> Card:
@@ -310,7 +320,12 @@ def _card(type: str, method: str, rank: int, layout: str) -> Card:
             shape_only=("X",),
         ),
         amp="black",
-        domain=Domain(cases=_cases(rank), ulps=0.0 if method == "nearest" else 32.0),
+        domain=Domain(
+            cases=_cases(rank, _OTHER_RANKS if method == "nearest" else ()),
+            # Positive values: a cubic sum that cancels has no digits to compare.
+            values={"X": Values(0.5, 2.0)} if method == "bicubic" else {},
+            ulps=0.0 if method == "nearest" else 32.0,
+        ),
     )
 
 

@@ -9,13 +9,12 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import namespace, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show, user_line
 from tstatic.nn._check import FLOATS, choice, wanted, whole
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.static_linear import IDS, row_of
-from tstatic.ops.linear import bilinear, linear
 from tstatic.ops._sliding import int_list
+from tstatic.ops.linear import bilinear, linear
 
 Dropout = functional_layer("Dropout", "dropout")
 Dropout2D = functional_layer("Dropout2D", "dropout2d")
@@ -74,7 +73,6 @@ class Linear(Layer):
                 fix="check in_features, or flatten the input first",
                 op="Linear",
                 var=input.name,
-                where=show(user_line()),
             )
         return linear(input, self.weight, self.bias, self._name)
 
@@ -189,8 +187,8 @@ class Bilinear(Layer):
 
 
 # -------------------------------------------------------------------------------------------------------------- padding
-class _Pad(Layer):
-    """Pads the last axes of its input.
+class Pad(Layer):
+    """Base of the padding layers: pads the positions of its input.
 
     Args:
         padding: An int for all sides, or two ints (before, after) per axis, the last axis first.
@@ -230,24 +228,26 @@ class _Pad(Layer):
 
 
 @spelled("nn.Pad1D")
-class Pad1D(_Pad):
-    __doc__ = _Pad.__doc__
+class Pad1D(Pad):
+    """Pads the positions of ``[n, c, l]``; see the base class for the arguments."""
+
     _rank, _layout = 1, "NCL"
 
 
 @spelled("nn.Pad2D")
-class Pad2D(_Pad):
-    __doc__ = _Pad.__doc__
+class Pad2D(Pad):
+    """Pads the positions of ``[n, c, h, w]``; see the base class for the arguments."""
 
 
 @spelled("nn.Pad3D")
-class Pad3D(_Pad):
-    __doc__ = _Pad.__doc__
+class Pad3D(Pad):
+    """Pads the positions of ``[n, c, d, h, w]``; see the base class for the arguments."""
+
     _rank, _layout = 3, "NCDHW"
 
 
 @spelled("nn.ZeroPad2D")
-class ZeroPad2D(_Pad):
+class ZeroPad2D(Pad):
     """Pads images with zeros; ``padding`` is an int or ``[left, right, top, bottom]``."""
 
     def __init__(self, padding: Any, data_format: str = "NCHW", name: str | None = None) -> None:

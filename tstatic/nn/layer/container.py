@@ -8,7 +8,6 @@ from typing import Any
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramTypeError, near
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter
-from tstatic.ir.where import show, user_line
 from tstatic.nn.layer.layers import Layer
 
 
@@ -26,7 +25,6 @@ def _position(index: Any, count: int, owner: str) -> int:
             received=f"{index!r} of type {type(index).__name__}",
             fix="pass a position",
             op=owner,
-            where=show(user_line()),
         )
     if not -count <= index < count:
         raise IndexRangeError(
@@ -35,7 +33,6 @@ def _position(index: Any, count: int, owner: str) -> int:
             received=index,
             fix="see len()",
             op=owner,
-            where=show(user_line()),
         )
     return index % count
 
@@ -53,7 +50,6 @@ def _entry(value: Any, kind: type, owner: str) -> Any:
             received=f"{value!r} of type {type(value).__name__}",
             fix="pass instances, such as nn.ReLU() rather than nn.ReLU",
             op=owner,
-            where=show(user_line()),
         )
     return value
 
@@ -86,7 +82,6 @@ class Sequential(Layer):
                     received=repr(name),
                     fix=near(name, known) or "see named_children()",
                     op="Sequential",
-                    where=show(user_line()),
                 )
             return known[name]
         return items[_position(name, len(items), "Sequential")][1]
@@ -188,7 +183,6 @@ class LayerDict(Layer):
                 received=repr(key),
                 fix=near(str(key), self.keys()) or "see keys()",
                 op="LayerDict",
-                where=show(user_line()),
             )
         layer: Layer = found
         return layer
@@ -247,7 +241,6 @@ class LayerDict(Layer):
                     received=f"{pair!r} of type {type(pair).__name__}",
                     fix="pass a dict",
                     op="LayerDict",
-                    where=show(user_line()),
                 )
             self[pair[0]] = pair[1]
 

@@ -10,7 +10,6 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import namespace, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show, user_line
 from tstatic.nn._check import FLOATS, choice, rank_of, wanted, whole
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.static_conv import divided, kaiming
@@ -74,7 +73,6 @@ class _Conv(Layer):
                 fix="check in_channels and data_format",
                 op=function,
                 var=x.name,
-                where=show(user_line()),
             )
 
     def _widened(self, x: Variable) -> tuple[Variable, Any]:
@@ -89,7 +87,6 @@ class _Conv(Layer):
                 fix="give the padding in numbers",
                 op=type(self).__name__,
                 var=x.name,
-                where=show(user_line()),
             )
         pads = self._paddings
         pairs = pads if len(pads) == 2 * self._rank else [p for p in pads for _ in (0, 1)]

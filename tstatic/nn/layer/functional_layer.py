@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir.opdef import namespace, spelled
-from tstatic.ir.where import show, user_line
 from tstatic.nn._check import choice
 from tstatic.nn.layer.layers import Layer
 
@@ -35,7 +34,6 @@ class FunctionalLayer(Layer):
                 received=", ".join([*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]) or "nothing",
                 fix="check the names of the arguments",
                 op=cls.__name__,
-                where=show(user_line()),
             ) from None
         bound.apply_defaults()
         if "reduction" in bound.arguments:

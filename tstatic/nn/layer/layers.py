@@ -12,12 +12,11 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError, near
 from tstatic.ir import names
-from tstatic.ir.build import default_dtype
+from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of
-from tstatic.ir.where import show, user_line
-from tstatic.log import get_logger
+from tstatic.logs import get_logger
 from tstatic.nn.initializer import Initializer
 from tstatic.nn.param import LayerHelper
 
@@ -82,7 +81,6 @@ class Layer:
                 received="an assignment before it",
                 fix="add super().__init__()",
                 op=type(self).__name__,
-                where=show(user_line()),
             )
         return own["_parameters"], own["_sub_layers"], own["_buffers"]
 
@@ -92,9 +90,9 @@ class Layer:
             tables = self._tables()
             mine = tables[0 if isinstance(value, Parameter) else 1]
             own.pop(name, None)
-            for table in tables:
-                if table is not mine:
-                    table.pop(name, None)
+            for other in tables:
+                if other is not mine:
+                    other.pop(name, None)
             mine[name] = value
             return
         for table, kind in (("_parameters", Parameter), ("_sub_layers", Layer), ("_buffers", Variable)):
@@ -107,7 +105,6 @@ class Layer:
                         fix=f"delete it first with del layer.{name}, or use another name",
                         op=type(self).__name__,
                         var=name,
-                        where=show(user_line()),
                     )
                 own[table][name] = value
                 return
@@ -147,7 +144,7 @@ class Layer:
         dtype: Any = None,
         is_bias: bool = False,
         default_initializer: Initializer | None = None,
-    ) -> Parameter | None:
+    ) -> Any:
         """Makes a parameter ``<full name>.w_N`` (or ``.b_N``); assign it to an attribute to register it.
 
         Args:
@@ -222,7 +219,6 @@ class Layer:
                 received=problem[2],
                 fix=f"call {function}('name', value)",
                 op=type(self).__name__,
-                where=show(user_line()),
             )
         if kind is not Layer and name not in table and hasattr(self, name):
             raise ProgramError(
@@ -232,7 +228,6 @@ class Layer:
                 fix="choose another name",
                 op=type(self).__name__,
                 var=name,
-                where=show(user_line()),
             )
 
     # --------------------------------------------------------------------------------------------------- walking the tree
@@ -349,7 +344,6 @@ class Layer:
             received="a call of a layer without it",
             fix=f"define forward in class {type(self).__name__}",
             op=type(self).__name__,
-            where=show(user_line()),
         )
 
     # ----------------------------------------------------------------------------------------------------------- state
@@ -424,7 +418,6 @@ class Layer:
                 received=f"{state_dict!r} of type {type(state_dict).__name__}",
                 fix="pass what you saved: {name: array, ...}",
                 op="set_state_dict",
-                where=show(user_line()),
             )
         own = self.state_dict(use_hook=False)
         wanted = {(key if use_structured_name else var.name): var for key, var in own.items()}
@@ -438,13 +431,12 @@ class Layer:
                     fix="load values that were saved from a layer of the same sizes",
                     op="set_state_dict",
                     var=var.name,
-                    where=show(user_line()),
                 )
         # Variables read and write the scope through methods that an upper stage gives them.
         for _, var, _ in pairs:
-            var.get_value()  # type: ignore[attr-defined]
+            var.get_value()
         for _, var, array in pairs:
-            var.set_value(array.astype(var.dtype.np, copy=False))  # type: ignore[attr-defined]
+            var.set_value(array.astype(var.dtype.np, copy=False))
         missing = [key for key in wanted if key not in state_dict]
         unexpected = [key for key in state_dict if key not in wanted]
         if missing or unexpected:
@@ -472,7 +464,6 @@ class Layer:
             received=f"{type(self).__name__}.backward()",
             fix="call optimizer.minimize(loss)",
             op=type(self).__name__,
-            where=show(user_line()),
         )
 
     # ------------------------------------------------------------------------------------------------------------- text
@@ -498,7 +489,6 @@ class Layer:
                 received="copy.deepcopy(layer)",
                 fix="call the constructor again; use the same object where the parameters are to be shared",
                 op=type(self).__name__,
-                where=show(user_line()),
             )
         twin = type(self).__new__(type(self))
         twin.__dict__.update(copy.deepcopy(self.__dict__, memo))

@@ -10,7 +10,6 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of, normalize_axis
-from tstatic.ir.where import show, user_line
 from tstatic.nn._check import FLOATS, activation, choice, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.layer.layers import Layer
@@ -29,9 +28,7 @@ def _scale_and_bias(layer: Layer, count: int, weight_attr: Any, bias_attr: Any) 
 
 def _statistic(layer: Layer, name: str | None, count: int, value: float) -> Parameter:
     attr = ParamAttr(name=name, initializer=Constant(value), trainable=False)
-    statistic = layer.create_parameter((count,), attr)
-    assert statistic is not None
-    return statistic
+    return layer.create_parameter((count,), attr)  # type: ignore[no-any-return]
 
 
 class _BatchNorm(Layer):
@@ -426,6 +423,5 @@ class SpectralNorm(Layer):
                 fix="pass that weight, or make SpectralNorm with its shape",
                 op="SpectralNorm",
                 var=x.name,
-                where=show(user_line()),
             )
         return spectral(self._helper, x, self.weight_u, self.weight_v, self._dim, self._power_iters, self._eps)

@@ -9,7 +9,6 @@ from tstatic.errors import NotFoundError, ProgramError, ShapeError, near
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import namespace, spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.where import show, user_line
 from tstatic.nn._check import FLOATS, rank_of, whole
 from tstatic.nn.layer.common import Dropout, Linear
 from tstatic.nn.layer.container import LayerList
@@ -33,7 +32,6 @@ def _convert_param_attr_to_list(param_attr: Any, n: int) -> list[Any]:
                 received=f"{len(param_attr)} attributes",
                 fix="pass one attribute per part",
                 op="Transformer",
-                where=show(user_line()),
             )
         return [a if a is False else None if a in (True, None) else ParamAttr._to_attr(a) for a in param_attr]
     if param_attr is False:
@@ -119,7 +117,6 @@ class MultiHeadAttention(Layer):
                 received=embed_dim,
                 fix="change one of them",
                 op="MultiHeadAttention",
-                where=show(user_line()),
             )
         self.q_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
         self.k_proj = Linear(self.kdim, embed_dim, weight_attr, bias_attr)
@@ -215,7 +212,6 @@ def _activation(name: Any, owner: str) -> Any:
             received=repr(name),
             fix=near(str(name), namespace("nn.functional")) or "choose 'relu'",
             op=owner,
-            where=show(user_line()),
         )
     return found
 
@@ -314,15 +310,14 @@ class TransformerEncoderLayer(_Block):
 def _stack(layer: Layer, count: int, owner: str) -> LayerList:
     """``layer`` and more of its kind, each with parameters of its own."""
     whole(count, "num_layers", owner)
-    config = getattr(layer, "_config", None)
-    if config is None and count > 1:
+    config: dict[str, Any] = getattr(layer, "_config", {})
+    if not config and count > 1:
         raise ProgramError(
             f"{owner} cannot make more layers like the one given: it does not say what it was made from",
             expected="a TransformerEncoderLayer or TransformerDecoderLayer, or a layer with a dict '_config'",
             received=f"a {type(layer).__name__}",
             fix="set self._config to the arguments of its constructor",
             op=owner,
-            where=show(user_line()),
         )
     return LayerList([layer if i == 0 else type(layer)(**config) for i in range(count)])
 
@@ -480,7 +475,6 @@ def _spread(attr: Any, parts: int) -> Any:
             received=f"{len(attr)} attributes",
             fix="pass [self-attention, cross-attention, linear layers]",
             op="Transformer",
-            where=show(user_line()),
         )
     first, last = attr[0], attr[-1]
     if parts == 2:

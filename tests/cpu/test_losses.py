@@ -1,0 +1,412 @@
+"""Loss functions and their gradients, against torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.cpu.run_function import run_function, weights
+from tests.ops.gradcheck import check_grad
+from tests.ops.oracles import check_infer, check_infer_unknown, check_inplace, check_lower
+from tests.ops.sampler import samples
+from tstatic import fluid, static
+from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
+from tstatic.ir.opdef import Case, Domain, Values, card_of, with_
+from tstatic.nn import functional as F  # noqa: N812
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+T = torch.nn.functional
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> np.ndarray[Any, Any]:
+    return RNG.standard_normal(shape)
+
+
+def compare(build: Any, oracle: Any, feeds: dict[str, np.ndarray[Any, Any]], unknown: bool = True) -> None:
+    """The value, and the gradients of all float inputs that torch gives one (ours may have none for labels)."""
+    tensors = {n: torch.from_numpy(a.copy()).requires_grad_(a.dtype.kind == "f") for n, a in feeds.items()}
+    expected = oracle(*tensors.values())
+    found = run_function(build, feeds, unknown, grads=True)
+    np.testing.assert_allclose(found[0].reshape(expected.shape), expected.detach().numpy(), rtol=1e-9, atol=1e-11)
+    expected.backward(torch.from_numpy(np.asarray(weights(tuple(expected.shape)))))
+    first = next(iter(tensors.values()))
+    np.testing.assert_allclose(found[1], first.grad.numpy(), rtol=1e-9, atol=1e-11)
+
+
+SCORES, CLASSES, WEIGHT = normal(6, 4), RNG.integers(0, 4, (6,)), RNG.random(4) + 0.5
+SOFT = np.exp(normal(6, 4))
+SOFT /= SOFT.sum(1, keepdims=True)
+IMAGE, MASK = normal(2, 4, 3, 5), RNG.integers(0, 4, (2, 3, 5))
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy(reduction: str, unknown: bool) -> None:
+    def ours(x: Any, y: Any, **options: Any) -> Any:
+        return F.cross_entropy(x, y, reduction=reduction, **options)
+
+    def theirs(x: Any, y: Any, **options: Any) -> Any:
+        return T.cross_entropy(x, y, reduction=reduction, **options)
+
+    feeds = {"x": SCORES, "y": CLASSES}
+    compare(ours, theirs, feeds, unknown)
+    compare(lambda x, y: ours(x, y, ignore_index=2), lambda x, y: theirs(x, y, ignore_index=2), feeds, unknown)
+    compare(lambda x, y: ours(x, y, label_smoothing=0.2), lambda x, y: theirs(x, y, label_smoothing=0.2), feeds, unknown)
+    compare(lambda x, y: ours(x, y, axis=1), theirs, {"x": IMAGE, "y": MASK}, unknown)
+    if not unknown:
+        for options in ({}, {"ignore_index": 1}):
+            compare(
+                lambda x, y, w: ours(x, y, weight=w, **options),  # noqa: B023
+                lambda x, y, w: theirs(x, y, weight=w.detach(), **options),  # noqa: B023
+                {**feeds, "w": WEIGHT},
+                False,
+            )
+        compare(
+            lambda x, y, w: ours(x, y, weight=w, axis=1, ignore_index=3),
+            lambda x, y, w: theirs(x, y, weight=w.detach(), ignore_index=3),
+            {"x": IMAGE, "y": MASK, "w": WEIGHT},
+            False,
+        )
+    compare(
+        lambda x, y: ours(x, y, soft_label=True),
+        lambda x, y: T.cross_entropy(x, y.detach(), reduction=reduction),
+        {"x": SCORES, "y": SOFT},
+        unknown,
+    )
+
+
+def test_cross_entropy_of_soft_labels_with_weights_divides_by_their_sum() -> None:
+    feeds = {"x": SCORES, "y": SOFT, "w": WEIGHT}
+
+    def theirs(x: Any, y: Any, w: Any) -> Any:
+        factor = y.detach() @ w.detach()
+        return -(y.detach() * x.log_softmax(1)).sum(1).mul(factor).sum() / factor.sum()
+
+    compare(lambda x, y, w: F.cross_entropy(x, y, w, soft_label=True), theirs, feeds, False)
+    moved = {"x": SCORES.T.copy(), "y": SOFT.T.copy(), "w": WEIGHT}
+    compare(
+        lambda x, y, w: F.cross_entropy(x, y, w, soft_label=True, axis=0),
+        lambda x, y, w: theirs(x.T, y.T, w),
+        moved,
+        False,
+    )
+
+
+def test_cross_entropy_of_probabilities() -> None:
+    feeds = {"x": SOFT, "y": CLASSES}
+    compare(lambda x, y: F.cross_entropy(x, y, use_softmax=False), lambda x, y: T.nll_loss(x.log(), y), feeds)
+
+
+def test_cross_entropy_where_everything_is_ignored_is_0() -> None:
+    feeds = {"x": SCORES, "y": np.full((6,), 2)}
+    loss, dx = run_function(lambda x, y: F.cross_entropy(x, y, ignore_index=2), feeds, grads=True)
+    assert loss == 0
+    assert (dx == 0).all()
+
+
+def test_cross_entropy_refuses() -> None:
+    feeds = {"x": SCORES, "y": CLASSES}
+    with pytest.raises(ProgramError, match="reduction"):
+        run_function(lambda x, y: F.cross_entropy(x, y, reduction="avg"), feeds)
+    with pytest.raises(ShapeError, match="rank"):
+        run_function(F.cross_entropy, {"x": IMAGE, "y": CLASSES})
+    with pytest.raises(ShapeError, match="weight"):
+        run_function(lambda x, y, w: F.cross_entropy(x, y, w), {**feeds, "w": normal(5)}, unknown=False)
+    with pytest.raises(DTypeError, match="class numbers"):
+        run_function(F.cross_entropy, {"x": SCORES, "y": normal(6)})
+    with pytest.raises(ProgramError, match="ignored"):
+        run_function(lambda x, y: F.cross_entropy(x, y, soft_label=True, ignore_index=1), {"x": SCORES, "y": SOFT})
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        F.cross_entropy,
+        lambda x, y: F.nll_loss(F.log_softmax(x), y),
+        lambda x, y: fluid.layers.cross_entropy(F.softmax(x), paddle.unsqueeze(y, 1)),
+        lambda x, y: F.softmax_with_cross_entropy(x, paddle.unsqueeze(y, 1)),
+    ],
+)
+@pytest.mark.parametrize("bad", [4, -1, -101, 2**62])
+def test_a_class_out_of_range_is_an_error(build: Any, bad: int) -> None:
+    with pytest.raises(IndexRangeError, match="out of range") as caught:
+        run_function(build, {"x": SCORES, "y": np.array([0, 1, 2, bad, 0, 1])})
+    assert str(bad) in str(caught.value)
+    assert "test_losses.py" in str(caught.value)
+
+
+def test_softmax_with_cross_entropy_and_the_gradient_through_its_softmax() -> None:
+    label = CLASSES[:, None]
+
+    def ours(x: Any, y: Any) -> Any:
+        loss, softmax = F.softmax_with_cross_entropy(x, y, return_softmax=True)
+        return paddle.sum(loss) + paddle.sum(paddle.square(softmax))
+
+    def theirs(x: Any, y: Any) -> Any:
+        return T.cross_entropy(x, y[:, 0], reduction="sum") + x.softmax(1).square().sum()
+
+    compare(ours, theirs, {"x": SCORES, "y": label})
+    compare(
+        lambda x, y: paddle.sum(paddle.square(F.softmax_with_cross_entropy(x, y, return_softmax=True)[1])),
+        lambda x, y: x.softmax(1).square().sum(),
+        {"x": SCORES, "y": label},
+    )
+
+
+@pytest.mark.parametrize("use_softmax", [True, False])
+@pytest.mark.parametrize("axis", [-1, 1, 0])
+def test_soft_labels_by_the_generic_oracles(use_softmax: bool, axis: int) -> None:
+    """The op's domain has class numbers; distributions are sampled here."""
+    shapes = ((3, 4), (2, 4, 3), (5,), (0, 4), (1, 1), (6, 30)) if axis < 0 else ((3, 4), (2, 4, 3), (4, 2), (1, 1), (2, 0))
+    attrs = {"soft_label": True, "axis": axis, "use_softmax": use_softmax}
+    card = card_of("softmax_with_cross_entropy")
+    soft = with_(
+        card,
+        domain=Domain(
+            cases=tuple(Case((s, s), attrs) for s in shapes),
+            values={"Logits": Values(-2.0, 2.0) if use_softmax else Values(0.25, 1.0), "Label": Values(0.0, 1.0)},
+            ulps=24.0,
+        ),
+    )
+    for sample in samples(soft, 40):
+        check_infer(soft, sample)
+        check_infer_unknown(soft, sample)
+        check_lower(soft, sample)
+        check_inplace(soft, sample)
+    for sample in samples(soft, 12, ("float64",)):
+        check_grad(soft, sample)
+
+
+def test_soft_labels_of_the_1x_cross_entropy_by_the_generic_oracles() -> None:
+    card = card_of("cross_entropy")
+    soft = with_(
+        card,
+        domain=Domain(
+            cases=tuple(Case((s, s), {"soft_label": True}) for s in ((3, 4), (2, 3, 4), (5,), (0, 4), (1, 1))),
+            values={"X": Values(0.25, 1.0), "Label": Values(0.0, 1.0)},
+            ulps=24.0,
+        ),
+    )
+    for sample in samples(soft, 40):
+        check_infer(soft, sample)
+        check_lower(soft, sample)
+    for sample in samples(soft, 12, ("float64",)):
+        check_grad(soft, sample)
+
+
+def test_1x_cross_entropy() -> None:
+    feeds = {"x": SOFT, "y": CLASSES[:, None]}
+    compare(
+        fluid.layers.cross_entropy, lambda x, y: T.nll_loss(x.log(), y[:, 0], reduction="none")[:, None], feeds
+    )
+    compare(
+        lambda x, y: fluid.layers.cross_entropy(x, y, soft_label=True),
+        lambda x, y: -(y.detach() * x.log()).sum(1, keepdim=True),
+        {"x": SOFT, "y": np.roll(SOFT, 1, 0).copy()},
+    )
+    zero = run_function(fluid.layers.cross_entropy, {"x": np.array([[0.0, 1.0]]), "y": np.array([[0]])})[0]
+    assert zero == 1e20
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_nll_loss(reduction: str) -> None:
+    options = {"reduction": reduction, "ignore_index": 1}
+    for x, y in ((SCORES, CLASSES), (IMAGE, MASK), (normal(2, 4, 3), RNG.integers(0, 4, (2, 3)))):
+        compare(lambda x, y: F.nll_loss(x, y, **options), lambda x, y: T.nll_loss(x, y, **options), {"x": x, "y": y})
+        compare(
+            lambda x, y, w: F.nll_loss(x, y, w, **options),
+            lambda x, y, w: T.nll_loss(x, y, w.detach(), **options),
+            {"x": x, "y": y, "w": WEIGHT},
+            False,
+        )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_binary_losses(reduction: str) -> None:
+    p, y = RNG.random((3, 4)) * 0.9 + 0.05, RNG.random((3, 4))
+    w, pw = RNG.random((3, 4)), RNG.random(4) + 0.5
+    how = {"reduction": reduction}
+    compare(
+        lambda p, y: F.binary_cross_entropy(p, y, **how),
+        lambda p, y: T.binary_cross_entropy(p, y.detach(), **how),
+        {"p": p, "y": y},
+    )
+    compare(
+        lambda p, y, w: F.binary_cross_entropy(p, y, w, **how),
+        lambda p, y, w: T.binary_cross_entropy(p, y.detach(), w.detach(), **how),
+        {"p": p, "y": y, "w": w},
+    )
+    x = 3 * normal(3, 4)
+    compare(
+        lambda x, y: F.binary_cross_entropy_with_logits(x, y, **how),
+        lambda x, y: T.binary_cross_entropy_with_logits(x, y.detach(), **how),
+        {"x": x, "y": y},
+    )
+    compare(
+        lambda x, y, w, q: F.binary_cross_entropy_with_logits(x, y, w, pos_weight=q, **how),
+        lambda x, y, w, q: T.binary_cross_entropy_with_logits(x, y.detach(), w.detach(), pos_weight=q.detach(), **how),
+        {"x": x, "y": y, "w": w, "q": pw},
+        False,
+    )
+    hard = (y > 0.5).astype(float)
+
+    def focal(x: Any, y: Any) -> Any:
+        q = torch.sigmoid(x)
+        right = q * y + (1 - q) * (1 - y)
+        loss = T.binary_cross_entropy_with_logits(x, y, reduction="none")
+        loss = (0.25 * y + 0.75 * (1 - y)) * (1 - right) ** 2 * loss
+        return {"mean": loss.mean(), "sum": loss.sum(), "none": loss}[reduction]
+
+    compare(lambda x, y: F.sigmoid_focal_loss(x, y, **how), lambda x, y: focal(x, y.detach()), {"x": x, "y": hard})
+
+
+def test_sigmoid_cross_entropy_ignores_and_normalises() -> None:
+    x, y = normal(3, 4), RNG.random((3, 4))
+    y[0, :2] = -100
+    kept = torch.from_numpy(y != -100)
+
+    def theirs(x: Any, y: Any) -> Any:
+        return torch.where(kept, T.binary_cross_entropy_with_logits(x, y.detach(), reduction="none"), 0) / kept.sum()
+
+    compare(
+        lambda x, y: fluid.layers.sigmoid_cross_entropy_with_logits(x, y, normalize=True), theirs, {"x": x, "y": y}
+    )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_distances(reduction: str) -> None:
+    feeds = {"x": normal(3, 4), "y": normal(3, 4)}
+    how = {"reduction": reduction}
+    compare(lambda x, y: F.mse_loss(x, y, **how), lambda x, y: T.mse_loss(x, y, **how), feeds)
+    compare(lambda x, y: F.l1_loss(x, y, **how), lambda x, y: T.l1_loss(x, y, **how), feeds)
+    compare(
+        lambda x, y: F.smooth_l1_loss(x, y, delta=0.7, **how), lambda x, y: T.huber_loss(x, y, delta=0.7, **how), feeds
+    )
+    compare(lambda x, y: F.kl_div(x, y, **how), lambda x, y: T.kl_div(x, y.detach(), **how), {"x": SCORES, "y": SOFT})
+    label = np.sign(normal(3, 4))
+    compare(
+        lambda x, y, s: F.margin_ranking_loss(x, y, s, margin=0.3, **how),
+        lambda x, y, s: T.margin_ranking_loss(x, y, s.detach(), margin=0.3, **how),
+        {**feeds, "s": label},
+    )
+
+
+def test_kl_div_over_a_batch() -> None:
+    feeds = {"x": SCORES, "y": SOFT}
+    compare(
+        lambda x, y: F.kl_div(x, y, reduction="batchmean"), lambda x, y: T.kl_div(x, y.detach(), reduction="batchmean"), feeds
+    )
+    assert run_function(fluid.layers.kldiv_loss, feeds)[0].shape == (1,)
+
+
+def test_1x_distances() -> None:
+    feeds = {"x": normal(3, 4), "y": normal(3, 4)}
+    compare(F.square_error_cost, lambda x, y: (x - y) ** 2, feeds)
+    compare(lambda x, y: fluid.layers.mse_loss(x, y), lambda x, y: T.mse_loss(x, y)[None], feeds)
+    compare(
+        lambda x, y: fluid.layers.huber_loss(x, y, 0.5), lambda x, y: T.huber_loss(x, y, delta=0.5, reduction="none"), feeds
+    )
+
+    def smooth(x: Any, y: Any, i: Any, o: Any) -> Any:
+        d = (x - y) * i.detach()
+        loss = torch.where(d.abs() < 0.25, 2 * d * d, d.abs() - 0.125) * o.detach()
+        return loss.sum(1, keepdim=True)
+
+    compare(
+        lambda x, y, i, o: fluid.layers.smooth_l1(x, y, i, o, sigma=2.0),
+        smooth,
+        {**feeds, "i": RNG.random((3, 4)), "o": RNG.random((3, 4))},
+    )
+
+
+def test_square_error_cost_is_named_as_one_layer() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
+        x = static.data("x", [None, 2])
+        assert F.square_error_cost(x, x).name == "square_error_cost_0.tmp_1"
+        assert [op.type for op in main.global_block().ops] == ["elementwise_sub", "square"]
+
+
+def test_ranking() -> None:
+    left, right, y = normal(5, 1), normal(5, 1), RNG.random((5, 1))
+    compare(
+        lambda a, b, y: fluid.layers.rank_loss(y, a, b),
+        lambda a, b, y: T.softplus(a - b) - y.detach() * (a - b),
+        {"a": left, "b": right, "y": y},
+    )
+    label = np.sign(normal(5, 1))
+    compare(
+        lambda a, b, y: fluid.layers.margin_rank_loss(y, a, b, margin=0.2),
+        lambda a, b, y: torch.relu(0.2 - y.detach() * (a - b)),
+        {"a": left, "b": right, "y": label},
+    )
+
+    def bpr(x: Any, y: Any) -> Any:
+        gaps = T.softplus(x - x.gather(1, y))
+        others = torch.ones_like(x).scatter(1, y, 0.0)
+        return (gaps * others).sum(1, keepdim=True) / 3
+
+    compare(lambda x, y: fluid.layers.bpr_loss(x, y), bpr, {"x": SCORES, "y": CLASSES[:, None]})
+
+
+def test_dice_and_smoothing() -> None:
+    def dice(x: Any, y: Any) -> Any:
+        hot = T.one_hot(y[..., 0], 4).to(x.dtype)
+        inner = (x * hot).sum((1, 2))
+        return (1 - 2 * inner / (x.sum((1, 2)) + hot.sum((1, 2)) + 1e-5)).mean()
+
+    x = RNG.random((2, 3, 4))
+    compare(F.dice_loss, dice, {"x": x, "y": RNG.integers(0, 4, (2, 3, 1))})
+    compare(lambda x: F.label_smooth(x, epsilon=0.2), lambda x: 0.8 * x + 0.05, {"x": SOFT})
+    compare(
+        lambda x, p: fluid.layers.label_smooth(x, p, dtype="float64"),
+        lambda x, p: 0.9 * x + 0.1 * p.detach(),
+        {"x": SOFT, "p": SOFT[:1].copy()},
+        False,
+    )
+
+
+def test_softmax_and_its_second_order() -> None:
+    for axis in (-1, 0, 1):
+        feeds = {"x": normal(3, 4, 2)}
+        compare(lambda x: F.softmax(x, axis), lambda x: x.softmax(axis), feeds, False)  # noqa: B023
+        compare(lambda x: F.log_softmax(x, axis), lambda x: x.log_softmax(axis), feeds, False)  # noqa: B023
+
+    def ours(x: Any) -> Any:
+        return paddle.square(static.gradients([paddle.sum(paddle.square(F.softmax(x)))], [x])[0])
+
+    def theirs(x: Any) -> Any:
+        return torch.autograd.grad(x.softmax(-1).square().sum(), x, create_graph=True)[0].square()
+
+    compare(ours, theirs, {"x": SCORES})
+    half = run_function(lambda x: F.softmax(x, dtype="float64"), {"x": SCORES.astype(np.float32)})[0]
+    assert half.dtype == np.float64
+
+
+def test_norm_gradients_of_either_sign() -> None:
+    """The op's domain has numbers of one sign, so that magnitudes do not tie."""
+    for p in (1.0, 1.5, 2.0, 3.0, np.inf, -np.inf):
+        compare(lambda x: paddle.norm(x, p, 1), lambda x: torch.linalg.vector_norm(x, p, 1), {"x": normal(4, 5)})  # noqa: B023
+    ties = {"x": np.array([[1.0, -2.0, 2.0], [0.0, 0.0, 0.0], [-1.0, 1.0, 0.5]])}
+    for p in (2.0, 3.0):
+        compare(lambda x: paddle.norm(x, p, 1), lambda x: torch.linalg.vector_norm(x, p, 1), ties)  # noqa: B023
+    _, dx = run_function(lambda x: paddle.norm(x, np.inf, 1), ties, grads=True)
+    signs = np.array([[0, -0.5, 0.5], [0, 0, 0], [-0.5, 0.5, 0]]) * np.cos(np.arange(3.0))[:, None]
+    np.testing.assert_allclose(dx, signs, atol=1e-12)
+
+
+def test_prod_gradient_with_zeros() -> None:
+    x = np.array([[1.0, 2.0, 3.0], [0.0, 2.0, 3.0], [0.0, 0.0, 3.0]])
+    compare(lambda x: paddle.prod(x, 1), lambda x: x.prod(1), {"x": x})
+    compare(paddle.prod, lambda x: x.prod(), {"x": x})
+
+
+def test_logsumexp_at_infinities() -> None:
+    x = np.array([[1.0, np.inf], [-np.inf, -np.inf], [-np.inf, 2.0], [np.nan, 1.0]])
+    expected = torch.logsumexp(torch.from_numpy(x), 1).numpy()
+    np.testing.assert_array_equal(run_function(lambda x: paddle.logsumexp(x, 1), {"x": x})[0], expected)

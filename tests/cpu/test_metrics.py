@@ -1,0 +1,66 @@
+"""Accuracy and AUC as programs: names, shapes of both generations, counters that live in the scope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tstatic import static
+from tstatic.errors import UnsupportedError
+from tstatic.ir.opdef import SPELLINGS
+
+SCORES = np.array([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2], [0.3, 0.3, 0.4], [0.9, 0.05, 0.05]], np.float32)
+LABELS = np.array([[1], [1], [2], [2]], np.int64)
+
+
+def executor() -> Any:
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(static.default_startup_program())
+    return exe
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("static.accuracy", ()), ("metric.accuracy", ()), ("fluid.layers.accuracy", (1,))]
+)
+def test_accuracy(name: str, shape: tuple[int, ...]) -> None:
+    score, label = static.data("s", [None, 3]), static.data("l", [None, 1], "int64")
+    accuracy = SPELLINGS[name].function
+    total = SPELLINGS["fluid.layers.create_tensor"].function("int64")
+    one, two = accuracy(score, label, total=total), accuracy(score, label, k=2)
+    assert one.shape == shape
+    assert one.name == "accuracy_0.tmp_2"
+    found = executor().run(feed={"s": SCORES, "l": LABELS}, fetch_list=[one, two, total])
+    assert [float(np.reshape(v, ())) for v in found] == [0.5, 0.75, 4.0]
+    assert found[0].shape == shape
+    assert found[2].dtype == np.int64
+
+
+@pytest.mark.parametrize(("name", "shape"), [("static.auc", ()), ("fluid.layers.auc", (1,))])
+def test_auc(name: str, shape: tuple[int, ...]) -> None:
+    p, y = static.data("p", [None, 2]), static.data("y", [None, 1], "int64")
+    whole, batch, counters = SPELLINGS[name].function(p, y, num_thresholds=1000)
+    assert (whole.shape, batch.shape, len(counters)) == (shape, shape, 4)
+    assert all(c.persistable for c in counters)
+    exe = executor()
+
+    def step(values: list[float], truth: list[int]) -> list[float]:
+        columns = np.array([[1 - v, v] for v in values], np.float32)
+        fetched = exe.run(feed={"p": columns, "y": np.array(truth)[:, None]}, fetch_list=[whole, batch])
+        return [float(np.reshape(v, ())) for v in fetched]
+
+    assert step([0.9, 0.1], [1, 0]) == [1.0, 1.0]
+    # Of the four pairs over both batches one is in order: 0.9 above 0.1.
+    whole_now, batch_now = step([0.05, 0.95], [1, 0])
+    assert batch_now == 0.0
+    assert whole_now == 0.25
+    test = static.default_main_program().clone(for_test=True)
+    assert any(op.type == "auc" for op in test.global_block().ops)
+
+
+def test_auc_refuses_what_it_does_not_have() -> None:
+    p, y = static.data("p", [None, 2]), static.data("y", [None, 1], "int64")
+    with pytest.raises(UnsupportedError):
+        static.auc(p, y, topk=2)

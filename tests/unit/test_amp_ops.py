@@ -1,0 +1,92 @@
+"""Loss scaling: what counts as not finite, and how the scale moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tstatic.ir.evaluate import evaluate
+from tstatic.ir.opdef import card_of
+from tstatic.ops.amp import next_scale
+from tstatic.ops.kernels._common import BLOCK
+
+
+def check(xs: list[Any], scale: float) -> tuple[list[Any], bool]:
+    with np.errstate(all="ignore"):
+        outs, found = evaluate(card_of("check_finite_and_unscale"), [xs, np.array([scale], np.float32)])
+    return outs, bool(found[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_unscales(dtype: Any) -> None:
+    xs = [np.arange(6, dtype=dtype).reshape(2, 3), np.full(2 * BLOCK + 5, 8, dtype)[::-1]]
+    outs, found = check(xs, 4.0)
+    assert not found
+    assert np.array_equal(outs[0], xs[0] / 4)
+    assert (outs[1] == 2).all()
+    assert outs[1].dtype == dtype
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("at", [(0, 0), (1, BLOCK + 7), (1, -1)])
+def test_finds_what_is_not_finite(bad: float, at: tuple[int, int]) -> None:
+    xs = [np.ones(3, np.float32), np.ones(BLOCK + 9, np.float32)]
+    assert not check(xs, 1.0)[1]
+    xs[at[0]][at[1]] = bad
+    assert check(xs, 1.0)[1]
+
+
+def test_large_values_are_finite() -> None:
+    assert not check([np.full(3, 3e38, np.float32), np.full(3, 65504, np.float16)], 0.5)[1]
+
+
+def test_scale_moves() -> None:
+    scale, good, bad = 8.0, 0, 0
+    history = []
+    for found in (False, False, False, True, False, True, True, True, False):
+        scale, good, bad = next_scale(found, scale, good, bad, 3, 2, 2.0, 0.25)
+        history.append((scale, good, bad))
+    assert history == [
+        (8, 1, 0),
+        (8, 2, 0),
+        (16, 0, 0),
+        (16, 0, 1),
+        (16, 1, 0),
+        (16, 0, 1),
+        (4, 0, 0),
+        (4, 0, 1),
+        (4, 1, 0),
+    ]
+    assert next_scale(True, 1.5, 0, 0, 3, 1, 2.0, 0.5)[0] == 1.0
+    assert next_scale(False, 3e38, 2, 0, 3, 1, 2.0, 0.5) == (3e38, 0, 0)
+
+
+@pytest.mark.parametrize("found", [True, False])
+@pytest.mark.parametrize("stop", [True, False])
+def test_update(found: bool, stop: bool) -> None:
+    x = np.array([1.0, np.nan], np.float32)
+    state = [np.array([8.0], np.float32), np.array([4], np.int32), np.array([1], np.int32)]
+    attrs = {
+        "incr_every_n_steps": 5,
+        "decr_every_n_nan_or_inf": 2,
+        "incr_ratio": 2.0,
+        "decr_ratio": 0.5,
+        "stop_update": stop,
+    }
+    outs, scale, good, bad = evaluate(card_of("update_loss_scaling"), [[x], np.array([found]), *state], attrs)
+    assert np.array_equal(outs[0], [0, 0] if found else x, equal_nan=True)
+    expected = (8, 4, 1) if stop else (4, 0, 0) if found else (16, 0, 0)
+    assert (float(scale[0]), int(good[0]), int(bad[0])) == expected
+    assert (scale.dtype, good.dtype) == (np.float32, np.int32)
+
+
+def test_clip_by_norm() -> None:
+    x = np.full(BLOCK + 100, 2.0, np.float32)
+    (out,) = evaluate(card_of("clip_by_norm"), [x], {"max_norm": 1.0})
+    assert np.linalg.norm(out.astype(np.float64)) == pytest.approx(1, rel=1e-6)
+    (same,) = evaluate(card_of("clip_by_norm"), [x], {"max_norm": 1e6})
+    assert np.array_equal(same, x)
+    with pytest.raises(ValueError, match="max_norm"):
+        evaluate(card_of("clip_by_norm"), [x], {"max_norm": 0.0})
