@@ -34,19 +34,13 @@ def run_function(
             ins.append(var)
         outs = build(*ins)
         outs = list(outs) if isinstance(outs, list | tuple) else [outs]
-        found = []
-        feed = dict(feeds)
+        exe, feed, found = static.Executor(paddle.CPUPlace()), dict(feeds), []
         if grads:
-            floats = [v for v in ins if v.dtype.is_float]
             seed = static.data("seed", list(outs[0].shape), outs[0].dtype.name)
-            found = static.gradients([outs[0]], floats, target_gradients=[seed])
-            plain = static.Executor(paddle.CPUPlace()).run(
-                main, feed={**feed, "seed": np.zeros([max(s, 1) for s in seed.shape], seed.dtype.np)}, fetch_list=[outs[0]], use_prune=True
-            )  # fmt: skip
-            feed["seed"] = weights(plain[0].shape).astype(seed.dtype.np)
-    results = static.Executor(paddle.CPUPlace()).run(
-        main, feed=feed, fetch_list=[*outs, *[g for g in found if g is not None]]
-    )
+            (value,) = exe.run(main, feed=feed, fetch_list=[outs[0]], use_prune=True)
+            feed["seed"] = weights(value.shape).astype(seed.dtype.np)
+            found = static.gradients([outs[0]], [v for v in ins if v.dtype.is_float], target_gradients=[seed])
+    results = exe.run(main, feed=feed, fetch_list=[*outs, *[g for g in found if g is not None]])
     for var, value in zip(outs, results, strict=False):
         assert len(var.shape) == value.ndim
         assert all(s in (-1, n) for s, n in zip(var.shape, value.shape, strict=True)), (var.shape, value.shape)

@@ -11,7 +11,7 @@ import tstatic as paddle
 from tests.cpu.run_function import run_function
 from tstatic import fluid, static
 from tstatic.errors import DTypeError, ProgramError, ShapeError
-from tstatic.nn import functional as F  # noqa: N812
+from tstatic.nn import functional as F
 
 RNG = np.random.default_rng(5)
 

@@ -149,6 +149,8 @@ def test_functions_of_another_value() -> None:
         made = function(name)(x, 2.0) if name == "tensor.full_like" else function(name)(x)
         assert (made.shape, made.dtype.name) == ((-1, 4), dtype)
     assert function("tensor.full_like")(x, 1, "int64").dtype.name == "int64"
+    for mean, std in ((x, 2.0), (0.5, x), (x, x)):
+        assert function("tensor.normal")(mean, std).shape == (-1, 4)
     assert function("fluid.layers.zeros_like")(x).shape == (-1, 4)
     for name in ("fluid.layers.fill_constant_batch_size_like", "fluid.layers.uniform_random_batch_size_like"):
         made = function(name)(x, [-1, 7], "float32", *((0.0,) if "fill" in name else ()))
@@ -199,4 +201,5 @@ def test_bad_arguments(name: str, args: tuple[Any, ...], error: type[Exception])
     assert "expected:" in text
     assert "received:" in text
     assert "fix:" in text
+    assert "test_fill.py:" in text
     assert paddle.static.default_main_program().global_block().ops == []

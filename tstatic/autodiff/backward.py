@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tstatic.errors import ProgramError
+from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, Card, GradContext, GradOp, OpSpec, card_of
 from tstatic.ir.program import Block, Operator, OpRole, Variable
@@ -105,8 +105,18 @@ class Backward:
             return
         card = op.card
         wanted = {n for n in op.input_arg_names if requires(n)}
-        if not wanted or card.grad is None:
+        if not wanted or (card.grad is None and not card.of):
             return
+        if card.grad is None:
+            raise UnsupportedError(
+                f"'{op.type}' cannot be differentiated again",
+                expected="an operator whose gradient is differentiable",
+                received=f"'{op.type}', the end of its chain of derivatives",
+                fix="build the function from other operators, or cut the gradient with stop_gradient",
+                op=op.type,
+                var=", ".join(sorted(wanted)),
+                where=show(op.where),
+            )
         if isinstance(card.grad, GradOp) or card.grad is DERIVE:
             self.grad_op(op, card_of(f"{op.type}_grad"), grads, wanted, stale)
         else:

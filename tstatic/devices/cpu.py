@@ -135,8 +135,8 @@ def prepare(
         cut: Whether heavy work may be cut into pieces.
     """
     work = Work()
-    if hasattr(card.ref, "bind"):
-        _prepare_bound(card, ins, outs, attrs, work, cut)
+    if hasattr(card.ref, "code"):
+        _prepare_pointwise(card, ins, outs, attrs, work, cut)
         return work
     pieces = None
     if card.split is not None and cut:
@@ -181,9 +181,9 @@ def _add_up(parts: Sequence[Any], out: Any) -> None:
 def _cut(array: Any, part: Any) -> Any:
     if array is None or part is None:
         return None
-    if isinstance(part, tuple):
-        return array[part]
-    return array
+    if isinstance(part, list):
+        return [_cut(a, p) for a, p in zip(array, part, strict=True)]
+    return array[part] if isinstance(part, tuple) else array
 
 
 def _of_piece(reserved: Mapping[str, Any], outs: Sequence[Any], parts: Sequence[Any]) -> Mapping[str, Any]:
@@ -197,6 +197,11 @@ def _add_piece(
     card: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], metas: Any, reserved: Mapping[str, Any],
     work: Work,
 ) -> None:  # fmt: skip
+    if hasattr(card.ref, "bind"):
+        picked = card.pick(card.ref, attrs)
+        needs = card.scratch(*metas(ins), *metas(outs), **card.pick(card.scratch, attrs)) if card.scratch else ()
+        work.add(lambda arrays: card.ref.bind(ins, outs, picked, arrays if card.scratch else None), _shapes(needs))
+        return
     keywords = dict(card.pick(card.ref, attrs))
     keywords.update((n, v) for n, v in reserved.items() if card.takes(n))
     shapes: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
@@ -213,16 +218,12 @@ def _add_piece(
     work.add(maker, shapes)
 
 
-def _prepare_bound(
+def _prepare_pointwise(
     card: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], work: Work, cut: bool
 ) -> None:
     ref = card.ref
     picked = card.pick(ref, attrs)
-    code = getattr(ref, "code", None)
-    if code is None:
-        work.add(lambda arrays: ref.bind(ins, outs, picked))
-        return
-    program = code(ins, outs, picked)
+    program = ref.code(ins, outs, picked)
     shaped = ref.prepare(ins, picked) if ref.prepare is not None else ins
     pieces = _pieces_of_pointwise(shaped, outs) if cut else None
     for piece_ins, piece_outs in pieces or [(list(shaped), list(outs))]:

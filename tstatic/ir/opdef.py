@@ -67,7 +67,8 @@ class GradContext:
         inputs, outputs: Slot -> variable names of the forward op.
         attrs: The forward op's attributes.
         out_grads: Forward output name -> name of its gradient; a missing name means that no gradient arrives.
-        in_grads: Forward input name -> name to write its gradient to; a missing name means that none is wanted.
+        in_grads: Forward input name -> name to write its gradient to; a missing name means that none is wanted. The name
+            may be written by several ops (all are added), and must not be read.
         meta: Variable name -> :class:`Meta`.
         fresh: Returns a new temporary name.
         differentiate: For ops that own blocks: ``(block index, output names, input names) -> grad block index``; the new
@@ -353,8 +354,14 @@ def card_of(type: str) -> Card:
         NotFoundError: If no op of that type exists; near names are suggested.
     """
     card = CARDS.get(type)
-    if card is None and isinstance(type, str) and type.endswith("_grad") and type[:-5] in CARDS:
-        card = _derive(CARDS[type[:-5]])
+    if card is None and isinstance(type, str) and type.endswith("_grad"):
+        stem = type
+        while stem.endswith("_grad") and stem not in CARDS:
+            stem = stem[:-5]
+        # Derive order by order: the card of each order follows from the one before.
+        card = CARDS.get(stem)
+        while card is not None and card.type != type:
+            card = CARDS.get(f"{card.type}_grad") or _derive(card)
     if card is None:
         raise NotFoundError(
             f'Operator "{type}" has not been registered.',

@@ -1,26 +1,245 @@
-"""Programs as readable text, and back."""
+"""Programs as readable text; ``parse`` reads it back exactly."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tstatic.ir.rng import op_position
+from tstatic.ir.spelling import SPELLINGS
+from tstatic.ir.types import DType
+from tstatic.ir.where import Where, show
+from tstatic.logs import warn_once
+
+if TYPE_CHECKING:
+    from tstatic.ir.operator import Operator
+    from tstatic.ir.program import Block, Program
+    from tstatic.ir.variable import Parameter, Variable
+
+ROLES = {1: "Backward", 2: "Optimize", 4: "RPC", 8: "Dist", 16: "LRSched", 256: "Loss", 4096: "NotSpecified"}
+REGULARIZERS = ("L1Decay", "L2Decay")
+BARE = re.compile(r"[A-Za-z_][\w.@/+-]*\Z", re.ASCII)
+"""Names that stand in the text without quotes."""
+_LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff#:]+\Z")
+
+Labels = Mapping[str, str]
+"""Source file -> its short name in the text."""
 
 
-def op_text(op: Any) -> str:
-    """One line per op."""
+# ------------------------------------------------------------------------------------------------------------- values
+def value_text(value: Any) -> str:
+    """A value as Python would write it; dtypes by their bare name, large ints in hexadecimal."""
+    if value is None or isinstance(value, bool | str | bytes):
+        return repr(value)
+    if isinstance(value, np.generic):
+        return value_text(value.item())
+    if isinstance(value, int):
+        return repr(int(value)) if -(2**64) < value < 2**64 else hex(value)
+    if isinstance(value, float):
+        return repr(float(value))
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, tuple):
+        return f"({', '.join(map(value_text, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(value_text, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{value_text(k)}: {value_text(v)}" for k, v in value.items()) + "}"
+    # Printing never fails; reading this back does, with a message of its own.
+    return f"<{type(value).__name__}>"
 
-    def side(slots: Any) -> str:
-        return ", ".join(f"{s}={list(n)!r}" for s, n in slots.items())
 
-    attrs = "".join(f", {n}={v!r}" for n, v in sorted(op.attrs.items()))
-    return f"{{{side(op.outputs)}}} = {op.type}(inputs={{{side(op.inputs)}}}{attrs})"
+def name_text(name: str) -> str:
+    """A name, in quotes where it has to be."""
+    return name if BARE.match(name) else repr(name)
 
 
-def block_text(block: Any) -> str:
-    lines = [f"{{ // block {block.idx}"]
-    lines += [f"    {v!r}" for v in block.vars.values()]
-    lines += [f"    {op_text(o)}" for o in block.ops]
+def role_text(role: int) -> str:
+    """``Backward | Loss`` for 257; a number when a bit has no name."""
+    names = [name for bit, name in ROLES.items() if role & bit]
+    known = sum(bit for bit in ROLES if role & bit)
+    return " | ".join(names) if known == role and names else str(role)
+
+
+def labels_of(program: Program) -> dict[str, str]:
+    """A short name for every source file: as many last parts of its path as keep it apart from the others."""
+    files: dict[str, None] = {}
+    for block in program.blocks:
+        for item in (*block.vars.values(), *block.ops):
+            if item.where is not None:
+                files[item.where[0]] = None
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for number, file in enumerate(files):
+        parts = file.replace("\\", "/").split("/")
+        label = ""
+        for count in range(1, len(parts) + 1):
+            label = "/".join(parts[-count:])
+            if label and label not in taken:
+                break
+        if label in taken or not _LABEL.match(label) or label != label.strip():
+            label = f"file{number}"
+            while label in taken:
+                label += "_"
+        taken.add(label)
+        found[file] = label
+    return found
+
+
+def _where_text(where: Where | None, labels: Labels | None) -> str:
+    if where is None:
+        return ""
+    return f"  # {show(where)}" if labels is None else f"  # {labels[where[0]]}:{where[1]}"
+
+
+def _marks(pairs: Iterable[tuple[str, Any]]) -> str:
+    """``(feed, lod_level = 1)``: what is ``True`` needs no value."""
+    shown = [name if value is True else f"{name} = {value_text(value)}" for name, value in pairs]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+# ---------------------------------------------------------------------------------------------------------- variables
+def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:
+    """Name and coefficient of a parameter's regularizer; one of your own class stays behind, and the log says so."""
+    found = parameter.regularizer
+    if found is None:
+        return None
+    kind = type(found).__name__
+    if kind not in REGULARIZERS or type(found) is not SPELLINGS[f"regularizer.{kind}"].function:
+        warn_once(
+            ("regularizer", parameter.name, kind),
+            f"the regularizer {kind} of parameter '{parameter.name}' is not part of the program's text or file: "
+            f"only {' and '.join(REGULARIZERS)} are",
+        )
+        return None
+    return kind, float(found.coeff)
+
+
+def variable_marks(var: Variable, details: bool = False) -> Iterator[tuple[str, Any]]:
+    """What differs from a plain variable; everything if ``details``."""
+    parameter: Any = var if var._is_parameter() else None
+    if var.is_data and var.need_check_feed and not details:
+        yield "feed", True
+    else:
+        if var.is_data or details:
+            yield "is_data", var.is_data
+        if var.need_check_feed or details:
+            yield "need_check_feed", var.need_check_feed
+    if var.persistable != (parameter is not None) or details:
+        yield "persistable", var.persistable
+    if parameter is not None:
+        if not parameter.trainable or details:
+            yield "trainable", parameter.trainable
+        if parameter.optimize_attr != {"learning_rate": 1.0} or details:
+            yield "optimize_attr", parameter.optimize_attr
+        regularizer = regularizer_of(parameter)
+        if regularizer is not None:
+            yield regularizer
+        if parameter.do_model_average is not None or details:
+            yield "do_model_average", parameter.do_model_average
+        if not parameter.need_clip or details:
+            yield "need_clip", parameter.need_clip
+        if parameter.is_distributed or details:
+            yield "is_distributed", parameter.is_distributed
+    if var.stop_gradient != (parameter is not None and not parameter.trainable) or details:
+        yield "stop_gradient", var.stop_gradient
+    if var.lod_level or details:
+        yield "lod_level", var.lod_level
+    if var.type != "dense_tensor" or details:
+        yield "type", var.type
+    if var.initialised or details:
+        yield "initialised", var.initialised
+
+
+def variable_text(var: Variable, with_details: bool = False, labels: Labels | None = None) -> str:
+    """``var x: float32[-1, 3] (feed, stop_gradient)  # train.py:7``; ``?`` for a shape or dtype that is not known."""
+    shape = "?" if var._shape is None else ", ".join(map(str, var._shape))
+    dtype = "?" if var._dtype is None else var._dtype.name
+    kind = "param" if var._is_parameter() else "var"
+    marks = _marks(variable_marks(var, with_details))
+    return f"{kind} {name_text(var.name)}: {dtype}[{shape}]{marks}{_where_text(var.where, labels)}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- ops
+def op_text(op: Operator, with_details: bool = False, labels: Labels | None = None, index: int | None = None) -> str:
+    """``{Out=['y']} = relu(inputs={X=['x']})  # train.py:7``; automatic attributes where they say something.
+
+    Args:
+        op: The op.
+        with_details: Write every automatic attribute.
+        labels: Short names of source files; the paths themselves if ``None``.
+        index: The op's number in its block; its position is left out when it is this one.
+    """
+
+    def side(slots: Mapping[str, tuple[str, ...]]) -> str:
+        return "{" + ", ".join(f"{name_text(s)}={list(row)!r}" for s, row in slots.items()) + "}"
+
+    parts = [f"inputs={side(op.inputs)}"]
+    parts += [f"{name_text(n)} = {value_text(v)}" for n, v in op.attrs.items()]
+    if op.role or with_details:
+        parts.append(f"op_role = {role_text(op.role)}")
+    if op.role_var or with_details:
+        parts.append(f"op_role_var = {list(op.role_var)!r}")
+    if op.namescope or with_details:
+        parts.append(f"op_namescope = {op.namescope!r}")
+    if op.device or with_details:
+        parts.append(f"op_device = {op.device!r}")
+    if with_details or (index is not None and op.position != op_position(op.block.idx, index)):
+        parts.append(f"op_position = {op.position}")
+    return f"{side(op.outputs)} = {name_text(op.type)}({', '.join(parts)}){_where_text(op.where, labels)}"
+
+
+# ------------------------------------------------------------------------------------------------- blocks and programs
+def block_text(block: Block, with_details: bool = False, labels: Labels | None = None) -> str:
+    """A block: its variables, then its ops."""
+    marks: list[tuple[str, Any]] = []
+    if block.parent_idx >= 0 or with_details:
+        marks.append(("parent", block.parent_idx))
+    if block.forward_block_idx >= 0 or with_details:
+        marks.append(("forward", block.forward_block_idx))
+    if block.built != len(block.ops) or with_details:
+        marks.append(("built", block.built))
+    if block.grad_prefix or with_details:
+        marks.append(("grad_prefix", block.grad_prefix))
+    lines = [f"block {block.idx}{_marks(marks)} {{"]
+    lines += [f"    {variable_text(v, with_details, labels)}" for v in block.vars.values()]
+    if block.vars and block.ops:
+        lines.append("")
+    lines += [f"    {op_text(op, with_details, labels, i)}" for i, op in enumerate(block.ops)]
     return "\n".join([*lines, "}"])
 
 
-def program_text(program: Any) -> str:
-    return "\n".join(block_text(b) for b in program.blocks)
+def program_text(program: Program, with_details: bool = False, process: str = "") -> str:
+    """A whole program; equal programs give equal text.
+
+    Args:
+        program: The program.
+        with_details: Write what is at its default too.
+        process: What the process is called whose functions the program calls.
+    """
+    labels = labels_of(program)
+    marks: list[tuple[str, Any]] = []
+    if program._seed or with_details:
+        marks.append(("random_seed", program._seed))
+    if program._is_test or with_details:
+        marks.append(("is_test", program._is_test))
+    if program.loss_name is not None:
+        marks.append(("loss", program.loss_name))
+    if program.lr_var is not None:
+        marks.append(("learning_rate", program.lr_var.name))
+    if program.feed_names:
+        marks.append(("feeds", list(program.feed_names)))
+    if program.fetch_names:
+        marks.append(("fetches", list(program.fetch_names)))
+    if program.current_block_idx or with_details:
+        marks.append(("current_block", program.current_block_idx))
+    if process:
+        marks.append(("process", process))
+    lines = [f"program{_marks(marks)}"]
+    lines += [f"file {label!r} = {file!r}" for file, label in labels.items()]
+    return "\n".join([*lines, *(block_text(b, with_details, labels) for b in program.blocks)])
+
+

@@ -13,7 +13,6 @@
 Class names are spelled beside the classes (``nn.Linear``) and collected here.
 """
 
-from tstatic import ops as _ops
 from tstatic.ir.opdef import namespace as _namespace
 from tstatic.nn import (
     clip,
@@ -47,4 +46,3 @@ __all__ = [
     "utils",
     *sorted(_namespace("nn")),
 ]
-assert _ops

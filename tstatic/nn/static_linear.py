@@ -13,8 +13,9 @@ from tstatic.ir.program import Variable
 from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import LayerHelper, ParamAttr
-
-IDS = ("int64", "int32", "int16", "int8", "uint8")
+from tstatic.ops._shapes import INTEGERS
+from tstatic.ops.embedding import padding_row
+from tstatic.ops.linear import bilinear_product
 
 
 def _inputs(x: Any, arg: str) -> list[Variable]:
@@ -129,27 +130,10 @@ def fluid_fc(
 
 
 # ------------------------------------------------------------------------------------------------------------ embedding
-def row_of(padding_idx: int | None, rows: int, function: str) -> int:
-    """The attribute ``padding_idx``: -1 for none; a negative number counts from the end.
-
-    Raises:
-        ShapeError: If there is no such row.
-    """
-    if padding_idx is None:
-        return -1
-    if isinstance(padding_idx, bool) or not isinstance(padding_idx, int) or not -rows <= padding_idx < rows:
-        raise ShapeError(
-            f"padding_idx of {function} is no row of the table",
-            expected=f"an int from {-rows} to {rows - 1}, or None",
-            received=repr(padding_idx),
-            fix="leave padding_idx out, or make the table larger",
-            op=function,
-            var="padding_idx",
-        )
-    return padding_idx % rows
-
-
-def _embedding(input: Variable, size: Sequence[int], padding_idx: int | None, attr: Any, dtype: Any) -> Variable:
+def _embedding(
+    type: str, input: Variable, size: Sequence[int], is_sparse: bool, padding_idx: int | None, attr: Any, dtype: Any
+) -> Variable:
+    check_variable(input, "input", "embedding", INTEGERS)
     if not isinstance(size, list | tuple) or len(size) != 2:
         raise ShapeError(
             "size of embedding must be two numbers",
@@ -161,10 +145,10 @@ def _embedding(input: Variable, size: Sequence[int], padding_idx: int | None, at
         )
     rows, width = (whole(s, f"size[{i}]", "embedding") for i, s in enumerate(size))
     wanted(attr, "param_attr", "embedding")
-    padding = row_of(padding_idx, rows, "embedding")
+    attrs = {"padding_idx": padding_row(padding_idx, rows, "embedding"), "is_sparse": bool(is_sparse)}
     helper = LayerHelper("embedding")
     w = helper.create_parameter(attr, (rows, width), dtype)
-    return helper.emit("lookup_table_v2", {"Ids": input, "W": w}, {"padding_idx": padding})  # type: ignore[no-any-return]
+    return helper.emit(type, {"Ids": input, "W": w}, attrs)  # type: ignore[no-any-return]
 
 
 @spelled("static.nn.embedding", "fluid.embedding", "fluid.input.embedding", op="lookup_table_v2")
@@ -194,11 +178,10 @@ def embedding(
     Raises:
         ShapeError, DTypeError: If ``size``, ``padding_idx`` or the type of ``input`` does not fit.
     """
-    check_variable(input, "input", "embedding", IDS)
-    return _embedding(input, size, padding_idx, param_attr, dtype)
+    return _embedding("lookup_table_v2", input, size, is_sparse, padding_idx, param_attr, dtype)
 
 
-@spelled("fluid.layers.embedding", op="lookup_table_v2")
+@spelled("fluid.layers.embedding", op="lookup_table")
 def fluid_embedding(
     input: Variable,
     size: Sequence[int],
@@ -220,18 +203,7 @@ def fluid_embedding(
     Raises:
         ShapeError: If the last axis of ``input`` is not 1.
     """
-    check_variable(input, "input", "embedding", IDS)
-    if not input.shape or input.shape[-1] != 1:
-        raise ShapeError(
-            "the last axis of the input of fluid.layers.embedding must have size 1",
-            expected="a shape [..., 1]",
-            received=f"'{input.name}' of shape {list(input.shape)}",
-            fix="declare the input with a last axis of 1, or use fluid.embedding, which takes any shape",
-            op="embedding",
-            var=input.name,
-        )
-    flat = LayerHelper("squeeze2").emit("squeeze2", {"X": input}, {"axes": (-1,)})
-    return _embedding(flat, size, padding_idx, param_attr, dtype)
+    return _embedding("lookup_table", input, size, is_sparse, padding_idx, param_attr, dtype)
 
 
 # ---------------------------------------------------------------------------------------------------------------- others
@@ -269,19 +241,10 @@ def bilinear_tensor_product(
     whole(size, "size", function)
     activation(act, function)
     wanted(param_attr, "param_attr", function)
-    i, j = x.shape[1], y.shape[1]
     helper = LayerHelper(function, name)
-    w = helper.create_parameter(param_attr, (size, i, j), x.dtype)
+    w = helper.create_parameter(param_attr, (size, x.shape[1], y.shape[1]), x.dtype)
     b = None if bias_attr is False else helper.create_parameter(bias_attr, (1, size), x.dtype, is_bias=True)
-    turned = helper.emit("transpose2", {"X": w}, {"axis": (1, 0, 2)})
-    flat = helper.emit("reshape2", {"X": turned}, {"shape": (i, size * j)})
-    half = helper.emit("matmul_v2", {"X": x, "Y": flat})
-    half = helper.emit("reshape2", {"X": half}, {"shape": (-1, size, j)})
-    column = helper.emit("unsqueeze2", {"X": y}, {"axes": (2,)})
-    out = helper.emit("squeeze2", {"X": helper.emit("matmul_v2", {"X": half, "Y": column})}, {"axes": (2,)})
-    if b is not None:
-        out = helper.emit("elementwise_add", {"X": out, "Y": b})
-    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+    return helper.append_activation(bilinear_product(helper, x, y, w, b), act)  # type: ignore[no-any-return]
 
 
 @spelled("static.nn.prelu", "fluid.layers.prelu", op="prelu")

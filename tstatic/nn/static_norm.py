@@ -13,6 +13,7 @@ from tstatic.ir.types import DType, dtype_of
 from tstatic.nn._check import FLOATS, activation, axis_of, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr
+from tstatic.ops._shapes import single
 
 
 def parameter_dtype(x: Variable) -> DType:
@@ -260,19 +261,19 @@ def spectral(
     """
     rank = len(weight.shape)
     order = (dim, *(i for i in range(rank) if i != dim))
-    turned = weight if dim == 0 else helper.emit("transpose2", {"X": weight}, {"axis": order})
+    turned = weight if dim == 0 else single("transpose2", {"X": weight}, {"axis": order})
     shape = spectral_sizes(weight.shape, dim)
-    matrix = turned if rank == 2 else helper.emit("reshape2", {"X": turned}, {"shape": shape})
+    matrix = turned if rank == 2 else single("reshape2", {"X": turned}, {"shape": shape})
 
     def product(left: Variable, right: Variable, **attrs: bool) -> Variable:
-        return helper.emit("matmul_v2", {"X": left, "Y": right}, attrs)  # type: ignore[no-any-return]
+        return single("matmul_v2", {"X": left, "Y": right}, attrs)
 
     def unit(x: Variable) -> Variable:
-        total = helper.emit("reduce_sum", {"X": helper.emit("square", {"X": x})}, {"reduce_all": True})
-        norm = helper.emit("scale", {"X": helper.emit("sqrt", {"X": total})}, {"scale": 1.0, "bias": float(eps)})
-        return helper.emit("elementwise_div", {"X": x, "Y": norm})  # type: ignore[no-any-return]
+        total = single("reduce_sum", {"X": single("square", {"X": x})}, {"reduce_all": True})
+        norm = single("scale", {"X": single("sqrt", {"X": total})}, {"scale": 1.0, "bias": float(eps)})
+        return single("elementwise_div", {"X": x, "Y": norm})
 
-    fixed = helper.emit("assign", {"X": matrix})
+    fixed = single("assign", {"X": matrix})
     fixed.stop_gradient = True
     left, right = u, v
     for _ in range(power_iters):

@@ -8,9 +8,22 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+from tstatic.errors import UnsupportedError
 from tstatic.ir import expr, expr_numpy
 from tstatic.ir.evaluate import meta_of
-from tstatic.ir.opdef import DERIVE, GRAD, PARTIAL, WHOLE, GradOp, GradRule, Piece, Slot, parse_slots
+from tstatic.ir.opdef import (
+    DERIVE,
+    GRAD,
+    PARTIAL,
+    WHOLE,
+    GradContext,
+    GradOp,
+    GradRule,
+    OpSpec,
+    Piece,
+    Slot,
+    parse_slots,
+)
 from tstatic.ir.pointwise import derive_gradient
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, dtype_of
 from tstatic.ops._bound import Bound, Calls
@@ -234,7 +247,7 @@ def reduced_gradient(
         attrs: Attributes that expressions or alignment use.
         shape_only: Inputs of which only the shape is used.
         inplace: Pairs of slots that may share a buffer; the output must be the first one.
-        grad: Second order; ``DERIVE`` makes one more backward op by differentiating the expressions (and none after it).
+        grad: Second order; ``DERIVE`` makes one more backward op by differentiating the expressions; a third order is refused.
         aligned: How the inputs meet; the default is :func:`align` if ``attrs`` has ``axis``, else :func:`align_last`.
     """
     inputs, outputs = parse_slots(slots)
@@ -287,4 +300,15 @@ def _second_order(
     slots = ",".join(s.name for s in inputs) + "," + ",".join(f"{s.name}{GRAD}?" for s in outputs)
     slots += "->" + ",".join(f"{s.name}{GRAD}" for s in targets)
     second = {f"{s.name}{GRAD}": found[s.param] for s in targets}
-    return reduced_gradient(slots, second, attrs=attrs, shape_only=tuple(shape_only), aligned=aligned)
+    return reduced_gradient(
+        slots, second, attrs=attrs, shape_only=tuple(shape_only), aligned=aligned, grad=_no_third_order
+    )
+
+
+def _no_third_order(ctx: GradContext) -> list[OpSpec]:
+    raise UnsupportedError(
+        "this operator has gradients up to second order only",
+        expected="at most two gradients taken through it",
+        received="a third one",
+        fix="write it with +, -, *, / and **, whose gradients exist to any order",
+    )

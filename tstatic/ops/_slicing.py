@@ -146,7 +146,13 @@ def selection(
         return window(array, runs, gone)
 
     def calls(array: Array, *rest: Any, **values: Any) -> list[Call]:
+        if any(_is_given(t) for t in rest[:count]):
+            return [(late, (array, rest, values))]
         return [copy(rest[count], view(array, *rest[:count], **values))]
+
+    def late(array: Array, rest: Sequence[Any], values: Mapping[str, Any]) -> None:
+        # The bounds are values: they are not there yet when calls are made.
+        np.copyto(rest[count], view(array, *rest[:count], **values))
 
     def fresh(array: Array, *rest: Any, **values: Any) -> list[Any]:
         return [np.array(view(array, *rest[:count], **values), order="C", copy=True)]
@@ -160,7 +166,14 @@ def selection(
 
     def back_calls(like: Array, *rest: Any, **values: Any) -> list[Call]:
         dout, dx = rest[count], rest[count + 1]
+        if any(_is_given(t) for t in rest[:count]):
+            return [(back_late, (rest, values))]
         return embed(dx, view(dx, *rest[:count], **values), dout)
+
+    def back_late(rest: Sequence[Any], values: Mapping[str, Any]) -> None:
+        dout, dx = rest[count], rest[count + 1]
+        for function, args in embed(dx, view(dx, *rest[:count], **values), dout):
+            function(*args)
 
     def back_lower(torch: Any, like: Any, *rest: Any, **values: Any) -> Any:
         # Positions of the selected elements: negative strides, which torch's slices lack, need no case of their own.
@@ -191,6 +204,10 @@ def selection(
         amp="gray",
         domain=domain,
     )
+
+
+def _is_given(tensor: Any) -> bool:
+    return tensor is not None and not (isinstance(tensor, list | tuple) and len(tensor) == 0)
 
 
 def _to_numpy(given: Sequence[Any]) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import Layer, check_variable, layer
+from tstatic.ir.build import Layer, check_variable, emit, layer
 from tstatic.ir.opdef import Card, Case, Domain, GradOp, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
@@ -225,6 +225,7 @@ def convolve(
     type: str,
     attrs: dict[str, Any],
     name: str | None = None,
+    as_image: bool = True,
 ) -> Variable:
     """Emits a convolution and the addition of a bias along the channels.
 
@@ -234,12 +235,18 @@ def convolve(
         type: Op type.
         attrs: The op's attributes.
         name: The layer's name.
+        as_image: Whether the bias is reshaped to an image of one pixel first, as Paddle does here.
     """
+    last = is_last(attrs["data_format"])
     with layer(type, name) as helper:
         out: Variable = helper.emit(type, {"Input": x, "Filter": weight}, attrs)
         if bias is None:
             return out
-        axis = len(x.shape) - 1 if is_last(attrs["data_format"]) else 1
+        axis = 3 if last else 1
+        if as_image:
+            count = bias.shape[0] if len(bias.shape) == 1 else -1
+            shape = (1, 1, 1, count) if last else (1, count, 1, 1)
+            bias, axis = emit("reshape2", {"X": bias}, {"shape": shape}), -1
         added: Variable = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": axis})
         return added
 
@@ -351,7 +358,7 @@ def conv1d(
         image = lifted(helper, x, 1 if last else 2)
         filters = lifted(helper, weight, 2)
         type = forward_type(count, weight.shape[0] if weight.shape else 0, groups)
-        out = convolve(image, filters, bias, type, attrs)
+        out = convolve(image, filters, bias, type, attrs, as_image=False)
         result: Variable = helper.emit("squeeze2", {"X": out}, {"axes": (1 if last else 2,)})
         return result
 

@@ -398,6 +398,6 @@ def conv1d_transpose(
         image = lifted(helper, x, 1 if last else 2)
         filters = lifted(helper, weight, 2)
         type = transpose_type(count, groups, weight.shape[1] if len(weight.shape) == 3 else 0)
-        out = convolve(image, filters, bias, type, attrs)
+        out = convolve(image, filters, bias, type, attrs, as_image=False)
         result: Variable = helper.emit("squeeze2", {"X": out}, {"axes": (1 if last else 2,)})
         return result

@@ -104,7 +104,7 @@ def _like(x: Any, value: Any, dtype: Any, function: str, name: str | None) -> Va
     attrs: dict[str, Any] = {"value": value.item() if isinstance(value, np.generic) else value}
     if dtype is not None:
         attrs["dtype"] = dtype_of(dtype)
-    return emit("fill_any_like", {"X": x}, attrs, name=name, prefix=function)  # type: ignore[no-any-return]
+    return emit("fill_any_like", {"X": x}, attrs, name=name, prefix="full_like")  # type: ignore[no-any-return]
 
 
 @spelled("tensor.full_like", op="fill_any_like")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tstatic.errors import ShapeError
 from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradOp, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, Shape
 from tstatic.ops import _labels as labels
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._bound import Bound, Calls, float_scratch
 from tstatic.ops._rows import by_rows, rows_needs, vector
 from tstatic.ops._shapes import single
 from tstatic.ops._unary import of_floats
@@ -36,8 +34,9 @@ def _entropy_shape(x: Meta, label: Meta, soft: bool) -> Shape:
     return (*labels.need_fitting(given, wanted, x.shape)[:-1], 1)
 
 
-def _needs(ins: Sequence[Meta], outs: Sequence[Any]) -> tuple[Meta, ...]:
-    return rows_needs(ins[0], -1, 2)
+def _needs(ins: Sequence[Meta], outs: Sequence[Any], *, soft_label: bool) -> tuple[Meta, ...]:
+    work = (float_scratch(ins[0], ins[0].shape),) if soft_label else ()
+    return (*work, *rows_needs(ins[0], -1, 2))
 
 
 def _calls(
@@ -49,9 +48,9 @@ def _calls(
     if soft_label:
 
         def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
-            return [(_soft_loss, (*read, values))]
+            return [(labels.soft_loss, (*read, scratch[0].reshape(read[0].shape), values))]
 
-        return [*by_rows((x, label), (), -1, scratch, run), *store]
+        return [*by_rows((x, label), (), -1, scratch[1:], run), *store]
     classes, load, _ = vector(label)
 
     def pick(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
@@ -59,10 +58,6 @@ def _calls(
 
     checked: Calls = [*load, (labels.check_classes, (classes, x.shape[-1], ignore_index))]
     return [*checked, *by_rows((x,), (), -1, scratch, pick), *store]
-
-
-def _soft_loss(p: Any, label: Any, loss: Any) -> None:
-    labels.soft_loss(p, label, np.empty_like(p), loss)
 
 
 def _grad_calls(
@@ -181,7 +176,7 @@ def _grad_lower2(torch: Any, label: Any, match: Any, xshape: Any, dloss: Any, ig
     return torch.where(hot, value, torch.zeros_like(value))
 
 
-_ENTROPY2 = Bound(2, _calls2, _needs)
+_ENTROPY2 = Bound(2, _calls2, lambda ins, outs: rows_needs(ins[0], -1, 1))
 _ENTROPY2_GRAD = Bound(4, _grad_calls2, lambda ins, outs: rows_needs(outs[0], -1, 1), unread=(2,))
 
 register(

@@ -218,12 +218,12 @@ def _combine(a: Term, b: Term, kept: set[str]) -> Term:
         left = _spread(_arranged(a, [*batch, *rows]), len(batch) + len(rows), len(columns))
         right = _spread(_arranged(b, [*batch, *columns]), len(batch), len(rows))
         return Term(single("elementwise_mul", {"X": left, "Y": right}), (*batch, *rows, *columns))
-    left = _arranged(a, [*batch, *rows, *inner])
-    right = _arranged(b, [*batch, *columns, *inner])
+    first = _arranged(a, [*batch, *rows, *inner])
+    second = _arranged(b, [*batch, *columns, *inner])
     # Without a batch the rows may stay several axes: the product takes them for one.
     merged = len(rows) if not batch and rows else 1
-    x = _matrices(left, len(batch) + merged - 1, len(rows) - merged + 1)
-    product = single("matmul_v2", {"X": x, "Y": _matrices(right, len(batch), len(columns))}, {"trans_y": True})
+    x = _matrices(first, len(batch) + merged - 1, len(rows) - merged + 1)
+    product = single("matmul_v2", {"X": x, "Y": _matrices(second, len(batch), len(columns))}, {"trans_y": True})
     shape = (
         *(_known(a.size(label), b.size(label)) for label in batch),
         *(a.size(label) for label in rows),
@@ -231,8 +231,8 @@ def _combine(a: Term, b: Term, kept: set[str]) -> Term:
     )
     if len(columns) == 1 and len(rows) == merged:
         return Term(product, (*batch, *rows, *columns))
-    kept = len(batch) + (len(rows) if len(rows) == merged else 0)
-    return Term(_reshaped(product, shape, kept), (*batch, *rows, *columns))
+    same = len(batch) + (len(rows) if len(rows) == merged else 0)
+    return Term(_reshaped(product, shape, same), (*batch, *rows, *columns))
 
 
 def _known(x: int, y: int) -> int:

@@ -85,7 +85,11 @@ def _div_second(ctx: GradContext) -> list[OpSpec]:
             else:
                 rest = e.emit("elementwise_sub", {"X": ddx, "Y": moved}, axis=at_x)
         assert rest is not None
-        r = e.emit("elementwise_div", {"X": rest, "Y": y}, dg, axis=axis if ddy is None else at_y)
+        # What is asked for may be renamed later, so nothing here reads it again.
+        alone = dg if dy is None else None
+        r = e.emit("elementwise_div", {"X": rest, "Y": y}, alone, axis=axis if ddy is None else at_y)
+        if dg is not None and dy is not None:
+            e.emit("assign", {"X": r}, dg)
         if dy is not None:
             ins = {"X": x, "Y": y, "Out": r, "Out@GRAD": g}
             e.emit("elementwise_div_grad", ins, dy, "Y@GRAD", axis=axis)
@@ -93,6 +97,56 @@ def _div_second(ctx: GradContext) -> list[OpSpec]:
         slope = e.emit("elementwise_div", {"X": g, "Y": y}, axis=at_y)
         product = e.emit("elementwise_mul", {"X": slope, "Y": ddy}, axis=at_y)
         e.emit("scale", {"X": product}, do, scale=-1.0)
+    return e.specs
+
+
+def _pow_second(ctx: GradContext) -> list[OpSpec]:
+    """Of dX = sum(g * Y * X^(Y-1)), dY = sum(g * X^Y * log X), with A = X^(Y-1), B = X^Y, L = log X.
+
+    For g it is ddX * Y * A + ddY * B * L. For X and Y it is what the backward op gives for X^(Y-1) with g * ddX * Y and for
+    X^Y with g * ddY * L, and besides g * ddY * A for X, g * ddX * A for Y.
+    """
+    e = Emitter(ctx)
+    axis = ctx.attrs["axis"]
+    x, y, g = e.input("X"), e.input("Y"), e.input("Out@GRAD")
+    arriving = {"X": e.incoming("X@GRAD"), "Y": e.incoming("Y@GRAD")}
+    at = dict(zip(("X", "Y"), _axes(ctx), strict=True))
+    lower = e.emit("scale", {"X": y}, bias=-1.0)
+    a = e.emit("elementwise_pow", {"X": x, "Y": lower}, axis=axis)
+
+    def times(full: str, other: str, slot: str) -> str:
+        return e.emit("elementwise_mul", {"X": full, "Y": other}, axis=at.get(slot, -1))
+
+    def back(slot: str, exponent: str, seed: str) -> str:
+        ins = {"X": x, "Y": exponent, "Out@GRAD": seed}
+        return e.emit("elementwise_pow_grad", ins, None, f"{slot}@GRAD", axis=axis)
+
+    def reduced(slot: str, value: str) -> str:
+        return e.emit("elementwise_add_grad", {"X": x, "Y": y, "Out@GRAD": value}, None, f"{slot}@GRAD", axis=axis)
+
+    parts: dict[str, list[str]] = {"Out@GRAD": [], "X": [], "Y": []}
+    if arriving["X"] is not None:
+        seed = times(g, arriving["X"], "X")
+        parts["Out@GRAD"].append(times(times(a, y, "Y"), arriving["X"], "X"))
+        for slot in ("X", "Y"):
+            if e.wanted(slot) is not None:
+                parts[slot].append(back(slot, lower, times(seed, y, "Y")))
+        if e.wanted("Y") is not None:
+            parts["Y"].append(reduced("Y", times(seed, a, "Out")))
+    if arriving["Y"] is not None:
+        log = e.emit("log", {"X": x})
+        b = e.emit("elementwise_pow", {"X": x, "Y": y}, axis=axis)
+        seed = times(g, arriving["Y"], "Y")
+        parts["Out@GRAD"].append(times(times(b, log, "X"), arriving["Y"], "Y"))
+        for slot in ("X", "Y"):
+            if e.wanted(slot) is not None:
+                parts[slot].append(back(slot, y, times(seed, log, "X")))
+        if e.wanted("X") is not None:
+            parts["X"].append(reduced("X", times(seed, a, "Out")))
+    for slot, names in parts.items():
+        wanted = e.wanted(slot)
+        if wanted is not None and names:
+            e.specs.append(OpSpec("sum", {"X": names}, {"Out": [wanted]}))
     return e.specs
 
 
@@ -202,7 +256,7 @@ register(Card(
             # 0 to any power does not change with the power.
             "Y@GRAD": "where((x == 0) & (y >= 0), 0, dout * (pow(x, y) * log(x)))",
         },
-        inplace=_SAME, grad=DERIVE,
+        inplace=_SAME, grad=_pow_second,
     ),
     amp="black", inplace=_BOTH,
     domain=Domain("binary", cases=_AXES, values={"X": Values(0.4, 2.0)}, others=_INTS, ulps=8),

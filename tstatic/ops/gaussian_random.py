@@ -184,18 +184,15 @@ register(
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
-def _gaussian(shape: Any, mean: float, std: float, seed: int, dtype: Any, name: str | None) -> Variable:
+def _gaussian(
+    shape: Any, mean: float, std: float, seed: int, dtype: Any, name: str | None, prefix: str = "gaussian"
+) -> Variable:
+    attrs: dict[str, Any] = {"mean": mean, "std": std, "seed": seed}
     if has_variable(shape):
-        x = filled(shape, float_type(dtype), 0.0, "gaussian_random")
-        return emit("gaussian_inplace", {"X": x}, {"mean": mean, "std": std, "seed": seed}, name=name)  # type: ignore[no-any-return]
-    attrs = {
-        "shape": known_shape(shape, "gaussian"),
-        "dtype": float_type(dtype),
-        "mean": mean,
-        "std": std,
-        "seed": seed,
-    }
-    return emit("gaussian_random", {}, attrs, name=name)  # type: ignore[no-any-return]
+        x = filled(shape, float_type(dtype), 0.0, prefix)
+        return emit("gaussian_inplace", {"X": x}, attrs, name=name, prefix=prefix)  # type: ignore[no-any-return]
+    attrs |= {"shape": known_shape(shape, prefix), "dtype": float_type(dtype)}
+    return emit("gaussian_random", {}, attrs, name=name, prefix=prefix)  # type: ignore[no-any-return]
 
 
 @spelled("fluid.layers.gaussian_random", op="gaussian_random")
@@ -203,7 +200,7 @@ def gaussian_random(
     shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32", name: str | None = None
 ) -> Variable:
     """Normal numbers of the given mean and standard deviation."""
-    return _gaussian(shape, mean, std, seed, dtype, name)
+    return _gaussian(shape, mean, std, seed, dtype, name, "gaussian_random")
 
 
 @spelled("tensor.standard_normal", op="gaussian_random")
@@ -231,14 +228,15 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     like = mean if isinstance(mean, Variable) else std if isinstance(std, Variable) else None
     if like is None:
         return _gaussian([1] if shape is None else shape, mean, std, 0, None, name)
-    out: Variable = emit("gaussian_inplace", {"X": like})
-    if isinstance(std, Variable):
-        out = emit("elementwise_mul", {"X": out, "Y": std})
-    elif std != 1:
-        out = emit("scale", {"X": out}, {"scale": float(std)})
+    # A number moves into the op; a Variable is multiplied or added afterwards.
+    attrs = {"mean": 0.0 if like is mean else mean, "std": 1.0 if isinstance(std, Variable) else std}
+    if isinstance(mean, Variable) and isinstance(std, Variable):
+        scaled = emit("elementwise_mul", {"X": emit("gaussian_inplace", {"X": like}, attrs), "Y": std})
+        return emit("elementwise_add", {"X": scaled, "Y": mean}, name=name)  # type: ignore[no-any-return]
     if isinstance(mean, Variable):
-        return emit("elementwise_add", {"X": out, "Y": mean}, name=name)  # type: ignore[no-any-return]
-    return emit("scale", {"X": out}, {"bias": float(mean)}, name=name)  # type: ignore[no-any-return]
+        return emit("elementwise_add", {"X": emit("gaussian_inplace", {"X": like}, attrs), "Y": mean}, name=name)  # type: ignore[no-any-return]
+    scaled = emit("elementwise_mul", {"X": emit("gaussian_inplace", {"X": like}), "Y": std})
+    return emit("scale", {"X": scaled}, {"bias": mean}, name=name)  # type: ignore[no-any-return]
 
 
 @spelled("fluid.layers.gaussian_random_batch_size_like", op="gaussian_random_batch_size_like")

@@ -199,5 +199,6 @@ def group_norm(
     """
     check_variable(x, "x", "group_norm")
     attrs = {"epsilon": epsilon, "groups": num_groups, "data_layout": channel_layout(data_format, "group_norm")}
-    out: Variable = emit("group_norm", {"X": x, "Scale": weight, "Bias": bias}, attrs, name=name)
+    ins = {"X": x, "Scale": weight, "Bias": bias}
+    out: Variable = emit("group_norm", ins, attrs, name=name, order=("Mean", "Variance", "Y"))
     return out

@@ -185,5 +185,7 @@ def instance_norm(
             op="instance_norm",
             where=show(user_line()),
         )
-    out: Variable = emit("instance_norm", {"X": x, "Scale": weight, "Bias": bias}, {"epsilon": eps}, name=name)
+    ins = {"X": x, "Scale": weight, "Bias": bias}
+    order = ("SavedMean", "SavedVariance", "Y")
+    out: Variable = emit("instance_norm", ins, {"epsilon": eps}, name=name, order=order)
     return out

@@ -13,6 +13,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show, user_line
 from tstatic.ops._sliding import int_list, is_last, spatial
+from tstatic.ops.pool_functions import adaptive_avg_pool1d, adaptive_avg_pool2d
 
 _MODES = ("nearest", "linear", "bilinear", "trilinear", "bicubic", "area")
 _RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4)}
@@ -130,9 +131,9 @@ def interpolate(
     """
     check_variable(x, "x", "interpolate")
     kind = str(mode).lower()
-    rank, layout = _layout(x, data_format, "interpolate") if data_format != "NCHW" or len(x.shape) == 4 else (0, "")
-    if not rank:
-        rank, layout = _layout(x, _LAYOUT.get(len(x.shape), ("NCHW",))[0], "interpolate")
+    # The default stands for channels second at any rank.
+    given = _LAYOUT.get(len(x.shape), ("NCHW",))[0] if data_format == "NCHW" else data_format
+    rank, layout = _layout(x, given, "interpolate")
     if kind not in _MODES or rank + 2 not in _RANKS[kind]:
         raise _refuse(
             f"The '{mode}' of interpolate does not fit an input of rank {rank + 2}",
@@ -162,8 +163,6 @@ def interpolate(
 
 def _area(x: Variable, size: Any, scale: Any, rank: int, layout: str, name: str | None) -> Variable:
     """Averages over the area that each output place covers: adaptive average pooling."""
-    from tstatic.ops.pool_functions import adaptive_avg_pool1d, adaptive_avg_pool2d
-
     if size is None:
         size = _scaled(x, scale, rank, layout, "interpolate")
     if rank == 1:

@@ -259,5 +259,6 @@ def layer_norm(
             where=show(user_line()),
         )
     attrs = {"epsilon": epsilon, "begin_norm_axis": axis}
-    out: Variable = emit("layer_norm", {"X": x, "Scale": weight, "Bias": bias}, attrs, name=name)
+    ins = {"X": x, "Scale": weight, "Bias": bias}
+    out: Variable = emit("layer_norm", ins, attrs, name=name, order=("Mean", "Variance", "Y"))
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import check_variable, layer
+from tstatic.ir.build import Layer, check_variable, layer
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -155,17 +155,24 @@ def bilinear(
     """
     for arg, value, rank in (("x1", x1, 2), ("x2", x2, 2), ("weight", weight, 3)):
         _check_rank("bilinear", arg, check_variable(value, arg, "bilinear"), rank)
+    if bias is not None:
+        check_variable(bias, "bias", "bilinear")
+    return bilinear_product(Layer("bilinear", name), x1, x2, weight, bias)
+
+
+def bilinear_product(helper: Layer, x1: Variable, x2: Variable, weight: Variable, bias: Variable | None) -> Variable:
+    """Emits :func:`bilinear`; the result is named after ``helper``'s layer."""
     k, i, j = weight.shape
-    with layer("bilinear", name) as helper:
-        turned = helper.emit("transpose2", {"X": weight}, {"axis": (1, 0, 2)})
-        wide = helper.emit("reshape2", {"X": turned}, {"shape": (i, k * j)})
-        half = helper.emit("matmul_v2", {"X": x1, "Y": wide})
-        half = helper.emit("reshape2", {"X": half}, {"shape": (-1, k, j)})
-        column = helper.emit("unsqueeze2", {"X": x2}, {"axes": (2,)})
-        out = helper.emit("matmul_v2", {"X": half, "Y": column})
-        result: Variable = helper.emit("squeeze2", {"X": out}, {"axes": (2,)})
-        if bias is not None:
-            result = helper.emit("elementwise_add", {"X": result, "Y": check_variable(bias, "bias", "bilinear")})
+    turned = single("transpose2", {"X": weight}, {"axis": (1, 0, 2)})
+    wide = single("reshape2", {"X": turned}, {"shape": (i, k * j)})
+    half = single("reshape2", {"X": single("matmul_v2", {"X": x1, "Y": wide})}, {"shape": (-1, k, j)})
+    column = single("unsqueeze2", {"X": x2}, {"axes": (2,)})
+    out = single("matmul_v2", {"X": half, "Y": column})
+    last = {"X": out}, {"axes": (2,)}
+    if bias is None:
+        result: Variable = helper.emit("squeeze2", *last)
+    else:
+        result = helper.emit("elementwise_add", {"X": single("squeeze2", *last), "Y": bias})
     return result
 
 

@@ -267,7 +267,7 @@ _LIFT = {
 _BY_RANK = {3: ("NCL", "NLC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 
 
-@spelled("nn.functional.pad", "Variable.pad", op="pad3d")
+@spelled("nn.functional.pad", op="pad3d")
 def pad(
     x: Variable,
     pad: int | Sequence[int],

@@ -223,10 +223,8 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
             ins.append(one)
         return emit("arange", dict(zip(("Start", "End", "Step"), ins, strict=True)), name=name)  # type: ignore[no-any-return]
     numbers = [_number(b, n, "arange") for b, n in zip(bounds, ("start", "end", "step"), strict=True)]
-    if dtype is None:
-        kind = int64 if all(isinstance(n, int) for n in numbers) else default_dtype()
-    else:
-        kind = dtype_of(dtype)
+    natural = int64 if all(isinstance(n, int) for n in numbers) else default_dtype()
+    kind = natural if dtype is None else dtype_of(dtype)
     attrs = {"start": numbers[0], "end": numbers[1], "step": numbers[2], "dtype": kind}
     return emit("range", {}, attrs, name=name)  # type: ignore[no-any-return]
 

@@ -37,8 +37,12 @@ def _infer(logits: Meta, label: Meta, soft_label: bool, axis: int) -> tuple[Meta
 
 
 # ------------------------------------------------------------------------------------------------------------- forward
-def _needs(ins: Sequence[Meta], outs: Sequence[Any], *, axis: int) -> tuple[Meta, ...]:
-    return rows_needs(ins[0], axis, 3)
+def _needs(
+    ins: Sequence[Meta], outs: Sequence[Any], *, axis: int, soft_label: bool, use_softmax: bool
+) -> tuple[Meta, ...]:
+    rows = rows_needs(ins[0], axis, 3)
+    # Logarithms of given probabilities need a place of their own: the softmax may share the buffer of the logits.
+    return (float_scratch(ins[0], ins[0].shape), *rows) if soft_label and not use_softmax else rows
 
 
 def _calls(
@@ -77,15 +81,18 @@ def _soft_calls(
     logits: Any, label: Any, probabilities: Any, loss: Any, axis: int, use_softmax: bool, scratch: Sequence[Any]
 ) -> Calls:
     values, _, store = vector(loss) if loss is not None else (None, [], [])
+    work: Any = None
+    if not use_softmax:
+        work, *scratch = scratch
 
     def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
         if use_softmax:
             if values is None:
                 return [(kernels.softmax, (read[0], written[0], own))]
             return [(kernels.soft_cross_entropy, (read[0], read[1], written[0], values, own))]
-        # NOTE: the softmax output lends its buffer to the logarithms before it gets its own values.
-        work = written[0] if written[0] is not None else np.empty_like(read[0])
-        calls: Calls = [(labels.soft_loss, (read[0], read[1], work, values))] if values is not None else []
+        calls: Calls = (
+            [(labels.soft_loss, (read[0], read[1], work.reshape(read[0].shape), values))] if values is not None else []
+        )
         return calls if written[0] is None else [*calls, (np.copyto, (written[0], read[0]))]
 
     return [*by_rows((logits, label), (probabilities,), axis, scratch, run), *store]

@@ -161,9 +161,3 @@ def t(input: Variable, name: str | None = None) -> Variable:
             x.name,
         )
     return single("transpose2", {"X": x}, {"axis": list(range(len(x.shape)))[::-1]}, name=name, prefix="t")
-
-
-@spelled("Variable.T", op="transpose2")
-def T(x: Variable) -> Variable:
-    """All axes in reverse order (a property of Variables)."""
-    return single("transpose2", {"X": x}, {"axis": list(range(len(x.shape)))[::-1]}, prefix=x.name)

@@ -164,6 +164,15 @@ register(
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
+def _uniform(shape: Any, dtype: Any, low: float, high: float, seed: int, name: str | None, prefix: str) -> Variable:
+    attrs: dict[str, Any] = {"min": low, "max": high, "seed": seed}
+    if has_variable(shape):
+        x = filled(shape, float_type(dtype), 0.0, prefix)
+        return emit("uniform_random_inplace", {"X": x}, attrs, name=name, prefix=prefix)  # type: ignore[no-any-return]
+    attrs |= {"shape": known_shape(shape, prefix), "dtype": float_type(dtype)}
+    return emit("uniform_random", {}, attrs, name=name, prefix=prefix)  # type: ignore[no-any-return]
+
+
 @spelled("tensor.uniform", op="uniform_random")
 def uniform(
     shape: Any, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
@@ -178,11 +187,7 @@ def uniform(
         seed: Replaces the program's seed when it is not 0; numbers still differ from run to run.
         name: Name of the result.
     """
-    if has_variable(shape):
-        x = filled(shape, float_type(dtype), 0.0, "uniform")
-        return emit("uniform_random_inplace", {"X": x}, {"min": min, "max": max, "seed": seed}, name=name)  # type: ignore[no-any-return]
-    attrs = {"shape": known_shape(shape, "uniform"), "dtype": float_type(dtype), "min": min, "max": max, "seed": seed}
-    return emit("uniform_random", {}, attrs, name=name)  # type: ignore[no-any-return]
+    return _uniform(shape, dtype, min, max, seed, name, "uniform")
 
 
 @spelled("fluid.layers.uniform_random", "fluid.layers.nn.uniform_random", op="uniform_random")
@@ -190,13 +195,13 @@ def uniform_random(
     shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
     """Uniform numbers in [min, max); see ``paddle.uniform``."""
-    return uniform(shape, dtype, min, max, seed, name)
+    return _uniform(shape, dtype, min, max, seed, name, "uniform_random")
 
 
 @spelled("tensor.rand", op="uniform_random")
 def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Uniform numbers in [0, 1) of the given shape."""
-    return uniform(shape, dtype, 0.0, 1.0, name=name)
+    return _uniform(shape, dtype, 0.0, 1.0, 0, name, "uniform")
 
 
 @spelled("fluid.layers.uniform_random_batch_size_like", op="uniform_random_batch_size_like")

@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 import safetensors
+import safetensors.numpy
 
 from tstatic.errors import CheckpointError, TstaticError
 from tstatic.ir.types import dtype_of
 
 FORMAT = 1
-_ST_NAMES = {"bool": "bool", "uint8": "uint8", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
-             "float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64"}  # fmt: skip
 _FROM_ST = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "F16": "float16",
             "BF16": "bfloat16", "F32": "float32", "F64": "float64"}  # fmt: skip
 
@@ -45,20 +44,15 @@ def _digest(data: bytes) -> str:
 
 def encode(checkpoint: Checkpoint) -> bytes:
     """The file's bytes."""
-    tensors: dict[str, Any] = {}
     rows: dict[str, Any] = {}
-    for name, array in checkpoint.tensors.items():
-        # ascontiguousarray makes a 0-d array 1-d, so the shape is taken from the original.
-        data = np.ascontiguousarray(array).tobytes()
-        kind = dtype_of(array.dtype).name
-        tensors[name] = {"dtype": _ST_NAMES[kind], "shape": list(array.shape), "data": data}
+    dense = {name: np.require(array, requirements="C") for name, array in checkpoint.tensors.items()}
+    for name, array in dense.items():
         rows[name] = {
-            "sha256": _digest(data), "kind": checkpoint.kinds.get(name, "state"), "dtype": kind, "shape": list(array.shape),
+            "sha256": _digest(array.tobytes()), "kind": checkpoint.kinds.get(name, "state"),
+            "dtype": dtype_of(array.dtype).name, "shape": list(array.shape),
         }  # fmt: skip
     manifest = json.dumps({"format": FORMAT, "tensors": rows, "facts": dict(checkpoint.facts)}, sort_keys=True)
-    return bytes(
-        safetensors.serialize(tensors, {"tstatic.manifest": manifest, "tstatic.sha256": _digest(manifest.encode())})
-    )
+    return safetensors.numpy.save(dense, {"tstatic.manifest": manifest, "tstatic.sha256": _digest(manifest.encode())})
 
 
 def _broken(path: object, what: str, expected: str, received: str, fix: str) -> CheckpointError:
@@ -72,7 +66,8 @@ def decode(data: bytes, path: object) -> Checkpoint:
         CheckpointError: For anything that is damaged, incomplete or of another kind; it names the tensor.
     """
     again = "take an older copy of the file"
-    if data[:1] == b"\x80":
+    # A pickle begins with its protocol; a safetensors file has its JSON header at byte 8.
+    if data[:1] == b"\x80" and data[8:9] != b"{":
         raise _broken(
             path, "this is a pickle file, which is never opened", "a safetensors file", "pickle data",
             "convert it with the framework that wrote it: save the arrays with safetensors.numpy.save_file",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
 from tstatic.nn._check import rank_of, whole
 from tstatic.nn.initializer import Constant
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
+from tstatic.ops.prelu import prelu
+from tstatic.ops.softmax import softmax
 
 ReLU = functional_layer("ReLU", "relu")
 ReLU6 = functional_layer("ReLU6", "relu6")
@@ -45,10 +47,10 @@ class Softmax2D(Layer):
         super().__init__()
         self._name = name
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: Variable) -> Variable:
         """Same shape as ``x``."""
         rank_of(x, (3, 4), "[c, h, w] or [n, c, h, w]", "Softmax2D")
-        return namespace("nn.functional")["softmax"](x, axis=-3, name=self._name)
+        return softmax(x, axis=-3, name=self._name)
 
 
 @spelled("nn.PReLU", op="prelu")
@@ -76,9 +78,9 @@ class PReLU(Layer):
         self._num_parameters, self._init, self._data_format, self._name = count, init, data_format, name
         self._weight = self.create_parameter((count,), weight_attr, default_initializer=Constant(init))
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: Variable) -> Variable:
         """Same shape as ``x``."""
-        return namespace("nn.functional")["prelu"](x, self._weight, data_format=self._data_format, name=self._name)
+        return prelu(x, self._weight, data_format=self._data_format, name=self._name)
 
     def extra_repr(self) -> str:
         """Number and first value of the slopes."""

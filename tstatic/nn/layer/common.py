@@ -6,20 +6,30 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.nn._check import FLOATS, choice, wanted, whole
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
-from tstatic.nn.static_linear import IDS, row_of
+from tstatic.ops._shapes import INTEGERS
 from tstatic.ops._sliding import int_list
+from tstatic.ops.embedding import padding_row
+from tstatic.ops.interpolate_functions import interpolate
 from tstatic.ops.linear import bilinear, linear
+from tstatic.ops.pad import pad
+from tstatic.ops.reshape import flatten
 
 Dropout = functional_layer("Dropout", "dropout")
 Dropout2D = functional_layer("Dropout2D", "dropout2d")
 Dropout3D = functional_layer("Dropout3D", "dropout3d")
 CosineSimilarity = functional_layer("CosineSimilarity", "cosine_similarity", inputs=2)
+Upsample = functional_layer("Upsample", "upsample")
+LocalResponseNorm = functional_layer("LocalResponseNorm", "local_response_norm")
+Unfold = functional_layer("Unfold", "unfold", order=("kernel_sizes", "dilations", "paddings", "strides", "name"))
+Fold = functional_layer(
+    "Fold", "fold", order=("output_sizes", "kernel_sizes", "dilations", "paddings", "strides", "name")
+)
 
 
 @spelled("nn.Identity")
@@ -106,20 +116,20 @@ class Embedding(Layer):
         super().__init__()
         self._num_embeddings = whole(num_embeddings, "num_embeddings", "Embedding")
         self._embedding_dim = whole(embedding_dim, "embedding_dim", "Embedding")
-        self._padding_idx = row_of(padding_idx, num_embeddings, "Embedding")
+        self._padding_idx = padding_row(padding_idx, num_embeddings, "Embedding")
         wanted(weight_attr, "weight_attr", "Embedding")
-        self._sparse, self._name = sparse, name
+        self._sparse, self._name = bool(sparse), name
         self.weight = self.create_parameter((num_embeddings, embedding_dim), weight_attr)
 
     def forward(self, x: Variable) -> Variable:
         """Ints of any shape to ``[*x.shape, embedding_dim]``."""
-        check_variable(x, "x", "Embedding", IDS)
+        check_variable(x, "x", "Embedding", INTEGERS)
         inputs = {"Ids": x, "W": self.weight}
-        attrs = {"padding_idx": self._padding_idx}
+        attrs = {"padding_idx": self._padding_idx, "is_sparse": self._sparse}
         return emit("lookup_table_v2", inputs, attrs, name=self._name, prefix="embedding")  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Sizes and settings."""
         padding = f", padding_idx={self._padding_idx}" if self._padding_idx != -1 else ""
         return f"{self._num_embeddings}, {self._embedding_dim}{padding}, sparse={self._sparse}"
 
@@ -132,9 +142,9 @@ class Flatten(Layer):
         super().__init__()
         self.start_axis, self.stop_axis = start_axis, stop_axis
 
-    def forward(self, input: Variable) -> Any:
+    def forward(self, input: Variable) -> Variable:
         """The same values in fewer axes."""
-        return namespace("tensor")["flatten"](input, start_axis=self.start_axis, stop_axis=self.stop_axis)
+        return flatten(input, self.start_axis, self.stop_axis)
 
     def extra_repr(self) -> str:
         """The range of axes."""
@@ -217,9 +227,8 @@ class Pad(Layer):
         self._data_format = self._layout if data_format is None else data_format
         self._name = name
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: Variable) -> Variable:
         """The widened input."""
-        pad = namespace("nn.functional")["pad"]
         return pad(x, self._pad, mode=self._mode, value=self._value, data_format=self._data_format, name=self._name)
 
     def extra_repr(self) -> str:
@@ -252,3 +261,37 @@ class ZeroPad2D(Pad):
 
     def __init__(self, padding: Any, data_format: str = "NCHW", name: str | None = None) -> None:
         super().__init__(padding, "constant", 0.0, data_format, name)
+
+
+# ------------------------------------------------------------------------------------------------------------- resizing
+class _Resize(Layer):
+    _mode, _align_corners = "nearest", False
+
+    def __init__(
+        self, size: Any = None, scale_factor: Any = None, data_format: str = "NCHW", name: str | None = None
+    ) -> None:
+        super().__init__()
+        self.size, self.scale_factor, self.data_format, self.name = size, scale_factor, data_format, name
+
+    def forward(self, x: Variable) -> Variable:
+        """``[n, c, h, w]`` to the new height and width."""
+        return interpolate(
+            x, self.size, self.scale_factor, self._mode, self._align_corners, 0, self.data_format, self.name
+        )
+
+    def extra_repr(self) -> str:
+        """The new size, or the factor."""
+        given = f"size={self.size}" if self.size is not None else f"scale_factor={self.scale_factor}"
+        return f"{given}, data_format={self.data_format}"
+
+
+@spelled("nn.UpsamplingNearest2D")
+class UpsamplingNearest2D(_Resize):
+    """Resizes images to ``size``, or by ``scale_factor``, taking the nearest value."""
+
+
+@spelled("nn.UpsamplingBilinear2D")
+class UpsamplingBilinear2D(_Resize):
+    """Resizes images to ``size``, or by ``scale_factor``, between the four nearest values; corners stay in the corners."""
+
+    _mode, _align_corners = "bilinear", True

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import Layer as Call
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.nn._check import FLOATS, choice, rank_of, wanted, whole
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.static_conv import divided, kaiming
 from tstatic.ops._sliding import int_list, is_last, padding_of
-from tstatic.ops.conv import conv1d, forward_type
-from tstatic.ops.conv_transpose import conv1d_transpose, output_attrs, transpose_type
+from tstatic.ops.conv import conv1d, conv2d
+from tstatic.ops.conv_transpose import conv1d_transpose, conv2d_transpose
+from tstatic.ops.pad import pad
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -92,30 +92,7 @@ class _Conv(Layer):
         pairs = pads if len(pads) == 2 * self._rank else [p for p in pads for _ in (0, 1)]
         # The pad function takes the last axis first.
         flat = [p for i in reversed(range(self._rank)) for p in pairs[2 * i : 2 * i + 2]]
-        pad = namespace("nn.functional")["pad"]
         return pad(x, flat, mode=self._padding_mode, data_format=self._data_format), 0
-
-    def _attrs(self, padding: Any) -> dict[str, Any]:
-        paddings, algorithm = padding_of(padding, self._rank, is_last(self._data_format), type(self).__name__)
-        return {
-            "strides": self._stride,
-            "paddings": paddings,
-            "padding_algorithm": algorithm,
-            "dilations": self._dilation,
-            "groups": self._groups,
-            "data_format": self._data_format,
-        }
-
-    def _run(self, x: Variable, type: str, attrs: dict[str, Any]) -> Variable:
-        """Emits the convolution and, as Paddle does, the addition of the bias as an image of one pixel."""
-        helper = Call(type)
-        out: Variable = helper.emit(type, {"Input": x, "Filter": self.weight}, attrs)
-        if self.bias is None:
-            return out
-        ones = (1,) * self._rank
-        shape = (1, *ones, self._out_channels) if is_last(self._data_format) else (1, self._out_channels, *ones)
-        bias = Call("reshape2").emit("reshape2", {"X": self.bias}, {"shape": shape})
-        return helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": -1})  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """Sizes, and whatever differs from the default."""
@@ -175,7 +152,7 @@ class Conv2D(_Conv):
         """``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``, or with channels last."""
         self._check(x)
         x, padding = self._widened(x)
-        return self._run(x, forward_type(self._in_channels, self._out_channels, self._groups), self._attrs(padding))
+        return conv2d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
 
 
 @spelled("nn.Conv1D", op="conv2d")
@@ -257,9 +234,10 @@ class Conv2DTranspose(_Conv):
         """``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
         self._check(x)
         extra = self._output_padding if output_size is None else 0
-        attrs = {**self._attrs(self._padding), **output_attrs(extra, output_size, 2, "Conv2DTranspose")}
-        per_group = self._out_channels // self._groups
-        return self._run(x, transpose_type(self._in_channels, self._groups, per_group), attrs)
+        return conv2d_transpose(
+            x, self.weight, self.bias, self._stride, self._padding, extra, self._dilation, self._groups, output_size,
+            self._data_format,
+        )  # fmt: skip
 
 
 @spelled("nn.Conv1DTranspose", op="conv2d_transpose")

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
-import numpy as np
-
-from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError, near
+from tstatic.errors import ProgramError, ProgramTypeError, UnsupportedError, near
 from tstatic.ir import names
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of
-from tstatic.logs import get_logger
 from tstatic.nn.initializer import Initializer
+from tstatic.nn.layer._state import Hook, HookRemover, paths, snake, write_state
 from tstatic.nn.param import LayerHelper
-
-_log = get_logger("nn")
-Hook = Callable[..., Any]
-
-
-def snake(name: str) -> str:
-    """``BatchNorm2D`` -> ``batch_norm2d``: what the generated name of a layer begins with."""
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)).lower()
-
-
-class HookRemover:
-    """Takes a registered hook away again: ``handle.remove()``."""
-
-    def __init__(self, hooks: list[Hook], hook: Hook) -> None:
-        self._hooks, self._hook = hooks, hook
-
-    def remove(self) -> None:
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
 
 
 @spelled("nn.Layer", "fluid.Layer", "fluid.dygraph.Layer")
@@ -310,15 +288,11 @@ class Layer:
     # ---------------------------------------------------------------------------------------------------------- calling
     def register_forward_pre_hook(self, hook: Hook) -> HookRemover:
         """Calls ``hook(layer, inputs)`` before each ``forward``; what it returns, unless ``None``, replaces the inputs."""
-        hooks: list[Hook] = self.__dict__["_forward_pre_hooks"]
-        hooks.append(hook)
-        return HookRemover(hooks, hook)
+        return HookRemover(self.__dict__["_forward_pre_hooks"], hook)
 
     def register_forward_post_hook(self, hook: Hook) -> HookRemover:
         """Calls ``hook(layer, inputs, output)`` after each ``forward``; what it returns, unless ``None``, replaces the output."""
-        hooks: list[Hook] = self.__dict__["_forward_post_hooks"]
-        hooks.append(hook)
-        return HookRemover(hooks, hook)
+        return HookRemover(self.__dict__["_forward_post_hooks"], hook)
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         self._tables()
@@ -349,9 +323,7 @@ class Layer:
     # ----------------------------------------------------------------------------------------------------------- state
     def register_state_dict_hook(self, hook: Callable[[dict[str, Any]], Any]) -> HookRemover:
         """Calls ``hook(state)`` with what :meth:`state_dict` is about to return; what it returns, unless ``None``, replaces it."""
-        hooks: list[Hook] = self.__dict__["_state_dict_hooks"]
-        hooks.append(hook)
-        return HookRemover(hooks, hook)
+        return HookRemover(self.__dict__["_state_dict_hooks"], hook)
 
     def state_dict(
         self,
@@ -371,7 +343,7 @@ class Layer:
             use_hook: Whether hooks are called.
         """
         found: dict[str, Any] = OrderedDict() if destination is None else destination
-        layers = self._paths() if include_sublayers else [("", self)]
+        layers = paths(self) if include_sublayers else [("", self)]
         for path, layer in layers:
             own = layer.__dict__
             hidden = own["_non_persistable_buffer_names_set"]
@@ -382,19 +354,6 @@ class Layer:
             changed = hook(found)
             found = found if changed is None else changed
         return found
-
-    def _paths(self) -> Iterator[tuple[str, Layer]]:
-        """Every path to every layer, as a prefix of names; a layer that contains itself is an error elsewhere."""
-        stack: list[tuple[str, Layer, tuple[Layer, ...]]] = [("", self, ())]
-        while stack:
-            path, layer, above = stack.pop()
-            yield path, layer
-            inner = layer.__dict__["_sub_layers"].items()
-            stack.extend(
-                (f"{path}{n}.", child, (*above, layer))
-                for n, child in reversed(list(inner))
-                if child is not None and child is not layer and child not in above
-            )
 
     def set_state_dict(
         self, state_dict: Mapping[str, Any], use_structured_name: bool = True
@@ -411,40 +370,9 @@ class Layer:
         Raises:
             ShapeError, NotFoundError: If a shape differs or a variable has no place in the scope; nothing is written then.
         """
-        if not isinstance(state_dict, Mapping):
-            raise ProgramTypeError(
-                "state_dict must map names to arrays",
-                expected="a dict of name -> array",
-                received=f"{state_dict!r} of type {type(state_dict).__name__}",
-                fix="pass what you saved: {name: array, ...}",
-                op="set_state_dict",
-            )
         own = self.state_dict(use_hook=False)
-        wanted = {(key if use_structured_name else var.name): var for key, var in own.items()}
-        pairs = [(key, wanted[key], np.asarray(value)) for key, value in state_dict.items() if key in wanted]
-        for key, var, array in pairs:
-            if tuple(array.shape) != var.shape:
-                raise ShapeError(
-                    f"the value given for '{key}' has another shape than the layer's",
-                    expected=list(var.shape),
-                    received=list(array.shape),
-                    fix="load values that were saved from a layer of the same sizes",
-                    op="set_state_dict",
-                    var=var.name,
-                )
-        # Variables read and write the scope through methods that an upper stage gives them.
-        for _, var, _ in pairs:
-            var.get_value()
-        for _, var, array in pairs:
-            var.set_value(array.astype(var.dtype.np, copy=False))
-        missing = [key for key in wanted if key not in state_dict]
-        unexpected = [key for key in state_dict if key not in wanted]
-        if missing or unexpected:
-            _log.warning(
-                "set_state_dict of %s: %d of its values are not given (%s), %d given ones have no place in it (%s)",
-                self.full_name(), len(missing), ", ".join(missing[:4]), len(unexpected), ", ".join(unexpected[:4]),
-            )  # fmt: skip
-        return missing, unexpected
+        wanted = own if use_structured_name else {var.name: var for var in own.values()}
+        return write_state(self.full_name(), wanted, state_dict)
 
     set_dict = set_state_dict
     load_dict = set_state_dict

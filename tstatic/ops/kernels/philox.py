@@ -27,6 +27,7 @@ From the bits of an element (``bits``, 32 of them; ``second`` is its second draw
 from __future__ import annotations
 
 import threading
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,6 +128,15 @@ _COUNT = np.arange(BLOCKS, dtype=np.uint64)
 _COUNT.setflags(write=False)
 
 
+@lru_cache(maxsize=256)
+def _schedule(k0: int, k1: int) -> tuple[tuple[Array, Array], ...]:
+    """Key words of rounds 4 to 10 as arrays, which ufuncs take faster than ints; runs change only the counter."""
+    return tuple(
+        (np.array((k0 + i * WEYL[0]) & WORD, np.uint64), np.array((k1 + i * WEYL[1]) & WORD, np.uint64))
+        for i in range(3, ROUNDS)
+    )
+
+
 def _words(first: int, count: int, key: PhiloxKey, work: Array) -> tuple[Array, Array, Array, Array]:
     """The four words of ``count`` blocks as uint64 views of ``work`` of which only the low 32 bits count.
 
@@ -170,17 +180,16 @@ def _words(first: int, count: int, key: PhiloxKey, work: Array) -> tuple[Array, 
     xor(a, word(c3 ^ k1), a)
     # Now words 0..3 are c, low half of d, a, low half of b.
     x0, x1, x2, x3 = c, d, a, b
-    for _ in range(3, ROUNDS):
-        k0, k1 = (k0 + WEYL[0]) & WORD, (k1 + WEYL[1]) & WORD
+    for key0, key1 in _schedule(int(key.k0), int(key.k1)):
         mul(x0, _MULTIPLY[0], x0)
         mul(x2, _MULTIPLY[1], x2)
         shift(x2, s, t)
         xor(x1, t, x1)
-        xor(x1, word(k0), x1)
+        xor(x1, key0, x1)
         mask(x1, low, x1)
         shift(x0, s, t)
         xor(x3, t, x3)
-        xor(x3, word(k1), x3)
+        xor(x3, key1, x3)
         mask(x3, low, x3)
         x0, x1, x2, x3 = x1, x2, x3, x0
     return x0, x1, x2, x3

@@ -1,4 +1,4 @@
-"""Draws from given probabilities: frequencies, edges, and what is refused."""
+"""Draws from given probabilities: frequencies, edges, what is refused; pieces of random fills."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_pieces_continue_the_stream() -> None:
     for type, attrs in (
         ("uniform_random", {"shape": (5, CHUNK)}),
         ("gaussian_random", {"shape": (3 * CHUNK, 3)}),
-        ("truncated_gaussian_random", {"shape": (2, 1, CHUNK + 1)}),
+        ("truncated_gaussian_random", {"shape": (9, 1, CHUNK + 1)}),
         ("randint", {"shape": (3 * CHUNK,), "high": 99}),
     ):
         card = card_of(type)
