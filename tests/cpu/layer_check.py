@@ -77,6 +77,7 @@ def check_layer(
     result: str | None = None,
     fixed: Mapping[str, Array] | None = None,
     unknown: bool = True,
+    constant: tuple[str, ...] = (),
 ) -> Run:
     """Runs a layer and compares its result and all gradients with torch in float64.
 
@@ -88,18 +89,23 @@ def check_layer(
         result: The name that the result must have.
         fixed: Values of some parameters, instead of random ones.
         unknown: Whether the first size of each input is declared unknown.
+        constant: Inputs that no gradient is asked of.
     """
     main, startup, scope = static.Program(), static.Program(), static.Scope()
     with static.program_guard(main, startup), paddle.utils.unique_name.guard(), default_dtype("float64"):
         ins = []
         for name, array in feeds.items():
             var = static.data(name, [None, *array.shape[1:]] if unknown else list(array.shape), str(array.dtype))
-            var.stop_gradient = False
+            var.stop_gradient = name in constant
             ins.append(var)
         out = build(*ins)
         names = [p.name for p in main.all_parameters()]
         seed = static.data("seed", list(out.shape), "float64")
-        targets = [v for v in (*ins, *(p for p in main.all_parameters() if p.trainable)) if v.dtype.is_float]
+        targets = [
+            v
+            for v in (*ins, *(p for p in main.all_parameters() if p.trainable))
+            if v.dtype.is_float and not v.stop_gradient
+        ]
         grads = static.gradients([out], targets, target_gradients=[seed])
     if parameters is not None:
         assert names == parameters
@@ -116,7 +122,7 @@ def check_layer(
     leaves = {name: torch.tensor(value) for name, value in values.items()}
     inputs = [torch.tensor(a) for a in feeds.values()]
     for var, leaf in zip((*ins, *main.all_parameters()), (*inputs, *leaves.values()), strict=True):
-        leaf.requires_grad_(var.dtype.is_float and not (var.persistable and var.stop_gradient))
+        leaf.requires_grad_(var.dtype.is_float and not var.stop_gradient)
     expected = reference(leaves, *inputs)
     weight = np.cos(np.arange(expected.numel(), dtype=np.float64)).reshape(tuple(expected.shape))
     expected.backward(torch.tensor(weight))

@@ -195,7 +195,7 @@ def _inputs(card: Card) -> dict[str, Any]:
 
 def _attrs(card: Card) -> dict[str, Any]:
     sample = {"bool": True, "int": 1, "float": 1.0, "number": 1, "str": "a", "ints": [1], "floats": [1.0], "strs": ["a"],
-              "bools": [True], "dtype": "float32", "block": 0, "any": 1}  # fmt: skip
+              "bools": [True], "dtype": "float32", "block": 0, "function": 0, "any": 1}  # fmt: skip
     return {n: sample[a.kind] for n, a in card.attrs.items() if a.default is REQUIRED}
 
 
@@ -231,7 +231,7 @@ def _building(type: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "unknown slot", lambda: _append(type, {**_inputs(card), "Nope": static.data("q", [1])}, _attrs(card))
     yield "unknown attribute", lambda: _append(type, _inputs(card), {**_attrs(card), "no_such_attr": 1})
     yield "unknown output", lambda: _append(type, _inputs(card), _attrs(card), {"Nope": static.data("q", [1])})
-    wrong = {"bool": "yes", "int": 1.5, "float": "a", "number": "a", "str": 5, "ints": 3, "floats": "ab", "strs": 3, "bools": 3,
+    wrong = {"bool": "yes", "int": 1.5, "function": 1.5, "float": "a", "number": "a", "str": 5, "ints": 3, "floats": "ab", "strs": 3, "bools": 3,
              "dtype": "float99"}  # fmt: skip
     for name, attr in card.attrs.items():
         if attr.kind in wrong:

@@ -480,7 +480,7 @@ def test_space_to_depth_has_the_order_of_paddle() -> None:
             ShapeError,
             "out of range",
         ),
-        (lambda x: F.max_pool2d(x, 0), ShapeError, "positive"),
+        (lambda x: F.max_pool2d(x, 0, 1), ShapeError, "positive"),
         (lambda x: F.max_pool2d(x, 2, padding=2), ShapeError, "without values"),
         (lambda x: F.max_pool2d(x, 20), ShapeError, "does not fit"),
         (lambda x: F.max_pool2d(x, 2, ceil_mode=1), ProgramTypeError, "ceil_mode"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices.buffer import Buffer
 from tstatic.devices.pool import Call
 
 BLOCK = 1 << 15
@@ -21,20 +22,30 @@ class Workspace:
 
     def __init__(self) -> None:
         self.need = 0
-        self._buffer = _TINY
+        self._buffer: Buffer | None = None
 
     def reserve(self, nbytes: int) -> None:
+        """Asks for at least that many bytes."""
         self.need = max(self.need, nbytes)
 
     def allocate(self) -> None:
-        if self._buffer.nbytes < self.need:
-            raw = np.empty(self.need + 64, np.uint8)
-            start = -raw.ctypes.data % 64
-            self._buffer = raw[start : start + self.need]
+        """Makes the buffer."""
+        self._buffer = Buffer(self.need) if self.need else None
+
+    def touch(self) -> None:
+        """Notes that the buffer is in use."""
+        if self._buffer is not None:
+            self._buffer.touch()
+
+    def release(self) -> None:
+        """Gives the memory back."""
+        if self._buffer is not None:
+            self._buffer.release()
 
     @property
-    def nbytes(self) -> int:
-        return self.need
+    def held_bytes(self) -> int:
+        """Bytes that may be in memory now."""
+        return 0 if self._buffer is None else self._buffer.held_bytes
 
     def arrays(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Any]:
         """Arrays at increasing offsets of the shared buffer."""
@@ -43,7 +54,8 @@ class Workspace:
         for shape, dtype in shapes:
             count = int(np.prod(shape, dtype=np.int64))
             size = count * dtype.itemsize
-            done.append(self._buffer[offset : offset + size].view(dtype).reshape(shape))
+            bytes_ = _TINY if self._buffer is None else self._buffer.array[offset : offset + size]
+            done.append(bytes_.view(dtype).reshape(shape))
             offset += -(-size // 64) * 64
         return done
 

@@ -32,7 +32,7 @@ class _Required:
 REQUIRED = _Required()
 
 
-Kind = Literal["bool", "int", "float", "str", "ints", "floats", "strs", "bools", "dtype", "number", "block", "any"]
+Kind = Literal["bool", "int", "float", "str", "ints", "floats", "strs", "bools", "dtype", "number", "block", "function", "any"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,8 @@ _CLEAN: dict[str, Callable[[Any], Any]] = {
     "strs": _listed(_as_str),
     "dtype": dtype_of,
     "block": lambda v: v,
+    # The number of a Python function that only this process has; negative for none.
+    "function": _as_int,
     "any": lambda v: v,
 }
 EXPECT = {
@@ -167,5 +169,6 @@ EXPECT = {
     "strs": "a list of str",
     "dtype": "a dtype",
     "block": "a block",
+    "function": "the number of a function",
     "any": "a value",
 }

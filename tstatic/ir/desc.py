@@ -22,7 +22,7 @@ Line = tuple[Count, Count]
 """Number of a file in ``ProgramDesc.files``, and a line in it."""
 
 
-class _Desc(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class _Desc(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Base: unknown fields are refused, fields at their default are left out."""
 
 
@@ -60,10 +60,10 @@ class OpDesc(_Desc):
     type: Name
     inputs: dict[str, list[Name]]
     outputs: dict[str, list[Name]]
+    position: Count
     attrs: dict[str, Any] = {}
     role: Count = 0
     role_var: list[str] = []
-    position: Count
     namescope: str = ""
     device: str = ""
     where: Line | None = None
@@ -72,12 +72,12 @@ class OpDesc(_Desc):
 class BlockDesc(_Desc):
     """A block; ``built`` counts the ops ever made in it."""
 
-    parent: Index = -1
-    forward: Index = -1
-    built: Count
-    grad_prefix: str = ""
     vars: list[VarDesc]
     ops: list[OpDesc]
+    built: Count
+    parent: Index = -1
+    forward: Index = -1
+    grad_prefix: str = ""
 
 
 class ProgramDesc(_Desc):
@@ -109,6 +109,11 @@ def calls_functions(program: Program) -> bool:
         for op in block.ops
         for name, spec in op.card.attrs.items()
     )
+
+
+def process_of(program: Program) -> str:
+    """What marks a program's saved form as good in this process only; empty when it is good everywhere."""
+    return this_process() if calls_functions(program) else ""
 
 
 # ------------------------------------------------------------------------------------------------------------ describe
@@ -154,7 +159,7 @@ def describe(program: Program) -> ProgramDesc:
         learning_rate=program.lr_var.name if program.lr_var is not None else None,
         feeds=list(program.feed_names),
         fetches=list(program.fetch_names),
-        process=this_process() if calls_functions(program) else "",
+        process=process_of(program),
     )
 
 

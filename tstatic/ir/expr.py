@@ -69,14 +69,6 @@ def define(
 
 
 # numpy 2.4 wants the output of these two as a keyword.
-def _maximum(a: Any, b: Any, out: Any) -> None:
-    np.maximum(a, b, out=out)
-
-
-def _minimum(a: Any, b: Any, out: Any) -> None:
-    np.minimum(a, b, out=out)
-
-
 define("add", np.add, lambda t, a, b: a + b, "1", "1")
 define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1")
 define("mul", np.multiply, lambda t, a, b: a * b, "b", "a")
@@ -120,8 +112,8 @@ define(
     lambda t, a: t.where((a - t.trunc(a)).abs() >= 0.5, t.trunc(a) + t.sign(a), t.trunc(a)),
     expand="where(abs(a - trunc(a)) >= 0.5, trunc(a) + sign(a), trunc(a))",
 )
-define("maximum", _maximum, lambda t, a, b: _pair(t, "maximum", a, b), "a >= b", "a < b")
-define("minimum", _minimum, lambda t, a, b: _pair(t, "minimum", a, b), "a <= b", "a > b")
+define("maximum", np.maximum, lambda t, a, b: _pair(t, "maximum", a, b), "a >= b", "a < b")
+define("minimum", np.minimum, lambda t, a, b: _pair(t, "minimum", a, b), "a <= b", "a > b")
 define("where", None, lambda t, c, a, b: _torch_where(t, c, a, b), "0", "where(a, 1, 0)", "where(a, 0, 1)")
 define("lt", np.less, lambda t, a, b: a < b, kind="bool")
 define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,15 @@ class Code:
             for o in instruction.operands:
                 array = o.value if o.kind == "const" else space[o.kind][o.index]
                 args.append(array.view(_INT_OF_SIZE[o.dtype.itemsize]) if o.as_int else array)
-            calls.append((instruction.function, (*args, *instruction.extra)))
+            if instruction.function in _OUT_BY_KEYWORD:
+                calls.append((partial(instruction.function, out=args[-1]), tuple(args[:-1])))
+            else:
+                calls.append((instruction.function, (*args, *instruction.extra)))
         return calls
+
+
+# numpy 2.4 deprecates their third positional argument.
+_OUT_BY_KEYWORD = (np.maximum, np.minimum)
 
 
 def _mask(condition: Any, out: Any) -> None:

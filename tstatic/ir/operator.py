@@ -176,7 +176,7 @@ class Operator:
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """The op in the text form of ``print(program)``."""
-        return text.op_text(self)
+        return text.op_text(self, with_details)
 
     def __repr__(self) -> str:
         return f"Operator {self.type}({', '.join(self.input_arg_names)}) @ {show(self.where)}"

@@ -173,7 +173,7 @@ class Block:
         return (v for v in self.vars.values() if isinstance(v, Parameter))
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        return text.block_text(self)
+        return text.block_text(self, with_details)
 
     def __repr__(self) -> str:
         return f"Block {self.idx} of {self.program!r}: {len(self.ops)} ops, {len(self.vars)} variables"
@@ -202,6 +202,9 @@ class Program:
         self.lr_var: Variable | None = None
         self.loss_name: str | None = None
         self._is_test = False
+        # Inputs and results of an inference program, in order.
+        self.feed_names: tuple[str, ...] = ()
+        self.fetch_names: tuple[str, ...] = ()
 
     def _touch(self) -> None:
         self.version += 1
@@ -315,7 +318,32 @@ class Program:
             assert isinstance(value, bool), (
                 f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."
             )
-        return text.program_text(self)
+        return text.program_text(self, with_details, desc.process_of(self))
+
+    @staticmethod
+    def parse_from_text(source: str) -> Program:
+        """Reads back what ``print(program)`` wrote (see :func:`tstatic.ir.parse.parse`)."""
+        return parse.parse(source)
+
+    @staticmethod
+    def parse_from_string(data: bytes) -> Program:
+        """Reads back what ``program.desc.serialize_to_string()`` gave (see :func:`tstatic.ir.serial.decode`)."""
+        return serial.decode(data)
+
+    @property
+    def desc(self) -> serial.ProgramView:
+        """The program's saved form: ``program.desc.serialize_to_string()``."""
+        return serial.ProgramView(self)
+
+    def to_svg(self, max_ops: int = 600) -> str:
+        """A picture of the program as SVG text (see :func:`tstatic.ir.svg.svg`)."""
+        return svg.svg(self, max_ops)
+
+    def _repr_svg_(self) -> str:
+        return svg.svg(self, 200)
+
+    def _repr_html_(self) -> str:
+        return f'<div style="max-height:40em;overflow:auto">{self._repr_svg_()}</div>'
 
     def __str__(self) -> str:
         return self.to_string()
@@ -394,4 +422,4 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
 
 
 # The functions behind Block.append_op, Program.clone and print() stand in files of their own, which need the classes above.
-from tstatic.ir import build, declare, edit  # noqa: E402
+from tstatic.ir import build, declare, desc, edit, parse, serial, svg  # noqa: E402

@@ -249,7 +249,12 @@ class _Restore:
             for var in row:
                 if var != EMPTY and not self.has(block, var):
                     raise self.no_variable(
-                        place, f"{side} '{name}' of operator '{card.type}' names", var, block.vars, op=card.type, var=var
+                        place,
+                        f"{side} '{name}' of operator '{card.type}' names",
+                        var,
+                        block.vars,
+                        op=card.type,
+                        var=var,
                     )
         for name, slot in slots.items():
             # Backward ops leave out what the program does not have; gradients of a result that nothing uses, for one.
@@ -319,4 +324,3 @@ def _owned(program: Program, block: int) -> Iterator[tuple[int, int]]:
     for i, op in enumerate(program.blocks[block].ops):
         for inner in edit.sub_blocks(op):
             yield i, inner
-

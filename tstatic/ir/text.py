@@ -138,7 +138,7 @@ def variable_marks(var: Variable, details: bool = False) -> Iterator[tuple[str, 
         regularizer = regularizer_of(parameter)
         if regularizer is not None:
             yield regularizer
-        if parameter.do_model_average is not None or details:
+        if parameter.do_model_average is not True or details:
             yield "do_model_average", parameter.do_model_average
         if not parameter.need_clip or details:
             yield "need_clip", parameter.need_clip
@@ -241,5 +241,3 @@ def program_text(program: Program, with_details: bool = False, process: str = ""
     lines = [f"program{_marks(marks)}"]
     lines += [f"file {label!r} = {file!r}" for file, label in labels.items()]
     return "\n".join([*lines, *(block_text(b, with_details, labels) for b in program.blocks)])
-
-

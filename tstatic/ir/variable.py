@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tstatic.errors import ProgramTypeError
+from tstatic.ir import text
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ir.where import Where, show, user_line
 
@@ -116,7 +117,7 @@ class Variable:
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """One readable line: name, dtype, shape, marks."""
-        return repr(self)
+        return text.variable_text(self, with_details)
 
     def __bool__(self) -> bool:
         raise ProgramTypeError(

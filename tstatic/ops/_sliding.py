@@ -211,8 +211,6 @@ def int_list(value: Any, rank: int, name: str, function: str) -> tuple[int, ...]
             where=show(user_line()),
         )
     values = tuple(int(v) for v in values)
-    if len(values) == 1:
-        values *= rank
     if len(values) != rank:
         raise ShapeError(
             f"'{name}' of {function} has the wrong number of values",

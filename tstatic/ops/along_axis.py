@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from tstatic.ops._shapes import (
     refuse,
     single,
 )
-from tstatic.ops.expanding import expand
+from tstatic.ops.expanding import broadcast_tensors, expand
 from tstatic.ops.reshape import ANY
 
 
@@ -111,7 +110,7 @@ register(
 
 
 def broadcast_index(x: Variable, index: Variable, axis: int, function: str) -> tuple[Variable, Variable, int]:
-    """Expands value and index so that they agree beside the axis.
+    """Expands value and index so that they agree beside the axis; two unknown sizes are taken to be equal.
 
     Raises:
         ShapeError: If they do not broadcast.
@@ -125,17 +124,23 @@ def broadcast_index(x: Variable, index: Variable, axis: int, function: str) -> t
                 fix="reshape the indices",
             )
         at = normalize_axis(axis, len(x.shape))
-        pairs = list(zip(x.shape, index.shape, strict=True))
-        shape = [broadcast_shapes((a,), (b,))[0] for a, b in pairs]
+        for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)):
+            if d != at:
+                broadcast_shapes((a,), (b,))
     except ShapeError as error:
         raise refuse(error, function, x.name) from None
-    wanted_x = [x.shape[at] if d == at else s for d, s in enumerate(shape)]
-    wanted_index = [index.shape[at] if d == at else s for d, s in enumerate(shape)]
-    return _expanded(x, wanted_x), _expanded(index, wanted_index), at
+    return _expanded(x, index, at), _expanded(index, x, at), at
 
 
-def _expanded(x: Variable, shape: Sequence[int]) -> Variable:
-    return x if tuple(shape) == x.shape else expand(x, list(shape))
+def _expanded(x: Variable, like: Variable, axis: int) -> Variable:
+    """``x`` with the sizes of 1 beside the axis repeated as often as ``like`` has them."""
+    shape = [a if d == axis or a != 1 else b for d, (a, b) in enumerate(zip(x.shape, like.shape, strict=True))]
+    if tuple(shape) == x.shape:
+        return x
+    if UNKNOWN not in [s for s, a in zip(shape, x.shape, strict=True) if s != a]:
+        return expand(x, [UNKNOWN if s == a else s for s, a in zip(shape, x.shape, strict=True)])
+    one = single("slice", {"Input": like}, {"axes": [axis], "starts": [0], "ends": [1], "infer_flags": [1]})
+    return broadcast_tensors([x, one])[0]
 
 
 @spelled("tensor.take_along_axis", "Variable.take_along_axis", op="take_along_axis")

@@ -11,7 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, register, spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, float32, normalize_axis
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
 from tstatic.ops._shapes import Array, Call, Copies, again, clear, copy, listed, need_rank, need_sizes, single
 from tstatic.ops._slicing import embed
 from tstatic.ops.expanding import expand
@@ -273,7 +273,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
 
 def _eye(num_rows: int, num_columns: int | None, dtype: Any, name: str | None) -> Variable:
     attrs = {"num_rows": num_rows, "num_columns": num_rows if num_columns is None else num_columns}
-    return single("eye", {}, {**attrs, "dtype": dtype_of(dtype)}, name=name)
+    return single("eye", {}, {**attrs, "dtype": dtype}, name=name)
 
 
 @spelled("fluid.layers.eye", op="eye")

@@ -20,6 +20,7 @@ from tstatic.ops._shapes import (
     Copies,
     copy,
     need_sizes,
+    refuse,
     several,
     single,
     sizes_given,
@@ -285,3 +286,16 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
         ShapeError: If they do not broadcast.
     """
     return several("broadcast_tensors", {"X": variables(input, "input", "broadcast_tensors")}, name=name)
+
+
+@spelled("tensor.broadcast_shape")
+def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
+    """The shape that two shapes broadcast to, -1 where it is unknown; builds nothing.
+
+    Raises:
+        ShapeError: If they do not broadcast.
+    """
+    try:
+        return list(broadcast_shapes(tuple(x_shape), tuple(y_shape)))
+    except ShapeError as error:
+        raise refuse(error, "broadcast_shape") from None

@@ -170,7 +170,7 @@ def bilinear_product(helper: Layer, x1: Variable, x2: Variable, weight: Variable
     out = single("matmul_v2", {"X": half, "Y": column})
     last = {"X": out}, {"axes": (2,)}
     if bias is None:
-        result: Variable = helper.emit("squeeze2", *last)
+        result: Variable = helper.emit("squeeze2", *last, drop=("XShape",))
     else:
         result = helper.emit("elementwise_add", {"X": single("squeeze2", *last), "Y": bias})
     return result

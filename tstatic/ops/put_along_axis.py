@@ -16,7 +16,7 @@ from tstatic.ops._joining import common_shape
 from tstatic.ops._low import in_float32
 from tstatic.ops._shapes import INTEGERS, Array, check_index, need_same_dtype, refuse, single
 from tstatic.ops.along_axis import broadcast_index, infer_along
-from tstatic.ops.expanding import expand
+from tstatic.ops.expanding import expand_as
 
 _REDUCE = {"assign": "assign", "add": "add", "mul": "mul", "multiply": "mul", "amin": "amin", "amax": "amax"}
 _TORCH = {"add": "sum", "mul": "prod", "amin": "amin", "amax": "amax"}
@@ -231,6 +231,6 @@ def put_along_axis(
             raise refuse(error, "put_along_axis", arr.name)
     values = as_variable(values, like=arr)
     if values.shape != indices.shape:
-        values = expand(values, list(indices.shape))
+        values = expand_as(values, indices)
     attrs = {"Axis": axis, "Reduce": reduce, "Include_self": include_self}
     return single("put_along_axis", {"Input": arr, "Index": indices, "Value": values}, attrs)

@@ -146,8 +146,8 @@ register(
         "py_func",
         "X*? -> Out*?",
         attrs={
-            "forward_callable_id": Attr(kind="int"),
-            "backward_callable_id": -1,
+            "forward_callable_id": Attr(kind="function"),
+            "backward_callable_id": Attr(-1, "function"),
             "backward_skip_vars": Attr((), "strs"),
             "out_shapes": Attr((), "any"),
             "out_dtypes": Attr((), "strs"),

@@ -18,6 +18,8 @@ from tstatic.ops._shapes import (
     Call,
     Copies,
     copy_reshaped,
+    listed,
+    refuse,
     single,
     sizes_given,
     sizes_of,
@@ -268,3 +270,26 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
 def fluid_flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """A matrix: the axes before ``axis`` joined into rows, the others into columns."""
     return single("flatten2", {"X": check_variable(x, "x", "flatten")}, {"axis": axis}, name=name)
+
+
+@spelled("tensor.flatten_", "Variable.flatten_", op="flatten_contiguous_range")
+def flatten_(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
+    """Same as :func:`flatten`: a program's values are never changed in place."""
+    return flatten(x, start_axis, stop_axis, name)
+
+
+@spelled("tensor.unflatten", "Variable.unflatten", op="reshape2")
+def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = None) -> Variable:
+    """Splits an axis into several, of sizes ``shape`` (one may be -1 where all other sizes are known).
+
+    Raises:
+        ShapeError: If the sizes do not make up the axis.
+    """
+    x = check_variable(x, "x", "unflatten")
+    try:
+        at = normalize_axis(axis, len(x.shape))
+        sizes = resolve(x.shape[at : at + 1] or (1,), listed(shape))
+    except ShapeError as error:
+        raise refuse(error, "unflatten", x.name) from None
+    # Leading sizes are copied by position; those behind the axis must be known.
+    return reshape(x, [*[0] * at, *sizes, *x.shape[at + 1 :]], name)

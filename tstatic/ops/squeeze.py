@@ -151,3 +151,15 @@ def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -
 def fluid_unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
     """:func:`unsqueeze` under its older signature."""
     return unsqueeze(input, axes, name)
+
+
+@spelled("tensor.squeeze_", "Variable.squeeze_", op="squeeze2")
+def squeeze_(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
+    """Same as :func:`squeeze`: a program's values are never changed in place."""
+    return squeeze(x, axis, name)
+
+
+@spelled("tensor.unsqueeze_", "Variable.unsqueeze_", op="unsqueeze2")
+def unsqueeze_(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
+    """Same as :func:`unsqueeze`: a program's values are never changed in place."""
+    return unsqueeze(x, axis, name)

@@ -14,6 +14,7 @@ import numpy as np
 import threadpoolctl
 
 from tstatic.devices import cpu, null
+from tstatic.devices.buffer import Buffer
 from tstatic.devices.pool import Call, pool_of, usable_cpus
 from tstatic.errors import DeviceError, FeedError, NumericsError
 from tstatic.ir.evaluate import metas_of
@@ -22,7 +23,6 @@ from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show
-from tstatic.plan.memory import ALIGN
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random
 from tstatic.runtime.block import BlockRunner, annotate, run_op
@@ -101,16 +101,20 @@ class Session:
             FeedError: If a persistable variable that the program reads has no value in the scope.
         """
         plan = self.plan
-        raw = np.empty(plan.arena_bytes + ALIGN, np.uint8)
-        start = -raw.ctypes.data % ALIGN
-        self.arena: np.ndarray[Any, Any] | None = raw[start : start + plan.arena_bytes]
+        self.arena: Buffer | None = Buffer(plan.arena_bytes)
+        self.arena.touch()
         self.arrays: dict[str, Any] = {}
         self.keys: list[RngKey] = []
         self.runners: list[BlockRunner] = []
+        # One object per place: numpy is slower when input and output are two views of the same bytes.
+        views: dict[Any, np.ndarray[Any, Any]] = {}
         for value, slot in plan.slots.items():
             if slot.kind in ("arena", "feed"):
                 assert slot.meta is not None
-                self.arrays[value] = self._view(slot.offset, slot.meta)
+                place = (slot.offset, slot.meta)
+                if place not in views:
+                    views[place] = self._view(slot.offset, slot.meta)
+                self.arrays[value] = views[place]
             elif slot.kind == "const":
                 self.arrays[value] = plan.program.constants[value]
             elif slot.kind == "state":
@@ -131,7 +135,7 @@ class Session:
                 works.append((step, work))
         for workspace in workspaces:
             workspace.allocate()
-        self.workspace_bytes = sum(w.nbytes for w in workspaces)
+        self.workspaces = workspaces
         self.main: list[Call] = []
         self.update: list[Call] = []
         self.owners: dict[str, list[FrozenOp]] = {"main": [], "update": []}
@@ -157,7 +161,7 @@ class Session:
 
     def _view(self, offset: int, meta: Any) -> np.ndarray[Any, Any]:
         assert self.arena is not None
-        return self.arena[offset : offset + meta.nbytes].view(meta.dtype.np).reshape(meta.shape)
+        return self.arena.array[offset : offset + meta.nbytes].view(meta.dtype.np).reshape(meta.shape)
 
     def _state(self, var: str, value: str) -> np.ndarray[Any, Any]:
         array = self.scope.array(var)
@@ -236,6 +240,10 @@ class Session:
 
     def _run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
         results: list[np.ndarray[Any, Any]] = []
+        assert self.arena is not None
+        self.arena.touch()
+        for workspace in self.workspaces:
+            workspace.touch()
         with np.errstate(all="ignore"):
             for name, slot in self._feeds:
                 np.copyto(slot, feeds[name])
@@ -326,13 +334,25 @@ class Session:
                 np.copyto(fresh, source)
                 self.scope.publish(var, fresh)
 
+    def release(self) -> None:
+        """Gives the memory of temporaries back to the system; what is bound stays bound where the system allows it."""
+        if not self._bound or self.arena is None:
+            return
+        if not self.arena.can_release:
+            self.drop()
+            return
+        self.arena.release()
+        for workspace in self.workspaces:
+            workspace.release()
+
     def drop(self) -> None:
-        """Frees the arena; the next run binds anew."""
+        """Frees the arena and everything bound to it; the next run binds anew."""
         self._bound = False
         self.arena = None
         self.arrays = {}
         self.main = []
         self.update = []
+        self.workspaces = []
         self._feeds = []
         self.keys = []
         self.runners = []
@@ -340,7 +360,9 @@ class Session:
     @property
     def held_bytes(self) -> int:
         """Bytes of arena and scratch that are allocated now."""
-        return self.arena.nbytes + self.workspace_bytes if self._bound and self.arena is not None else 0
+        if not self._bound or self.arena is None:
+            return 0
+        return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces)
 
 
 def uninitialised(plan: Plan, var: str) -> FeedError:

@@ -96,7 +96,7 @@ class CompiledProgram:
             del self._sessions[:-8]
         every = self._exec_strategy.num_iteration_per_drop_scope
         if every and session.runs % every == 0:
-            session.drop()
+            session.release()
 
     def with_data_parallel(
         self,

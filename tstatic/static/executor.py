@@ -149,7 +149,7 @@ class Executor:
             )
             start = time.perf_counter()
             old_lr = self._write_learning_rate(base, where)
-            iterations = 1 if compiled is None else compiled.exec_strategy.num_iteration_per_run
+            iterations = 1 if compiled is None else compiled._exec_strategy.num_iteration_per_run
             try:
                 values = entry.session.run(arrays, iterations)
             except BaseException:
@@ -232,7 +232,7 @@ class Executor:
                 fix="use static.Executor(CPUPlace())",
             )
         build = _DEFAULT if compiled is None else compiled._build_strategy
-        execution = None if compiled is None else compiled.exec_strategy
+        execution = None if compiled is None else compiled._exec_strategy
         try:
             arrays = read_feed(program, feed, self._needed(program, fetches))
         except TstaticError as error:

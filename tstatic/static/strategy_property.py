@@ -175,6 +175,7 @@ class Property(Generic[T]):
                 fix="set it earlier, or configure strategy.copy(), which is not finalized",
             )
         strategy._values[self.name] = self.read(value)
+        object.__setattr__(strategy, "_key", None)
 
     def read(self, value: object) -> T:
         """Returns ``value`` as it is stored.
@@ -202,10 +203,11 @@ class Property(Generic[T]):
 class Strategy:
     """Base of the strategies: attributes are checked when they are set, and there are none but the listed ones."""
 
-    __slots__ = ("__weakref__", "_finalized", "_values")
+    __slots__ = ("__weakref__", "_finalized", "_key", "_values")
     _table: ClassVar[dict[str, Property[Any]]] = {}
     _values: dict[str, Any]
     _finalized: bool
+    _key: tuple[Hashable, ...] | None
 
     def __init_subclass__(cls) -> None:
         cls._table = cls._table | {name: item for name, item in vars(cls).items() if isinstance(item, Property)}
@@ -213,6 +215,7 @@ class Strategy:
     def __init__(self) -> None:
         object.__setattr__(self, "_values", {name: item.read(item.default) for name, item in self._table.items()})
         object.__setattr__(self, "_finalized", False)
+        object.__setattr__(self, "_key", None)
 
     @classmethod
     def properties(cls) -> tuple[Property[Any], ...]:
@@ -229,7 +232,13 @@ class Strategy:
         Raises:
             StrategyTypeError: A list or set was changed in place and now holds something that is no str.
         """
-        return tuple(item.kind.freeze(item.read(self._values[name])) for name, item in self._table.items())
+        # An executor asks before every run. Lists and sets can change in place, so only those are looked at again.
+        live = tuple(tuple(v) for v in self._values.values() if isinstance(v, list | set))
+        if self._key is None or self._key[0] != live:
+            values = tuple(item.kind.freeze(item.read(self._values[name])) for name, item in self._table.items())
+            object.__setattr__(self, "_key", (live, values))
+        assert self._key is not None
+        return self._key[1]  # type: ignore[return-value]
 
     def copy(self: S) -> S:
         """Returns an independent copy that is not finalized."""

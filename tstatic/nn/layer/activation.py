@@ -36,6 +36,7 @@ Softsign = functional_layer("Softsign", "softsign")
 Tanh = functional_layer("Tanh", "tanh")
 Tanhshrink = functional_layer("Tanhshrink", "tanhshrink")
 Softmax = functional_layer("Softmax", "softmax", without=("dtype",))
+Maxout = functional_layer("Maxout", "maxout")
 LogSoftmax = functional_layer("LogSoftmax", "log_softmax", without=("dtype",))
 
 

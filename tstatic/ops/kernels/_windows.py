@@ -19,7 +19,10 @@ def output_size(size: int, kernel: int, stride: int, before: int, after: int, di
     return max(0, (size + before + after - dilation * (kernel - 1) - 1) // stride + 1)
 
 
-Mode = Literal["direct", "rows", "wide", "stack", "none"]
+Mode = Literal["none", "direct", "rows", "wide", "pixels"]
+
+_PRODUCT_ROWS = 384
+"""Rows that a product of mode ``pixels`` has at least: the other operand is repacked for every product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,12 @@ class ConvPlan:
         strides, pads, dilations, groups: As in the op.
         out: ``(oh, ow)``.
         depth: Length of one filter, ``channels / groups * kh * kw``.
-        mode: ``direct``: the input is the column matrix; ``rows``: columns are copied one output row at a time;
-            ``wide``: columns keep the padded row length, so that copies are long, and the product is narrowed
-            afterwards; ``stack``: the columns of several images stand side by side in one product, for small outputs.
+        mode: ``none``: nothing to compute; ``direct``: the input is the column matrix; ``pixels``: channels are moved
+            last, so that a copy takes a row of the window with all channels; ``rows``: columns are copied one output row at
+            a time; ``wide``: columns keep the padded row length, so that copies are long, and the product is narrowed
+            afterwards.
         images: Images per block.
         rows: Output rows per block (all of them unless one image alone overflows the cache).
-        padded: Whether a padded copy of the input is needed.
     """
 
     batch: int
@@ -55,30 +58,44 @@ class ConvPlan:
     mode: Mode
     images: int
     rows: int
-    padded: bool
 
     @property
-    def padded_shape(self) -> tuple[int, int, int, int]:
-        """Shape of the padded copy of one block of images."""
+    def padded(self) -> bool:
+        """Whether the input has a border."""
+        return any(self.pads)
+
+    @property
+    def padded_size(self) -> Pair:
+        """Height and width of the input with its border."""
         top, bottom, left, right = self.pads
-        return self.images, self.channels, self.height + top + bottom, self.width + left + right
+        return self.height + top + bottom, self.width + left + right
+
+    @property
+    def sources(self) -> int:
+        """Elements of the buffer for a block of padded (or rearranged) images."""
+        if self.mode == "none" or not (self.padded or self.mode == "pixels"):
+            return 0
+        return self.images * self.channels * self.padded_size[0] * self.padded_size[1]
 
     @property
     def row(self) -> int:
         """Length of an output row in the column buffer."""
-        return self.padded_shape[3] if self.mode == "wide" else self.out[1]
+        return self.padded_size[1] if self.mode == "wide" else self.out[1]
+
+    @property
+    def block(self) -> int:
+        """Values per channel in the output of a block."""
+        return 0 if self.mode == "none" else self.images * self.rows * self.row
 
     @property
     def columns(self) -> int:
         """Elements of the column buffer."""
-        if self.mode in ("direct", "none"):
-            return 0
-        return self.images * self.groups * self.depth * self.rows * self.row
+        return 0 if self.mode == "direct" else self.block * self.groups * self.depth
 
     @property
     def products(self) -> int:
         """Elements of the buffer for a product that is narrowed or rearranged afterwards."""
-        return self.images * self.filters * self.rows * self.row if self.mode in ("wide", "stack") else 0
+        return self.block * self.filters if self.mode in ("wide", "pixels") else 0
 
 
 @lru_cache(maxsize=1024)
@@ -89,12 +106,16 @@ def conv_plan(
     pads: Pads,
     dilations: Pair,
     groups: int,
-    filter_grad: bool = False,
+    narrow: bool = False,
 ) -> ConvPlan:
     """Chooses mode and block sizes from shapes alone, so that results never depend on the machine's load.
 
     The estimates are nanoseconds per output row of one image, measured on one core (float32): a copied row costs
     5.5 + 0.02 a value, a value of a long copy 0.09, a multiply-add 0.0105.
+
+    Args:
+        x_shape, w_shape, strides, pads, dilations, groups: Of the convolution.
+        narrow: Rule out mode ``wide``, for gradients that cannot use it.
     """
     n, c, h, w = x_shape
     filters, _, kh, kw = w_shape
@@ -107,23 +128,23 @@ def conv_plan(
     mode: Mode
     if n * filters * oh * ow == 0 or depth == 0:
         mode = "none"
-    elif oh * ow < 128 and n > 1:
-        mode = "stack"
-    elif (kh, kw, *strides) == (1, 1, 1, 1) and not any(pads):
+    elif (kh, kw, *strides) == (1, 1, 1, 1) and not any(pads) and oh * ow >= 128:
         mode = "direct"
+    elif groups == 1 and c >= 8:
+        mode = "pixels"
     else:
         by_rows = total * (5.5 + 0.02 * ow)
         widely = 0.09 * total * padded_width + filters * 5.5 + filters * depth * (padded_width - ow) * 0.021
-        mode = "wide" if strides == (1, 1) and widely < by_rows and not filter_grad else "rows"
-    row = padded_width if mode == "wide" else ow
-    per_row = max(1, total * row)
+        mode = "wide" if strides == (1, 1) and widely < by_rows and not narrow else "rows"
+    per_row = max(1, total * (padded_width if mode == "wide" else ow))
+    least = -(-_PRODUCT_ROWS // max(1, ow)) if mode == "pixels" else 1
     rows = max(1, oh)
-    if mode in ("rows", "wide"):
-        parts = -(-oh // max(1, COLS // per_row))
-        rows = -(-oh // parts)  # of even size: a short last block makes a slow product
-    goal = 4 * COLS if mode == "stack" else COLS
-    images = 1 if rows < oh else max(1, min(n, goal // max(1, per_row * rows)))
+    if mode not in ("none", "direct"):
+        parts = -(-rows // min(rows, max(COLS // per_row, least)))
+        rows = -(-rows // parts)  # of even size: a short last block makes a slow product
+    images = 1
+    if rows >= oh:
+        images = max(1, min(n, max(COLS // (per_row * rows), least // rows)))
     return ConvPlan(
-        n, c, h, w, filters, (kh, kw), strides, pads, dilations, groups, (oh, ow), depth, mode, images, rows,
-        any(pads),
-    )  # fmt: skip
+        n, c, h, w, filters, (kh, kw), strides, pads, dilations, groups, (oh, ow), depth, mode, images, rows
+    )

@@ -7,6 +7,7 @@ are products with a vector of ones (0.05 ns a value); rows may be cut anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from tstatic.ops.kernels._common import BLOCK, Array, Buffer, flat, ones
 
 SHORT = 24
 """Rows up to this length are reduced column by column: a reduction starts anew for each row, at 45 ns a row."""
+
+LARGE = 60.0
+"""Exponentials of numbers up to this do not overflow, nor does their sum. If the sum of each row is at least 0.5 besides,
+nothing that counts underflows, and the maximum need not be subtracted: 0.8 ns an element instead of 1.5."""
 
 
 def _row_blocks(rows: int, length: int) -> Iterator[slice]:
@@ -33,14 +38,30 @@ def _columns(scratch: Sequence[Array], rows: int) -> tuple[Array, Array, Array]:
     return part[:rows], part[rows : 2 * rows], part[2 * rows : 3 * rows]
 
 
-def _shifted(x: Array, out: Array, peak: Array) -> None:
-    """``out = x - max(x)`` by row; a NaN makes its whole row NaN."""
+@lru_cache(maxsize=64)
+def _starts(rows: int, length: int) -> Array:
+    """Where each row begins in a contiguous block."""
+    offsets = np.arange(0, rows * length, length, dtype=np.intp)
+    offsets.setflags(write=False)
+    return offsets
+
+
+def _peaks(x: Array, peak: Array) -> None:
+    """The largest value of each row."""
     if x.shape[1] <= SHORT:
         np.copyto(peak, x[:, 0])
         for column in range(1, x.shape[1]):
             np.maximum(peak, x[:, column], out=peak)
+    elif x.flags.c_contiguous:
+        # Half the time of ``reduce`` over an axis, which sets up each row anew.
+        np.maximum.reduceat(x.reshape(-1), _starts(*x.shape), out=peak)
     else:
         np.maximum.reduce(x, axis=1, out=peak)
+
+
+def _shifted(x: Array, out: Array, peak: Array) -> None:
+    """``out = x - max(x)`` by row; a NaN makes its whole row NaN."""
+    _peaks(x, peak)
     np.subtract(x, peak[:, None], out)
 
 
@@ -60,12 +81,19 @@ def softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
     if out.size == 0:
         return
     for block in _row_blocks(*x.shape):
-        target = out[block]
+        source, target = x[block], out[block]
         peak, total, _ = _columns(scratch, len(target))
-        _shifted(x[block], target, peak)
-        np.exp(target, target)
-        _sum(target, total)
-        np.divide(target, total[:, None], target)
+        powers = flat(scratch[0], target.shape)
+        if np.maximum.reduce(source, axis=None) <= LARGE:
+            np.exp(source, powers)
+            _sum(powers, total)
+            if np.minimum.reduce(total) >= 0.5:
+                np.divide(powers, total[:, None], target)
+                continue
+        _shifted(source, powers, peak)
+        np.exp(powers, powers)
+        _sum(powers, total)
+        np.divide(powers, total[:, None], target)
 
 
 def softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:

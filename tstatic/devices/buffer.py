@@ -1,0 +1,45 @@
+"""Memory that can be given back without losing its address, so that what is bound to it stays bound."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+
+_HUGE = 4 << 20
+"""From this size on the system is asked for huge pages, as numpy does."""
+
+
+class Buffer:
+    """Zeroed bytes from the system.
+
+    Attributes:
+        array: The bytes, aligned to a page.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._map = mmap.mmap(-1, max(nbytes, 1))
+        if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+        self.array: np.ndarray[Any, Any] = np.frombuffer(self._map, np.uint8)[:nbytes]
+        self._held = False
+
+    def touch(self) -> None:
+        """Notes that the memory is in use."""
+        self._held = True
+
+    @property
+    def can_release(self) -> bool:
+        """Whether this system takes memory back from a mapping that stays."""
+        return hasattr(mmap, "MADV_DONTNEED")
+
+    def release(self) -> None:
+        """Gives the memory back; the next touch finds zeros at the same address."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+        self._held = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that may be in memory now."""
+        return self.array.nbytes if self._held else 0

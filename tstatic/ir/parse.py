@@ -1,0 +1,448 @@
+"""Text back into a program: the inverse of ``print(program)``, strict, with the line in every message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+
+from tstatic.errors import ProgramError, ProgramTypeError, near
+from tstatic.ir.desc import BlockDesc, Line, OpDesc, ProgramDesc, VarDesc
+from tstatic.ir.program import Program
+from tstatic.ir.restore import restore
+from tstatic.ir.rng import op_position
+from tstatic.ir.text import REGULARIZERS, ROLES
+from tstatic.ir.types import DTYPES
+
+MAX_DEPTH = 32
+"""Brackets inside brackets."""
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t]+)
+    |(?P<comment>\#.*)
+    |(?P<string>b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*")
+    |(?P<number>-?(?:0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|(?:inf|nan)(?![\w.@/+-])))
+    |(?P<name>[A-Za-z_][A-Za-z0-9_.@/+-]*)
+    |(?P<sign>[{}\[\]()=,:|?])""",
+    re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[\\'\"nrt])|(\\.?)", re.DOTALL)
+_PLAIN = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+_COMMENT = re.compile(r"#\s*(.*):([0-9]{1,9})\Z")
+_WORDS: dict[str, Any] = {
+    "None": None,
+    "True": True,
+    "False": False,
+    "inf": float("inf"),
+    "nan": float("nan"),
+    **DTYPES,
+}
+_VARIABLE_MARKS = ("persistable", "stop_gradient", "is_data", "need_check_feed", "lod_level", "type", "initialised")
+_PARAMETER_MARKS = ("trainable", "optimize_attr", "do_model_average", "need_clip", "is_distributed")
+_BLOCK_MARKS = ("parent", "forward", "built", "grad_prefix")
+_PROGRAM_MARKS = (
+    "random_seed", "is_test", "loss", "learning_rate", "feeds", "fetches", "current_block", "process",
+)  # fmt: skip
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    column: int
+
+
+_END = _Token("end", "the end of the line", 0)
+
+
+def parse(text: str) -> Program:
+    """Reads what ``print(program)`` or ``program.to_string(True, with_details=True)`` wrote.
+
+    Everything survives but initializers, learning-rate schedulers and regularizers of your own classes.
+
+    Args:
+        text: The whole text; comments that begin with ``#`` and empty lines may stand anywhere.
+
+    Raises:
+        ProgramTypeError: If ``text`` is no str.
+        ProgramError: If the text is no program; it names the line.
+    """
+    if not isinstance(text, str):
+        raise ProgramTypeError(
+            "a program is parsed from a text",
+            expected="a str",
+            received=f"{type(text).__name__}",
+            fix="pass str(program); for bytes use Program.parse_from_string",
+        )
+    return _Parser(text).program()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self.number = 0
+        self.tokens: list[_Token] = []
+        self.at = 0
+        self.comment = ""
+        self.files: dict[str, int] = {}
+        self.paths: list[str] = []
+        self.places: dict[tuple[str, int, int], int] = {}
+
+    # ------------------------------------------------------------------------------------------------------------ lines
+    def refuse(self, what: str, expected: str, received: str, fix: str) -> ProgramError:
+        return ProgramError(f"line {self.number}: {what}", expected=expected, received=received, fix=fix)
+
+    def advance(self) -> bool:
+        """Goes to the next line that holds something; returns whether there is one."""
+        while self.number < len(self.lines):
+            line = self.lines[self.number].rstrip("\r")
+            self.number += 1
+            self.tokens, self.at, self.comment = [], 0, ""
+            self.tokenize(line)
+            if self.tokens:
+                return True
+        self.tokens, self.at, self.comment = [], 0, ""
+        return False
+
+    def tokenize(self, line: str) -> None:
+        at = 0
+        while at < len(line):
+            match = _TOKEN.match(line, at)
+            if match is None:
+                quoted = line[at] in "'\"" or line[at : at + 2] in ("b'", 'b"')
+                raise self.refuse(
+                    "a string has no end" if quoted else "a character has no meaning here",
+                    "the closing quote on the same line" if quoted else "a name, a number, a string or one of { } [ ] ( ) = , : |",
+                    f"{line[at : at + 20]!r} in column {at + 1}",
+                    "write what print(program) writes",
+                )  # fmt: skip
+            kind = match.lastgroup or ""
+            if kind == "comment":
+                self.comment = match.group()
+            elif kind != "space":
+                self.tokens.append(_Token(kind, match.group(), at + 1))
+            at = match.end()
+
+    def peek(self) -> _Token:
+        return self.tokens[self.at] if self.at < len(self.tokens) else _END
+
+    def take(self) -> _Token:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def wrong(self, expected: str, token: _Token, fix: str = "write what print(program) writes") -> NoReturn:
+        received = repr(token.text[:60]) + f" in column {token.column}" if token is not _END else token.text
+        raise self.refuse("something else was expected", expected, received, fix)
+
+    def accept(self, sign: str) -> bool:
+        if self.peek().text == sign and self.peek().kind == "sign":
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, sign: str) -> None:
+        if not self.accept(sign):
+            self.wrong(repr(sign), self.peek())
+
+    def end(self) -> None:
+        if self.peek() is not _END:
+            self.wrong("the end of the line", self.peek())
+
+    def word(self, expected: str) -> str:
+        """A name, with or without quotes."""
+        token = self.take()
+        if token.kind == "name":
+            return token.text
+        if token.kind == "string" and token.text[0] != "b":
+            return self.unquoted(token)
+        self.wrong(expected, token)
+
+    def integer(self, expected: str) -> int:
+        token = self.take()
+        value = self.number_of(token) if token.kind == "number" else None
+        if not isinstance(value, int):
+            self.wrong(expected, token)
+        return value
+
+    # ----------------------------------------------------------------------------------------------------------- values
+    def number_of(self, token: _Token) -> int | float:
+        text = token.text
+        if text.lstrip("-").startswith("0x"):
+            return int(text, 16)
+        if text.lstrip("-").isdigit():
+            if len(text) > 400:
+                self.wrong("an int of at most 400 digits", token, "write large ints in hexadecimal")
+            return int(text)
+        return float(text)
+
+    def unquoted(self, token: _Token) -> str:
+        body = token.text[1:-1]
+        if "\\" not in body:
+            return body
+
+        def plain(match: re.Match[str]) -> str:
+            code = match.group(1)
+            if code is None or (code[0] == "U" and int(code[1:], 16) > 0x10FFFF):
+                self.wrong("escapes as Python writes them", token, f"correct {match.group()!r}")
+            return chr(int(code[1:], 16)) if code[0] in "xuU" else _PLAIN[code]
+
+        return _ESCAPE.sub(plain, body)
+
+    def bytes_of(self, token: _Token) -> bytes:
+        try:
+            return self.unquoted(_Token(token.kind, token.text[1:], token.column)).encode("latin-1")
+        except UnicodeEncodeError:
+            self.wrong("bytes, written with \\x escapes", token)
+
+    def value(self, depth: int = 0) -> Any:
+        if depth > MAX_DEPTH:
+            raise self.refuse(
+                "brackets are nested too deep", f"at most {MAX_DEPTH} levels", f"{depth} levels", "nest fewer brackets"
+            )
+        token = self.take()
+        if token.kind == "string":
+            return self.bytes_of(token) if token.text[0] == "b" else self.unquoted(token)
+        if token.kind == "number":
+            return self.number_of(token)
+        if token.kind == "name" and token.text in _WORDS:
+            return _WORDS[token.text]
+        if token.text == "[":
+            return self.items("]", depth)[0]
+        if token.text == "(":
+            found, comma = self.items(")", depth)
+            if len(found) == 1 and not comma:
+                self.wrong("a comma after the only item of a tuple", self.tokens[self.at - 1], "write (1,)")
+            return tuple(found)
+        if token.text == "{":
+            return self.mapping(depth)
+        fix = near(token.text, _WORDS) if token.kind == "name" else ""
+        self.wrong(
+            "a value", token, fix or "write a number, a string, True, False, None, a dtype, or a list or tuple of them"
+        )
+
+    def items(self, close: str, depth: int) -> tuple[list[Any], bool]:
+        """Values up to the closing bracket, and whether a comma stood before it."""
+        found: list[Any] = []
+        comma = True
+        while not self.accept(close):
+            if not comma:
+                self.wrong(f"',' or {close!r}", self.peek())
+            found.append(self.value(depth + 1))
+            comma = self.accept(",")
+        return found, comma
+
+    def mapping(self, depth: int) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        comma = True
+        while not self.accept("}"):
+            if not comma:
+                self.wrong("',' or '}'", self.peek())
+            token = self.peek()
+            key = self.value(depth + 1)
+            if not isinstance(key, str | int | float) or key in found:
+                self.wrong("a key that is a string or a number, once", token)
+            self.expect(":")
+            found[key] = self.value(depth + 1)
+            comma = self.accept(",")
+        return found
+
+    def marks(self, known: tuple[str, ...]) -> dict[str, Any]:
+        """``(feed, lod_level = 1)`` as a dict; nothing at all is an empty one."""
+        found: dict[str, Any] = {}
+        if not self.accept("("):
+            return found
+        while True:
+            token = self.take()
+            if token.kind != "name" or token.text not in known:
+                self.wrong(f"one of {', '.join(known)}", token, near(token.text, known) or "leave it out")
+            if token.text in found:
+                self.wrong("each mark once", token, "remove one of them")
+            found[token.text] = self.value() if self.accept("=") else True
+            if self.accept(")"):
+                return found
+            if not self.accept(","):
+                self.wrong("',' or ')'", self.peek())
+
+    def where(self) -> Line | None:
+        match = _COMMENT.match(self.comment)
+        if match is None or match.group(1) not in self.files:
+            return None
+        return self.files[match.group(1)], int(match.group(2))
+
+    def checked(self, fields: dict[str, Any], kind: Any) -> Any:
+        try:
+            return msgspec.convert(fields, kind)
+        except msgspec.ValidationError as error:
+            raise self.refuse(
+                "a value is of the wrong kind", "what print(program) writes", str(error), "correct the value"
+            ) from None
+
+    # ---------------------------------------------------------------------------------------------------------- program
+    def program(self) -> Program:
+        if not self.advance() or self.peek().text != "program":
+            self.number = max(self.number, 1)
+            self.wrong("'program', the first word of a program's text", self.peek(), "pass all of str(program)")
+        self.take()
+        fields = self.marks(_PROGRAM_MARKS)
+        self.end()
+        blocks: list[BlockDesc] = []
+        while self.advance():
+            word = self.take()
+            if word.text == "file" and not blocks:
+                self.file()
+            elif word.text == "block":
+                blocks.append(self.block(len(blocks)))
+            else:
+                self.wrong("'block'" if blocks else "'file' or 'block'", word)
+        if not blocks:
+            raise self.refuse(
+                "the program has no block", "block 0 { ... }", "the end of the text", "add 'block 0 {' and '}'"
+            )
+        self.number = 1
+        desc: ProgramDesc = self.checked({**fields, "blocks": [], "files": self.paths}, _Header)
+        desc.blocks = blocks
+        return restore(desc, self.locate)
+
+    def locate(self, kind: str, block: int, index: int) -> str:
+        return f"line {self.places.get((kind, block, index), 1)}"
+
+    def file(self) -> None:
+        label = self.word("the short name of a file")
+        self.expect("=")
+        path = self.word("the path of the file")
+        self.end()
+        if label in self.files:
+            raise self.refuse("two files have one short name", "a new name", repr(label), "rename one of them")
+        self.files[label] = len(self.paths)
+        self.paths.append(path)
+
+    def block(self, index: int) -> BlockDesc:
+        token = self.peek()
+        if self.integer("the number of the block") != index:
+            self.wrong(f"block {index}: blocks are numbered from 0", token, "number the blocks in order")
+        self.places["block", index, 0] = self.number
+        marks = self.marks(_BLOCK_MARKS)
+        self.expect("{")
+        self.end()
+        variables: list[VarDesc] = []
+        ops: list[OpDesc] = []
+        start = self.number
+        while self.advance():
+            token = self.peek()
+            if token.text == "}":
+                self.take()
+                self.end()
+                fields = {"built": len(ops), **marks, "vars": [], "ops": []}
+                desc: BlockDesc = self.checked(fields, BlockDesc)
+                desc.vars, desc.ops = variables, ops
+                return desc
+            if token.kind == "name" and token.text in ("var", "param"):
+                self.places["var", index, len(variables)] = self.number
+                variables.append(self.variable())
+            elif token.text == "{":
+                self.places["op", index, len(ops)] = self.number
+                ops.append(self.op(op_position(index, len(ops))))
+            else:
+                self.wrong("'var', 'param', an operator that begins with '{', or '}'", token)
+        raise self.refuse(
+            f"block {index} has no end", f"'}}' for the block of line {start}", "the end of the text", "add '}'"
+        )
+
+    def variable(self) -> VarDesc:
+        is_parameter = self.take().text == "param"
+        fields: dict[str, Any] = {"name": self.word("a variable's name"), "where": self.where()}
+        self.expect(":")
+        fields["dtype"] = None if self.accept("?") else self.word("a dtype, or '?'")
+        self.expect("[")
+        if self.accept("?"):
+            fields["shape"] = None
+            self.expect("]")
+        else:
+            fields["shape"] = self.items("]", MAX_DEPTH - 1)[0]
+        known = ("feed", *_VARIABLE_MARKS, *((*_PARAMETER_MARKS, *REGULARIZERS) if is_parameter else ()))
+        marks = self.marks(known)
+        self.end()
+        if marks.pop("feed", False):
+            marks["is_data"] = marks["need_check_feed"] = True
+        if is_parameter:
+            more: dict[str, Any] = {"do_model_average": True}
+            more |= {n: marks.pop(n) for n in _PARAMETER_MARKS if n in marks}
+            for name in REGULARIZERS:
+                if name in marks:
+                    more["regularizer"] = (name, marks.pop(name))
+            fields["parameter"] = more
+            marks.setdefault("persistable", True)
+            marks.setdefault("stop_gradient", not more.get("trainable", True))
+        desc: VarDesc = self.checked({**fields, **marks}, VarDesc)
+        return desc
+
+    # --------------------------------------------------------------------------------------------------------------- op
+    def op(self, position: int) -> OpDesc:
+        fields: dict[str, Any] = {"where": self.where(), "outputs": self.slots()}
+        self.expect("=")
+        fields["type"] = self.word("an operator's type")
+        self.expect("(")
+        if self.word("'inputs'") != "inputs":
+            self.at -= 1
+            self.wrong("'inputs'", self.peek())
+        self.expect("=")
+        fields["inputs"] = self.slots()
+        fields["position"] = position
+        automatic: dict[str, Callable[[], Any]] = {
+            "op_role": self.role, "op_role_var": self.value, "op_namescope": self.value, "op_device": self.value,
+            "op_position": self.value,
+        }  # fmt: skip
+        attrs: dict[str, Any] = {}
+        given: set[str] = set()
+        while not self.accept(")"):
+            if not self.accept(","):
+                self.wrong("',' or ')'", self.peek())
+            token = self.peek()
+            name = self.word("an attribute's name")
+            if name in given:
+                self.wrong("each attribute once", token, "remove one of them")
+            given.add(name)
+            self.expect("=")
+            if name in automatic:
+                fields[name.removeprefix("op_")] = automatic[name]()
+            else:
+                attrs[name] = self.value()
+        self.end()
+        desc: OpDesc = self.checked(fields, OpDesc)
+        desc.attrs = attrs
+        return desc
+
+    def slots(self) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        self.expect("{")
+        while not self.accept("}"):
+            if found and not self.accept(","):
+                self.wrong("',' or '}'", self.peek())
+            token = self.peek()
+            name = self.word("a slot's name")
+            if name in found:
+                self.wrong("each slot once", token, "remove one of them")
+            self.expect("=")
+            self.expect("[")
+            found[name] = self.items("]", MAX_DEPTH - 1)[0]
+        return found
+
+    def role(self) -> int:
+        bits = {name: bit for bit, name in ROLES.items()}
+        if self.peek().kind == "number":
+            return self.integer("a role")
+        role = 0
+        while True:
+            token = self.take()
+            if token.text not in bits:
+                self.wrong(f"one of {', '.join(bits)}", token, near(token.text, bits) or "use one of these")
+            role |= bits[token.text]
+            if not self.accept("|"):
+                return role
+
+
+class _Header(ProgramDesc):
+    """A program whose blocks are still to come."""
+
+    blocks: list[BlockDesc]

@@ -1,0 +1,264 @@
+"""The saved form of a program: one line that says what follows, then JSON; decoded strictly.
+
+The line holds the word ``tstatic-program``, the version of the format, the SHA-256 of the JSON and its length. The JSON is
+a :class:`~tstatic.ir.desc.ProgramDesc`; attributes of ops are packed as :func:`pack` says. Values of variables are not part
+of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError
+from tstatic.ir.desc import ProgramDesc, describe
+from tstatic.ir.restore import restore
+from tstatic.ir.types import DTYPES, DType
+
+if TYPE_CHECKING:
+    from tstatic.ir.program import Program
+
+FORMAT = 1
+MAX_BYTES = 2**30
+MAX_DEPTH = 32
+"""Lists inside lists in an attribute."""
+_HEADER = re.compile(rb"tstatic-program ([0-9]{1,6}) ([0-9a-f]{64}) ([0-9]{1,12})\n")
+_DECODER = msgspec.json.Decoder(ProgramDesc)
+
+
+class ProgramView:
+    """What Paddle calls a program's description: ``program.desc``."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def serialize_to_string(self) -> bytes:
+        """The program as bytes, for ``Program.parse_from_string``."""
+        return encode(self._program)
+
+    def num_blocks(self) -> int:
+        return self._program.num_blocks
+
+    def __str__(self) -> str:
+        return str(self._program)
+
+
+# -------------------------------------------------------------------------------------------------------------- values
+class _Unpackable(Exception):  # noqa: N818 - never leaves this file
+    pass
+
+
+def pack(value: Any, depth: int = 0) -> Any:
+    """An attribute's value as JSON: a tuple as a list, and what JSON lacks as ``{"kind": ...}``.
+
+    ``{"list": [..]}``, ``{"dtype": "float32"}``, ``{"bytes": base64}``, ``{"float": "inf"}``, ``{"int": "0x.."}``,
+    ``{"dict": [[key, value], ..]}``.
+    """
+    if depth > MAX_DEPTH:
+        raise _Unpackable(f"a value nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value) if -(2**63) <= value < 2**63 else {"int": hex(value)}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+    if isinstance(value, tuple):
+        return [pack(item, depth + 1) for item in value]
+    if isinstance(value, list):
+        return {"list": [pack(item, depth + 1) for item in value]}
+    if isinstance(value, DType):
+        return {"dtype": value.name}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, dict):
+        return {"dict": [[pack(k, depth + 1), pack(v, depth + 1)] for k, v in value.items()]}
+    raise _Unpackable(f"a value of type {type(value).__name__}")
+
+
+def unpack(value: Any, depth: int = 0) -> Any:
+    """The value that :func:`pack` packed.
+
+    Raises:
+        ValueError: If it packed no such thing.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"values nested deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return tuple([unpack(item, depth + 1) for item in value])
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, body),) = value.items()
+        if kind == "list" and isinstance(body, list):
+            return [unpack(item, depth + 1) for item in body]
+        if kind == "dict" and isinstance(body, list):
+            return dict(_unpack_pair(pair, depth + 1) for pair in body)
+        if isinstance(body, str):
+            if kind == "dtype" and body in DTYPES:
+                return DTYPES[body]
+            if kind == "float" and body in ("inf", "-inf", "nan"):
+                return float(body)
+            if kind == "int" and re.fullmatch(r"-?0x[0-9a-f]+", body):
+                return int(body, 16)
+            if kind == "bytes":
+                return _unpack_bytes(body)
+    raise ValueError(f"no packed value: {str(value)[:80]}")
+
+
+def _unpack_pair(pair: Any, depth: int) -> tuple[Any, Any]:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise ValueError("a dict is packed as a list of pairs")
+    key = unpack(pair[0], depth)
+    if not isinstance(key, str | int | float):
+        raise ValueError("a key is a string or a number")
+    return key, unpack(pair[1], depth)
+
+
+def _unpack_bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"no base64: {error}") from None
+
+
+# ----------------------------------------------------------------------------------------------------- encode and decode
+def encode(program: Program) -> bytes:
+    """A program as bytes.
+
+    Everything survives but values, initializers, learning-rate schedulers and regularizers of your own classes.
+
+    Raises:
+        ProgramError: If an attribute or a name cannot be written.
+    """
+    desc = describe(program)
+    for number, block in enumerate(desc.blocks):
+        for index, op in enumerate(block.ops):
+            packed = {}
+            for name, value in op.attrs.items():
+                try:
+                    packed[name] = pack(value)
+                except _Unpackable as error:
+                    raise ProgramError(
+                        f"attribute '{name}' of operator '{op.type}' cannot be saved (block {number}, op {index})",
+                        expected="numbers, texts, bytes, dtypes, and lists, tuples and dicts of them",
+                        received=str(error),
+                        fix="set the attribute to a plain value",
+                        op=op.type,
+                    ) from None
+            op.attrs = packed
+    try:
+        payload = msgspec.json.encode(desc)
+        # What cannot be read must not be written.
+        _DECODER.decode(payload)
+    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
+        raise ProgramError(
+            "the program cannot be saved: a name or a number in it has no place in the format",
+            expected="names of Unicode text, up to 65,536 characters, and sizes below 2**62",
+            received=str(error),
+            fix="rename the variable",
+        ) from None
+    return seal(payload)
+
+
+def seal(payload: bytes, version: int = FORMAT) -> bytes:
+    """Puts the first line before a payload."""
+    return (
+        b"tstatic-program %d %s %d\n"
+        % (
+            version,
+            hashlib.sha256(payload).hexdigest().encode(),
+            len(payload),
+        )
+        + payload
+    )
+
+
+def decode(data: bytes, path: object = None) -> Program:
+    """Reads a program; nothing in the bytes is trusted.
+
+    Args:
+        data: What :func:`encode` gave.
+        path: The file that they come from, for messages.
+
+    Raises:
+        ProgramTypeError: If ``data`` is no bytes.
+        CheckpointError: If it is damaged, cut off, newer than this version, or holds what no program could.
+    """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise ProgramTypeError(
+            "a program is read from bytes",
+            expected="bytes, as program.desc.serialize_to_string() gives them",
+            received=f"{type(data).__name__}",
+            fix="read the file with open(path, 'rb'), or use Program.parse_from_text for a text",
+        )
+    source = "these bytes" if path is None else str(path)
+    desc = _payload(bytes(data), source)
+    place = ("block", 0, 0)
+    try:
+        for number, block in enumerate(desc.blocks):
+            for index, op in enumerate(block.ops):
+                place = ("op", number, index)
+                op.attrs = {name: unpack(value) for name, value in op.attrs.items()}
+    except ValueError as error:
+        raise _refused(f"{source}: {_locate(*place)}: an attribute is not packed as it should be", "a packed value",
+                       str(error)) from None  # fmt: skip
+    return restore(desc, lambda *where: f"{source}: {_locate(*where)}", CheckpointError)
+
+
+def _locate(kind: str, block: int, index: int) -> str:
+    return {"program": "the program", "block": f"block {block}"}.get(kind, f"block {block}, {kind} {index}")
+
+
+def _refused(
+    what: str, expected: str, received: str, fix: str = "save it again, or take an older copy"
+) -> CheckpointError:
+    return CheckpointError(what, expected=expected, received=received, fix=fix)
+
+
+def _payload(data: bytes, source: str) -> ProgramDesc:
+    """Checks the first line and the JSON.
+
+    Raises:
+        CheckpointError: If either is not what it should be.
+    """
+    head = _HEADER.match(data)
+    if head is None:
+        if data[:1] == b"\x80" or data[:4] == b"\x08\x00\x12\x00":
+            fix = "programs of other frameworks are not read: build the program with tstatic"
+        else:
+            fix = "pass what program.desc.serialize_to_string() or static.save gave"
+        raise _refused(
+            f"{source}: this is no saved program", "bytes that begin with 'tstatic-program'", repr(data[:24]), fix
+        )
+    version, digest, length = int(head[1]), head[2].decode(), int(head[3])
+    if version != FORMAT:
+        raise _refused(
+            f"{source}: the program was saved in another version of the format", f"version {FORMAT}", f"version {version}",
+            "update tstatic" if version > FORMAT else "save it again",
+        )  # fmt: skip
+    payload = data[head.end() :]
+    if len(payload) != length or length > MAX_BYTES:
+        raise _refused(
+            f"{source}: the program is cut off or has something behind it", f"{min(length, MAX_BYTES):,} bytes",
+            f"{len(payload):,} bytes",
+        )  # fmt: skip
+    if hashlib.sha256(payload).hexdigest() != digest:
+        raise _refused(f"{source}: the program is damaged", "the checksum that it was saved with", "another one")
+    try:
+        return _DECODER.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _refused(
+            f"{source}: the program does not follow the format", f"JSON of version {FORMAT}", str(error)
+        ) from None
+
+
+__all__ = ["FORMAT", "ProgramView", "decode", "encode", "pack", "seal", "unpack"]
