@@ -29,6 +29,7 @@ from tstatic import (
 from tstatic.flags import get_flags, set_flags
 from tstatic.ir.opdef import namespace as _namespace
 from tstatic.ir.program import Variable as Tensor
+from tstatic.ir.types import DType as dtype
 from tstatic.ir.types import (
     bfloat16,
     float16,
@@ -40,9 +41,7 @@ from tstatic.ir.types import (
     int64,
     uint8,
 )
-from tstatic.ir.types import DType as dtype  # noqa: N813 - Paddle's name
-from tstatic.ir.types import bool_ as bool  # noqa: A004 - Paddle's name
-from tstatic.static.mode import disable_static, enable_static, in_dynamic_mode, no_grad
+from tstatic.ir.types import bool_ as bool
 from tstatic.nn.param import ParamAttr
 from tstatic.places import (
     CPUPlace,
@@ -59,6 +58,7 @@ from tstatic.places import (
 from tstatic.places import (
     is_compiled_with_xpu as is_compiled_with_xpu,
 )
+from tstatic.static.mode import disable_static, enable_static, in_dynamic_mode, no_grad
 from tstatic.version import __version__, show_versions
 
 globals().update(_namespace("tensor"))

@@ -57,8 +57,8 @@ def _same_shape(a: Variable, b: Variable) -> bool:
 
 
 def _next_prefix(program: Program) -> str:
-    order = program.__dict__.setdefault("_grad_order", 0)
-    program.__dict__["_grad_order"] = order + 1
+    order = program.grad_order
+    program.grad_order += 1
     return "grad/" * order
 
 

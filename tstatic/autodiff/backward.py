@@ -134,6 +134,7 @@ class Backward:
         inputs: dict[str, tuple[str, ...]] = {}
         for slot in grad.inputs:
             # A slot of the backward op is the forward op's slot of that name, else the gradient of one of its outputs.
+            row: Sequence[str]
             if slot.name in op.inputs or slot.name in op.card.input_slots:
                 row = op.inputs.get(slot.name, ())
                 self.check_fresh(op, row, slot.name, grad, stale)
@@ -215,9 +216,9 @@ class Backward:
             for row in draft.inputs.values():
                 self.check_fresh(op, [n for n in row if n in op.input_arg_names], "", card, stale)
             # A variable in two slots of the forward op gets one contribution from each.
-            for slot, row in spec.outputs.items():
-                draft.outputs[slot] = tuple(self.target_of(owners[n], count) if n in owners else n for n in row)
-                for given, written in zip(row, draft.outputs[slot], strict=True):
+            for slot, made in spec.outputs.items():
+                draft.outputs[slot] = tuple(self.target_of(owners[n], count) if n in owners else n for n in made)
+                for given, written in zip(made, draft.outputs[slot], strict=True):
                     if given in owners:
                         self.contribute(owners[given], draft, written)
             self.drafts.append(draft)
@@ -342,6 +343,7 @@ def run(
     needed: set[str],
     carried: frozenset[str] = frozenset(),
 ) -> None:
+    """Drafts the backward ops of ``path``, last first; ``carried`` names may be overwritten by the ops that read them."""
     last = last_writers(ops)
     for i in reversed(path):
         op = ops[i]

@@ -3,6 +3,7 @@
 Few names are more than aliases: ``layers.data`` prepends the batch axis, and full reductions give shape ``[1]``.
 """
 
+from tstatic.flags import get_flags, set_flags
 from tstatic.fluid import (
     backward,
     clip,
@@ -21,7 +22,6 @@ from tstatic.fluid import (
     regularizer,
     unique_name,
 )
-from tstatic.flags import get_flags, set_flags
 from tstatic.ir.opdef import namespace as _namespace
 from tstatic.ir.program import (
     Program,

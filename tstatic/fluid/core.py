@@ -40,17 +40,17 @@ class VarDesc:
         DENSE_TENSOR = "dense_tensor"
 
 
-class op_proto_and_checker_maker:  # noqa: N801 - Paddle's name
+class op_proto_and_checker_maker:
     """Names of the automatic attributes of ops."""
 
     OpRole = OpRole
 
     @staticmethod
-    def kOpRoleAttrName() -> str:  # noqa: N802 - Paddle's name
+    def kOpRoleAttrName() -> str:
         return "op_role"
 
     @staticmethod
-    def kOpRoleVarAttrName() -> str:  # noqa: N802 - Paddle's name
+    def kOpRoleVarAttrName() -> str:
         return "op_role_var"
 
 

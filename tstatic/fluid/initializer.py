@@ -1,7 +1,6 @@
 """``fluid.initializer``: how parameters get their first value."""
 
-from tstatic import static
+import tstatic.static  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace
 
 globals().update(namespace("fluid.initializer"))
-assert static

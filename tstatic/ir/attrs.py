@@ -110,10 +110,10 @@ def _as_int(v: Any) -> int:
 def _as_float(v: Any) -> float:
     if isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Real):
         raise TypeError
-    v = float(v)
-    if math.isnan(v):
+    number = float(v)
+    if math.isnan(number):
         raise ValueError
-    return v
+    return number
 
 
 def _as_number(v: Any) -> bool | int | float:
@@ -172,3 +172,15 @@ EXPECT = {
     "function": "the number of a function",
     "any": "a value",
 }
+
+
+def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
+    """Values of an array as an attribute: a tuple of numbers, or the bytes of large arrays and of NaN and infinities.
+
+    Bytes are little-endian, in C order, of the attribute ``dtype``; they keep every bit and need no decimal text.
+    """
+    finite = array.dtype.kind in "biu" or bool(np.isfinite(array).all())
+    if array.size <= 64 and finite:
+        return tuple(array.ravel().tolist())
+    little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
+    return np.ascontiguousarray(little).tobytes()

@@ -18,6 +18,7 @@ from tstatic.errors import (
     near,
 )
 from tstatic.ir import names
+from tstatic.ir.attrs import packed
 from tstatic.ir.opdef import NO_ATTRS, Card, Slot, card_of
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.rng import op_position
@@ -72,9 +73,10 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
         wanted = dtype_of(dtype) if dtype is not None else (like.dtype if like is not None else None)
         if wanted is None:
             wanted = dtype_of("bool" if isinstance(x, bool) else "int64" if isinstance(x, int) else "float32")
-        return emit(
+        filled: Variable = emit(
             "fill_constant", {}, {"shape": (), "dtype": wanted, "value": float(x) if wanted.is_float else int(x)}
-        )  # type: ignore[no-any-return]
+        )
+        return filled
     if isinstance(x, list | tuple | np.ndarray):
         array = np.asarray(x)
         if dtype is not None:
@@ -89,8 +91,9 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
                 fix="pass a rectangular list of numbers",
                 where=show(user_line()),
             )
-        attrs = {"shape": array.shape, "dtype": dtype_of(array.dtype), "values": tuple(array.ravel().tolist())}
-        return emit("assign_value", {}, attrs)  # type: ignore[no-any-return]
+        attrs = {"shape": array.shape, "dtype": dtype_of(array.dtype), "values": packed(array)}
+        made: Variable = emit("assign_value", {}, attrs)
+        return made
     return check_variable(x, "x", "as_variable")
 
 
@@ -307,9 +310,7 @@ def append_op(
     for var, meta in pending:
         if var._dtype is None:
             var._dtype = meta.dtype
-        if not var.persistable and not var.is_data:
-            var._shape = meta.shape
-        elif var._shape is None:
+        if (not var.persistable and not var.is_data) or var._shape is None:
             var._shape = meta.shape
         if stop_gradient is not None:
             var.stop_gradient = stop_gradient
@@ -415,10 +416,10 @@ class Layer:
             else:
                 made[name] = self._output(block, meta, where)
         outs = {
-            slot.name: tuple(v.name for v in made[slot.name]) if isinstance(made[slot.name], list | tuple) else (made[slot.name].name,)
+            slot.name: tuple(v.name for v in (m if isinstance(m, list | tuple) else (m,)))
             for slot in card.outputs
-            if slot.name in made
-        }  # fmt: skip
+            if (m := made.get(slot.name)) is not None
+        }
         _add(block, card, ins, outs, done, automatic)
         results = [made[s.name] for s in card.outputs if not s.intermediate and s.name in made]
         return results[0] if len(results) == 1 else tuple(results)

@@ -43,6 +43,7 @@ def _copy(program: Program) -> Program:
     twin.lr_var = twin.global_block().vars.get(program.lr_var.name) if program.lr_var is not None else None
     twin.loss_name = program.loss_name
     twin._is_test = program._is_test
+    twin.grad_order = program.grad_order
     twin.feed_names, twin.fetch_names = program.feed_names, program.fetch_names
     return twin
 

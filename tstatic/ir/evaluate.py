@@ -36,7 +36,7 @@ def infer_outputs(card: Card, metas: Sequence[Any], attrs: Mapping[str, Any]) ->
     result = card.infer(*metas, **card.pick(card.infer, attrs))
     return (
         [result]
-        if isinstance(result, Meta) or len(card.outputs) == 1 and not isinstance(result, tuple)
+        if isinstance(result, Meta) or (len(card.outputs) == 1 and not isinstance(result, tuple))
         else list(result)
     )
 

@@ -192,6 +192,7 @@ def to_text(node: Node) -> str:
 
 # ------------------------------------------------------------------------------------------------- build and simplify
 def const(value: Number) -> Node:
+    """A number."""
     return Node("const", value=value)
 
 
@@ -213,9 +214,9 @@ def make(op: str, *args: Node) -> Node:
         values = [a.value for a in args]
         if op == "div" and values[1] == 0:
             return Node(op, args)
-        folded = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-                  "div": lambda a, b: a / b, "neg": lambda a: -a, "pow": lambda a, b: a**b}[op](*values)  # fmt: skip
-        return const(folded)
+        folds: dict[str, Callable[..., Any]] = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+                  "div": lambda a, b: a / b, "neg": lambda a: -a, "pow": lambda a, b: a**b}  # fmt: skip
+        return const(folds[op](*values))
     if all(a.op == "const" for a in args) and op in _FOLDED_TESTS:
         return const(_FOLDED_TESTS[op](*(a.value for a in args)))
     if op == "add":

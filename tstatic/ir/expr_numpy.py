@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.ir.expr import FUNCTIONS, Node, Number, parse, substitute, variables
 
-_INT_OF_SIZE = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_INT_OF_SIZE: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -34,6 +34,8 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
+    """One ufunc call: the last operand is written; ``extra`` follows as it is."""
+
     function: Callable[..., Any]
     operands: tuple[Operand, ...]
     extra: tuple[Any, ...] = ()
@@ -49,7 +51,7 @@ class Code:
     def bind(self, ins: Any, outs: Any, scratch: Any) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
         """Returns ready calls over the given arrays; ``scratch`` holds one array per register, of the outputs' shape."""
         space = {"in": ins, "out": outs, "reg": scratch}
-        calls = []
+        calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         for instruction in self.instructions:
             args = []
             for o in instruction.operands:
@@ -161,7 +163,7 @@ class _Compiler:
             b = a if b.kind != "const" else self.constant(b.value.item(), a.dtype)
         dtype = a.dtype
         target = into if into is not None and into.dtype == dtype else self.fresh(dtype)
-        ints = _INT_OF_SIZE[dtype.itemsize]
+        ints: np.dtype[Any] = _INT_OF_SIZE[dtype.itemsize]
         mask = self.fresh(ints)
 
         def bits(o: Operand) -> Operand:

@@ -1,4 +1,4 @@
-"""The single-assignment copy of a program that passes work on: each value is written once, and all that goes in and out is listed."""
+"""The single-assignment copy of a program that passes work on: each value is written once; what goes in and out is listed."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class _Frame:
     def __init__(self, block: Block, feeds: Iterable[str] = ()) -> None:
         self.block = block
         self.current: dict[str, str] = {n: n for n in feeds}
-        self.versions: dict[str, int] = {n: 0 for n in self.current}
+        self.versions: dict[str, int] = dict.fromkeys(self.current, 0)
         self.metas: dict[str, Meta] = {}
         self.names: dict[str, str] = {n: n for n in self.current}
         self.external: dict[str, str] = {}

@@ -83,7 +83,7 @@ def torch_lowering(
         named = {n: t for n, t in zip(inputs, tensors, strict=True) if t is not None}
         constants = {n: expr.const(v) for n, v in values.items() if isinstance(v, bool | int | float)}
         like = next(t for t in named.values())
-        results = []
+        results: list[Any] = []
         for i in range(count):
             if i not in nodes:
                 results.append(None)

@@ -202,6 +202,8 @@ class Program:
         self.lr_var: Variable | None = None
         self.loss_name: str | None = None
         self._is_test = False
+        # How often gradients were appended; names of higher orders begin with ``grad/``.
+        self.grad_order = 0
         # Inputs and results of an inference program, in order.
         self.feed_names: tuple[str, ...] = ()
         self.fetch_names: tuple[str, ...] = ()
@@ -375,12 +377,14 @@ def default_startup_program() -> Program:
 
 
 def switch_main_program(program: Program) -> Program:
+    """Makes ``program`` the default main program; returns the old one."""
     global _main
     old, _main = _main, program
     return old
 
 
 def switch_startup_program(program: Program) -> Program:
+    """Makes ``program`` the default startup program; returns the old one."""
     global _startup
     old, _startup = _startup, program
     return old

@@ -200,7 +200,8 @@ class _Restore:
 
     def card(self, place: Place, type: str) -> Card:
         # Backward ops of higher order are derived from the order below, which nothing may have asked for yet.
-        base, orders = type, []
+        base = type
+        orders: list[str] = []
         while base not in CARDS and base.endswith("_grad") and len(orders) < MAX_ORDER:
             orders.append(base)
             base = base.removesuffix("_grad")

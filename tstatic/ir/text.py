@@ -68,9 +68,9 @@ def labels_of(program: Program) -> dict[str, str]:
     """A short name for every source file: as many last parts of its path as keep it apart from the others."""
     files: dict[str, None] = {}
     for block in program.blocks:
-        for item in (*block.vars.values(), *block.ops):
-            if item.where is not None:
-                files[item.where[0]] = None
+        for where in (*(v.where for v in block.vars.values()), *(op.where for op in block.ops)):
+            if where is not None:
+                files[where[0]] = None
     found: dict[str, str] = {}
     taken: set[str] = set()
     for number, file in enumerate(files):

@@ -32,7 +32,8 @@ class DType:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The numpy dtype, so that ``np.zeros(3, var.dtype)`` works."""
-        return self.np
+        dtype: np.dtype[Any] = self.np
+        return dtype
 
     @property
     def is_low(self) -> bool:
@@ -159,7 +160,8 @@ class Meta:
 
     @property
     def nbytes(self) -> int:
-        return self.numel * self.dtype.itemsize
+        size: int = self.numel * self.dtype.itemsize
+        return size
 
     def with_shape(self, shape: Iterable[int]) -> Meta:
         return Meta(tuple(shape), self.dtype)

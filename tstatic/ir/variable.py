@@ -105,6 +105,11 @@ class Variable:
     def dim(self) -> int:
         return len(self.shape)
 
+    @property
+    def T(self) -> Any:  # noqa: N802 - numpy's and Paddle's name
+        """The value with its axes reversed, as a new variable."""
+        return self.transpose(list(range(self.ndim))[::-1])  # type: ignore[attr-defined]
+
     def _is_parameter(self) -> bool:
         return isinstance(self, Parameter)
 

@@ -87,6 +87,20 @@ def rank_of(x: Variable, ranks: Sequence[int], layout: str, function: str) -> No
         )
 
 
+def axis_in(axis: Any, rank: int, arg: str, function: str) -> int:
+    """Returns an axis of a value of that rank, counted from the front.
+
+    Raises:
+        ProgramTypeError: If it is no int.
+        ShapeError: If there is no such axis.
+    """
+    axis = whole(axis, arg, function, -rank)
+    try:
+        return normalize_axis(axis, rank, arg)
+    except TstaticError as error:
+        raise error.add_context(op=function, var=arg) from None
+
+
 def axis_of(axis: Any, x: Variable, arg: str, function: str) -> int:
     """Returns an axis of ``x``, counted from the front.
 
@@ -95,9 +109,10 @@ def axis_of(axis: Any, x: Variable, arg: str, function: str) -> int:
         ShapeError: If ``x`` has no such axis.
     """
     try:
-        return normalize_axis(whole(axis, arg, function, -len(x.shape)), len(x.shape), arg)
+        return axis_in(axis, len(x.shape), arg, function)
     except TstaticError as error:
-        raise error.add_context(op=function, var=x.name) from None
+        error.var = x.name
+        raise
 
 
 def choice(value: Any, choices: Sequence[Any], arg: str, function: str) -> Any:

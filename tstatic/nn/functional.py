@@ -1,8 +1,7 @@
 """``nn.functional``: filled from the spellings that stand beside the op cards."""
 
-from tstatic import ops
+import tstatic.ops  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace
 
 globals().update(namespace("nn.functional"))
-__all__ = sorted(namespace("nn.functional"))  # noqa: PLE0605 - the names are those of the registry
-assert ops
+__all__ = sorted(namespace("nn.functional"))

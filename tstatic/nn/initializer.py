@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Block, Variable
@@ -237,7 +238,7 @@ class _FromArray(Initializer):
                 var=var.name,
             )
         values = array.reshape(var.shape).astype(var.dtype.np)
-        return "assign_value", {"shape": var.shape, "dtype": var.dtype, "values": tuple(values.ravel().tolist())}
+        return "assign_value", {"shape": var.shape, "dtype": var.dtype, "values": packed(values)}
 
 
 @spelled("nn.initializer.Assign", "fluid.initializer.NumpyArrayInitializer")

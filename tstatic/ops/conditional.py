@@ -49,7 +49,7 @@ def _run_branch(cond: Arrays, inputs: Arrays, outs: Any, scope: Any, *, run_bloc
             scope.clear()
         values = [given[n] if n in given else run_block.placeholder(n) for n in names_out]
         if outs is not None:
-            values = [given[n] if n in given else o for n, o in zip(names_out, outs, strict=True)]
+            values = [given.get(n, o) for n, o in zip(names_out, outs, strict=True)]
     return _deliver(values, outs), scope
 
 

@@ -40,13 +40,17 @@ def _target(old: Shape, shape: Sequence[int]) -> Shape:
     """
     need_sizes(shape)
     lead = len(shape) - len(old)
-    new = []
-    for i, size in enumerate(shape):
-        have = old[i - lead] if i >= lead else None
-        fits = lead >= 0 and (
-            size == UNKNOWN if have is None else size not in (UNKNOWN, have) and have not in (1, UNKNOWN)
+    if lead < 0:
+        raise ShapeError(
+            "a value cannot be expanded to fewer dimensions than it has",
+            expected=f"at least {len(old)} sizes",
+            received=list(shape),
+            fix="give one size for each dimension; -1 keeps a size",
         )
-        if lead < 0 or fits:
+    new = []
+    for size, have in zip(shape, (None,) * lead + tuple(old), strict=True):
+        wrong = size == UNKNOWN if have is None else size not in (UNKNOWN, have) and have not in (1, UNKNOWN)
+        if wrong:
             raise ShapeError(
                 "a value can only be expanded along new dimensions and those of size 1",
                 expected=f"a shape that ends in {list(old)}, where a 1 may become any size",
@@ -60,20 +64,9 @@ def _target(old: Shape, shape: Sequence[int]) -> Shape:
 def _infer(x: Meta, given: Meta | None, each: list[Meta] | None, *, shape: Sequence[int]) -> Meta:
     rank = tensor_rank(given, each, "shape")
     if rank is None:
-        if len(shape) < x.rank:
-            _fail_rank(x, shape)
         return x.with_shape(_target(x.shape, shape))
     known = shape if len(shape) == rank else (UNKNOWN,) * rank
     return x.with_shape(max(s, UNKNOWN) for s in known)
-
-
-def _fail_rank(x: Meta, shape: Sequence[int]) -> None:
-    raise ShapeError(
-        "a value cannot be expanded to fewer dimensions than it has",
-        expected=f"at least {x.rank} sizes",
-        received=list(shape),
-        fix="give one size for each dimension; -1 keeps a size",
-    )
 
 
 def _calls(x: Array, given: Any, each: Any, out: Array) -> list[Call]:
@@ -178,8 +171,6 @@ def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
 # -------------------------------------------------------------------------------------------------------- expand_as_v2
 def _infer_as(x: Meta, y: Meta | None, *, target_shape: Sequence[int]) -> Meta:
     shape = y.shape if y is not None else tuple(target_shape)
-    if len(shape) < x.rank:
-        _fail_rank(x, shape)
     lead = len(shape) - x.rank
     # An unknown size of the target is no wish to keep the input's.
     new = _target(x.shape, [s if s != UNKNOWN else 1 if i < lead else -1 for i, s in enumerate(shape)])

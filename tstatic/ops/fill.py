@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
+from tstatic.ir.attrs import packed
 from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.ops._shape_arg import batch_shape, check_sizes
@@ -299,16 +300,6 @@ register(
 
 
 # -------------------------------------------------------------------------------------------------------- given numbers
-def packed(array: Array) -> tuple[Number, ...] | bytes:
-    """Values of an array as an attribute: a tuple of numbers, or the bytes of large arrays and of NaN and infinities.
-
-    Bytes are little-endian, in C order, of the attribute ``dtype``; they keep every bit and need no decimal text.
-    """
-    finite = array.dtype.kind in "biu" or bool(np.isfinite(array).all())
-    if array.size <= 64 and finite:
-        return tuple(array.ravel().tolist())
-    little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
-    return np.ascontiguousarray(little).tobytes()
 
 
 def unpacked(values: Any, dtype: DType, shape: Shape) -> Array:

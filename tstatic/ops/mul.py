@@ -14,7 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._bilinear import bilinear_grad
 from tstatic.ops._bound import Bound, Calls, in_place
-from tstatic.ops._product import Way, cut, multiply, same_dtype, swap
+from tstatic.ops._product import Way, cut, multiply, pieces_of, same_dtype, swap
 from tstatic.ops._shapes import single
 
 
@@ -127,6 +127,8 @@ def _mul_grad_split(
     rows, columns = _flat(dout.shape, x_num_col_dims)
     inner = _flat(x.shape, x_num_col_dims)[1]
     flops = 2.0 * rows * columns * inner
+    if pieces_of(flops * ((dx is not None) + (dy is not None))) == 1:
+        return None
     # The summed axes can be cut only when both operands have one of them.
     single = x.rank - x_num_col_dims == 1 and y_num_col_dims == 1
     pieces: list[Piece] = []

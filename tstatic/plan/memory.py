@@ -11,6 +11,7 @@ ALIGN = 256
 
 
 def aligned(nbytes: int) -> int:
+    """Bytes that a buffer takes in the arena."""
     return -(-max(nbytes, 1) // ALIGN) * ALIGN
 
 

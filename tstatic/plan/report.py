@@ -107,11 +107,8 @@ def memory_report(
     makers = {v: step.op.role for step in plan.steps for v in step.op.writes()}
     by_op = []
     for i, step in enumerate(plan.steps):
-        made = sum(
-            aligned(plan.slots[v].meta.nbytes)  # type: ignore[union-attr]
-            for v in step.op.writes()
-            if plan.slots[v].kind == "arena"
-        )
+        metas = [plan.slots[v].meta for v in step.op.writes() if plan.slots[v].kind == "arena"]
+        made = sum(aligned(m.nbytes) for m in metas if m is not None)
         by_op.append(OpMemory(i, step.op.type, show(step.op.where), live[i + 1], made))
     peak = max(by_op, key=lambda o: o.live_bytes, default=None)
     categories = {"feeds": 0, "activations": 0, "gradients": 0, "temporaries": 0}

@@ -93,10 +93,10 @@ def _infer_regions(op: FrozenOp, metas: dict[str, Meta]) -> None:
         for name, meta in results.items():
             if name in given:
                 given[name] = _meet(given[name], meta)
-    for slot, entry in zip(op.card.outputs, op.outputs, strict=True):
-        if slot.name in op.card.objects or entry is None:
+    for out, entry in zip(op.card.outputs, op.outputs, strict=True):
+        if out.name in op.card.objects or entry is None:
             continue
-        for name, value in zip(names.get(slot.name, ()), (entry,) if isinstance(entry, str) else entry, strict=True):
+        for name, value in zip(names.get(out.name, ()), (entry,) if isinstance(entry, str) else entry, strict=True):
             if name in results:
                 metas[value] = given.get(name, results[name])
 

@@ -27,6 +27,7 @@ def fetch_entry(entry: Entry, env: Mapping[str, Any]) -> Any:
 
 
 def store_entry(entry: Entry, result: Any, env: Env) -> None:
+    """Puts an op's result under the values of its slot."""
     if isinstance(entry, str):
         env[entry] = result
     elif entry is not None:

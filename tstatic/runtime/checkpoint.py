@@ -6,6 +6,7 @@ as the run count. Any safetensors reader can open the file.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -73,7 +74,7 @@ def decode(data: bytes, path: object) -> Checkpoint:
             "convert it with the framework that wrote it: save the arrays with safetensors.numpy.save_file",
         )  # fmt: skip
     try:
-        found = safetensors.deserialize(data)
+        found = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
         size = int.from_bytes(data[:8], "little")
         header = json.loads(data[8 : 8 + size])
     except (safetensors.SafetensorError, ValueError, UnicodeDecodeError, RecursionError) as error:
@@ -84,7 +85,9 @@ def decode(data: bytes, path: object) -> Checkpoint:
     for name, view in found:
         kind = dtype_of(_FROM_ST[view["dtype"]]) if view["dtype"] in _FROM_ST else None
         if kind is None:
-            raise _broken(path, f"tensor '{name}' has a dtype that tstatic lacks", "a known dtype", view["dtype"], "convert it")
+            raise _broken(
+                path, f"tensor '{name}' has a dtype that tstatic lacks", "a known dtype", view["dtype"], "convert it"
+            )
         raw[name] = bytes(view["data"])
         arrays[name] = np.frombuffer(raw[name], kind.np).reshape(view["shape"]).copy()
     if "tstatic.manifest" not in metadata:
@@ -96,7 +99,11 @@ def decode(data: bytes, path: object) -> Checkpoint:
     manifest = json.loads(text)
     if manifest["format"] > FORMAT:
         raise _broken(
-            path, "the file is newer than this tstatic", f"format {FORMAT}", f"format {manifest['format']}", "update tstatic"
+            path,
+            "the file is newer than this tstatic",
+            f"format {FORMAT}",
+            f"format {manifest['format']}",
+            "update tstatic",
         )
     rows = manifest["tensors"]
     for name in rows.keys() - arrays.keys():
@@ -145,10 +152,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def with_suppressed_remove(path: str) -> None:
     """Removes a staged file if it is still there."""
-    try:
+    with contextlib.suppress(OSError):
         os.unlink(path)
-    except OSError:
-        pass
 
 
 def read(path: Path) -> bytes:

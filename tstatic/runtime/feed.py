@@ -80,8 +80,9 @@ def _to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
         array = _from_foreign(value, var)
     else:
         raise _fail(
-            var, f"what was fed for '{name}' cannot become an array", "a numpy array, a list of numbers, or anything with __array__",
-            f"{value!r:.60} of type {type(value).__name__}", f"convert it: np.asarray(..., dtype='{var.dtype.name}')", FeedTypeError,
+            var, f"what was fed for '{name}' cannot become an array", "an array, a list of numbers, or anything with __array__",
+            f"{value!r:.60} of type {type(value).__name__}",
+            f"convert it: np.asarray(..., dtype='{var.dtype.name}')", FeedTypeError,
         )  # fmt: skip
     if array.dtype.kind in "OSUMm":
         raise _fail(
@@ -133,10 +134,8 @@ def _from_foreign(value: Any, var: Variable) -> np.ndarray[Any, Any]:
 
 
 def _from_torch(value: Any) -> np.ndarray[Any, Any]:
-    if (
-        getattr(value, "is_meta", False)
-        or getattr(value, "layout", None) is not None
-        and "strided" not in str(value.layout)
+    if getattr(value, "is_meta", False) or (
+        getattr(value, "layout", None) is not None and "strided" not in str(value.layout)
     ):
         raise TypeError("a sparse or meta tensor has no plain values")
     value = value.detach().cpu()
@@ -159,7 +158,8 @@ def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, A
     if given is not var.dtype:
         raise _fail(
             var, f"The data type of fed Variable '{name}' must be '{var.dtype.name}', but received '{given.name}'",
-            var.dtype.name, given.name, f"feed {name}.astype('{var.dtype.name}'), or declare the input as '{given.name}'", FeedTypeError,
+            var.dtype.name, given.name,
+            f"feed {name}.astype('{var.dtype.name}'), or declare the input as '{given.name}'", FeedTypeError,
         )  # fmt: skip
     if var.shape == array.shape:
         return array

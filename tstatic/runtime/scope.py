@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -91,7 +92,7 @@ class LoDTensor:
         self._lod = [list(level) for level in lod]
 
     def recursive_sequence_lengths(self) -> list[list[int]]:
-        return [[b - a for a, b in zip(level, level[1:], strict=False)] for level in self._lod]
+        return [[b - a for a, b in itertools.pairwise(level)] for level in self._lod]
 
     def __repr__(self) -> str:
         if self._array is None:

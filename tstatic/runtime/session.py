@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import operator
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,7 +162,10 @@ class Session:
 
     def _view(self, offset: int, meta: Any) -> np.ndarray[Any, Any]:
         assert self.arena is not None
-        return self.arena.array[offset : offset + meta.nbytes].view(meta.dtype.np).reshape(meta.shape)
+        view: np.ndarray[Any, Any] = (
+            self.arena.array[offset : offset + meta.nbytes].view(meta.dtype.np).reshape(meta.shape)
+        )
+        return view
 
     def _state(self, var: str, value: str) -> np.ndarray[Any, Any]:
         array = self.scope.array(var)
@@ -174,7 +178,9 @@ class Session:
 
     def _bind_view(self, op: FrozenOp) -> None:
         source, result = op.inputs[0], op.outputs[0]
-        assert isinstance(source, str) and isinstance(result, str) and op.card.view is not None
+        assert isinstance(source, str)
+        assert isinstance(result, str)
+        assert op.card.view is not None
         self.arrays[result] = op.card.view(self.arrays[source], **op.card.pick(op.card.view, op.attrs))
 
     def _entry(self, entry: Entry) -> Any:
@@ -249,12 +255,11 @@ class Session:
                 np.copyto(slot, feeds[name])
             for i in range(iterations):
                 results = self._step(last=i == iterations - 1)
-                if self.stale():
+                if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
-                    if i < iterations - 1:
-                        self.bind()
-                        for name, slot in self._feeds:
-                            np.copyto(slot, feeds[name])
+                    self.bind()
+                    for name, slot in self._feeds:
+                        np.copyto(slot, feeds[name])
         self.runs += 1
         if self._transient:
             self.drop()
@@ -301,7 +306,7 @@ class Session:
             for function, args in running:
                 function(*args)
         except Exception as error:
-            index = len(calls) - running.__length_hint__() - 1
+            index = len(calls) - operator.length_hint(running) - 1
             annotate(error, self.owners[region][index])
             if region == "update":
                 raise DeviceError(

@@ -9,10 +9,9 @@
 * ``nn``                layers that make parameters
 """
 
-from tstatic import nn as _layers
-from tstatic import ops as _ops
-from tstatic import optimizer as _optimizer
-from tstatic.ir.names import guard as _guard
+import tstatic.nn
+import tstatic.ops
+import tstatic.optimizer  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace as _namespace
 from tstatic.ir.program import (
     Operator,
@@ -26,8 +25,8 @@ from tstatic.ir.program import (
 from tstatic.nn.param import ParamAttr, WeightNormParamAttr
 from tstatic.places import cpu_places, cuda_places
 from tstatic.runtime.scope import Scope, global_scope, scope_guard
-from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static import io, nn
+from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
@@ -61,4 +60,3 @@ __all__ = [
     "scope_guard",
     *sorted(_namespace("static")),
 ]
-assert _guard and _layers and _ops and _optimizer

@@ -15,8 +15,8 @@ from tstatic.plan.report import MemoryReport, memory_report
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
 from tstatic.static import pipeline
-from tstatic.static.request import fetch_names, state_metas
 from tstatic.static.explain import Explanation, explain
+from tstatic.static.request import fetch_names, state_metas
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 
@@ -31,7 +31,11 @@ class CompiledProgram:
         ProgramTypeError: If the first argument is no Program, or the strategy is none.
     """
 
-    def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
+    _program: Program
+
+    def __init__(
+        self, program_or_graph: Program | CompiledProgram, build_strategy: BuildStrategy | None = None
+    ) -> None:
         if isinstance(program_or_graph, CompiledProgram):
             program_or_graph = program_or_graph._program
         if not isinstance(program_or_graph, Program):

@@ -13,8 +13,6 @@ import numpy as np
 
 from tstatic import flags, places
 from tstatic.errors import (
-    FeedError,
-    FeedTypeError,
     ForkedProcessError,
     ProgramError,
     ProgramTypeError,
@@ -23,8 +21,7 @@ from tstatic.errors import (
 )
 from tstatic.ir import edit
 from tstatic.ir.evaluate import meta_of
-from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.program import Operator, OpRole, Program, Variable, default_main_program
+from tstatic.ir.program import OpRole, Program, default_main_program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
 from tstatic.logs import get_logger, warn_once
@@ -236,11 +233,12 @@ class Executor:
         try:
             arrays = read_feed(program, feed, self._needed(program, fetches))
         except TstaticError as error:
-            raise error.add_context(where=show(user_line()))
+            raise error.add_context(where=show(user_line())) from None
         signature = tuple((n, a.shape, a.dtype) for n, a in sorted(arrays.items()))
         threads = _threads(execution)
         key = (
-            program.uid, program.version, _DEFAULT_KEY if compiled is None else build.key(), threads, signature, (tuple(fetches), *holders),
+            program.uid, program.version, _DEFAULT_KEY if compiled is None else build.key(), threads, signature,
+            (tuple(fetches), *holders),
             place, id(scope), flags.key(), (use_prune, tuple(kept)),
         )  # fmt: skip
         found = self._cache.get(key)
@@ -249,9 +247,9 @@ class Executor:
             return found, arrays
         start = time.perf_counter()
         try:
-            entry, frozen = self._build(program, build, arrays, fetches, kept, scope, threads, place.kind, use_prune)
+            entry = self._build(program, build, arrays, fetches, kept, scope, threads, place.kind, use_prune)
         except TstaticError as error:
-            raise error.add_context(where=show(user_line()))
+            raise error.add_context(where=show(user_line())) from None
         if compiled is not None:
             compiled._remember(entry.session.plan)
         self._report(key, (time.perf_counter() - start) * 1e3, program)
@@ -271,7 +269,7 @@ class Executor:
         threads: int,
         device: str,
         use_prune: bool,
-    ) -> tuple[_Compiled, FrozenProgram]:
+    ) -> _Compiled:
         source = program
         if use_prune:
             targets = list(fetches) + (kept or _optimizer_outputs(program))
@@ -287,7 +285,7 @@ class Executor:
         session = Session(
             plan, scope, device, threads, program.random_seed, program.uid, bool(flags.flag("FLAGS_check_nan_inf"))
         )
-        return _Compiled(session, state), frozen
+        return _Compiled(session, state)
 
     def _report(self, key: tuple[Any, ...], milliseconds: float, program: Program) -> None:
         """Says what was compiled, which part of the key differed from the nearest plan, and what it cost."""

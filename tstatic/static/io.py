@@ -147,7 +147,10 @@ def load(program: Any, model_path: str, executor: Any = None, var_list: Sequence
         )
     unexpected = [n for n in found.tensors if n not in {v.name for v in wanted}] if var_list is None else []
     if unexpected:
-        warn_once(("load", str(path)), f"{path} also holds values that the program has no variable for: {', '.join(unexpected[:8])}")
+        warn_once(
+            ("load", str(path)),
+            f"{path} also holds values that the program has no variable for: {', '.join(unexpected[:8])}",
+        )
     for var in wanted:
         check_value(var, found.tensors[var.name], "load")
     scope = global_scope()
@@ -226,7 +229,10 @@ def set_program_state(program: Any, state_dict: Mapping[str, Any]) -> None:
             check_value(known[name], array, "set_program_state")
     unused = [n for n in arrays if n not in known]
     if unused:
-        warn_once(("set_program_state", target.uid, tuple(unused)), f"values without a variable in the program: {', '.join(unused[:8])}")
+        warn_once(
+            ("set_program_state", target.uid, tuple(unused)),
+            f"values without a variable in the program: {', '.join(unused[:8])}",
+        )
     for name, array in arrays.items():
         if name in known:
             store(global_scope(), name, array)
@@ -267,7 +273,10 @@ def set_state_dict(self: Program, state: Mapping[str, Any], scope: Scope | None 
     known = {v.name: v for v in persistables(self)}
     unused = [n for n in state if n not in known]
     if unused:
-        warn_once(("set_state_dict", self.uid, tuple(unused)), f"values without a variable in the program: {', '.join(unused[:8])}")
+        warn_once(
+            ("set_state_dict", self.uid, tuple(unused)),
+            f"values without a variable in the program: {', '.join(unused[:8])}",
+        )
     pairs = [(n, np.asarray(v)) for n, v in state.items() if n in known]
     for name, array in pairs:
         check_value(known[name], array, "set_state_dict")

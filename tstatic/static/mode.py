@@ -33,7 +33,7 @@ def in_dynamic_mode() -> bool:
     return False
 
 
-class no_grad(contextlib.ContextDecorator):  # noqa: N801 - Paddle's name
+class no_grad(contextlib.ContextDecorator):
     """A context or decorator in which new variables get ``stop_gradient = True``."""
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:

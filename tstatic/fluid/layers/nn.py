@@ -1,8 +1,7 @@
 """``fluid.layers.nn``: the layer functions under the module path that 1.x scripts import."""
 
-from tstatic import static
+import tstatic.static  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace
 
 globals().update(namespace("fluid.layers"))
 globals().update(namespace("fluid.layers.nn"))
-assert static

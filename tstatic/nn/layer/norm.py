@@ -9,8 +9,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.types import normalize_axis
-from tstatic.nn._check import FLOATS, choice, rank_of, wanted, whole
+from tstatic.nn._check import FLOATS, axis_in, choice, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.layer.batch_norm import BatchNorm, BatchNorm1D, BatchNorm2D, BatchNorm3D, SyncBatchNorm, scale_and_bias
 from tstatic.nn.layer.layers import Layer
@@ -192,7 +191,7 @@ class SpectralNorm(Layer):
         for i, n in enumerate(shape):
             whole(n, f"weight_shape[{i}]", function)
         self._weight_shape, self._eps = shape, eps
-        self._dim = normalize_axis(dim, len(shape), "dim")
+        self._dim = axis_in(dim, len(shape), "dim", function)
         self._power_iters = whole(power_iters, "power_iters", function, 0)
         rows, columns = spectral_sizes(shape, self._dim)
         start = ParamAttr(initializer=Normal(0.0, 1.0), trainable=False)

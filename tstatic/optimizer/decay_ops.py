@@ -1,0 +1,281 @@
+"""The 1.x learning-rate decays: ops of the program that compute the rate from a step counter kept in the scope."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import spelled
+from tstatic.ir.program import Variable, default_main_program
+from tstatic.ir.where import show, user_line
+from tstatic.nn.param import create_global_var
+from tstatic.ops.cast import cast
+from tstatic.ops.creation import full
+from tstatic.ops.elementwise import maximum, minimum
+from tstatic.ops.rounding import ceil, floor
+from tstatic.ops.trigonometry import cos
+from tstatic.ops.unary import exp
+from tstatic.ops.where import where
+
+COUNTER = "@LR_DECAY_COUNTER@"
+
+# In the formulas below, t is the number of finished runs of the program (noam_decay: of this run, counted from 1), and every
+# result is a float32 Variable of shape [1].
+
+
+def _number(function: str, name: str, value: Any, *, above: float = -math.inf) -> float:
+    """Returns a finite real number greater than ``above``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ProgramTypeError(
+            f"The type of '{name}' in {function} must be float",
+            expected="a number",
+            received=f"{value!r} of type {type(value).__name__}",
+            fix="pass a Python number",
+            op=function,
+            var=name,
+            where=show(user_line()),
+        )
+    number = float(value)
+    if not (math.isfinite(number) and number > above):
+        raise ProgramError(
+            f"'{name}' in {function} is out of range",
+            expected="a finite number" + (f" > {above:g}" if above > -math.inf else ""),
+            received=repr(value),
+            fix="pass a number in this range",
+            op=function,
+            var=name,
+            where=show(user_line()),
+        )
+    return number
+
+
+def _rate(function: str, value: Any) -> Any:
+    """A start rate: a number, or a Variable that another decay made."""
+    return value if isinstance(value, Variable) else _number(function, "learning_rate", value)
+
+
+@spelled("fluid.layers.autoincreased_step_counter", "fluid.layers.nn.autoincreased_step_counter")
+def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
+    """Makes a counter in the scope that every run of the main program moves on before anything else.
+
+    Args:
+        counter_name: Its name; programs that ask twice for one name share the counter. ``@STEP_COUNTER@`` by default.
+        begin: What the first run sees.
+        step: What each run adds.
+
+    Returns:
+        A persistable int64 Variable of shape ``[1]``.
+    """
+    name = "@STEP_COUNTER@" if counter_name is None else counter_name
+    block = default_main_program().global_block()
+    if block.has_var(name):
+        return block.var(name)
+    counter = create_global_var([1], begin - step, "int64", persistable=True, name=name)
+    block._prepend_op(type="increment", inputs={"X": counter}, outputs={"Out": counter}, attrs={"step": step})
+    return counter
+
+
+@spelled("fluid.layers.learning_rate_scheduler._decay_step_counter")
+def _decay_step_counter(begin: int = 0) -> Variable:
+    """Returns the counter ``@LR_DECAY_COUNTER@`` that all decays of a program share, as float32 ``[1]``.
+
+    Args:
+        begin: What the first run sees.
+    """
+    with default_main_program()._lr_schedule_guard():
+        return cast(autoincreased_step_counter(COUNTER, begin), "float32")
+
+
+@spelled("fluid.layers.noam_decay", "fluid.layers.learning_rate_scheduler.noam_decay")
+def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Variable = 1.0) -> Variable:
+    """``learning_rate * d_model**-0.5 * min(t**-0.5, t * warmup_steps**-1.5)`` with t = 1, 2, ...
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 5.3.
+
+    Args:
+        d_model: Width of the model, > 0.
+        warmup_steps: Number of runs over which the rate rises, > 0.
+        learning_rate: Factor.
+    """
+    width = _number("noam_decay", "d_model", d_model, above=0.0)
+    rise = _number("noam_decay", "warmup_steps", warmup_steps, above=0.0)
+    rate = _rate("noam_decay", learning_rate)
+    with default_main_program()._lr_schedule_guard():
+        step = _decay_step_counter(1)
+        return minimum(step**-0.5, step * rise**-1.5) * (rate * width**-0.5)  # type: ignore[no-any-return]
+
+
+def _turns(function: str, decay_steps: float, staircase: bool) -> Any:
+    """``t / decay_steps``, whole if ``staircase``."""
+    turns = _decay_step_counter() / _number(function, "decay_steps", decay_steps, above=0.0)
+    return floor(turns) if staircase else turns
+
+
+@spelled(
+    "static.exponential_decay",
+    "fluid.layers.exponential_decay",
+    "fluid.layers.learning_rate_scheduler.exponential_decay",
+)
+def exponential_decay(
+    learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """``learning_rate * decay_rate ** (t / decay_steps)``.
+
+    Args:
+        learning_rate: The rate at t = 0.
+        decay_steps: Number of runs after which the rate is multiplied by ``decay_rate``, > 0.
+        decay_rate: Factor, > 0.
+        staircase: Round ``t / decay_steps`` down, so that the rate falls in steps.
+    """
+    rate = _rate("exponential_decay", learning_rate)
+    factor = _number("exponential_decay", "decay_rate", decay_rate, above=0.0)
+    with default_main_program()._lr_schedule_guard():
+        return factor ** _turns("exponential_decay", decay_steps, staircase) * rate  # type: ignore[no-any-return]
+
+
+@spelled(
+    "static.natural_exp_decay",
+    "fluid.layers.natural_exp_decay",
+    "fluid.layers.learning_rate_scheduler.natural_exp_decay",
+)
+def natural_exp_decay(
+    learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """``learning_rate * exp(-decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
+    rate = _rate("natural_exp_decay", learning_rate)
+    factor = _number("natural_exp_decay", "decay_rate", decay_rate)
+    with default_main_program()._lr_schedule_guard():
+        return exp(_turns("natural_exp_decay", decay_steps, staircase) * -factor) * rate  # type: ignore[no-any-return]
+
+
+@spelled(
+    "static.inverse_time_decay",
+    "fluid.layers.inverse_time_decay",
+    "fluid.layers.learning_rate_scheduler.inverse_time_decay",
+)
+def inverse_time_decay(
+    learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """``learning_rate / (1 + decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
+    rate = _rate("inverse_time_decay", learning_rate)
+    factor = _number("inverse_time_decay", "decay_rate", decay_rate)
+    with default_main_program()._lr_schedule_guard():
+        return rate / (_turns("inverse_time_decay", decay_steps, staircase) * factor + 1.0)  # type: ignore[no-any-return]
+
+
+@spelled(
+    "static.polynomial_decay",
+    "fluid.layers.polynomial_decay",
+    "fluid.layers.learning_rate_scheduler.polynomial_decay",
+)
+def polynomial_decay(
+    learning_rate: float | Variable,
+    decay_steps: float,
+    end_learning_rate: float = 0.0001,
+    power: float = 1.0,
+    cycle: bool = False,
+) -> Variable:
+    """``(learning_rate - end_learning_rate) * (1 - min(t, N) / N)**power + end_learning_rate`` with ``N = decay_steps``.
+
+    Args:
+        learning_rate: The rate at t = 0.
+        decay_steps: Number of runs to reach the last rate, > 0.
+        end_learning_rate: The last rate.
+        power: Exponent.
+        cycle: Jump up and start again: N is then the smallest multiple of ``decay_steps`` that is not below t.
+    """
+    rate = _rate("polynomial_decay", learning_rate)
+    end = _number("polynomial_decay", "end_learning_rate", end_learning_rate)
+    exponent = _number("polynomial_decay", "power", power)
+    length = _number("polynomial_decay", "decay_steps", decay_steps, above=0.0)
+    with default_main_program()._lr_schedule_guard():
+        step = _decay_step_counter()
+        if cycle:
+            done = step / (maximum(ceil(step / length), full([1], 1.0)) * length)
+        else:
+            done = minimum(step, full([1], length)) / length
+        return (1.0 - done) ** exponent * (rate - end) + end  # type: ignore[no-any-return]
+
+
+@spelled(
+    "static.piecewise_decay",
+    "fluid.layers.piecewise_decay",
+    "fluid.layers.learning_rate_scheduler.piecewise_decay",
+)
+def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
+    """``values[i]`` while ``t < boundaries[i]``, and the last value from the last boundary on.
+
+    Args:
+        boundaries: Increasing numbers of runs.
+        values: The rates, one more than there are boundaries.
+
+    Raises:
+        ProgramError: If the counts do not fit or the boundaries do not increase.
+    """
+    limits = [_number("piecewise_decay", f"boundaries[{i}]", b) for i, b in enumerate(boundaries)]
+    rates = [_number("piecewise_decay", f"values[{i}]", v) for i, v in enumerate(values)]
+    if len(rates) - len(limits) != 1 or any(a >= b for a, b in zip(limits, limits[1:], strict=False)):
+        raise ProgramError(
+            "len(values) - len(boundaries) should be 1, and boundaries should increase",
+            expected="increasing boundaries, and one value more than there are boundaries",
+            received=f"boundaries {list(boundaries)}, values {list(values)}",
+            fix="give one rate for each stretch",
+            op="piecewise_decay",
+            where=show(user_line()),
+        )
+    with default_main_program()._lr_schedule_guard():
+        step = _decay_step_counter()
+        result: Any = full([1], rates[-1])
+        for limit, rate in zip(reversed(limits), reversed(rates[:-1]), strict=True):
+            result = where(step < limit, full([1], rate), result)
+        return result  # type: ignore[no-any-return]
+
+
+@spelled(
+    "static.cosine_decay",
+    "fluid.layers.cosine_decay",
+    "fluid.layers.learning_rate_scheduler.cosine_decay",
+)
+def cosine_decay(learning_rate: float | Variable, step_each_epoch: float, epochs: float) -> Variable:
+    """``learning_rate * (1 + cos(pi * epoch / epochs)) / 2`` with ``epoch = floor(t / step_each_epoch)``.
+
+    Args:
+        learning_rate: The rate of epoch 0.
+        step_each_epoch: Number of runs in an epoch, > 0.
+        epochs: Number of epochs, > 0.
+    """
+    rate = _rate("cosine_decay", learning_rate)
+    count = _number("cosine_decay", "epochs", epochs, above=0.0)
+    with default_main_program()._lr_schedule_guard():
+        epoch = _turns("cosine_decay", step_each_epoch, True)
+        return (cos(epoch * (math.pi / count)) + 1.0) * (rate * 0.5)  # type: ignore[no-any-return]
+
+
+@spelled(
+    "static.linear_lr_warmup",
+    "fluid.layers.linear_lr_warmup",
+    "fluid.layers.learning_rate_scheduler.linear_lr_warmup",
+)
+def linear_lr_warmup(
+    learning_rate: float | Variable, warmup_steps: float, start_lr: float, end_lr: float
+) -> Variable:
+    """``start_lr + (end_lr - start_lr) * t / warmup_steps`` while ``t < warmup_steps``, then ``learning_rate``.
+
+    Args:
+        learning_rate: A number, or the Variable of another decay.
+        warmup_steps: Number of runs of the warm-up, > 0.
+        start_lr: The first rate.
+        end_lr: What the warm-up rises to.
+    """
+    rate = _rate("linear_lr_warmup", learning_rate)
+    first = _number("linear_lr_warmup", "start_lr", start_lr)
+    rise = _number("linear_lr_warmup", "end_lr", end_lr) - first
+    length = _number("linear_lr_warmup", "warmup_steps", warmup_steps, above=0.0)
+    with default_main_program()._lr_schedule_guard():
+        step = _decay_step_counter()
+        after = check_variable(rate, "learning_rate", "linear_lr_warmup") if isinstance(rate, Variable) else full([1], rate)
+        return where(step < length, step * (rise / length) + first, after)  # type: ignore[no-any-return]
