@@ -51,3 +51,24 @@ def weights(shape: tuple[int, ...]) -> Array:
     """The cotangent of :func:`run_function`."""
     count = int(np.prod(shape, dtype=int))
     return np.cos(np.arange(count, dtype=np.float64)).reshape(shape)
+
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> Array:
+    """Normally distributed numbers."""
+    return RNG.standard_normal(shape)
+
+
+def compare(build: Any, oracle: Any, feeds: dict[str, Array], unknown: bool = True) -> None:
+    """The value, and the gradients of all float inputs that torch gives one (ours may have none for labels)."""
+    import torch
+
+    tensors = {n: torch.from_numpy(a.copy()).requires_grad_(a.dtype.kind == "f") for n, a in feeds.items()}
+    expected = oracle(*tensors.values())
+    found = run_function(build, feeds, unknown, grads=True)
+    np.testing.assert_allclose(found[0].reshape(expected.shape), expected.detach().numpy(), rtol=1e-9, atol=1e-11)
+    expected.backward(torch.from_numpy(np.asarray(weights(tuple(expected.shape)))))
+    first = next(iter(tensors.values()))
+    np.testing.assert_allclose(found[1], first.grad.numpy(), rtol=1e-9, atol=1e-11)

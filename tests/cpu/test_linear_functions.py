@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.cpu.run_function import run_function
+from tests.cpu.run_function import normal, run_function
 from tstatic import fluid, static
 from tstatic.errors import DTypeError, ProgramError, ShapeError
 from tstatic.nn import functional as F
-
-RNG = np.random.default_rng(5)
-
-
-def normal(*shape: int) -> np.ndarray[Any, Any]:
-    return RNG.standard_normal(shape)
 
 
 def close(found: Any, expected: Any) -> None:

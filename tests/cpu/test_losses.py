@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.cpu.run_function import run_function, weights
+from tests.cpu.run_function import compare, normal, run_function
 from tests.ops.gradcheck import check_grad
 from tests.ops.oracles import check_infer, check_infer_unknown, check_inplace, check_lower
 from tests.ops.sampler import samples
@@ -21,21 +21,6 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 T = torch.nn.functional
 RNG = np.random.default_rng(7)
-
-
-def normal(*shape: int) -> np.ndarray[Any, Any]:
-    return RNG.standard_normal(shape)
-
-
-def compare(build: Any, oracle: Any, feeds: dict[str, np.ndarray[Any, Any]], unknown: bool = True) -> None:
-    """The value, and the gradients of all float inputs that torch gives one (ours may have none for labels)."""
-    tensors = {n: torch.from_numpy(a.copy()).requires_grad_(a.dtype.kind == "f") for n, a in feeds.items()}
-    expected = oracle(*tensors.values())
-    found = run_function(build, feeds, unknown, grads=True)
-    np.testing.assert_allclose(found[0].reshape(expected.shape), expected.detach().numpy(), rtol=1e-9, atol=1e-11)
-    expected.backward(torch.from_numpy(np.asarray(weights(tuple(expected.shape)))))
-    first = next(iter(tensors.values()))
-    np.testing.assert_allclose(found[1], first.grad.numpy(), rtol=1e-9, atol=1e-11)
 
 
 SCORES, CLASSES, WEIGHT = normal(6, 4), RNG.integers(0, 4, (6,)), RNG.random(4) + 0.5
@@ -395,27 +380,3 @@ def test_softmax_and_its_second_order() -> None:
     compare(ours, theirs, {"x": SCORES})
     half = run_function(lambda x: F.softmax(x, dtype="float64"), {"x": SCORES.astype(np.float32)})[0]
     assert half.dtype == np.float64
-
-
-def test_norm_gradients_of_either_sign() -> None:
-    """The op's domain has numbers of one sign, so that magnitudes do not tie."""
-    for p in (1.0, 1.5, 2.0, 3.0, np.inf, -np.inf):
-        compare(lambda x: paddle.norm(x, p, 1), lambda x: torch.linalg.vector_norm(x, p, 1), {"x": normal(4, 5)})  # noqa: B023
-    ties = {"x": np.array([[1.0, -2.0, 2.0], [0.0, 0.0, 0.0], [-1.0, 1.0, 0.5]])}
-    for p in (2.0, 3.0):
-        compare(lambda x: paddle.norm(x, p, 1), lambda x: torch.linalg.vector_norm(x, p, 1), ties)  # noqa: B023
-    _, dx = run_function(lambda x: paddle.norm(x, np.inf, 1), ties, grads=True)
-    signs = np.array([[0, -0.5, 0.5], [0, 0, 0], [-0.5, 0.5, 0]]) * np.cos(np.arange(3.0))[:, None]
-    np.testing.assert_allclose(dx, signs, atol=1e-12)
-
-
-def test_prod_gradient_with_zeros() -> None:
-    x = np.array([[1.0, 2.0, 3.0], [0.0, 2.0, 3.0], [0.0, 0.0, 3.0]])
-    compare(lambda x: paddle.prod(x, 1), lambda x: x.prod(1), {"x": x})
-    compare(paddle.prod, lambda x: x.prod(), {"x": x})
-
-
-def test_logsumexp_at_infinities() -> None:
-    x = np.array([[1.0, np.inf], [-np.inf, -np.inf], [-np.inf, 2.0], [np.nan, 1.0]])
-    expected = torch.logsumexp(torch.from_numpy(x), 1).numpy()
-    np.testing.assert_array_equal(run_function(lambda x: paddle.logsumexp(x, 1), {"x": x})[0], expected)

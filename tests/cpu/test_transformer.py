@@ -72,7 +72,12 @@ def test_self_attention(mask: Any) -> None:
         parameters=[f"linear_{i}.{n}_0" for i in range(4) for n in "wb"],
         result="linear_7.tmp_1",
     )
-    assert run.ops()[:4] == ["matmul_v2", "elementwise_add", "reshape2", "transpose2"]
+    assert [t for t in run.ops() if t != "assign_value"][:4] == [
+        "matmul_v2",
+        "elementwise_add",
+        "reshape2",
+        "transpose2",
+    ]
     assert "softmax_0.tmp_0" in run.main.global_block().vars
 
 
@@ -225,11 +230,11 @@ def test_biases_can_be_left_out() -> None:
 def test_custom_stacks_take_the_place_of_the_own_ones() -> None:
     encoder = nn.Linear(8, 8)
 
-    class Twice(nn.Layer):  # type: ignore[name-defined, misc]
+    class Twice(nn.Layer):
         def forward(self, tgt: Any, memory: Any, tgt_mask: Any, memory_mask: Any) -> Any:
             return paddle.add(tgt, memory)
 
-    class First(nn.Layer):  # type: ignore[name-defined, misc]
+    class First(nn.Layer):
         def __init__(self) -> None:
             super().__init__()
             self.inner = encoder

@@ -137,14 +137,25 @@ def activation(act: Any, function: str) -> None:
     """Refuses an activation that :func:`tstatic.nn.param.activate` could not append.
 
     Raises:
+        ProgramTypeError: If it is not given by name.
         NotFoundError: For a name that no op has.
     """
+    if act is None:
+        return
     kind = act.get("type") if isinstance(act, dict) else act
-    if isinstance(kind, str):
-        try:
-            card_of(kind)
-        except TstaticError as error:
-            raise error.add_context(op=function, var="act") from None
+    if not isinstance(kind, str):
+        raise ProgramTypeError(
+            f"the activation of {function} is given by name",
+            expected="a str such as 'relu', or None",
+            received=f"{act!r} of type {type(act).__name__}",
+            fix="pass the name of an op, such as 'relu'",
+            op=function,
+            var="act",
+        )
+    try:
+        card_of(kind)
+    except TstaticError as error:
+        raise error.add_context(op=function, var="act") from None
 
 
 def wanted(attr: Any, arg: str, function: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir import names
+from tstatic.ir.attrs import packed
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import spelled
@@ -15,7 +16,6 @@ from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.types import DType, dtype_of
 from tstatic.ir.where import show, user_line
 from tstatic.ops._shape_arg import filled, has_variable, known_shape
-from tstatic.ops.fill import packed
 
 
 def _float(dtype: Any) -> DType:

@@ -1,4 +1,4 @@
-"""Sums, means and products over axes."""
+"""Sums and means over axes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from tstatic.ir.opdef import (
     GradOp,
     OpSpec,
     Piece,
-    Values,
     register,
     spelled,
 )
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of, float32, float64, int64
-from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._bound import Bound, Calls
 from tstatic.ops._reduce import (
     CASES,
     EMPTY_CASES,
@@ -47,18 +46,18 @@ Attrs = Mapping[str, Any]
 
 
 # ----------------------------------------------------------------------------------------------------------------- sum
-def _total_dtype(x: DType, out_dtype: DType | None) -> DType:
+def total_dtype(x: DType, out_dtype: DType | None) -> DType:
     """Integers and truth values are added up in int64 unless something else is asked for."""
     if out_dtype is not None:
         return out_dtype
     return x if x.is_float else int64
 
 
-def _sum_infer(
+def total_infer(
     x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
 ) -> Meta:
     axes = reduced_axes(x.rank, dim, reduce_all)
-    return Meta(reduced_shape(x.shape, axes, keep_dim, one_d), _total_dtype(x.dtype, out_dtype))
+    return Meta(reduced_shape(x.shape, axes, keep_dim, one_d), total_dtype(x.dtype, out_dtype))
 
 
 def _mean_infer(
@@ -75,7 +74,7 @@ def _mean_infer(
     return Meta(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim, one_d), out)
 
 
-def _converts(x: DType, out: DType) -> bool:
+def converts(x: DType, out: DType) -> bool:
     """Whether elements are converted before they are added up (``add.reduce`` widens integers by itself)."""
     return x is not out and (x.is_float or out.is_float or out.name == "bool")
 
@@ -83,7 +82,7 @@ def _converts(x: DType, out: DType) -> bool:
 def _sum_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
     x, out = ins[0], outs[0]
     axes = reduced_axes(x.rank, dim, reduce_all)
-    if not _converts(x.dtype, out.dtype):
+    if not converts(x.dtype, out.dtype):
         return sum_scratch(x, axes)
     converted = x.with_dtype(out.dtype)
     return converted, *sum_scratch(converted, axes)
@@ -94,7 +93,7 @@ def _sum_calls(
 ) -> Calls:
     x, out = ins[0], outs[0]
     axes = reduced_axes(x.ndim, dim, reduce_all)
-    if not _converts(dtype_of(x.dtype), dtype_of(out.dtype)):
+    if not converts(dtype_of(x.dtype), dtype_of(out.dtype)):
         return sum_calls(x, axes, out, scratch)
     return [(np.copyto, (scratch[0], x, "unsafe")), *sum_calls(scratch[0], axes, out, scratch[1:])]
 
@@ -130,7 +129,7 @@ def _sum_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_al
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim, summed=True)
 
 
-def _mean_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
+def kept_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
 
 
@@ -203,7 +202,7 @@ _CAST_CASES = (
 )
 
 
-def _reduce_cost(x: Meta, out: Meta) -> Cost:
+def reduce_cost(x: Meta, out: Meta) -> Cost:
     return Cost(float(x.numel), float(x.nbytes + out.nbytes))
 
 
@@ -212,12 +211,12 @@ register(
         "reduce_sum",
         "X -> Out",
         attrs=REDUCE_ATTRS,
-        infer=_sum_infer,
+        infer=total_infer,
         ref=_SUM,
         lower=_sum_lower,
         split=_sum_split,
         scratch=_SUM.scratch,
-        cost=_reduce_cost,
+        cost=reduce_cost,
         grad=GradOp(
             f"X, Out{GRAD} -> X{GRAD}",
             ref=_SUM_GRAD,
@@ -240,9 +239,9 @@ register(
         infer=_mean_infer,
         ref=_MEAN,
         lower=_mean_lower,
-        split=_mean_split,
+        split=kept_split,
         scratch=_MEAN.scratch,
-        cost=_reduce_cost,
+        cost=reduce_cost,
         grad=GradOp(
             f"X, Out{GRAD} -> X{GRAD}",
             ref=_MEAN_GRAD,
@@ -294,7 +293,7 @@ register(
         ref=_MEAN_OP,
         lower=lambda torch, x: torch.mean(x).reshape(1),
         scratch=_MEAN_OP.scratch,
-        cost=_reduce_cost,
+        cost=reduce_cost,
         grad=GradOp(
             f"X, Out{GRAD} -> X{GRAD}",
             ref=_MEAN_OP_GRAD,
@@ -310,108 +309,11 @@ register(
 )
 
 
-# ---------------------------------------------------------------------------------------------------------------- prod
-def _prod_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
-    return (ins[0].with_dtype(outs[0].dtype),) if _converts(ins[0].dtype, outs[0].dtype) else ()
-
-
-def _prod_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-) -> Calls:
-    x, out = ins[0], outs[0]
-    axes = reduced_axes(x.ndim, dim, reduce_all)
-    target = out.reshape(reduced_shape(x.shape, axes), copy=False)
-    if not _converts(dtype_of(x.dtype), dtype_of(out.dtype)):
-        return [(np.multiply.reduce, (x, axes, out.dtype, target))]
-    return [(np.copyto, (scratch[0], x, "unsafe")), (np.multiply.reduce, (scratch[0], axes, None, target))]
-
-
-def _prod_grad_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-) -> Calls:
-    return [(_prod_grad, (*ins, outs[0], reduced_axes(ins[0].ndim, dim, reduce_all), *scratch))]
-
-
-def _prod_grad(x: Any, out: Any, dout: Any, dx: Any, axes: tuple[int, ...], seen: Any, others: Any) -> None:
-    """Each factor's gradient is the product of the others, which is not ``out / x`` where a factor is 0."""
-    if dx.size == 0:
-        return
-    wide = [spread(a, x.shape, axes) for a in (out, dout)]
-    np.true_divide(wide[0], x, dx)
-    np.equal(x, 0, out=seen)
-    if seen.any():
-        zeros = np.add.reduce(seen, axes, np.int64, keepdims=True)
-        np.copyto(others, x)
-        np.copyto(others, 1, where=seen)
-        product = np.multiply.reduce(others, axes, keepdims=True)
-        np.copyto(dx, 0, where=zeros > 0)
-        np.copyto(dx, product, where=seen & (zeros == 1))
-    np.multiply(dx, wide[1], dx)
-
-
-def _prod_lower(
-    torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
-) -> Any:
-    axes = reduced_axes(x.dim(), dim, reduce_all)
-    out = x.to(getattr(torch, _total_dtype(dtype_of(str(x.dtype)), out_dtype).name))
-    low = out.dtype if out.dtype.is_floating_point and out.itemsize == 2 else None
-    out = out.float() if low is not None else out
-    for axis in axes:
-        out = out.prod(axis, keepdim=True)
-    out = out.reshape(reduced_shape(tuple(x.shape), axes, keep_dim, one_d))
-    return out if low is None else out.to(low)
-
-
-def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, dim: Any, reduce_all: bool) -> Any:
-    axes = reduced_axes(x.dim(), dim, reduce_all)
-    wide = (x.float() if x.itemsize == 2 else x).detach().requires_grad_()
-    with torch.enable_grad():
-        product = wide
-        for axis in axes:
-            product = product.prod(axis, keepdim=True)
-    seeds = dout.reshape(product.shape).to(product.dtype)
-    if not axes:
-        return dout.reshape(x.shape)
-    return torch.autograd.grad(product, wide, seeds)[0].to(x.dtype)
-
-
-_PROD = Bound(1, _prod_calls, _prod_needs)
-_PROD_GRAD = Bound(
-    3, _prod_grad_calls, lambda ins, outs: (Meta(ins[0].shape, dtype_of("bool")), float_scratch(ins[0], ins[0].shape))
-)
-
-register(
-    Card(
-        "reduce_prod",
-        "X -> Out",
-        attrs=REDUCE_ATTRS,
-        infer=_sum_infer,
-        ref=_PROD,
-        lower=_prod_lower,
-        split=_mean_split,
-        scratch=_PROD.scratch,
-        cost=_reduce_cost,
-        grad=GradOp(
-            f"X, Out, Out{GRAD} -> X{GRAD}",
-            ref=_PROD_GRAD,
-            lower=_prod_grad_lower,
-            scratch=_PROD_GRAD.scratch,
-        ),
-        amp="black",
-        domain=Domain(
-            cases=(*CASES, *EMPTY_CASES), values={"X": Values(avoid=(0.0,))}, others=("int32", "bool"), ulps=24.0
-        ),
-    )
-)
-
-
 # ----------------------------------------------------------------------------------------------------------- functions
 _sum = reduction("reduce_sum", "sum")
 _mean = reduction("reduce_mean", "mean")
-_prod = reduction("reduce_prod", "reduce_prod")
 _fluid_sum = fluid_reduction("reduce_sum")
 _fluid_mean = fluid_reduction("reduce_mean")
-_fluid_prod = fluid_reduction("reduce_prod")
 
 
 @spelled("tensor.sum", "Variable.sum", op="reduce_sum")
@@ -438,13 +340,6 @@ def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None 
     return _mean(x, axis, keepdim, name)
 
 
-@spelled("tensor.prod", "Variable.prod", op="reduce_prod")
-def prod(x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
-    """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`."""
-    attrs = {} if dtype is None else {"in_dtype": check_variable(x, "x", "prod").dtype, "out_dtype": dtype_of(dtype)}
-    return _prod(x, axis, keepdim, name, **attrs)
-
-
 @spelled("fluid.layers.reduce_sum", op="reduce_sum")
 def reduce_sum(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the sum over ``dim``; over all axes (``None``) it has shape ``[1]``."""
@@ -455,12 +350,6 @@ def reduce_sum(input: Variable, dim: Any = None, keep_dim: bool = False, name: s
 def reduce_mean(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the mean over ``dim``; over all axes (``None``) it has shape ``[1]``."""
     return _fluid_mean(input, dim, keep_dim, name)
-
-
-@spelled("fluid.layers.reduce_prod", op="reduce_prod")
-def reduce_prod(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Returns the product over ``dim``; over all axes (``None``) it has shape ``[1]``."""
-    return _fluid_prod(input, dim, keep_dim, name)
 
 
 @spelled("fluid.layers.mean", op="mean")

@@ -15,7 +15,7 @@ from tstatic.ops._reduce import axis_attr, known_count, reduced_axes
 from tstatic.ops._shapes import single
 
 
-@spelled("tensor.norm", "Variable.norm", "linalg.norm")
+@spelled("tensor.norm", "Variable.norm")
 def norm(
     x: Variable, p: float | str = "fro", axis: Any = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:

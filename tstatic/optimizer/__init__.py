@@ -4,9 +4,10 @@
 * ``rules``      SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp, Lamb
 * ``legacy``     their 1.x spellings
 * ``lr``         schedulers
+* ``decay_ops``  the 1.x decays, as ops of the program
 """
 
-from tstatic.optimizer import legacy, lr
+from tstatic.optimizer import decay_ops, legacy, lr
 from tstatic.optimizer.optimizer import Optimizer
 from tstatic.optimizer.rules import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lamb, Momentum, RMSProp
 
@@ -21,6 +22,7 @@ __all__ = [
     "Momentum",
     "Optimizer",
     "RMSProp",
+    "decay_ops",
     "legacy",
     "lr",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError
-from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.where import show, user_line
@@ -56,6 +56,10 @@ def _number(function: str, name: str, value: Any, *, above: float = -math.inf) -
 def _rate(function: str, value: Any) -> Any:
     """A start rate: a number, or a Variable that another decay made."""
     return value if isinstance(value, Variable) else _number(function, "learning_rate", value)
+
+
+def _constant(value: float) -> Variable:
+    return full([1], value, "float32")
 
 
 @spelled("fluid.layers.autoincreased_step_counter", "fluid.layers.nn.autoincreased_step_counter")
@@ -109,9 +113,10 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
         return minimum(step**-0.5, step * rise**-1.5) * (rate * width**-0.5)  # type: ignore[no-any-return]
 
 
-def _turns(function: str, decay_steps: float, staircase: bool) -> Any:
+def _turns(function: str, decay_steps: float, staircase: bool, name: str = "decay_steps") -> Any:
     """``t / decay_steps``, whole if ``staircase``."""
-    turns = _decay_step_counter() / _number(function, "decay_steps", decay_steps, above=0.0)
+    length = _number(function, name, decay_steps, above=0.0)
+    turns = _decay_step_counter() / length
     return floor(turns) if staircase else turns
 
 
@@ -137,11 +142,7 @@ def exponential_decay(
         return factor ** _turns("exponential_decay", decay_steps, staircase) * rate  # type: ignore[no-any-return]
 
 
-@spelled(
-    "static.natural_exp_decay",
-    "fluid.layers.natural_exp_decay",
-    "fluid.layers.learning_rate_scheduler.natural_exp_decay",
-)
+@spelled("fluid.layers.natural_exp_decay", "fluid.layers.learning_rate_scheduler.natural_exp_decay")
 def natural_exp_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
@@ -152,11 +153,7 @@ def natural_exp_decay(
         return exp(_turns("natural_exp_decay", decay_steps, staircase) * -factor) * rate  # type: ignore[no-any-return]
 
 
-@spelled(
-    "static.inverse_time_decay",
-    "fluid.layers.inverse_time_decay",
-    "fluid.layers.learning_rate_scheduler.inverse_time_decay",
-)
+@spelled("fluid.layers.inverse_time_decay", "fluid.layers.learning_rate_scheduler.inverse_time_decay")
 def inverse_time_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
@@ -167,11 +164,7 @@ def inverse_time_decay(
         return rate / (_turns("inverse_time_decay", decay_steps, staircase) * factor + 1.0)  # type: ignore[no-any-return]
 
 
-@spelled(
-    "static.polynomial_decay",
-    "fluid.layers.polynomial_decay",
-    "fluid.layers.learning_rate_scheduler.polynomial_decay",
-)
+@spelled("fluid.layers.polynomial_decay", "fluid.layers.learning_rate_scheduler.polynomial_decay")
 def polynomial_decay(
     learning_rate: float | Variable,
     decay_steps: float,
@@ -195,17 +188,13 @@ def polynomial_decay(
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter()
         if cycle:
-            done = step / (maximum(ceil(step / length), full([1], 1.0)) * length)
+            done = step / (maximum(ceil(step / length), _constant(1.0)) * length)
         else:
-            done = minimum(step, full([1], length)) / length
+            done = minimum(step, _constant(length)) / length
         return (1.0 - done) ** exponent * (rate - end) + end  # type: ignore[no-any-return]
 
 
-@spelled(
-    "static.piecewise_decay",
-    "fluid.layers.piecewise_decay",
-    "fluid.layers.learning_rate_scheduler.piecewise_decay",
-)
+@spelled("fluid.layers.piecewise_decay", "fluid.layers.learning_rate_scheduler.piecewise_decay")
 def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
     """``values[i]`` while ``t < boundaries[i]``, and the last value from the last boundary on.
 
@@ -218,7 +207,7 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
     """
     limits = [_number("piecewise_decay", f"boundaries[{i}]", b) for i, b in enumerate(boundaries)]
     rates = [_number("piecewise_decay", f"values[{i}]", v) for i, v in enumerate(values)]
-    if len(rates) - len(limits) != 1 or any(a >= b for a, b in zip(limits, limits[1:], strict=False)):
+    if len(rates) - len(limits) != 1 or any(a >= b for a, b in itertools.pairwise(limits)):
         raise ProgramError(
             "len(values) - len(boundaries) should be 1, and boundaries should increase",
             expected="increasing boundaries, and one value more than there are boundaries",
@@ -229,17 +218,13 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
         )
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter()
-        result: Any = full([1], rates[-1])
+        result: Any = _constant(rates[-1])
         for limit, rate in zip(reversed(limits), reversed(rates[:-1]), strict=True):
-            result = where(step < limit, full([1], rate), result)
+            result = where(step < limit, _constant(rate), result)
         return result  # type: ignore[no-any-return]
 
 
-@spelled(
-    "static.cosine_decay",
-    "fluid.layers.cosine_decay",
-    "fluid.layers.learning_rate_scheduler.cosine_decay",
-)
+@spelled("fluid.layers.cosine_decay", "fluid.layers.learning_rate_scheduler.cosine_decay")
 def cosine_decay(learning_rate: float | Variable, step_each_epoch: float, epochs: float) -> Variable:
     """``learning_rate * (1 + cos(pi * epoch / epochs)) / 2`` with ``epoch = floor(t / step_each_epoch)``.
 
@@ -251,18 +236,12 @@ def cosine_decay(learning_rate: float | Variable, step_each_epoch: float, epochs
     rate = _rate("cosine_decay", learning_rate)
     count = _number("cosine_decay", "epochs", epochs, above=0.0)
     with default_main_program()._lr_schedule_guard():
-        epoch = _turns("cosine_decay", step_each_epoch, True)
+        epoch = _turns("cosine_decay", step_each_epoch, True, "step_each_epoch")
         return (cos(epoch * (math.pi / count)) + 1.0) * (rate * 0.5)  # type: ignore[no-any-return]
 
 
-@spelled(
-    "static.linear_lr_warmup",
-    "fluid.layers.linear_lr_warmup",
-    "fluid.layers.learning_rate_scheduler.linear_lr_warmup",
-)
-def linear_lr_warmup(
-    learning_rate: float | Variable, warmup_steps: float, start_lr: float, end_lr: float
-) -> Variable:
+@spelled("fluid.layers.linear_lr_warmup", "fluid.layers.learning_rate_scheduler.linear_lr_warmup")
+def linear_lr_warmup(learning_rate: float | Variable, warmup_steps: float, start_lr: float, end_lr: float) -> Variable:
     """``start_lr + (end_lr - start_lr) * t / warmup_steps`` while ``t < warmup_steps``, then ``learning_rate``.
 
     Args:
@@ -277,5 +256,5 @@ def linear_lr_warmup(
     length = _number("linear_lr_warmup", "warmup_steps", warmup_steps, above=0.0)
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter()
-        after = check_variable(rate, "learning_rate", "linear_lr_warmup") if isinstance(rate, Variable) else full([1], rate)
+        after = rate if isinstance(rate, Variable) else _constant(rate)
         return where(step < length, step * (rise / length) + first, after)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What ``Layer`` needs beside itself: generated names, hooks, and values written by name."""
+"""What ``Layer`` needs beside itself: generated names, checks, hooks, and values written by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.logs import get_logger
 
 _log = get_logger("nn")
@@ -30,6 +30,42 @@ class HookRemover:
     def remove(self) -> None:
         if self._hook in self._hooks:
             self._hooks.remove(self._hook)
+
+
+def check_entry(layer: Any, name: Any, value: Any, kind: type, function: str, table: Mapping[str, Any] | None) -> None:
+    """Refuses what cannot be registered; without ``table`` the name may hold dots or hide an attribute.
+
+    Raises:
+        ProgramTypeError: For a name that is no text, or a value of another kind.
+        ProgramError: For a name that is an attribute already.
+    """
+    owner = type(layer).__name__
+    problem: tuple[str, str, str] | None = None
+    if not isinstance(name, str) or not name or ("." in name and table is not None):
+        problem = "the name must be a text without dots", "a non-empty str without '.'", repr(name)
+    elif value is not None and not isinstance(value, kind):
+        problem = (
+            f"it takes a {kind.__name__} or None",
+            f"a {kind.__name__}",
+            f"{value!r} of type {type(value).__name__}",
+        )
+    if problem is not None:
+        raise ProgramTypeError(
+            f"{function}() of {owner}: {problem[0]}",
+            expected=problem[1],
+            received=problem[2],
+            fix=f"call {function}('name', value)",
+            op=owner,
+        )
+    if table is not None and name not in table and hasattr(layer, name):
+        raise ProgramError(
+            f"{function}() of {owner}: the name '{name}' is an attribute already",
+            expected="a name that is free",
+            received=repr(name),
+            fix="choose another name",
+            op=owner,
+            var=name,
+        )
 
 
 def paths(layer: Any) -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.nn.initializer import Initializer
-from tstatic.nn.layer._state import Hook, HookRemover, paths, snake, write_state
+from tstatic.nn.layer._state import Hook, HookRemover, check_entry, paths, snake, write_state
 from tstatic.nn.param import LayerHelper
 
 
@@ -148,7 +148,7 @@ class Layer:
             ProgramTypeError, ProgramError: For a bad or taken name, or anything but a parameter.
         """
         parameters = self._tables()[0]
-        self._check_entry(name, parameter, Parameter, "add_parameter", parameters)
+        check_entry(self, name, parameter, Parameter, "add_parameter", parameters)
         parameters[name] = parameter
         return parameter
 
@@ -159,7 +159,7 @@ class Layer:
             ProgramTypeError, ProgramError: For a bad name, or anything but a layer.
         """
         layers = self._tables()[1]
-        self._check_entry(name, sublayer, Layer, "add_sublayer", layers)
+        check_entry(self, name, sublayer, Layer, "add_sublayer", None)
         layers[name] = sublayer
         return sublayer
 
@@ -175,38 +175,10 @@ class Layer:
             ProgramTypeError, ProgramError: For a bad or taken name, or anything but a Variable.
         """
         buffers = self._tables()[2]
-        self._check_entry(name, tensor, Variable, "register_buffer", buffers)
+        check_entry(self, name, tensor, Variable, "register_buffer", buffers)
         buffers[name] = tensor
         hidden = self.__dict__["_non_persistable_buffer_names_set"]
         (hidden.discard if persistable else hidden.add)(name)
-
-    def _check_entry(self, name: Any, value: Any, kind: type, function: str, table: Mapping[str, Any]) -> None:
-        problem: tuple[str, str, str] | None = None
-        if not isinstance(name, str) or not name or ("." in name and kind is not Layer):
-            problem = "the name must be a text without dots", "a non-empty str without '.'", repr(name)
-        elif value is not None and not isinstance(value, kind):
-            problem = (
-                f"it takes a {kind.__name__} or None",
-                f"a {kind.__name__}",
-                f"{value!r} of type {type(value).__name__}",
-            )
-        if problem is not None:
-            raise ProgramTypeError(
-                f"{function}() of {type(self).__name__}: {problem[0]}",
-                expected=problem[1],
-                received=problem[2],
-                fix=f"call {function}('name', value)",
-                op=type(self).__name__,
-            )
-        if kind is not Layer and name not in table and hasattr(self, name):
-            raise ProgramError(
-                f"{function}() of {type(self).__name__}: the name '{name}' is an attribute already",
-                expected="a name that is free",
-                received=repr(name),
-                fix="choose another name",
-                op=type(self).__name__,
-                var=name,
-            )
 
     # --------------------------------------------------------------------------------------------------- walking the tree
     def named_children(self) -> Iterator[tuple[str, Layer]]:
