@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,7 @@ FUNCTIONAL = sorted(n for n, c in namespace("nn").items() if inspect.isclass(c) 
 def test_layers_of_functions_are_described(name: str) -> None:
     cls = getattr(nn, name)
     assert cls.__name__ == name
+    assert pickle.loads(pickle.dumps(cls)) is cls
     assert "nn.functional." in (cls.__doc__ or "")
     settings = inspect.signature(cls).parameters
     assert settings == cls._settings.parameters

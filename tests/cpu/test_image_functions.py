@@ -151,6 +151,16 @@ def test_transposed_convolutions() -> None:
     )
 
 
+def test_conv3d() -> None:
+    feeds = {"x": normal(2, 4, 5, 4, 6), "w": normal(6, 2, 3, 2, 3), "b": normal(6)}
+    agree(
+        lambda x, w, b: F.conv3d(x, w, b, stride=[2, 1, 2], padding=1, groups=2),
+        lambda x, w, b: T.conv3d(x, w, b, stride=(2, 1, 2), padding=1, groups=2),
+        feeds,
+        unknown=False,
+    )
+
+
 # -------------------------------------------------------------------------------------------------------------- pooling
 @pytest.mark.parametrize(
     "options",

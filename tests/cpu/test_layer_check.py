@@ -34,7 +34,7 @@ def test_a_wrong_value_is_noticed() -> None:
 def test_a_wrong_gradient_of_a_parameter_is_noticed() -> None:
     # The same value, but half the gradient of the bias.
     half = lambda p, x: x @ p["fc_0.w_0"] + 0.5 * p["fc_0.b_0"] + 0.5 * p["fc_0.b_0"].detach()  # noqa: E731
-    with pytest.raises(AssertionError, match="gradient of fc_0.b_0"):
+    with pytest.raises(AssertionError, match=r"gradient of fc_0\.b_0"):
         check_layer(dense, half, FEEDS)
 
 

@@ -27,6 +27,7 @@ from tstatic.nn import (
     static_norm,
     utils,
 )
+from tstatic.nn.layer import loss
 from tstatic.nn.param import ParamAttr
 
 globals().update(_namespace("nn"))
@@ -37,6 +38,7 @@ __all__ = [
     "functional",
     "initializer",
     "layer",
+    "loss",
     "nets",
     "param",
     "regularizer",

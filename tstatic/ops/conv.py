@@ -242,10 +242,11 @@ def convolve(
         out: Variable = helper.emit(type, {"Input": x, "Filter": weight}, attrs)
         if bias is None:
             return out
-        axis = 3 if last else 1
+        rank = len(x.shape)
+        axis = rank - 1 if last else 1
         if as_image:
             count = bias.shape[0] if len(bias.shape) == 1 else -1
-            shape = (1, 1, 1, count) if last else (1, count, 1, 1)
+            shape = (*[1] * axis, count, *[1] * (rank - 1 - axis))
             bias, axis = emit("reshape2", {"X": bias}, {"shape": shape}), -1
         added: Variable = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": axis})
         return added

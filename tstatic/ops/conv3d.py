@@ -31,6 +31,7 @@ from tstatic.ops._low import in_float32
 from tstatic.ops._sliding import as_metas, first, first_shape, int_list, is_last, padding_of
 from tstatic.ops.conv import check_format, convolve
 from tstatic.ops.kernels._common import Array
+from tstatic.ops.kernels._windows import Pads, Pair
 from tstatic.ops.kernels.conv import (
     conv2d_filter_grad,
     conv2d_filter_grad_scratch,
@@ -52,10 +53,10 @@ class Slices:
         self.groups = attrs["groups"]
 
     @property
-    def flat(self) -> tuple[Any, ...]:
+    def flat(self) -> tuple[Pair, Pads, Pair, int]:
         """What the kernels over two axes take after the arrays."""
         w = self.window
-        return w.strides[1:], w.flat_pads[2:], w.dilations[1:], self.groups
+        return w.strides[1:], w.flat_pads[2:], w.dilations[1:], self.groups  # type: ignore[return-value]
 
     def taps(self, place: int) -> Iterator[tuple[int, int]]:
         """(place along the kernel's depth, place along the input's) of one output place."""

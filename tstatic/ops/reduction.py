@@ -56,6 +56,7 @@ def total_dtype(x: DType, out_dtype: DType | None) -> DType:
 def total_infer(
     x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
 ) -> Meta:
+    """``infer`` of a sum or product."""
     axes = reduced_axes(x.rank, dim, reduce_all)
     return Meta(reduced_shape(x.shape, axes, keep_dim, one_d), total_dtype(x.dtype, out_dtype))
 
@@ -130,6 +131,7 @@ def _sum_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_al
 
 
 def kept_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
+    """Pieces along axes that are kept."""
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
 
 
@@ -203,6 +205,7 @@ _CAST_CASES = (
 
 
 def reduce_cost(x: Meta, out: Meta) -> Cost:
+    """One operation per element."""
     return Cost(float(x.numel), float(x.nbytes + out.nbytes))
 
 

@@ -131,6 +131,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        # mkstemp makes files that only the owner reads; a checkpoint is an ordinary file.
+        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
         temporary = None
         folder = os.open(path.parent, os.O_RDONLY)

@@ -79,7 +79,7 @@ def functional_layer(
         (FunctionalLayer,),
         {
             "__doc__": f"Calls ``nn.functional.{function}`` with the settings {names}.\n\n{summary}",
-            "__module__": __name__,
+            "__module__": "tstatic.nn",
             "__signature__": signature,
             "_function": staticmethod(call),
             "_settings": signature,

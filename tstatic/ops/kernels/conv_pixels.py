@@ -26,7 +26,11 @@ def _source(x: Array, plan: ConvPlan, first: int, count: int, buffer: Array) -> 
         return block
     top, _, left, _ = plan.pads
     source = flat(buffer, (count, *plan.padded_size, plan.channels))
-    np.copyto(source[:, top : top + plan.height, left : left + plan.width], block)
+    target = source[:, top : top + plan.height, left : left + plan.width]
+    # Planes a multiple of 1 KiB apart share few cache sets: 32 of them at a time stay, 64 take twice the time.
+    step = 32 if plan.height * plan.width * x.itemsize % 1024 == 0 else plan.channels
+    for channel in range(0, plan.channels, step):
+        np.copyto(target[..., channel : channel + step], block[..., channel : channel + step])
     return source
 
 
