@@ -9,8 +9,6 @@
 * ``fluid``      the 1.x spellings
 """
 
-from typing import Any
-
 from tstatic import (
     autodiff,
     base,
@@ -18,6 +16,7 @@ from tstatic import (
     distributed,
     errors,
     fluid,
+    framework,
     metric,
     nn,
     optimizer,
@@ -25,6 +24,7 @@ from tstatic import (
     static,
     tensor,
     utils,
+    version,
 )
 from tstatic.flags import get_flags, set_flags
 from tstatic.ir.opdef import namespace as _namespace
@@ -59,6 +59,7 @@ from tstatic.places import (
     is_compiled_with_xpu as is_compiled_with_xpu,
 )
 from tstatic.static.mode import disable_static, enable_static, in_dynamic_mode, no_grad
+from tstatic.unsupported import missing_in as _missing_in
 from tstatic.version import __version__, show_versions
 
 globals().update(_namespace("tensor"))
@@ -84,6 +85,7 @@ __all__ = [
     "float32",
     "float64",
     "fluid",
+    "framework",
     "get_device",
     "get_flags",
     "in_dynamic_mode",
@@ -107,17 +109,7 @@ __all__ = [
     "tensor",
     "uint8",
     "utils",
+    "version",
     *sorted(_namespace("tensor")),
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Answers for names that tstatic does not have with the nearest one that it has.
-
-    Raises:
-        AttributeError: Always.
-    """
-    if name.startswith("__"):
-        raise AttributeError(name)
-    near = errors.near(name, __all__)
-    raise AttributeError(f"module 'tstatic' has no attribute '{name}'. {near}".rstrip())
+__getattr__ = _missing_in(__name__, __all__)

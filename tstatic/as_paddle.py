@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from tstatic.unsupported import advice
+
 
 class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Answers imports of ``paddle`` and ``paddle.x`` with the module of tstatic of that name, the same object."""
@@ -33,9 +35,9 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             parent, _, leaf = ours.rpartition(".")
             found = getattr(importlib.import_module(parent), leaf, None) if parent else None
             if not isinstance(found, ModuleType):
-                raise ModuleNotFoundError(
-                    f"tstatic has no module '{ours}', which the script imports as '{spec.name}'", name=spec.name
-                ) from None
+                text = f"tstatic has no module '{ours}', which the script imports as '{spec.name}'. "
+                text += advice(ours.partition(".")[2])
+                raise ModuleNotFoundError(text.rstrip(), name=spec.name) from None
             module = found
         self._spec = module.__spec__
         return module
@@ -43,6 +45,9 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just written the alias's spec into a module that is loaded already.
         module.__spec__ = self._spec
+        # With a path, even an empty one, imports below the module come here too, and get an answer that helps.
+        if not hasattr(module, "__path__"):
+            module.__path__ = []
 
 
 def install() -> None:

@@ -2,6 +2,9 @@
 
 import tstatic.static  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace
+from tstatic.unsupported import missing_in
 
-globals().update(namespace("metric"))
-__all__ = sorted(namespace("metric"))
+_names = namespace("metric")
+globals().update(_names)
+__all__ = sorted(_names)
+__getattr__ = missing_in(__name__, __all__)

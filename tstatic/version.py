@@ -7,9 +7,13 @@ import platform
 
 from tstatic import places
 
-__all__ = ["__version__", "show_versions"]
+__all__ = ["__version__", "commit", "full_version", "show_versions"]
 
 __version__ = "0.1.0"
+
+# Names of paddle.version; a package does not know the commit that it was built from.
+full_version = __version__
+commit = "unknown"
 
 # What decides numbers, files or speed.
 _PACKAGES = (

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _OWN: dict[str, bool] = {}
 
 Where = tuple[str, int]
+
+
+def _is_own(file: str) -> bool:
+    """Whether a file is this package's or the standard library's (``contextlib``, ``copy``), not the user's."""
+    if file.startswith((_PACKAGE, "<frozen", "<string>")):
+        return True
+    return file.startswith(_LIBRARY) and "site-packages" not in file
 
 
 def user_line() -> Where | None:
@@ -18,7 +27,7 @@ def user_line() -> Where | None:
         name = frame.f_code.co_filename
         own = _OWN.get(name)
         if own is None:
-            own = _OWN[name] = name.startswith((_PACKAGE, "<frozen", "<string>")) or name.endswith("contextlib.py")
+            own = _OWN[name] = _is_own(name)
         if not own:
             return name, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]

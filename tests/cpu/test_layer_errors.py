@@ -57,6 +57,7 @@ FUNCTIONS = {
     "conv2d: padding": (lambda: static.nn.conv2d(x4(), 3, 3, padding="HALF"), ShapeError, "HALF"),
     "conv2d: layout": (lambda: static.nn.conv2d(x4(), 3, 3, data_format="CHW"), ProgramError, "CHW"),
     "conv2d: activation": (lambda: static.nn.conv2d(x4(), 3, 3, act="no"), NotFoundError, "no"),
+    "conv3d: rank": (lambda: static.nn.conv3d(x4(), 3, 3), ShapeError, "NCDHW"),
     "transpose: no size": (lambda: static.nn.conv2d_transpose(x4(), 3), ShapeError, "filter_size"),
     "transpose: small": (lambda: static.nn.conv2d_transpose(x4(), 3, output_size=4), ShapeError, "filter_size"),
     "batch_norm: rank": (lambda: static.nn.batch_norm(data("b", [3])), ShapeError, "[3]"),

@@ -46,6 +46,12 @@ def test_filters_start_normal_by_all_channels(channels: int, filters: int, group
     assert (ops[1][0], ops[1][1]["value"]) == ("fill_constant", 0.0)
 
 
+def test_filters_over_volumes_start_normal() -> None:
+    ops = startup_ops(lambda: static.nn.conv3d(data("x", [None, 4, 8, 8, 8]), 6, 3))
+    assert ops[0][0] == "gaussian_random"
+    assert ops[0][1]["std"] == pytest.approx(0.1360827635, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("build", "values"),
     [

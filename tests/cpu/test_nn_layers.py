@@ -118,6 +118,16 @@ def test_conv1d(settings: dict[str, Any], other: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.parametrize(("settings", "other"), PAIRS)
+def test_conv3d(settings: dict[str, Any], other: dict[str, Any]) -> None:
+    check_layer(
+        lambda x: nn.Conv3D(2, 4, (2, 3, 2), **settings)(x),
+        lambda p, x: torch_layer(torch.nn.Conv3d(2, 4, (2, 3, 2), **other), p, "conv3d_0.w_0", "conv3d_0.b_0")(x),
+        {"x": sample(2, 2, 4, 5, 5)},
+        result="conv3d_1.tmp_0" if "bias_attr" in settings else "conv3d_1.tmp_1",
+    )
+
+
 def test_conv2d_per_channel_is_depthwise() -> None:
     run = check_layer(
         lambda x: nn.Conv2D(4, 8, 3, groups=4, padding="SAME")(x),

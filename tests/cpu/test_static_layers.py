@@ -166,6 +166,25 @@ def test_conv2d_channels_last() -> None:
     assert run.main.global_block().ops[1].attr("axis") == 3
 
 
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_conv3d(layout: str) -> None:
+    def reference(p: Any, x: Any) -> Any:
+        x = x.movedim(-1, 1) if layout == "NDHWC" else x
+        y = F.conv3d(x, p["conv3d_0.w_0"], p["conv3d_0.b_0"], stride=(1, 2, 1), padding=1, groups=2)
+        return torch.tanh(y.movedim(1, -1) if layout == "NDHWC" else y)
+
+    run = check_layer(
+        lambda x: static.nn.conv3d(
+            x, 4, (2, 3, 2), stride=[1, 2, 1], padding=1, groups=2, act="tanh", data_format=layout
+        ),
+        reference,
+        {"x": sample(2, 4, 3, 5, 4)},
+        parameters=["conv3d_0.w_0", "conv3d_0.b_0"],
+        result="conv3d_0.tmp_2",
+    )
+    assert run.main.global_block().ops[1].attr("axis") == (4 if layout == "NDHWC" else 1)
+
+
 @pytest.mark.parametrize(
     ("settings", "torch_settings"),
     [

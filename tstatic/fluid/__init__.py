@@ -9,9 +9,12 @@ from tstatic.fluid import (
     clip,
     compiler,
     core,
+    dygraph,
     executor,
     framework,
+    generator,
     initializer,
+    input,
     io,
     layer_helper,
     layers,
@@ -45,6 +48,7 @@ from tstatic.static import BuildStrategy, CompiledProgram, ExecutionStrategy, Ex
 from tstatic.static.mode import disable_static as enable_dygraph
 from tstatic.static.mode import enable_static as disable_dygraph
 from tstatic.static.mode import in_dynamic_mode as in_dygraph_mode
+from tstatic.unsupported import missing_in as _missing_in
 from tstatic.utils import require_version
 
 Tensor = LoDTensor
@@ -74,13 +78,16 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "disable_dygraph",
+    "dygraph",
     "enable_dygraph",
     "executor",
     "framework",
+    "generator",
     "get_flags",
     "global_scope",
     "in_dygraph_mode",
     "initializer",
+    "input",
     "io",
     "is_compiled_with_cuda",
     "is_compiled_with_xpu",
@@ -98,3 +105,4 @@ __all__ = [
     "unique_name",
     *sorted(_namespace("fluid")),
 ]
+__getattr__ = _missing_in(__name__, __all__)

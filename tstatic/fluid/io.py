@@ -1,6 +1,10 @@
-"""``fluid.io``: saving, loading and data loading."""
+"""``fluid.io``: saving and loading."""
 
 import tstatic.static  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace
+from tstatic.unsupported import missing_in
 
-globals().update(namespace("fluid.io"))
+_names = namespace("fluid.io")
+globals().update(_names)
+__all__ = sorted(_names)
+__getattr__ = missing_in(__name__, __all__)

@@ -2,6 +2,10 @@
 
 import tstatic.static  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace
-from tstatic.optimizer.optimizer import Optimizer as Optimizer
+from tstatic.optimizer.optimizer import Optimizer
+from tstatic.unsupported import missing_in
 
-globals().update(namespace("fluid.optimizer"))
+_names = namespace("fluid.optimizer")
+globals().update(_names)
+__all__ = ["Optimizer", *sorted(_names)]
+__getattr__ = missing_in(__name__, __all__)

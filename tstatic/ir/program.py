@@ -10,6 +10,7 @@ from typing import Any
 
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near
 from tstatic.ir import names, text
+from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import Operator, OpRole
 from tstatic.ir.variable import Parameter, Variable
 from tstatic.ir.where import show, user_line
@@ -181,7 +182,7 @@ class Block:
     __str__ = to_string
 
 
-class Program:
+class Program(ProgramMethods):
     """What to compute: blocks of ops over named variables.
 
     Programs compare by identity. ``version`` changes with every edit, so that compiled plans are never stale.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir import text
+from tstatic.ir.methods import VariableMethods
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ir.where import Where, show, user_line
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from tstatic.ir.program import Block
 
 
-class Variable:
+class Variable(VariableMethods):
     """A named value of a program.
 
     Attributes:
@@ -108,7 +109,7 @@ class Variable:
     @property
     def T(self) -> Any:  # noqa: N802 - numpy's and Paddle's name
         """The value with its axes reversed, as a new variable."""
-        return self.transpose(list(range(self.ndim))[::-1])  # type: ignore[attr-defined]
+        return self.transpose(list(range(self.ndim))[::-1])
 
     def _is_parameter(self) -> bool:
         return isinstance(self, Parameter)
@@ -154,7 +155,7 @@ class Variable:
                 var=self.name,
                 where=show(user_line()),
             )
-        return iter([self[i] for i in range(self.shape[0])])  # type: ignore[index]
+        return iter([self[i] for i in range(self.shape[0])])
 
     def __int__(self) -> int:
         raise self._not_a_number("int")

@@ -29,6 +29,7 @@ from tstatic.nn import (
 )
 from tstatic.nn.layer import loss
 from tstatic.nn.param import ParamAttr
+from tstatic.unsupported import missing_in as _missing_in
 
 globals().update(_namespace("nn"))
 
@@ -48,3 +49,4 @@ __all__ = [
     "utils",
     *sorted(_namespace("nn")),
 ]
+__getattr__ = _missing_in(__name__, __all__)

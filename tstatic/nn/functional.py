@@ -1,7 +1,10 @@
-"""``nn.functional``: filled from the spellings that stand beside the op cards."""
+"""``nn.functional``: functions without parameters of their own."""
 
 import tstatic.ops  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace
+from tstatic.unsupported import missing_in
 
-globals().update(namespace("nn.functional"))
-__all__ = sorted(namespace("nn.functional"))
+_names = namespace("nn.functional")
+globals().update(_names)
+__all__ = sorted(_names)
+__getattr__ = missing_in(__name__, __all__)

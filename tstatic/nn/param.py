@@ -59,7 +59,7 @@ class ParamAttr:
                     var=arg,
                     where=show(user_line()),
                 )
-        self.name = name
+        self.name = name or None
         self.initializer = initializer
         self.learning_rate = learning_rate
         self.regularizer = regularizer

@@ -1,4 +1,4 @@
-"""Convolution layers as functions: ``conv2d`` and ``conv2d_transpose``, with their parameters, bias and activation."""
+"""Convolution layers as functions: ``conv2d``, ``conv3d``, ``conv2d_transpose``, with parameters, bias and activation."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from tstatic.nn.param import LayerHelper
 from tstatic.ops._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv_transpose import output_attrs
 
+LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+
 
 def channels_of(x: Variable, data_format: str, groups: int, function: str) -> int:
-    """Number of channels of an image batch, checked against ``groups``.
+    """Number of channels of a batch of images or volumes, checked against ``groups``.
 
     Raises:
         ShapeError: If the rank is wrong, the number is unknown, or ``groups`` does not divide it.
     """
-    rank_of(x, (4,), data_format, function)
-    at = 3 if is_last(data_format) else 1
+    rank_of(x, (len(data_format),), data_format, function)
+    at = len(data_format) - 1 if is_last(data_format) else 1
     count = known(x.shape[at], x, f"axis {at} (the channels)", function)
     divided(count, groups, "the number of input channels", function, x.name)
     return count
@@ -56,7 +58,9 @@ def _with_bias(
 ) -> Variable:
     if bias_attr is not False:
         bias = helper.create_parameter(bias_attr, (filters,), out.dtype, is_bias=True)
-        out = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": 3 if is_last(data_format) else 1})
+        out = helper.emit(
+            "elementwise_add", {"X": out, "Y": bias}, {"axis": len(data_format) - 1 if is_last(data_format) else 1}
+        )
     return helper.append_activation(out, act)  # type: ignore[no-any-return]
 
 
@@ -99,26 +103,88 @@ def conv2d(
     Raises:
         ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
     """
-    check_variable(input, "input", "conv2d", FLOATS)
-    choice(data_format, ("NCHW", "NHWC"), "data_format", "conv2d")
-    whole(num_filters, "num_filters", "conv2d")
-    groups = 1 if groups is None else whole(groups, "groups", "conv2d")
-    count = channels_of(input, data_format, groups, "conv2d")
-    divided(num_filters, groups, "the number of filters", "conv2d")
-    kernel = int_list(filter_size, 2, "filter_size", "conv2d")
-    paddings, algorithm = padding_of(padding, 2, is_last(data_format), "conv2d")
+    depthwise = not use_cudnn and groups is not None
+    return _conv(
+        2, depthwise, input, num_filters, filter_size, stride, padding, dilation, groups, param_attr, bias_attr, act, name,
+        data_format,
+    )  # fmt: skip
+
+
+@spelled("static.nn.conv3d", "fluid.layers.conv3d", op="conv3d")
+def conv3d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """A convolution layer on volumes.
+
+    Args:
+        input: ``[n, c, d, h, w]`` (``NCDHW``) or ``[n, d, h, w, c]`` (``NDHWC``), floats, ``c`` known.
+        num_filters: Number of output channels.
+        filter_size: An int, or ``[depth, height, width]``.
+        stride, padding, dilation, groups, param_attr, bias_attr, act, name: As in :func:`conv2d`, for three axes.
+        use_cudnn: Accepted; it changes nothing.
+        data_format: Where channels stand.
+
+    Returns:
+        ``[n, num_filters, od, oh, ow]`` in the layout of ``input``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
+    """
+    return _conv(
+        3, False, input, num_filters, filter_size, stride, padding, dilation, groups, param_attr, bias_attr, act, name,
+        data_format,
+    )  # fmt: skip
+
+
+def _conv(
+    rank: int,
+    depthwise: bool,
+    input: Variable,
+    num_filters: int,
+    filter_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int | None,
+    param_attr: Any,
+    bias_attr: Any,
+    act: str | None,
+    name: str | None,
+    data_format: str,
+) -> Variable:
+    function = f"conv{rank}d"
+    check_variable(input, "input", function, FLOATS)
+    choice(data_format, LAYOUTS[rank], "data_format", function)
+    whole(num_filters, "num_filters", function)
+    groups = 1 if groups is None else whole(groups, "groups", function)
+    count = channels_of(input, data_format, groups, function)
+    divided(num_filters, groups, "the number of filters", function)
+    kernel = int_list(filter_size, rank, "filter_size", function)
+    paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
     attrs = {
-        "strides": int_list(stride, 2, "stride", "conv2d"),
+        "strides": int_list(stride, rank, "stride", function),
         "paddings": paddings,
         "padding_algorithm": algorithm,
-        "dilations": int_list(dilation, 2, "dilation", "conv2d"),
+        "dilations": int_list(dilation, rank, "dilation", function),
         "groups": groups,
         "data_format": data_format,
     }
-    activation(act, "conv2d")
-    wanted(param_attr, "param_attr", "conv2d")
-    depthwise = groups == count and num_filters % count == 0 and not use_cudnn
-    type = "depthwise_conv2d" if depthwise else "conv2d"
+    activation(act, function)
+    wanted(param_attr, "param_attr", function)
+    depthwise = depthwise and groups == count and num_filters % count == 0
+    type = f"depthwise_{function}" if depthwise else function
     helper = LayerHelper(type, name)
     shape = (num_filters, count // groups, *kernel)
     w = helper.create_parameter(param_attr, shape, input.dtype, default=kaiming(count, kernel))
@@ -189,7 +255,7 @@ def conv2d_transpose(
     """
     function = "conv2d_transpose"
     check_variable(input, "input", function, FLOATS)
-    choice(data_format, ("NCHW", "NHWC"), "data_format", function)
+    choice(data_format, LAYOUTS[2], "data_format", function)
     whole(num_filters, "num_filters", function)
     groups = 1 if groups is None else whole(groups, "groups", function)
     last = is_last(data_format)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tstatic.errors import ShapeError
 from tstatic.ir.build import Layer, check_variable, emit, layer
 from tstatic.ir.opdef import Card, Case, Domain, GradOp, register, spelled
@@ -55,21 +53,6 @@ def geometry(sizes: Sequence[int], w: Sequence[int], attrs: Mapping[str, Any]) -
     return window.strides, window.flat_pads, window.dilations, attrs["groups"]  # type: ignore[return-value]
 
 
-def store(run: Any, target: Array, data_format: str, buffer: Array | None) -> None:
-    """Runs ``run(array)`` on a channels-first array; channels last goes through a buffer."""
-    view = first(target, data_format)
-    if buffer is None:
-        run(view)
-        return
-    run(buffer)
-    np.copyto(view, buffer)
-
-
-def buffer_of(meta: Meta, data_format: str) -> tuple[Meta, ...]:
-    """The buffer of :func:`store`, for channels last."""
-    return (Meta(first_shape(meta.shape, data_format), meta.dtype.compute),) if is_last(data_format) else ()
-
-
 # --------------------------------------------------------------------------------------------------------------- conv2d
 def _infer(x: Meta, w: Meta, **attrs: Any) -> Meta:
     return infer_conv(x, w, 2, **attrs)
@@ -79,7 +62,7 @@ def _scratch(x: Meta, w: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
     shape: Any = first_shape(x.shape, attrs["data_format"])
     where = geometry(shape[2:], w.shape, attrs)
     needs = conv2d_forward_scratch(shape, w.shape, *where, np_compute(x))  # type: ignore[arg-type]
-    return (*as_metas(needs), *buffer_of(out, attrs["data_format"]))
+    return as_metas(needs)
 
 
 @in_float32()
@@ -87,8 +70,7 @@ def _ref(x: Array, w: Array, out: Array, scratch: Sequence[Array], **attrs: Any)
     layout = attrs["data_format"]
     source = first(x, layout)
     where = geometry(source.shape[2:], w.shape, attrs)
-    needs, buffer = (scratch[:-1], scratch[-1]) if is_last(layout) else (scratch, None)
-    store(lambda target: conv2d_forward(source, w, target, *where, needs), out, layout, buffer)
+    conv2d_forward(source, w, first(out, layout), *where, scratch)
 
 
 def _lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
@@ -111,7 +93,6 @@ def _grad_scratch(
         large: Any = first_shape(dx.shape, layout)
         where = geometry(large[2:], w.shape, attrs)
         needs += as_metas(conv2d_input_grad_scratch(large, w.shape, small, *where, dtype))  # type: ignore[arg-type]
-        needs += buffer_of(dx, layout)
     if dw is not None:
         assert x is not None
         large = first_shape(x.shape, layout)
@@ -138,10 +119,7 @@ def _grad_ref(
         where = geometry(shape[2:], w.shape, attrs)
         count = len(conv2d_input_grad_scratch(shape, w.shape, gradient.shape, *where, dout.dtype))
         needs, scratch = scratch[:count], scratch[count:]
-        buffer = None
-        if is_last(layout):
-            buffer, scratch = scratch[0], scratch[1:]
-        store(lambda target: conv2d_input_grad(gradient, w, target, *where, needs), dx, layout, buffer)
+        conv2d_input_grad(gradient, w, first(dx, layout), *where, needs)
     if dw is not None:
         assert x is not None
         source = first(x, layout)
@@ -176,6 +154,9 @@ _CASES = (
     Case(((2, 2, 12, 13), (3, 2, 3, 3)), {"paddings": (1, 1)}),
     Case(((2, 2, 24, 25), (3, 2, 3, 3)), {"strides": (2, 2), "paddings": (3, 3)}),
     Case(((1, 1, 3, 3), (1, 1, 3, 3)), {"data_format": "AnyLayout"}),
+    Case(((2, 8, 5, 6), (9, 8, 3, 2)), {"paddings": (1, 0)}),
+    Case(((2, 9, 6, 5), (8, 9, 3, 3)), {"strides": (2, 2), "dilations": (1, 2), "paddings": (0, 1, 2, 1)}),
+    Case(((2, 5, 6, 8), (10, 8, 2, 3)), {"data_format": "NHWC"}),
 )
 _DEPTHWISE_CASES = (
     Case(((2, 3, 5, 6), (3, 1, 3, 3)), {"groups": 3, "paddings": (1, 1)}),

@@ -39,7 +39,7 @@ from tstatic.ops._sliding import (
     padding_of,
     spatial,
 )
-from tstatic.ops.conv import buffer_of, check_format, convolve, flat_attrs, geometry, lifted, store
+from tstatic.ops.conv import check_format, convolve, flat_attrs, geometry, lifted
 from tstatic.ops.kernels._common import Array
 from tstatic.ops.kernels.conv import (
     conv2d_filter_grad,
@@ -100,7 +100,7 @@ def _scratch(x: Meta, w: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
     large: Any = first_shape(out.shape, layout)
     where = geometry(small[2:], w.shape, attrs)
     needs = conv2d_input_grad_scratch(large, w.shape, small, *where, np_compute(x))  # type: ignore[arg-type]
-    return (*as_metas(needs), *buffer_of(out, layout))
+    return as_metas(needs)
 
 
 @in_float32()
@@ -108,8 +108,7 @@ def _ref(x: Array, w: Array, out: Array, scratch: Sequence[Array], **attrs: Any)
     layout = attrs["data_format"]
     source = first(x, layout)
     where = geometry(source.shape[2:], w.shape, attrs)
-    needs, buffer = (scratch[:-1], scratch[-1]) if is_last(layout) else (scratch, None)
-    store(lambda target: conv2d_input_grad(source, w, target, *where, needs), out, layout, buffer)
+    conv2d_input_grad(source, w, first(out, layout), *where, scratch)
 
 
 def _lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
@@ -143,7 +142,6 @@ def _grad_scratch(
         assert w is not None
         where = geometry(first_shape(dx.shape, layout)[2:], w.shape, attrs)
         needs += as_metas(conv2d_forward_scratch(large, w.shape, *where, dtype))  # type: ignore[arg-type]
-        needs += buffer_of(dx, layout)
     if dw is not None:
         assert x is not None
         where = geometry(first_shape(x.shape, layout)[2:], dw.shape, attrs)
@@ -168,10 +166,7 @@ def _grad_ref(
         where = geometry(first_shape(dx.shape, layout)[2:], w.shape, attrs)
         count = len(conv2d_forward_scratch(gradient.shape, w.shape, *where, dout.dtype))
         needs, scratch = scratch[:count], scratch[count:]
-        buffer = None
-        if is_last(layout):
-            buffer, scratch = scratch[0], scratch[1:]
-        store(lambda target: conv2d_forward(gradient, w, target, *where, needs), dx, layout, buffer)
+        conv2d_forward(gradient, w, first(dx, layout), *where, needs)
     if dw is not None:
         assert x is not None
         source = first(x, layout)
@@ -235,6 +230,8 @@ _CASES = (
     Case(((1, 2, 3, 3), (2, 2, 2, 2)), {"padding_algorithm": "VALID", "paddings": (1, 1), "strides": (2, 2)}),
     Case(((1, 3, 12, 12), (3, 2, 1, 1)), {}),
     Case(((1, 3, 3, 4), (3, 1, 3, 3)), {"groups": 3, "strides": (2, 2)}),
+    Case(((2, 8, 4, 3), (8, 9, 3, 2)), {"strides": (2, 1), "paddings": (1, 0)}),
+    Case(((1, 4, 3, 8), (8, 9, 3, 3)), {"data_format": "NHWC"}),
 )
 _DEPTHWISE_CASES = (
     Case(((2, 3, 4, 5), (3, 1, 3, 3)), {"groups": 3, "paddings": (1, 1)}),

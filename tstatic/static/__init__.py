@@ -7,6 +7,7 @@
 * ``explain``           what each property does, and why not
 * ``io``                save and load
 * ``nn``                layers that make parameters
+* ``amp``               marks for mixed precision
 """
 
 import tstatic.nn
@@ -25,10 +26,11 @@ from tstatic.ir.program import (
 from tstatic.nn.param import ParamAttr, WeightNormParamAttr
 from tstatic.places import cpu_places, cuda_places
 from tstatic.runtime.scope import Scope, global_scope, scope_guard
-from tstatic.static import io, nn
+from tstatic.static import amp, io, nn
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+from tstatic.unsupported import missing_in as _missing_in
 
 globals().update(_namespace("static"))
 
@@ -49,6 +51,7 @@ __all__ = [
     "Scope",
     "Variable",
     "WeightNormParamAttr",
+    "amp",
     "cpu_places",
     "cuda_places",
     "default_main_program",
@@ -60,3 +63,4 @@ __all__ = [
     "scope_guard",
     *sorted(_namespace("static")),
 ]
+__getattr__ = _missing_in(__name__, __all__)

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import names as unique_name
-from tstatic.ir.declare import data
 from tstatic.places import CPUPlace
-from tstatic.static import Executor, Program, Scope, program_guard
-from tstatic.tensor import mean  # type: ignore[attr-defined]
+from tstatic.static import Executor, Program, Scope, data, program_guard
+from tstatic.tensor import mean
 from tstatic.version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,7 +64,7 @@ def run_check() -> None:
     program = Program()
     with program_guard(program, Program()):
         x = data("x", [None, 2])
-        y = mean(x * 2.0)  # type: ignore[operator]
+        y = mean(x * 2.0)
     (value,) = Executor(CPUPlace()).run(program, feed={"x": [[1.0, 2.0]]}, fetch_list=[y], scope=Scope())
     if abs(float(value) - 3.0) > 1e-6:
         raise ProgramError(

@@ -1,11 +1,11 @@
-"""``fluid.layers``: the layer functions."""
+"""``fluid.layers``: the layer functions, also under the module paths that 1.x scripts import them from."""
 
 import tstatic.static  # noqa: F401 - fills the registry of spellings
-from tstatic.fluid.layers import control_flow as control_flow
-from tstatic.fluid.layers import learning_rate_scheduler as learning_rate_scheduler
-from tstatic.fluid.layers import nn as nn
-from tstatic.fluid.layers import ops as ops
-from tstatic.fluid.layers import tensor as tensor
+from tstatic.fluid.layers import control_flow, io, learning_rate_scheduler, nn, ops, tensor
 from tstatic.ir.opdef import namespace
+from tstatic.unsupported import missing_in
 
-globals().update(namespace("fluid.layers"))
+_names = namespace("fluid.layers")
+globals().update(_names)
+__all__ = ["control_flow", "io", "learning_rate_scheduler", "nn", "ops", "tensor", *sorted(_names)]
+__getattr__ = missing_in(__name__, __all__)

@@ -1,7 +1,10 @@
-"""``fluid.layers.ops``: the layer functions under the module path that 1.x scripts import."""
+"""``fluid.layers.ops``: the elementwise functions under the module path that 1.x scripts import."""
 
 import tstatic.static  # noqa: F401 - fills the registry of spellings
 from tstatic.ir.opdef import namespace
+from tstatic.unsupported import missing_in
 
-globals().update(namespace("fluid.layers"))
-globals().update(namespace("fluid.layers.ops"))
+_names = {**namespace("fluid.layers"), **namespace("fluid.layers.ops")}
+globals().update(_names)
+__all__ = sorted(_names)
+__getattr__ = missing_in(__name__, __all__)

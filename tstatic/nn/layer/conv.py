@@ -1,4 +1,4 @@
-"""Convolution layers: ``Conv1D``, ``Conv2D`` and their transposes."""
+"""Convolution layers: ``Conv1D``, ``Conv2D``, ``Conv3D``, ``Conv1DTranspose``, ``Conv2DTranspose``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.static_conv import divided, kaiming
 from tstatic.ops._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv import conv1d, conv2d
+from tstatic.ops.conv3d import conv3d
 from tstatic.ops.conv_transpose import conv1d_transpose, conv2d_transpose
 from tstatic.ops.pad import pad
 
@@ -153,6 +154,40 @@ class Conv2D(_Conv):
         self._check(x)
         x, padding = self._widened(x)
         return conv2d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+
+
+@spelled("nn.Conv3D", op="conv3d")
+class Conv3D(_Conv):
+    """Convolution of volumes with learned filters ``[out_channels, in_channels / groups, kd, kh, kw]``; see :class:`Conv2D`."""
+
+    _rank = 3
+    _layouts = ("NCDHW", "NDHWC")
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        padding_mode: str = "zeros",
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "NCDHW",
+    ) -> None:
+        super().__init__()
+        self._set_up(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode, weight_attr,
+            bias_attr, data_format,
+        )  # fmt: skip
+
+    def forward(self, x: Variable) -> Variable:
+        """``[n, in_channels, d, h, w]`` to ``[n, out_channels, od, oh, ow]``, or with channels last."""
+        self._check(x)
+        x, padding = self._widened(x)
+        return conv3d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
 
 
 @spelled("nn.Conv1D", op="conv2d")

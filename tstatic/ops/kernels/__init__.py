@@ -6,8 +6,8 @@ as ``(shape, dtype)`` pairs; nothing of the size of an operand is allocated insi
 for the same arguments: blocks depend on shapes only and are summed in order. Callers silence floating-point warnings.
 
 - ``conv``: 2-d convolution with groups, and both gradients
-- ``pool``: maximum and average pooling, sliding or adaptive windows
-- ``norm``: layer norm, batch norm
+- ``pool``: maximum and average pooling, sliding or adaptive windows; ``pool_index`` says where each maximum stands
+- ``norm``: layer norm, batch norm; ``norm_rows``: batch norm with channels last
 - ``softmax``: softmax, log-softmax, softmax with cross entropy
 - ``special``: erf, gelu
 - ``update``: sgd, momentum, Adam and AdamW

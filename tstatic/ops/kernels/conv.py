@@ -159,7 +159,7 @@ def conv2d_filter_grad_scratch(
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
     """Scratch buffers of :func:`conv2d_filter_grad`: images, columns, gradients, products, their sum."""
-    plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups, True)
+    plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups, True, True)
     size = plan.filters * plan.depth
     products = size if plan.mode == "pixels" else size * plan.images
     return buffers(dtype, plan.sources, plan.columns, plan.products, products, size)
@@ -186,7 +186,7 @@ def conv2d_filter_grad(
         strides, paddings, dilations, groups: As in :func:`conv2d_forward`.
         scratch: Buffers from :func:`conv2d_filter_grad_scratch`.
     """
-    plan = conv_plan(x.shape, dw.shape, strides, paddings, dilations, groups, True)
+    plan = conv_plan(x.shape, dw.shape, strides, paddings, dilations, groups, True, True)
     if plan.mode == "none":
         dw.fill(0)
     elif plan.mode == "pixels":

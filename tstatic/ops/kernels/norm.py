@@ -113,13 +113,13 @@ def layer_norm_grad(
         np.add(variance[block], eps, inverse)
         np.sqrt(inverse, inverse)
         np.reciprocal(inverse, inverse)
+        # Without its factor r, which is cheaper to apply to the sums than to the block.
         np.subtract(x[block], mean[block][:, None], hat)
-        np.multiply(hat, inverse[:, None], hat)
         if dbias is not None:
             np.add(dbias, np.matmul(ones(size, x.dtype), gradient), dbias)
         np.multiply(gradient, hat, work)
         if dscale is not None:
-            np.add(dscale, np.matmul(ones(size, x.dtype), work), dscale)
+            np.add(dscale, np.matmul(inverse, work), dscale)
         if dx is None:
             continue
         target = dx[block]
@@ -133,6 +133,8 @@ def layer_norm_grad(
             np.matmul(gradient, scale, out=first)
         np.divide(second, count, second)
         np.divide(first, count, first)
+        np.multiply(second, inverse, second)
+        np.multiply(second, inverse, second)
         np.multiply(hat, second[:, None], hat)
         np.add(hat, first[:, None], hat)
         scaled = gradient if scale is None else np.multiply(gradient, scale, work)

@@ -1,0 +1,123 @@
+"""What is public: the modules that users import from, their names, and the names' signatures."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import tstatic
+from tstatic.ir.spelling import namespace
+from tstatic.ir.variable import Variable
+
+# Where users find names, in the order in which an object that has several is listed; the 1.x modules are found by walking.
+ROOTS = (
+    "tstatic", "tstatic.static", "tstatic.static.nn", "tstatic.static.io", "tstatic.static.amp", "tstatic.nn",
+    "tstatic.nn.functional", "tstatic.nn.initializer", "tstatic.nn.utils", "tstatic.optimizer", "tstatic.optimizer.lr",
+    "tstatic.regularizer", "tstatic.metric", "tstatic.utils", "tstatic.device", "tstatic.distributed",
+    "tstatic.framework", "tstatic.framework.random", "tstatic.version", "tstatic.errors", "tstatic.tensor",
+)  # fmt: skip
+
+
+def modules() -> list[ModuleType]:
+    """Returns the public modules: the roots, then everything below ``tstatic.fluid``."""
+    names = [*ROOTS, "tstatic.fluid"]
+    names += sorted(m.name for m in pkgutil.walk_packages(tstatic.fluid.__path__, "tstatic.fluid."))
+    return [importlib.import_module(name) for name in names]
+
+
+def names(module: ModuleType) -> list[str]:
+    """Returns a module's public names: ``__all__`` (else what it defines) and what is spelled there; no modules."""
+    listed = getattr(module, "__all__", None)
+    if listed is None:
+        listed = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]
+    spelled = namespace(module.__name__.partition(".")[2])
+    found = {n for n in listed if not n.startswith("_")} | spelled.keys()
+    return sorted(n for n in found if not isinstance(getattr(module, n), ModuleType))
+
+
+def walk() -> Iterator[tuple[str, Any]]:
+    """Yields every public path and what it leads to, methods of Variables last."""
+    for module in modules():
+        for name in names(module):
+            yield f"{module.__name__}.{name}", getattr(module, name)
+    for name in sorted(n for n in vars(Variable) if public(n)):
+        yield f"Variable.{name}", vars(Variable)[name]
+
+
+def public(name: str) -> bool:
+    """Whether a member is for users: no leading underscore, or an operator."""
+    return not name.startswith("_") or (name.startswith("__") and name in OPERATORS)
+
+
+OPERATORS = frozenset(
+    f"__{side}{n}__"
+    for n in (
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "neg", "invert", "eq", "ne",
+        "lt", "le", "gt", "ge", "getitem", "setitem", "abs",
+    )
+    for side in ("", "r")
+)  # fmt: skip
+
+
+class _Shown:
+    """Stands for a default whose ``repr`` would name its module or its address."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    @classmethod
+    def of(cls, default: Any) -> Any:
+        named = isinstance(default, type) or inspect.isroutine(default)
+        return cls(default.__qualname__) if named and default is not inspect.Parameter.empty else default
+
+
+def signature(value: Any) -> str:
+    """Returns parameter names and defaults, without annotations: ``(x, axis=None)``."""
+    try:
+        given = inspect.signature(value)
+    except (TypeError, ValueError):
+        return "(...)"
+    plain = [p.replace(annotation=p.empty, default=_Shown.of(p.default)) for p in given.parameters.values()]
+    return str(given.replace(parameters=plain, return_annotation=given.empty))
+
+
+def members(cls: type) -> Iterator[str]:
+    """Yields what a class itself adds: its methods with signatures, its properties by name."""
+    if issubclass(cls, enum.Enum):
+        yield from (member.name for member in cls)
+        return
+    for name, value in sorted(vars(cls).items()):
+        if not public(name):
+            continue
+        inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+        if inspect.isfunction(inner):
+            yield name + signature(inner)
+        elif isinstance(value, property) or hasattr(type(value), "__get__"):
+            yield name
+
+
+def lines() -> list[str]:
+    """Returns one line for each public path and member; a second path of one object names the first."""
+    done: list[str] = []
+    first: dict[int, str] = {}
+    for path, value in walk():
+        shared = inspect.isroutine(value) or inspect.isclass(value)
+        if shared and first.setdefault(id(value), path) != path:
+            done.append(f"{path} = {first[id(value)]}")
+        elif inspect.isclass(value):
+            done.append(f"{path} class{signature(value)}")
+            if value is not Variable:
+                done += [f"{path}.{member}" for member in members(value)]
+        elif inspect.isroutine(value):
+            done.append(path + signature(value))
+        else:
+            done.append(f"{path} {type(value).__name__}")
+    return done

@@ -1,0 +1,226 @@
+"""Names and module paths that Paddle scripts use: those that this release has are there, under both package names."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tstatic import as_paddle, errors, unsupported
+from tstatic.ir.spelling import SPELLINGS
+
+# Below ``paddle``: what scripts and tests use most.
+CLAIMED = """
+static.Executor fluid.Executor fluid.executor.Executor
+static.default_main_program fluid.default_main_program fluid.framework.default_main_program
+static.default_startup_program fluid.default_startup_program fluid.framework.default_startup_program
+static.save fluid.save static.load fluid.load static.load_program_state static.set_program_state static.data fluid.data
+static.program_guard fluid.framework.program_guard fluid.program_guard
+static.global_scope fluid.global_scope static.scope_guard fluid.scope_guard static.Scope fluid.Scope fluid.core.Scope
+static.ExecutionStrategy fluid.ExecutionStrategy fluid.core.ExecutionStrategy
+static.BuildStrategy fluid.BuildStrategy fluid.compiler.BuildStrategy fluid.core.BuildStrategy
+static.BuildStrategy.ReduceStrategy.AllReduce static.BuildStrategy.GradientScaleStrategy.Customized
+static.Program fluid.Program fluid.framework.Program
+static.CompiledProgram fluid.CompiledProgram fluid.compiler.CompiledProgram
+static.auc fluid.layers.auc static.accuracy fluid.layers.accuracy metric.accuracy
+static.create_parameter create_parameter fluid.layers.create_parameter
+static.create_global_var fluid.layers.create_global_var fluid.layers.tensor.create_global_var
+static.cpu_places fluid.cpu_places fluid.framework.cpu_places
+static.cuda_places fluid.cuda_places fluid.framework.cuda_places
+static.name_scope fluid.framework.name_scope fluid.name_scope static.device_guard fluid.device_guard
+static.append_backward fluid.backward.append_backward static.gradients fluid.gradients
+static.Variable fluid.framework.Variable static.exponential_decay fluid.layers.exponential_decay
+static.Print fluid.layers.Print static.py_func fluid.layers.py_func static.amp.fp16_guard
+static.nn.fc static.nn.embedding fluid.embedding fluid.input.embedding static.nn.batch_norm fluid.layers.batch_norm
+static.nn.conv2d fluid.layers.conv2d static.nn.cond static.nn.while_loop static.nn.case static.nn.switch_case
+static.nn.layer_norm fluid.layers.layer_norm static.nn.conv2d_transpose fluid.layers.conv2d_transpose
+reshape tensor.reshape mean concat tensor.concat sum cast matmul tensor.matmul multiply add transpose tensor.transpose to_tensor
+nn.functional.softmax nn.functional.cross_entropy nn.functional.log_loss nn.functional.sigmoid nn.functional.label_smooth
+nn.functional.one_hot nn.functional.relu nn.functional.dropout
+nn.Layer fluid.Layer fluid.dygraph.Layer nn.Linear nn.Embedding nn.Conv2D nn.Dropout nn.ReLU nn.LayerNorm nn.Sequential
+nn.BatchNorm2D nn.MaxPool2D nn.Transformer nn.LayerList nn.CrossEntropyLoss
+nn.initializer.Normal nn.initializer.TruncatedNormal nn.initializer.Constant nn.initializer.Uniform nn.initializer.XavierUniform
+fluid.initializer.Constant fluid.initializer.ConstantInitializer fluid.initializer.Uniform fluid.initializer.UniformInitializer
+fluid.initializer.Normal fluid.initializer.Xavier fluid.initializer.MSRA fluid.initializer.NumpyArrayInitializer
+optimizer.Adam optimizer.AdamW optimizer.Momentum optimizer.SGD optimizer.Adagrad optimizer.Lamb optimizer.RMSProp
+optimizer.Adadelta optimizer.Adamax optimizer.lr.LRScheduler optimizer.lr.PiecewiseDecay optimizer.lr.NoamDecay
+optimizer.lr.CosineAnnealingDecay optimizer.lr.LinearWarmup optimizer.lr.ReduceOnPlateau
+fluid.optimizer.Adam fluid.optimizer.AdamOptimizer fluid.optimizer.SGD fluid.optimizer.SGDOptimizer fluid.optimizer.Adagrad
+fluid.optimizer.AdagradOptimizer fluid.optimizer.Momentum fluid.optimizer.MomentumOptimizer
+ParamAttr fluid.ParamAttr fluid.param_attr.ParamAttr framework.ParamAttr regularizer.L2Decay fluid.regularizer.L2Decay
+fluid.regularizer.L2DecayRegularizer nn.ClipGradByGlobalNorm nn.ClipGradByNorm nn.ClipGradByValue
+fluid.clip.set_gradient_clip fluid.clip.GradientClipByGlobalNorm
+CPUPlace fluid.CPUPlace fluid.core.CPUPlace CUDAPlace fluid.CUDAPlace fluid.core.CUDAPlace enable_static disable_static
+device.set_device set_device device.get_device get_device device.is_compiled_with_cuda is_compiled_with_cuda
+fluid.is_compiled_with_cuda fluid.core.is_compiled_with_cuda fluid.core.get_cuda_device_count seed set_flags fluid.set_flags
+get_flags utils.require_version fluid.require_version utils.unique_name.guard fluid.unique_name.guard
+utils.unique_name.generate framework.random._manual_program_seed framework.seed get_default_dtype framework.get_default_dtype
+version.full_version version.commit version.show_versions distributed.get_rank distributed.get_world_size
+fluid.core.EOFException fluid.core.VarDesc.VarType.FP32 fluid.LoDTensor fluid.Tensor fluid.core.LoDTensor
+fluid.layer_helper.LayerHelper fluid.nets.simple_img_conv_pool
+fluid.layers.fc fluid.layers.data fluid.layers.io.data fluid.layers.mean fluid.layers.cross_entropy fluid.layers.embedding
+fluid.layers.softmax fluid.layers.softmax_with_cross_entropy fluid.layers.fill_constant fluid.layers.tensor.fill_constant
+fluid.layers.relu fluid.layers.ops.relu fluid.layers.pool2d fluid.layers.dropout fluid.layers.concat fluid.layers.reshape
+fluid.layers.reduce_mean fluid.layers.reduce_sum fluid.layers.elementwise_add fluid.layers.elementwise_mul fluid.layers.matmul
+fluid.layers.assign fluid.layers.cast fluid.layers.transpose fluid.layers.square fluid.layers.square_error_cost fluid.layers.tanh
+fluid.layers.sigmoid fluid.layers.scale fluid.layers.slice fluid.layers.squeeze fluid.layers.stack fluid.layers.split
+fluid.layers.gather fluid.layers.one_hot fluid.layers.sums fluid.layers.shape fluid.layers.increment fluid.layers.Switch
+fluid.layers.While fluid.layers.nn.batch_norm fluid.layers.control_flow.Switch fluid.layers.label_smooth
+fluid.layers.learning_rate_scheduler._decay_step_counter fluid.layers.noam_decay fluid.layers.polynomial_decay
+fluid.layers.cosine_decay fluid.layers.piecewise_decay fluid.layers.linear_lr_warmup
+""".split()
+
+# Attributes that scripts use on objects.
+MEMBERS = {
+    "static.Executor": "run close",
+    "static.Program": (
+        "clone global_block block all_parameters list_vars random_seed current_block num_blocks _lr_schedule_guard "
+        "_optimized_guard parse_from_string desc to_string state_dict set_state_dict _prune_with_input"
+    ),
+    "static.Variable": (
+        "name astype shape clone sqrt stop_gradient isnan exp log stack unsqueeze block numpy type backward place dtype "
+        "persistable sum mean tile ceil cos sin mod norm reshape grad_name __add__ __getitem__ __lt__ __matmul__"
+    ),
+    "static.Scope": "var find_var",
+    "static.CompiledProgram": "memory_report explain plan program build_strategy with_data_parallel",
+    "static.ExecutionStrategy": "num_threads num_iteration_per_drop_scope use_experimental_executor",
+    "fluid.LoDTensor": "set _get_dims _dtype lod",
+    "optimizer.Adam": "minimize backward apply_gradients get_lr set_lr step",
+    "optimizer.lr.LRScheduler": "step get_lr state_dict set_state_dict",
+    "nn.Layer": "forward add_sublayer parameters state_dict create_parameter train eval full_name",
+    "fluid.layers.Switch": "case default",
+    "fluid.layers.While": "block",
+}
+
+MODULES = """
+fluid nn nn.functional nn.initializer static static.nn static.amp static.io base base.core base.framework base.layers
+distributed optimizer optimizer.lr tensor metric regularizer device utils framework framework.random framework.core version
+fluid.layers fluid.layers.nn fluid.layers.ops fluid.layers.tensor fluid.layers.control_flow fluid.layers.io
+fluid.layers.learning_rate_scheduler fluid.framework fluid.nets fluid.unique_name fluid.core fluid.compiler fluid.optimizer
+fluid.io fluid.regularizer fluid.executor fluid.initializer fluid.clip fluid.backward fluid.param_attr fluid.layer_helper
+fluid.generator fluid.input
+""".split()
+
+
+def resolve(path: str, root: str = "tstatic") -> Any:
+    """Follows ``path`` from the package; an instance attribute counts as found.
+
+    Raises:
+        AttributeError, ModuleNotFoundError: If it leads nowhere.
+    """
+    found: Any = importlib.import_module(root)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def exists(path: str) -> bool:
+    """Whether a path leads somewhere."""
+    try:
+        resolve(path)
+    except AttributeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path", CLAIMED)
+def test_claimed_name_exists(path: str) -> None:
+    assert resolve(path) is not None
+
+
+@pytest.mark.parametrize("path", MEMBERS)
+def test_claimed_member_exists(path: str) -> None:
+    cls = resolve(path)
+    instance = {"static.Variable": lambda: cls(importlib.import_module("tstatic").static.Program().global_block(), "x")}
+    target = instance[path]() if path in instance else cls
+    assert [name for name in MEMBERS[path].split() if not hasattr(target, name)] == []
+
+
+@pytest.mark.parametrize("path", [p for p in SPELLINGS if not p.startswith(("Variable.", "Program."))])
+def test_every_spelling_can_be_reached(path: str) -> None:
+    found = resolve(path.removeprefix("tensor.") if path.startswith("tensor.") else path)
+    assert found is SPELLINGS[path].function
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module_imports(name: str) -> None:
+    assert importlib.import_module(f"tstatic.{name}")
+
+
+def test_all_modules_import_as_paddle(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    lines = ["import paddle", *(f"import paddle.{name}" for name in MODULES)]
+    lines += [f"assert paddle.{name} is sys.modules['paddle.{name}']" for name in MODULES]
+    lines += ["import paddle.fluid as fluid", "from paddle.fluid.layers.ops import relu", "from paddle.base import core"]
+    lines += ["from paddle.fluid.unique_name import guard", "assert core is fluid.core", "assert fluid.layers.relu is relu"]
+    script.write_text("\n".join(["import sys", *lines, "print('done')"]), encoding="utf-8")
+    command = [sys.executable, "-W", "error", "-m", "tstatic.as_paddle", str(script)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_install_in_this_process() -> None:
+    before, known = list(sys.meta_path), set(sys.modules)
+    as_paddle.install()
+    try:
+        assert importlib.import_module("paddle.fluid.core") is importlib.import_module("tstatic.fluid.core")
+        with pytest.raises(ModuleNotFoundError, match=r"paddle\.distributed\.fleet.*static\.Executor"):
+            importlib.import_module("paddle.distributed.fleet")
+    finally:
+        sys.meta_path[:] = before
+        for name in set(sys.modules) - known:
+            if name == "paddle" or name.startswith("paddle."):
+                del sys.modules[name]
+
+
+def test_the_small_modules_do_what_they_say() -> None:
+    paddle = importlib.import_module("tstatic")
+    paddle.framework.random._manual_program_seed(7)
+    assert paddle.static.default_main_program().random_seed == 7
+    assert paddle.static.default_startup_program().random_seed == 7
+    assert paddle.static.Program().random_seed == 7
+    with paddle.static.amp.fp16_guard():
+        y = paddle.full([1], 1.0)
+    (op,) = [op for op in y.block.ops if y.name in op.output_arg_names]
+    assert "__use_fp16__" in op.attr("op_namescope")
+    assert paddle.base.core is paddle.fluid.core is paddle.framework.core
+
+
+# ----------------------------------------------------------------------------------------------------- what is not there
+NAMES = [name for entry in unsupported.UNSUPPORTED for name in entry.names]
+
+
+def test_no_name_is_listed_twice() -> None:
+    assert len(NAMES) == len(set(NAMES))
+    assert not [name for name in CLAIMED if unsupported.advice(name)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unsupported_name_is_missing_or_refuses(name: str) -> None:
+    if exists(name):
+        doc = resolve(name).__doc__ or ""
+        assert "Not part" in doc or "UnsupportedError" in doc, f"{name} exists: take it out of tstatic/unsupported.py"
+    advice = unsupported.advice(name)
+    assert ": use " in advice
+    assert advice.endswith(".")
+
+
+def test_a_missing_name_says_what_to_use() -> None:
+    for path, part in (
+        ("io", "exe.run"),
+        ("fluid.layers.dynamic_lstm", "sequence_mask"),
+        ("fluid.layers.softmx", "did you mean 'softmax'"),
+        ("static.nn.fcc", "did you mean 'fc'"),
+        ("nn.LSTM", "while_loop"),
+        ("fluid.profiler.start_profiler", "TSTATIC_LOGS"),
+        ("static.amp.decorate", "multi_precision"),
+    ):
+        with pytest.raises(AttributeError, match="has no attribute") as caught:
+            resolve(path)
+        assert part in str(caught.value)
+        assert caught.value.name == path.rpartition(".")[2]
+    assert not hasattr(errors, "nothing")

@@ -1,0 +1,44 @@
+"""Public signatures are those of the frozen file, and the stubs are those of the registry."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import pytest
+
+from tests.api import regenerate, stubs, surface
+
+CURRENT = regenerate.wanted()
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=lambda p: str(p.relative_to(regenerate.ROOT)))
+def test_file_is_current(path: Path) -> None:
+    frozen = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    changes = list(difflib.unified_diff(frozen, CURRENT[path].splitlines(), "frozen", "now", lineterm="", n=0))
+    assert changes == [], "the public API changed: if that is meant, run `make api` and commit what it writes"
+
+
+def test_a_change_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surface, "lines", lambda: ["tstatic.something(x)"])
+    monkeypatch.setattr(stubs, "stubs", lambda: {stubs.PACKAGE / "tensor.pyi": "something else"})
+    assert regenerate.stale() == [regenerate.SIGNATURES, stubs.PACKAGE / "tensor.pyi"]
+
+
+def test_the_file_holds_no_addresses_and_every_root() -> None:
+    text = CURRENT[regenerate.SIGNATURES]
+    assert " at 0x" not in text
+    assert "<class" not in text
+    for root in (*surface.ROOTS, "tstatic.fluid", "tstatic.fluid.layers", "tstatic.fluid.io", "Variable"):
+        assert f"\n{root}." in "\n" + text, root
+
+
+def test_the_form_of_the_lines() -> None:
+    lines = CURRENT[regenerate.SIGNATURES].splitlines()
+    assert "tstatic.tanh(x, name=None)" in lines
+    assert "tstatic.nn.functional.tanh = tstatic.tanh" in lines
+    assert "tstatic.float32 DType" in lines
+    assert "tstatic.static.Executor class(place=None)" in lines
+    assert "tstatic.static.Executor.close(self)" in lines
+    assert "Variable.__add__(x, other)" in lines
+    assert len(lines) == len(set(lines))

@@ -1,0 +1,118 @@
+"""Type checkers see the names that are filled in from the registry, with their annotations."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.api import stubs
+from tstatic.ir.program import Program
+from tstatic.ir.spelling import namespace
+from tstatic.ir.variable import Variable
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = '''
+import numpy as np
+
+import tstatic as paddle
+from tstatic import fluid, nn, static
+from tstatic.nn import functional
+
+
+class Net(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.act = nn.ReLU()
+
+    def forward(self, x: static.Variable) -> static.Variable:
+        hidden: static.Variable = self.act(self.first(x))
+        return functional.softmax(paddle.tanh(hidden) * 2.0 - hidden.mean(axis=-1, keepdim=True), axis=-1)
+
+
+def build(rate: float) -> tuple[static.Program, static.Variable]:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [None, 4], paddle.float32)
+        loss = paddle.mean(Net()(x).sum(axis=0)[1:3].astype("float64"))
+        static.nn.fc(x, size=3, activation="relu")
+        decay = fluid.layers.exponential_decay(rate, 10, 0.5)
+        fluid.optimizer.Adam(learning_rate=decay).minimize(loss)
+    return main, loss
+
+
+def run(main: static.Program, loss: static.Variable) -> float:
+    exe = static.Executor(paddle.CPUPlace())
+    compiled = static.CompiledProgram(main, static.BuildStrategy())
+    (value,) = exe.run(compiled, feed={"x": np.ones((2, 4), "float32")}, fetch_list=[loss])
+    return float(value) + len(main.state_dict())
+'''
+
+# Each line is wrong, and the comment is part of what mypy says.
+BAD = '''
+import tstatic as paddle
+from tstatic import fluid, nn, static
+
+x = static.data("x", [None, 4])
+paddle.tanhh(x)  # has no attribute
+paddle.tanh("x")  # incompatible type
+static.nn.fc(x)  # Missing positional argument
+x.reshape()  # Missing positional argument
+x.no_method()  # has no attribute
+nn.functional.softmax(x, axs=1)  # Unexpected keyword
+nn.ReLU(slope=1)  # Unexpected keyword
+fluid.layers.no_layer(x)  # has no attribute
+paddle.optimizer.SGD(learning_rte=0.1)  # Unexpected keyword
+count: str = x.shape[0]  # Incompatible types
+'''
+
+
+def check(tmp_path: Path, text: str) -> list[str]:
+    """What ``mypy --strict`` says of a user's script, without its name."""
+    script = tmp_path / "script.py"
+    script.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(script)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    name = f"{script}:"
+    found = [line.removeprefix(name) for line in done.stdout.splitlines() if line.startswith(name)]
+    # Nothing about the package itself: what is wrong there is `make types`' business.
+    return [line for line in found if ": error: " in line]
+
+
+@pytest.mark.slow
+def test_a_right_script_passes(tmp_path: Path) -> None:
+    assert check(tmp_path, GOOD) == []
+
+
+@pytest.mark.slow
+def test_a_wrong_script_does_not(tmp_path: Path) -> None:
+    found = check(tmp_path, BAD)
+    wanted = {n: line.partition("  # ")[2] for n, line in enumerate(BAD.splitlines(), 1) if "  # " in line}
+    assert [int(line.partition(":")[0]) for line in found] == sorted(wanted)
+    for line in found:
+        assert wanted[int(line.partition(":")[0])] in line
+
+
+def test_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    scope: dict[str, object] = {}
+    exec(compile(GOOD, "script", "exec"), scope)
+    main, loss = scope["build"](0.1)  # type: ignore[operator]
+    assert loss.shape == ()
+    assert main.num_blocks == 1
+
+
+def test_stubs_name_everything_that_is_filled_in() -> None:
+    made = stubs.stubs()
+    for module in stubs.facades():
+        assert module.__file__ is not None
+        text = made[Path(module.__file__).with_suffix(".pyi")]
+        assert [name for name in module.__all__ if f'"{name}"' not in text] == [], module.__name__
+    methods = made[stubs.PACKAGE / "ir" / "methods.pyi"]
+    for cls in (Variable, Program):
+        missing = {n for n in namespace(cls.__name__) if f"    def {n}(self" not in methods}
+        assert missing == set(stubs.HIDDEN.get(cls.__name__, ()))

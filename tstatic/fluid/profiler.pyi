@@ -1,0 +1,6 @@
+# Made from the registry of public names by `make api`.
+
+
+__all__ = [
+
+]

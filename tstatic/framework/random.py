@@ -1,0 +1,17 @@
+"""``paddle.framework.random``: seeds."""
+
+from tstatic.ir.program import Program, default_main_program, default_startup_program
+from tstatic.runtime.random import seed
+
+__all__ = ["seed"]
+
+
+def _manual_program_seed(seed: int) -> None:
+    """Sets ``random_seed`` of the default programs and of all programs made later.
+
+    Raises:
+        ProgramTypeError: If ``seed`` is no int.
+    """
+    default_main_program().random_seed = seed
+    default_startup_program().random_seed = seed
+    Program().global_seed(seed)

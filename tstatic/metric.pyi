@@ -1,0 +1,6 @@
+# Made from the registry of public names by `make api`.
+from tstatic.ops.metric import accuracy as accuracy
+
+__all__ = [
+    "accuracy",
+]

@@ -1,0 +1,194 @@
+"""Names of Paddle's API that tstatic does not have, and what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from tstatic.errors import near
+
+__all__ = ["UNSUPPORTED", "Unsupported", "advice", "missing_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Names that are missing for one reason.
+
+    Attributes:
+        names: Below ``paddle``; a name also covers what lies below it.
+        why: A sentence.
+        use: What a script does instead.
+    """
+
+    names: tuple[str, ...]
+    why: str
+    use: str
+
+
+def _in(*places: str) -> Callable[[str], tuple[str, ...]]:
+    return lambda text: tuple(f"{place}.{name}" for place in places for name in text.split())
+
+
+_LAYERS = _in("fluid.layers")
+_BOTH = _in("static.nn", "fluid.layers")
+
+UNSUPPORTED: tuple[Unsupported, ...] = (
+    Unsupported(
+        ("static.CompiledProgram.with_data_parallel", "static.ParallelExecutor", "fluid.ParallelExecutor"),
+        "Several places in one run are not part of this release",
+        "static.CompiledProgram(program, build_strategy) with one Executor",
+    ),
+    Unsupported(
+        (
+            "distributed.fleet", "distributed.ParallelEnv", "distributed.all_reduce", "distributed.all_gather",
+            "distributed.init_parallel_env", "distributed.spawn", "distributed.launch", "fluid.DistributeTranspiler",
+            "fluid.DistributeTranspilerConfig", "fluid.transpiler",
+        ),
+        "Several processes are not part of this release; fleet and transpilers are no part of tstatic",
+        "static.Executor in one process; distributed.get_rank() is 0 and get_world_size() 1",
+    ),
+    Unsupported(
+        (
+            "io", "batch", "reader", "fluid.DataFeeder", "fluid.reader", "fluid.data_feeder", "fluid.io.DataLoader",
+            "fluid.io.PyReader", "fluid.io.batch", "fluid.io.shuffle", *_LAYERS("py_reader read_file double_buffer"),
+        ),
+        "Data loading is not part of this release",
+        "any Python iterator of numpy arrays: exe.run(feed={'x': batch})",
+    ),
+    Unsupported(
+        (
+            "dataset", "fluid.DatasetFactory", "distributed.InMemoryDataset", "distributed.QueueDataset",
+            "static.Executor.train_from_dataset", "static.Executor.infer_from_dataset",
+        ),
+        "Downloads and parameter-server data sets are no part of tstatic",
+        "arrays that you load yourself (see examples/digits.py)",
+    ),
+    Unsupported(
+        (
+            "fluid.create_lod_tensor", "fluid.create_random_int_lodtensor", "fluid.nets.sequence_conv_pool",
+            *_BOTH(
+                "sequence_pool sequence_conv sequence_softmax sequence_expand sequence_last_step sequence_first_step "
+                "sequence_reshape sequence_enumerate sequence_scatter sequence_slice sequence_unpad sequence_pad row_conv "
+                "crf_decoding"
+            ),
+            *_LAYERS("dynamic_lstm dynamic_lstmp dynamic_gru gru_unit lstm_unit lstm lod_reset linear_chain_crf beam_search "
+                     "beam_search_decode chunk_eval im2sequence warpctc array_write array_read array_length create_array"),
+        ),
+        "Sequences of different lengths in one tensor (LoD) and tensor arrays are no part of tstatic",
+        "padded batches with nn.functional.sequence_mask, and static.nn.while_loop for recurrences",
+    ),
+    Unsupported(
+        (
+            "static.nn.StaticRNN", "fluid.layers.StaticRNN", "fluid.layers.DynamicRNN", "nn.LSTM", "nn.GRU", "nn.SimpleRNN",
+            "nn.LSTMCell", "nn.GRUCell", "nn.BeamSearchDecoder", "nn.dynamic_decode",
+        ),
+        "Recurrent layers are not part of this release",
+        "static.nn.while_loop, or nn.Transformer",
+    ),
+    Unsupported(
+        (
+            "amp", "static.amp.decorate", "static.amp.AutoMixedPrecisionLists", "static.amp.CustomOpLists",
+            "static.amp.bf16", "static.amp.debugging", "static.amp.cast_model_to_fp16",
+            "static.amp.cast_parameters_to_fp16", "static.amp.fp16_lists", "static.amp.fp16_utils",
+        ),
+        "Automatic mixed precision is not part of this release",
+        "paddle.cast(x, 'float16') where you want it, and multi_precision=True of the optimizer",
+    ),
+    Unsupported(
+        (
+            "jit", "Model", "DataParallel", "autograd", "fluid.dygraph.guard", "fluid.dygraph.to_variable",
+            "fluid.dygraph.enabled", "fluid.dygraph.load_dygraph", "fluid.dygraph.save_dygraph", "fluid.dygraph.base",
+            "fluid.dygraph.jit", "fluid.load_dygraph", "fluid.save_dygraph", "fluid.framework._test_eager_guard",
+        ),
+        "There is no eager mode: tstatic builds programs and runs them",
+        "static.data for inputs, layers on them, and static.Executor.run",
+    ),
+    Unsupported(
+        ("inference", "onnx", "static.sparsity", "incubate", "fluid.contrib", "sparse", "vision", "text", "hub", "audio"),
+        "These packages are no part of tstatic",
+        "static.save and static.load for parameters, static.nn and nn for layers",
+    ),
+    Unsupported(
+        (
+            "profiler", "utils.profiler", "fluid.profiler.profiler", "fluid.profiler.start_profiler",
+            "fluid.profiler.stop_profiler", "fluid.profiler.reset_profiler",
+        ),
+        "A profiler is not part of this release",
+        "TSTATIC_LOGS=steps for times, compiled.memory_report(...) for memory",
+    ),
+    Unsupported(
+        ("fluid.memory_optimize", "fluid.release_memory"),
+        "The memory plan of every run reuses dead buffers already",
+        "BuildStrategy.memory_optimize to switch that",
+    ),
+    Unsupported(
+        ("fluid.Generator", "fluid.generator.Generator", "get_cuda_rng_state", "set_cuda_rng_state", "get_rng_state"),
+        "Random numbers are counted, so there is no generator whose state could be kept",
+        "paddle.seed or Program.random_seed; static.save keeps the run count",
+    ),
+    Unsupported(
+        ("static.WeightNormParamAttr", "fluid.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr"),
+        "Weight normalisation as an attribute is no part of tstatic",
+        "the formula in the program: w * (g / paddle.norm(w))",
+    ),
+    Unsupported(
+        ("static.ExponentialMovingAverage", "fluid.optimizer.ExponentialMovingAverage", "fluid.optimizer.ModelAverage"),
+        "Averages of parameters are not part of this release",
+        "a persistable variable that paddle.assign(average * 0.99 + w * 0.01, output=average) updates",
+    ),
+    Unsupported(
+        (
+            "fluid.optimizer.Ftrl", "fluid.optimizer.FtrlOptimizer", "fluid.optimizer.Dpsgd", "fluid.optimizer.DpsgdOptimizer",
+            "fluid.optimizer.DecayedAdagrad", "fluid.optimizer.DecayedAdagradOptimizer", "fluid.optimizer.LarsMomentum",
+            "fluid.optimizer.GradientMergeOptimizer", "fluid.optimizer.LookaheadOptimizer",
+        ),
+        "These update rules are not part of this release",
+        "optimizer.SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp or Lamb",
+    ),
+    Unsupported(
+        ("fluid.optimizer.RecomputeOptimizer",),
+        "Recomputation is an argument here, not an optimizer",
+        "static.append_backward(loss, checkpoints=[...]) and optimizer.apply_gradients",
+    ),
+    Unsupported(
+        ("static.nn.sparse_embedding", "static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
+         "fluid.layers.sampled_softmax_with_cross_entropy"),
+        "Parameter-server tables and sampled losses are no part of tstatic",
+        "static.nn.embedding and nn.functional.cross_entropy",
+    ),
+)  # fmt: skip
+
+
+def advice(name: str) -> str:
+    """Returns why ``name`` (below ``paddle``) is missing and what to use instead; empty if nothing is known of it."""
+    parts = name.split(".")
+    prefixes = {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
+    for entry in UNSUPPORTED:
+        if prefixes.intersection(entry.names):
+            return f"{entry.why}: use {entry.use}."
+    return ""
+
+
+def missing_in(module: str, known: Iterable[str]) -> Callable[[str], Any]:
+    """Returns the ``__getattr__`` of a module: it says what to use instead of a missing name, or names a near one.
+
+    Args:
+        module: Its ``__name__``.
+        known: The names that it has.
+    """
+    have = sorted(known)
+
+    def refuse(name: str) -> NoReturn:
+        """Answers for a name that the module does not have.
+
+        Raises:
+            AttributeError: Always.
+        """
+        if name.startswith("__"):
+            raise AttributeError(name)
+        below = f"{module}.{name}".partition(".")[2]
+        text = f"module '{module}' has no attribute '{name}'. {advice(below) or near(name, have)}"
+        raise AttributeError(text.rstrip(), name=name)
+
+    return refuse
