@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-
-from tstatic import errors, flags
+from typing import Any
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from tests.api import surface  # noqa: E402 - the line above makes it importable for a script
+from tstatic import errors, flags, static, unsupported  # noqa: E402
+from tstatic.ir.opdef import CARDS, REQUIRED, SPELLINGS, Card, GradOp  # noqa: E402
+from tstatic.ir.slots import Slot  # noqa: E402
+
+# Module paths of 1.x that repeat what a package above them has.
+REPEATS = ("tstatic.fluid.layers.", "tstatic.tensor", "tstatic.errors", "tstatic.version")
 
 
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Returns the lines of a Markdown table; bars inside cells are escaped."""
+    names = list(head)
+    lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
+    return lines + [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+
+
+def sentence(doc: str | None) -> str:
+    """Returns a docstring's first paragraph on one line, in Markdown."""
+    return " ".join((doc or "").split("\n\n")[0].split()).replace("``", "`")
+
+
+# --------------------------------------------------------------------------------------------------------------- errors
 def errors_page() -> str:
     """Returns ``errors.md``: each class, what else it is, and when it is raised."""
     lines = [
@@ -23,20 +45,161 @@ def errors_page() -> str:
         "what was received, the file and line of the user's own statement, and a fix. They are attributes too:",
         "`error.what`, `error.op`, `error.var`, `error.expected`, `error.received`, `error.where`, `error.fix`.",
         "",
-        "| Class | Is also a | When |",
-        "|---|---|---|",
     ]
-    classes = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)]
-    for one in classes:
-        if one.__module__ != errors.__name__:
-            continue
-        also = ", ".join(f"`{base.__name__}`" for base in one.__bases__ if base is not Exception)
-        when = " ".join((one.__doc__ or "").split("\n\n")[0].split()).replace("``", "`")
-        lines.append(f"| `{one.__name__}` | {also} | {when} |")
+    rows = []
+    for one in vars(errors).values():
+        if isinstance(one, type) and issubclass(one, Exception) and one.__module__ == errors.__name__:
+            also = ", ".join(f"`{base.__name__}`" for base in one.__bases__ if base is not Exception)
+            rows.append((f"`{one.__name__}`", also, sentence(one.__doc__)))
+    return "\n".join(lines + table(("Class", "Is also a", "When"), rows)) + "\n"
+
+
+# ------------------------------------------------------------------------------------------------------------------ ops
+def _slots(slots: Iterable[Slot]) -> str:
+    marks = ((s.name, "*" * s.many, "~" if s.intermediate else "?" * s.optional) for s in slots)
+    return ", ".join("".join(parts) for parts in marks) or "nothing"
+
+
+def _attrs(card: Card) -> str:
+    rows = [n if a.default is REQUIRED else f"{n}={_default(a.default)}" for n, a in card.attrs.items()]
+    return f"`{', '.join(rows)}`" if rows else ""
+
+
+def _default(value: Any) -> str:
+    return f"'{value.name}'" if hasattr(value, "itemsize") else repr(value)
+
+
+def _gradient(card: Card) -> str:
+    if card.grad is None:
+        return "none"
+    if isinstance(card.grad, GradOp) or not callable(card.grad):
+        backward = CARDS.get(f"{card.type}_grad")
+        return f"`{_slots(backward.inputs)} -> {_slots(backward.outputs)}`" if backward else "derived"
+    return "ordinary ops"
+
+
+def _flags(card: Card) -> str:
+    backward = CARDS.get(f"{card.type}_grad")
+    marks = {
+        "pointwise": card.pointwise is not None,
+        "split": card.split is not None,
+        "split backward": backward is not None and backward.split is not None,
+        "view": card.view is not None,
+        "inplace": bool(card.inplace),
+        "state": bool(card.state),
+        "update": card.update,
+        "random": card.random,
+        "effects": card.effects,
+        "dynamic": card.dynamic,
+        f"amp {card.amp}": bool(card.amp),
+    }
+    return ", ".join(name for name, on in marks.items() if on)
+
+
+def ops_page() -> str:
+    """Returns ``ops.md``: each card with its slots, attributes, gradient, public names and flags."""
+    cards = sorted((c for c in CARDS.values() if not c.of), key=lambda c: c.type)
+    rows = []
+    for card in cards:
+        names = ", ".join(f"`{n.removeprefix('tensor.')}`" for n in sorted(card.api))
+        slots = f"`{_slots(card.inputs)} -> {_slots(card.outputs)}`"
+        rows.append((f"`{card.type}`", slots, _attrs(card), _gradient(card), names, _flags(card)))
+    lines = [
+        "# Operators",
+        "",
+        "Made from the op cards (`tstatic/ops/`) by `make docs`; edit them there.",
+        "",
+        f"{len(cards)} operators. In the slots, `*` marks a list, `?` one that may be absent, `~` an output made for the",
+        "backward op only. An attribute without a default must be given. The gradient is the slots of the backward op",
+        "`<type>_grad`, or *ordinary ops*, or *none*. Public names stand below `paddle`; `Variable.x` is a method.",
+        "",
+        "Flags: *pointwise* states an expression that fusions can use; *split* (forward, backward): heavy work is cut into",
+        "pieces of fixed size; *view* needs no work where strides allow; *inplace* may write over a dying input; *state*",
+        "reads and writes persistable variables, *update* after the commit point; *random* draws counted numbers;",
+        "*effects* is never removed or merged; *dynamic*: the result's shape depends on values; *amp* is the list of mixed",
+        "precision that it stands on.",
+        "",
+        *table(("Operator", "Slots", "Attributes", "Gradient", "Public names", "Flags"), rows),
+    ]
     return "\n".join(lines) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"errors.md": errors_page, "flags.md": flags.markdown}
+# ------------------------------------------------------------------------------------------------------------------ api
+def _rows() -> Iterator[tuple[str, ...]]:
+    """One row for each public object: its names in Paddle, its first one here, the op, what it does."""
+    groups: dict[int, list[str]] = {}
+    values: dict[int, Any] = {}
+    for path, value in surface.walk():
+        shared = inspect.isroutine(value) or inspect.isclass(value)
+        if shared and not path.startswith(REPEATS):
+            groups.setdefault(id(value), []).append(path)
+            values[id(value)] = value
+    op_of = {id(entry.function): entry.op for entry in SPELLINGS.values()}
+    for key, paths in groups.items():
+        calls = ", ".join(f"`{p.replace('tstatic.', 'paddle.', 1)}`" for p in paths)
+        op = op_of.get(key, "")
+        advice = unsupported.advice(paths[0].removeprefix("tstatic."))
+        state = f"refused. {advice}" if advice else "works"
+        yield calls, f"`{paths[0]}`", f"`{op}`" if op else "", state
+
+
+def api_page() -> str:
+    """Returns ``api.md``: what Paddle calls are here, and what to use instead of those that are not."""
+    missing = [
+        (", ".join(f"`{name}`" for name in entry.names), entry.why, entry.use) for entry in unsupported.UNSUPPORTED
+    ]
+    lines = [
+        "# Paddle calls",
+        "",
+        "Made from the registry of public names and `tstatic/unsupported.py` by `make docs`; edit them there.",
+        "",
+        "`import tstatic as paddle` makes every name below the name that scripts use. `python -m tstatic.as_paddle script.py`",
+        "runs a script unchanged. Arguments and defaults are frozen in `tests/api/signatures.txt`. The functions of",
+        "`fluid.layers` can also be imported from `fluid.layers.nn`, `.ops`, `.tensor` and `.control_flow`.",
+        "A value of an argument that tstatic does not take raises `UnsupportedError` (see [errors.md](errors.md)).",
+        "",
+        "## Not in this release",
+        "",
+        "Asking for one of these names, or for one below it, says the same.",
+        "",
+        *table(("Paddle call", "Why", "Use instead"), missing),
+        "",
+        "## What is there",
+        "",
+        *table(("Paddle call", "tstatic", "Op", "State"), _rows()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# ----------------------------------------------------------------------------------------------------------- strategies
+def strategies_page() -> str:
+    """Returns ``strategies.md``: every property of both strategies, what it does and what it does in this release."""
+    lines = [
+        "# Strategies",
+        "",
+        "Made from `tstatic/static/strategy.py` by `make docs`; edit it there.",
+        "",
+        "`print(compiled.explain())` says the same of the strategies of one compiled program. *active*: it acts.",
+        "*not yet active*: it is accepted, checked and remembered, and a later release makes it act. *nothing to do here*:",
+        "there is nothing to switch. A value of the wrong type, a value out of range and a name that is no property are errors.",
+    ]
+    for strategy in (static.BuildStrategy, static.ExecutionStrategy):
+        rows = [
+            (f"`{p.name}`", f"{p.kind.expected}; {_default(p.default)}", p.doc, f"**{p.status}**: {p.reason}", p.since)
+            for p in strategy.properties()
+        ]
+        lines += ["", f"## {strategy.__name__}", "", sentence(strategy.__doc__), ""]
+        lines += table(("Property", "Type; default", "What it does", "In this release", "Since Paddle"), rows)
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "api.md": api_page,
+    "errors.md": errors_page,
+    "flags.md": flags.markdown,
+    "ops.md": ops_page,
+    "strategies.md": strategies_page,
+}
 
 
 def stale() -> list[str]:

@@ -84,12 +84,10 @@ def check(tmp_path: Path, text: str) -> list[str]:
     return [line for line in found if ": error: " in line]
 
 
-@pytest.mark.slow
 def test_a_right_script_passes(tmp_path: Path) -> None:
     assert check(tmp_path, GOOD) == []
 
 
-@pytest.mark.slow
 def test_a_wrong_script_does_not(tmp_path: Path) -> None:
     found = check(tmp_path, BAD)
     wanted = {n: line.partition("  # ")[2] for n, line in enumerate(BAD.splitlines(), 1) if "  # " in line}

@@ -22,12 +22,10 @@ class PlanOptions:
     Attributes:
         reuse: A dead value's place may be given to a later one (``memory_optimize``).
         inplace: An op may write over an input that dies with it (``enable_inplace``).
-        sequential: Steps run strictly one after another (``sequential_run``, ``enable_sequential_execution``).
     """
 
     reuse: bool = True
     inplace: bool = True
-    sequential: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +267,7 @@ def plan_text(plan: Plan) -> str:
     """Steps in order, the steps each waits for, and the slots of its results."""
     lines = [
         f"plan: {len(plan.steps)} steps, arena {plan.arena_bytes} bytes, {len(plan.commits)} commits, "
-        f"reuse={plan.options.reuse} inplace={plan.options.inplace} sequential={plan.options.sequential}",
+        f"reuse={plan.options.reuse} inplace={plan.options.inplace}",
         f"{'step':>5} {'region':<7} {'how':<8} {'op':<28} {'waits':<14} results",
     ]
     waits = _events(plan)

@@ -27,11 +27,10 @@ def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
 
 
 def plan_options(strategy: BuildStrategy) -> PlanOptions:
-    """What a strategy says about memory and order."""
+    """What a strategy says about memory; the order is the program's, whatever a strategy says."""
     return PlanOptions(
         reuse=strategy.memory_optimize is not False,
         inplace=strategy.enable_inplace,
-        sequential=strategy.sequential_run or strategy.enable_sequential_execution,
     )
 
 

@@ -83,8 +83,8 @@ class BuildStrategy(Strategy):
     )
     enable_sequential_execution = Property(
         BOOL, False, "Runs the ops in the order in which the program lists them.",
-        since="1.0", effect="order", freezes=True, status="active",
-        reason="the plan keeps the program's order; results do not depend on it.",
+        since="1.0", effect="order", freezes=True, status="nothing to do here",
+        reason="the plan keeps the program's order whatever this says; results do not depend on it.",
     )
     remove_unnecessary_lock = Property(
         BOOL, True, "Lets GPU ops run without a lock where all their readers are on the same device.",
@@ -196,8 +196,8 @@ class BuildStrategy(Strategy):
     )
     fix_op_run_order = Property(
         BOOL, False, "Gives the ops the same order in every run and every process.",
-        since="2.2", effect="order", status="active",
-        reason="the plan keeps the program's order, which is the same in every run and process.",
+        since="2.2", effect="order", status="nothing to do here",
+        reason="the plan keeps the program's order whatever this says, the same in every run and process.",
     )
     allow_cuda_graph_capture = Property(
         BOOL, False, "Lets the program be captured as a CUDA graph and replayed.",
@@ -225,8 +225,8 @@ class BuildStrategy(Strategy):
     )
     sequential_run = Property(
         BOOL, False, "Runs op by op in the program's order, on one stream; an aid for debugging.",
-        since="2.5", effect="order", freezes=True, status="active",
-        reason="the plan keeps the program's order; results do not depend on it.",
+        since="2.5", effect="order", freezes=True, status="nothing to do here",
+        reason="the plan keeps the program's order whatever this says; results do not depend on it.",
     )
     fuse_dot_product_attention = Property(
         BOOL, False, "Fuses the attention core (products, mask, softmax, dropout) into one op.",
