@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import enum
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,11 +15,11 @@ sys.path.insert(0, str(HERE.parent))
 
 from tests.api import surface  # noqa: E402 - the line above makes it importable for a script
 from tstatic import errors, flags, static, unsupported  # noqa: E402
-from tstatic.ir.opdef import CARDS, REQUIRED, SPELLINGS, Card, GradOp  # noqa: E402
+from tstatic.ir.opdef import CARDS, DERIVE, REQUIRED, SPELLINGS, Card, GradOp, card_of  # noqa: E402
 from tstatic.ir.slots import Slot  # noqa: E402
 
-# Module paths of 1.x that repeat what a package above them has.
-REPEATS = ("tstatic.fluid.layers.", "tstatic.tensor", "tstatic.errors", "tstatic.version")
+# Modules that repeat what the package above them has.
+REPEATS = ("tstatic.tensor", *(f"tstatic.fluid.layers.{name}" for name in ("nn", "ops", "tensor", "control_flow")))
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
@@ -66,20 +67,25 @@ def _attrs(card: Card) -> str:
 
 
 def _default(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
     return f"'{value.name}'" if hasattr(value, "itemsize") else repr(value)
 
 
+def _backward(card: Card) -> Card | None:
+    stated = isinstance(card.grad, GradOp) or card.grad is DERIVE
+    return card_of(f"{card.type}_grad") if stated else None
+
+
 def _gradient(card: Card) -> str:
-    if card.grad is None:
-        return "none"
-    if isinstance(card.grad, GradOp) or not callable(card.grad):
-        backward = CARDS.get(f"{card.type}_grad")
-        return f"`{_slots(backward.inputs)} -> {_slots(backward.outputs)}`" if backward else "derived"
-    return "ordinary ops"
+    backward = _backward(card)
+    if backward is not None:
+        return f"`{_slots(backward.inputs)} -> {_slots(backward.outputs)}`"
+    return "none" if card.grad is None else "ordinary ops"
 
 
 def _flags(card: Card) -> str:
-    backward = CARDS.get(f"{card.type}_grad")
+    backward = _backward(card)
     marks = {
         "pointwise": card.pointwise is not None,
         "split": card.split is not None,
@@ -131,7 +137,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
     values: dict[int, Any] = {}
     for path, value in surface.walk():
         shared = inspect.isroutine(value) or inspect.isclass(value)
-        if shared and not path.startswith(REPEATS):
+        if shared and path.rpartition(".")[0] not in REPEATS:
             groups.setdefault(id(value), []).append(path)
             values[id(value)] = value
     op_of = {id(entry.function): entry.op for entry in SPELLINGS.values()}

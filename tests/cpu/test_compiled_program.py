@@ -38,6 +38,8 @@ def test_wrong_arguments_are_named() -> None:
         static.CompiledProgram("main")  # type: ignore[arg-type]
     with pytest.raises(ProgramTypeError, match="build_strategy"):
         static.CompiledProgram(static.Program(), {})  # type: ignore[arg-type]
+    with pytest.raises(ProgramTypeError, match="exec_strategy"):
+        static.CompiledProgram(static.Program(), exec_strategy=3)  # type: ignore[arg-type]
     with pytest.raises(StrategyTypeError, match="enable_inplace"):
         static.BuildStrategy().enable_inplace = 1  # type: ignore[assignment]
     with pytest.raises(AttributeError, match="fuse_bn_act_ops"):

@@ -90,8 +90,9 @@ def test_threads_do_not_change_a_bit() -> None:
             paddle.seed(3)
             exe = static.Executor("cpu")
             exe.run(startup)
-            compiled = static.CompiledProgram(main)
-            compiled._exec_strategy.num_threads = threads
+            execution = static.ExecutionStrategy()
+            execution.num_threads = threads
+            compiled = static.CompiledProgram(main, exec_strategy=execution)
             x = rows(300)
             losses = [exe.run(compiled, feed={"x": x}, fetch_list=[loss])[0] for _ in range(3)]
             results.append((losses, state(static.global_scope(), main)))
@@ -371,8 +372,9 @@ def test_iterations_per_run_equal_as_many_runs() -> None:
             paddle.seed(2)
             exe = static.Executor("cpu")
             exe.run(startup)
-            compiled = static.CompiledProgram(main)
-            compiled._exec_strategy.num_iteration_per_run = k
+            execution = static.ExecutionStrategy()
+            execution.num_iteration_per_run = k
+            compiled = static.CompiledProgram(main, exec_strategy=execution)
             for _ in range(3 // k):
                 value = exe.run(compiled, feed={"x": rows(4)}, fetch_list=[loss])
             results.append((value, state(static.global_scope(), main)))

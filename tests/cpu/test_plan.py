@@ -87,8 +87,9 @@ def test_an_arena_is_dropped_as_often_as_the_strategy_says() -> None:
     main, startup, loss = net()
     exe = static.Executor("cpu")
     exe.run(startup)
-    compiled = static.CompiledProgram(main)
-    compiled._exec_strategy.num_iteration_per_drop_scope = 2
+    execution = static.ExecutionStrategy()
+    execution.num_iteration_per_drop_scope = 2
+    compiled = static.CompiledProgram(main, exec_strategy=execution)
     held = []
     for _ in range(4):
         exe.run(compiled, feed={"x": rows(64, 16)}, fetch_list=[loss])

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic import places
 from tstatic.errors import ProgramError, ProgramTypeError, UnsupportedError, near
-from tstatic.ir.program import OpRole, Program, Variable
+from tstatic.ir.program import OpRole, Program
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ir.where import show, user_line
 from tstatic.plan.plan import Plan
@@ -26,6 +26,7 @@ class CompiledProgram:
     Args:
         program_or_graph: The Program.
         build_strategy: Copied; later changes of yours do not reach it.
+        exec_strategy: Copied likewise. Paddle takes it in ``with_data_parallel`` only.
 
     Raises:
         ProgramTypeError: If the first argument is no Program, or the strategy is none.
@@ -34,7 +35,10 @@ class CompiledProgram:
     _program: Program
 
     def __init__(
-        self, program_or_graph: Program | CompiledProgram, build_strategy: BuildStrategy | None = None
+        self,
+        program_or_graph: Program | CompiledProgram,
+        build_strategy: BuildStrategy | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
     ) -> None:
         if isinstance(program_or_graph, CompiledProgram):
             program_or_graph = program_or_graph._program
@@ -49,7 +53,7 @@ class CompiledProgram:
             )
         self._program = program_or_graph
         self._build_strategy = _strategy_copy(build_strategy)
-        self._exec_strategy = ExecutionStrategy()
+        self._exec_strategy = _execution_copy(exec_strategy)
         self._places: Any = None
         self._loss_name: str | None = None
         self._is_data_parallel = False
@@ -192,4 +196,18 @@ def _strategy_copy(strategy: BuildStrategy | None) -> BuildStrategy:
     return strategy.copy()
 
 
-__all__ = ["CompiledProgram", "Variable"]
+def _execution_copy(strategy: ExecutionStrategy | None) -> ExecutionStrategy:
+    if strategy is None:
+        return ExecutionStrategy()
+    if not isinstance(strategy, ExecutionStrategy):
+        raise ProgramTypeError(
+            "exec_strategy must be an ExecutionStrategy",
+            expected="a static.ExecutionStrategy or None",
+            received=f"{strategy!r} of type {type(strategy).__name__}",
+            fix="make one with static.ExecutionStrategy()",
+            where=show(user_line()),
+        )
+    return strategy.copy()
+
+
+__all__ = ["CompiledProgram"]
