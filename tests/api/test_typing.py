@@ -15,7 +15,7 @@ from tstatic.ir.variable import Variable
 
 ROOT = Path(__file__).parents[2]
 
-GOOD = '''
+GOOD = """
 import numpy as np
 
 import tstatic as paddle
@@ -50,10 +50,10 @@ def run(main: static.Program, loss: static.Variable) -> float:
     compiled = static.CompiledProgram(main, static.BuildStrategy())
     (value,) = exe.run(compiled, feed={"x": np.ones((2, 4), "float32")}, fetch_list=[loss])
     return float(value) + len(main.state_dict())
-'''
+"""
 
 # Each line is wrong, and the comment is part of what mypy says.
-BAD = '''
+BAD = """
 import tstatic as paddle
 from tstatic import fluid, nn, static
 
@@ -68,7 +68,7 @@ nn.ReLU(slope=1)  # Unexpected keyword
 fluid.layers.no_layer(x)  # has no attribute
 paddle.optimizer.SGD(learning_rte=0.1)  # Unexpected keyword
 count: str = x.shape[0]  # Incompatible types
-'''
+"""
 
 
 def check(tmp_path: Path, text: str) -> list[str]:

@@ -20,7 +20,7 @@ SNIPPETS = [(page, k, text) for page in PAGES for k, text in enumerate(python_bl
     ("page", "text"), [(p, t) for p, _, t in SNIPPETS], ids=[f"{p.name}-{k}" for p, k, _ in SNIPPETS]
 )
 def test_snippet_runs(page: Path, text: str, tmp_path: Path) -> None:
-    script = tmp_path / f"{page.stem}.py"
+    script = tmp_path / f"{page.stem}_page.py"  # not the name of a module of the library
     script.write_text(text, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "CPU_NUM": "1"}
     done = subprocess.run(

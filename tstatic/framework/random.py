@@ -1,4 +1,4 @@
-"""``paddle.framework.random``: seeds."""
+"""``paddle.framework.random``: seeds of programs."""
 
 from tstatic.ir.program import Program, default_main_program, default_startup_program
 from tstatic.runtime.random import seed

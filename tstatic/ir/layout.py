@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 GAP = 18.0
 SWEEPS = 6
+
+Pulls = list[tuple[int, float]]
 
 
 class Layered:
@@ -24,8 +27,9 @@ class Layered:
         self.width: list[float] = []
         self.x: list[float] = []
         self.paths: list[list[int]] = []
-        self._up: list[list[int]] = []
-        self._down: list[list[int]] = []
+        # Per node: (neighbour above or below, how strongly it pulls).
+        self._up: list[Pulls] = []
+        self._down: list[Pulls] = []
 
     def node(self, row: int, width: float) -> int:
         """Adds a node at the right end of a row; returns its number."""
@@ -40,12 +44,12 @@ class Layered:
         self._down.append([])
         return number
 
-    def edge(self, start: int, end: int) -> None:
-        """Adds an edge, with a bend in every row that it crosses."""
+    def edge(self, start: int, end: int, pull: float = 1.0) -> None:
+        """Adds an edge, with a bend in every row that it crosses; one that pulls weakly moves only its weaker end."""
         path = [start, *(self.node(row, 0.0) for row in range(self.row[start] + 1, self.row[end])), end]
-        for a, b in zip(path, path[1:], strict=False):
-            self._down[a].append(b)
-            self._up[b].append(a)
+        for a, b in itertools.pairwise(path):
+            self._down[a].append((b, pull))
+            self._up[b].append((a, pull))
         self.paths.append(path)
 
     def place(self) -> tuple[float, float]:
@@ -67,24 +71,24 @@ class Layered:
         ends = [(self.x[n] - self.width[n] / 2, self.x[n] + self.width[n] / 2) for n in range(len(self.x))]
         return min((a for a, _ in ends), default=0.0), max((b for _, b in ends), default=0.0)
 
-    def _sort(self, row: list[int], neighbours: Sequence[Sequence[int]]) -> None:
+    def _sort(self, row: list[int], neighbours: Sequence[Pulls]) -> None:
         """Orders a row by the mean place of each node's neighbours; nodes without any stay where they are."""
         key = {}
         for at, node in enumerate(row):
             near = neighbours[node]
-            key[node] = sum(self.x[n] for n in near) / len(near) if near else float(at)
+            key[node] = sum(self.x[n] for n, _ in near) / len(near) if near else float(at)
         row.sort(key=key.__getitem__)
         for at, node in enumerate(row):
             self.x[node] = float(at)
 
-    def _pull(self, row: list[int], first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> None:
+    def _pull(self, row: list[int], first: Sequence[Pulls], second: Sequence[Pulls]) -> None:
         """Moves a row towards its neighbours: those of the row just placed count most, bends keep edges straight."""
         wanted, weights = [], []
         for node in row:
             near, far = first[node], second[node]
-            total = 3.0 * len(near) + len(far)
+            total = 3.0 * sum(w for _, w in near) + sum(w for _, w in far)
             if total:
-                wanted.append((3.0 * sum(self.x[n] for n in near) + sum(self.x[n] for n in far)) / total)
+                wanted.append((3.0 * sum(w * self.x[n] for n, w in near) + sum(w * self.x[n] for n, w in far)) / total)
                 weights.append(total * (3.0 if self.width[node] == 0 else 1.0))
             else:
                 wanted.append(self.x[node])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tstatic.ir import edit
@@ -10,10 +11,13 @@ from tstatic.ir.operator import Operator, OpRole
 from tstatic.ir.program import Block
 from tstatic.ir.variable import Parameter, Variable
 
-ACROSS = 10
+ACROSS = 8
 """Ops side by side in one layer; what does not fit goes below."""
 REACH = 4
 """Layers that an edge may span; a value read further away is drawn again, as a reference."""
+
+FAN = 6
+"""Readers that a value may have before those beyond the next layer get a reference instead of an edge."""
 
 
 def role_of(op: Operator) -> str:
@@ -79,17 +83,26 @@ def picture(block: Block, max_ops: int) -> Picture:
     place = {op: at for at, op in enumerate(chosen)}
     ops = [Shown(block.ops[i], layers[i]) for i in chosen]
     readers: dict[tuple[int, str], list[int]] = {}
+    popular: dict[tuple[int, str], int] = {}
+    for i in chosen:
+        for name, maker in makers[i].items():
+            popular[maker, name] = popular.get((maker, name), 0) + 1
+
+    def near(maker: int, name: str, reader: int) -> bool:
+        reach = REACH if popular[maker, name] <= FAN else 1
+        return maker in place and layers[reader] - layers[maker] <= reach
+
     for at, i in enumerate(chosen):
-        _connect(block, i, ops[at], layers, makers[i], place, readers, at)
+        _connect(block, i, ops[at], makers[i], near, readers, at)
     values = []
     for at, i in enumerate(chosen):
         op = block.ops[i]
         for slot, row in op.outputs.items():
             quiet = op.card.output_slots[slot].intermediate
             for name in row:
-                near = readers.get((i, name), [])
-                if name != EMPTY and name not in ops[at].updates and (near or not quiet):
-                    values.append((name, at, near))
+                found = readers.get((i, name), [])
+                if name != EMPTY and name not in ops[at].updates and (found or not quiet):
+                    values.append((name, at, found))
     return Picture(
         ops, values, max(layers, default=-1) + 1, shown, len(block.ops) - len(ops),
         backward if backward is not None and backward < shown else None,
@@ -138,7 +151,7 @@ def _layers(block: Block, makers: list[dict[str, int]]) -> tuple[list[int], int 
 
 
 def _connect(
-    block: Block, i: int, shown: Shown, layers: list[int], makers: dict[str, int], place: dict[int, int],
+    block: Block, i: int, shown: Shown, makers: dict[str, int], near: Callable[[int, str, int], bool],
     readers: dict[tuple[int, str], list[int]], at: int,
 ) -> None:  # fmt: skip
     op = block.ops[i]
@@ -153,13 +166,13 @@ def _connect(
             shown.updates.append(name)
         elif name in makers and not (kept and quiet_update):
             maker = makers[name]
-            if layers[i] - layers[maker] <= REACH and maker in place:
+            if near(maker, name, i):
                 readers.setdefault((maker, name), []).append(at)
             elif not _is_quiet(block.ops[maker], name):
                 shown.sources.append((name, "reference"))
         elif not (kept and quiet_update):
             # Of an optimizer's op, learning rate and moments are left to the tooltip.
-            shown.sources.append((name, _kind(block, var)))
+            shown.sources.append((name, _kind(var)))
 
 
 def _is_quiet(maker: Operator, name: str) -> bool:
@@ -167,16 +180,14 @@ def _is_quiet(maker: Operator, name: str) -> bool:
     return any(name in row and maker.card.output_slots[slot].intermediate for slot, row in maker.outputs.items())
 
 
-def _kind(block: Block, var: Variable | None) -> str:
+def _kind(var: Variable | None) -> str:
     if var is None:
         return "outer"
     if isinstance(var, Parameter):
         return "parameter"
     if var.persistable:
         return "state"
-    if var.is_data:
-        return "data"
-    return "outer" if var.block is not block else "state"
+    return "data" if var.is_data else "outer"
 
 
 def owners(block: Block) -> dict[int, Operator]:

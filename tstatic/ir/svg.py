@@ -28,11 +28,15 @@ EM = 0.602
 ROW = 30.0
 """Space between rows, for edges."""
 MAX_NAME = 34
+MOST = 6
+"""Boxes drawn for what one op alone reads, or for what it makes and nothing near reads; the rest is one box with a list."""
+WEAK = 0.05
+"""How strongly a parameter or an input pulls at its op: the chain of values stays straight."""
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _STYLE = """
 .tst{font-family:ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',Consolas,monospace;font-size:11px;fill:#1f2933}
-.tst-h{font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif;font-size:15px;font-weight:600}
-.tst-n{font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif;font-size:11.5px;fill:#52606d}
+.tst-h{font-family:system-ui,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:15px;font-weight:600}
+.tst-n{font-family:system-ui,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:11.5px;fill:#52606d}
 .tst-s{font-size:9.5px;fill:#52606d}
 .tst-b{font-weight:700;font-size:12px}
 .tst-e{fill:none;stroke:#9aa5b1;stroke-width:1.2}
@@ -304,18 +308,40 @@ class _Panel:
             kind = "state"
         return _Box(kind, [(short(name), ""), (short(_meta(var)), "tst-s")], _variable_tooltip(name, var, made_by))
 
+    def source_boxes(self, sources: list[tuple[str, str]]) -> list[_Box]:
+        """One box each, the many references of a large sum together in one."""
+        far = [name for name, kind in sources if kind == "reference"]
+        listed = far if len(far) > MOST else []
+        boxes = [self.value_box(name, kind, "") for name, kind in sources if not (listed and kind == "reference")]
+        return [*boxes, self.list_box(listed, "reference")] if listed else boxes
+
+    def list_box(self, names: list[str], kind: str) -> _Box:
+        lines = [(f"{len(names)} values", ""), (short(names[0], 22) + ", …", "tst-s")]
+        rows = [f"{name}  {_meta(self.block._find_var_recursive(name))}" for name in names]
+        return _Box(kind, lines, "\n".join(rows))
+
     def draw(self, top: float) -> float:
         """Draws everything below ``top``; returns where the next thing may begin."""
         graph, shown = self.graph, self.shown
         ops = [self.add(2 * item.layer + 1, self.op_box(at)) for at, item in enumerate(shown.ops)]
         for at, item in enumerate(shown.ops):
-            for name, kind in item.sources:
-                source = self.add(2 * item.layer, self.value_box(name, kind, ""))
-                graph.edge(source, ops[at])
+            for box in self.source_boxes(item.sources):
+                graph.edge(self.add(2 * item.layer, box), ops[at], WEAK)
+        unread: dict[int, list[str]] = {}
         for name, at, readers in shown.values:
-            maker = shown.ops[at]
-            made_by = f"made by op {self.number[id(maker.op)]}: {maker.op.type}"
-            value = self.add(2 * maker.layer + 2, self.value_box(name, "value", made_by))
+            if not readers:
+                unread.setdefault(at, []).append(name)
+        for name, at, readers in shown.values:
+            rest = unread.get(at, [])
+            if not readers and len(rest) > MOST:
+                unread[at] = []
+                box = self.list_box(rest, "value")
+            elif not readers and not rest:
+                continue
+            else:
+                op = shown.ops[at].op
+                box = self.value_box(name, "value", f"made by op {self.number[id(op)]}: {op.type}")
+            value = self.add(2 * shown.ops[at].layer + 2, box)
             graph.edge(ops[at], value)
             for reader in readers:
                 graph.edge(value, ops[reader])
@@ -324,11 +350,9 @@ class _Panel:
         shift = MARGIN - left
         self.canvas.width = max(self.canvas.width, right - left + 2 * MARGIN)
         shift += max(0.0, (self.canvas.width - 2 * MARGIN - (right - left)) / 2)
-        if shown.backward is not None:
-            y = tops[2 * shown.backward] - ROW / 2
-            self.canvas.parts.append(
-                f'<path class="tst-l" d="M{MARGIN:.1f} {y:.1f}H{shift + right:.1f}"/>'
-            )
+        if shown.backward:
+            y = tops[2 * shown.backward + 1] - ROW / 2
+            self.canvas.parts.append(f'<path class="tst-l" d="M{MARGIN:.1f} {y:.1f}H{shift + right:.1f}"/>')
             self.canvas.text(MARGIN, y - 5, "backward", "tst-n")
         for path in graph.paths:
             self.edge(path, tops, shift)

@@ -104,6 +104,7 @@ class Variable(VariableMethods):
         return len(self.shape)
 
     def dim(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
@@ -167,9 +168,11 @@ class Variable(VariableMethods):
         raise self._not_a_number("index")
 
     def numpy(self) -> Any:
+        """Refuses: a variable has no value while the program is built."""
         raise self._not_a_number("array")
 
     def item(self) -> Any:
+        """Refuses: a variable has no value while the program is built."""
         raise self._not_a_number("Python number")
 
     def backward(self, *args: Any, **kwargs: Any) -> None:

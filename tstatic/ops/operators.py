@@ -204,7 +204,7 @@ def rpow(x: Variable, other: Any) -> Any:
 
 @spelled("Variable.__neg__", op="scale")
 def negative(x: Variable) -> Variable:
-    """``-x`` (``scale``)."""
+    """``-x``: a ``scale`` op."""
     return _emit("scale", {"X": x}, {"scale": -1})
 
 

@@ -29,7 +29,7 @@ def disable_static(place: Any = None) -> None:
 
 
 def in_dynamic_mode() -> bool:
-    """Always ``False``."""
+    """Always ``False``: there is no eager mode."""
     return False
 
 

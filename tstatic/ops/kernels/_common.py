@@ -12,11 +12,11 @@ Array = np.ndarray[Any, Any]
 Buffer = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of a scratch buffer that a kernel asks its caller for."""
 
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 """Elements per block of a chain of ufuncs.
 
-A few float32 buffers of this size about fit a second-level cache of 1 MiB, and one ufunc takes some 6 us, so that
-threads that take turns at the interpreter's lock do not wait for it.
+One ufunc then takes 10 us or more, so that threads seldom wait for each other at the interpreter's lock: Adam on two
+threads gains 1.7 times, with blocks of 32,768 values 1.3 times. On one thread both are equally fast.
 """
 
 

@@ -145,7 +145,7 @@ def layer_norm_grad(
 # ----------------------------------------------------------------------------------------------------------- batch norm
 def _channels(shape: Sequence[int]) -> int:
     """Channels per block: many, as images lie a power of two apart and few channels of each would share cache sets."""
-    return max(1, 8 * BLOCK // max(1, shape[0] * shape[2]))
+    return max(1, 4 * BLOCK // max(1, shape[0] * shape[2]))
 
 
 def batch_norm_scratch(shape: Sequence[int], dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:

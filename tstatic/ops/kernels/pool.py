@@ -85,7 +85,7 @@ def _full(taps: Sequence[_Tap], shape: Sequence[int]) -> bool:
 
 def _images(shape: Sequence[int]) -> int:
     """Images per block."""
-    return max(1, 4 * BLOCK // max(1, math.prod(shape[1:])))
+    return max(1, 2 * BLOCK // max(1, math.prod(shape[1:])))
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:

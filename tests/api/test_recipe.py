@@ -1,0 +1,76 @@
+"""The op of CONTRIBUTING.md, put where the recipe says: the whole project takes it in, and a fault in it is found."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.snippets import python_blocks
+
+ROOT = Path(__file__).parents[2]
+RECIPE = python_blocks(ROOT / "CONTRIBUTING.md")[0]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project with the recipe's file in it."""
+    for folder in ("tstatic", "tests", "docs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "tstatic" / "ops" / "exp2.py").write_text(RECIPE, encoding="utf-8")
+    return tmp_path
+
+
+def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", *arguments]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True)
+
+
+def test_everything_is_filled_in(project: Path) -> None:
+    code = (
+        "import numpy as np, tstatic as paddle; from tstatic import static\n"
+        "x = static.data('x', [2]); x.stop_gradient = False; y = paddle.exp2(x) + x.exp2()\n"
+        "(g,) = static.gradients([y], [x])\n"
+        "print(*static.Executor('cpu').run(feed={'x': np.array([1, 3], 'float32')}, fetch_list=[y, g]))"
+    )
+    done = python(project, "-c", code)
+    assert done.stdout.split() == ["[", "4.", "16.]", "[", "2.7725887", "11.090355", "]"], done.stderr
+    for script, wrote in (("tests/api/regenerate.py", "signatures.txt"), ("docs/regenerate.py", "ops.md")):
+        done = python(project, script)
+        assert wrote in done.stdout, done.stderr
+    assert "tstatic.exp2(x, name=None)" in (project / "tests" / "api" / "signatures.txt").read_text(encoding="utf-8")
+    assert (
+        "def exp2(self, name: str | None = ...) -> Variable" in (project / "tstatic" / "ir" / "methods.pyi").read_text()
+    )
+    assert "| `exp2` | `X -> Out` |" in (project / "docs" / "ops.md").read_text(encoding="utf-8")
+
+
+def test_generic_tests_pick_it_up(project: Path) -> None:
+    done = python(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops", "-k", "exp2")
+    assert done.returncode == 0, done.stdout
+    passed = int(done.stdout.split(" passed")[0].split()[-1])
+    assert passed >= 8, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("torch.exp2(x)", "torch.exp(x)"),
+        ("dout * out * 0.6931471805599453", "dout * out"),
+    ],
+    ids=["lowering", "gradient"],
+)
+def test_a_fault_is_found(project: Path, right: str, wrong: str) -> None:
+    file = project / "tstatic" / "ops" / "exp2.py"
+    assert right in RECIPE
+    file.write_text(RECIPE.replace(right, wrong), encoding="utf-8")
+    chosen = "exp2 and (test_lower or test_grad)"
+    done = python(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops", "-k", chosen)
+    assert done.returncode == 1, done.stdout
+    assert "FAILED" in done.stdout
