@@ -15,7 +15,7 @@ from tests.cpu.nets import state
 from tstatic import static
 from tstatic.errors import TstaticError
 from tstatic.ir.opdef import CARDS, REQUIRED, Card
-from tstatic.nn import functional as F  # noqa: N812
+from tstatic.nn import functional as F
 
 HERE = re.compile(r"test_bad_inputs\.py:\d+")
 
@@ -85,7 +85,7 @@ class Fixture:
 def net() -> Iterator[Fixture]:
     found = Fixture()
     found.run()
-    yield found
+    return found
 
 
 def _without(net: Fixture, name: str) -> Any:
@@ -248,9 +248,8 @@ def test_a_bad_op_is_refused_with_all_parts_and_leaves_the_program(type: str) ->
     tried = 0
     for name, call in _building(type):
         program = static.Program()
-        with static.program_guard(program, static.Program()):
-            with pytest.raises(TstaticError) as caught:
-                call()
+        with static.program_guard(program, static.Program()), pytest.raises(TstaticError) as caught:
+            call()
         try:
             check_message(caught.value)
         except AssertionError as error:
@@ -356,9 +355,8 @@ def calls() -> Iterator[Bad]:
 @pytest.mark.parametrize("bad", list(calls()), ids=lambda b: b.name)
 def test_a_bad_call_is_refused_at_the_users_line(bad: Bad) -> None:
     program = static.Program()
-    with static.program_guard(program, static.Program()):
-        with pytest.raises(TstaticError) as caught:
-            bad.call(None)
+    with static.program_guard(program, static.Program()), pytest.raises(TstaticError) as caught:
+        bad.call(None)
     check_message(caught.value)
 
 

@@ -86,7 +86,7 @@ def test_while_loop_swaps_and_leaves_its_inputs_alone() -> None:
 
 def test_a_while_loop_may_grow_a_variable() -> None:
     x = static.data("x", [None])
-    i, out = static.nn.while_loop(
+    _i, out = static.nn.while_loop(
         lambda i, s: paddle.less_than(i, number(3, "int64")),
         lambda i, s: [paddle.scale(i, 1.0, 1.0), paddle.concat([s, x])],
         [number(0, "int64"), x],

@@ -34,7 +34,7 @@ def test_training_lowers_the_loss() -> None:
 
 
 def test_fetches_are_the_users_own() -> None:
-    exe, main, _, loss = trained()
+    exe, main, _, _loss = trained()
     name = main.all_parameters()[0].name
     (w,) = exe.run(main, feed={"x": rows(4)}, fetch_list=[name])
     kept = w.copy()
@@ -46,7 +46,7 @@ def test_fetches_are_the_users_own() -> None:
 
 
 def test_every_variable_can_be_fetched_whatever_the_passes_do() -> None:
-    exe, main, _, loss = trained()
+    exe, main, _, _loss = trained()
     names = [n for n, v in main.global_block().vars.items() if v.type == "dense_tensor"]
     values = exe.run(main, feed={"x": rows(4)}, fetch_list=names)
     assert all(isinstance(v, np.ndarray) for v in values)

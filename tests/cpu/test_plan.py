@@ -112,7 +112,7 @@ def test_the_report_needs_every_input_and_knows_the_names() -> None:
 
 
 def test_the_printed_plan_shows_steps_order_events_and_slots() -> None:
-    main, startup, loss = net()
+    main, _startup, loss = net()
     compiled = static.CompiledProgram(main)
     compiled.memory_report({"x": (8, 16)}, [loss])
     text = str(compiled.plan)
@@ -191,7 +191,7 @@ def test_a_hundred_thousand_ops_build_and_compile_without_recursion() -> None:
 
 
 def test_a_regression_net_reuses_memory() -> None:
-    main, startup, loss = regression(paddle.optimizer.SGD(0.1), width=64)
+    main, _startup, loss = regression(paddle.optimizer.SGD(0.1), width=64)
     compiled = static.CompiledProgram(main)
     small = compiled.memory_report({"x": (10, 3)}, [loss]).peak_bytes
     large = compiled.memory_report({"x": (1000, 3)}, [loss]).peak_bytes

@@ -74,7 +74,10 @@ def test_absent_parts_leave_no_line() -> None:
         return [line for line in str(error).splitlines() if not line.startswith("  at: ")]
 
     assert lines(ShapeError("the inner sizes differ")) == ["the inner sizes differ"]
-    assert lines(ShapeError("the inner sizes differ", var="x")) == ["the inner sizes differ", "  in:       variable 'x'"]
+    assert lines(ShapeError("the inner sizes differ", var="x")) == [
+        "the inner sizes differ",
+        "  in:       variable 'x'",
+    ]
 
 
 def test_the_users_line_is_known_without_anybody_passing_it() -> None:

@@ -32,7 +32,9 @@ class _Required:
 REQUIRED = _Required()
 
 
-Kind = Literal["bool", "int", "float", "str", "ints", "floats", "strs", "bools", "dtype", "number", "block", "function", "any"]
+Kind = Literal[
+    "bool", "int", "float", "str", "ints", "floats", "strs", "bools", "dtype", "number", "block", "function", "any"
+]
 
 
 @dataclass(frozen=True, slots=True)

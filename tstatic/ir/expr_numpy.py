@@ -11,7 +11,12 @@ import numpy as np
 
 from tstatic.ir.expr import FUNCTIONS, Node, Number, parse, substitute, variables
 
-_INT_OF_SIZE: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_INT_OF_SIZE: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.int8),
+    2: np.dtype(np.int16),
+    4: np.dtype(np.int32),
+    8: np.dtype(np.int64),
+}
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

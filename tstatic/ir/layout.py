@@ -55,14 +55,11 @@ class Layered:
     def place(self) -> tuple[float, float]:
         """Orders the rows so that few edges cross, and sets ``x``; returns the left and right end."""
         for row in self.rows:
-            for at, node in enumerate(row):
-                self.x[node] = float(at)
-        for sweep in range(SWEEPS):
-            order = range(1, len(self.rows)) if sweep % 2 == 0 else range(len(self.rows) - 2, -1, -1)
-            for number in order:
-                self._sort(self.rows[number], self._up if sweep % 2 == 0 else self._down)
-        for row in self.rows:
             self._spread(row, [0.0] * len(row), [1.0] * len(row))
+        for sweep in range(SWEEPS):
+            down = sweep % 2 == 0
+            for number in range(1, len(self.rows)) if down else range(len(self.rows) - 2, -1, -1):
+                self._sort(self.rows[number], self._up if down else self._down)
         for sweep in range(2 * SWEEPS):
             down = sweep % 2 == 0
             order = range(len(self.rows)) if down else range(len(self.rows) - 1, -1, -1)
@@ -73,13 +70,13 @@ class Layered:
 
     def _sort(self, row: list[int], neighbours: Sequence[Pulls]) -> None:
         """Orders a row by the mean place of each node's neighbours; nodes without any stay where they are."""
-        key = {}
-        for at, node in enumerate(row):
-            near = neighbours[node]
-            key[node] = sum(self.x[n] for n, _ in near) / len(near) if near else float(at)
+        key = {node: self.x[node] for node in row}
+        for node in row:
+            total = sum(w for _, w in neighbours[node])
+            if total:
+                key[node] = sum(w * self.x[n] for n, w in neighbours[node]) / total
         row.sort(key=key.__getitem__)
-        for at, node in enumerate(row):
-            self.x[node] = float(at)
+        self._spread(row, [key[node] for node in row], [1.0] * len(row))
 
     def _pull(self, row: list[int], first: Sequence[Pulls], second: Sequence[Pulls]) -> None:
         """Moves a row towards its neighbours: those of the row just placed count most, bends keep edges straight."""

@@ -129,7 +129,7 @@ def dtype_of(value: Any) -> DType:
             expected=f"one of {', '.join(DTYPES)}",
             received=repr(value),
             fix="pass the dtype's name, for example 'float32'",
-        op="dtype",
+            op="dtype",
         )
     return found
 

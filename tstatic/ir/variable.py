@@ -108,7 +108,7 @@ class Variable(VariableMethods):
         return len(self.shape)
 
     @property
-    def T(self) -> Any:  # noqa: N802 - numpy's and Paddle's name
+    def T(self) -> Any:
         """The value with its axes reversed, as a new variable."""
         return self.transpose(list(range(self.ndim))[::-1])
 
