@@ -1,5 +1,7 @@
 """``paddle.distributed``: rank and world size of this process; under plain Python there is one process."""
 
+from tstatic.unsupported import missing_in
+
 
 def get_rank(group: object = None) -> int:
     """Number of this process: 0, because this release runs in a single process."""
@@ -12,3 +14,4 @@ def get_world_size(group: object = None) -> int:
 
 
 __all__ = ["get_rank", "get_world_size"]
+__getattr__ = missing_in(__name__, __all__)

@@ -39,9 +39,10 @@ def test_public_names_are_documented() -> None:
 def test_documented_arguments_exist() -> None:
     wrong = []
     for path, value in DOCUMENTED.items():
-        parameters = inspect.signature(value).parameters
+        stated = stated_arguments(own_doc(value))
+        parameters = inspect.signature(value).parameters if stated else {}
         if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            wrong += [f"{path}: {name}" for name in stated_arguments(own_doc(value)) if name not in parameters]
+            wrong += [f"{path}: {name}" for name in stated if name not in parameters]
     assert wrong == [], "these arguments are documented but do not exist"
 
 

@@ -231,8 +231,8 @@ def _building(type: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "unknown slot", lambda: _append(type, {**_inputs(card), "Nope": static.data("q", [1])}, _attrs(card))
     yield "unknown attribute", lambda: _append(type, _inputs(card), {**_attrs(card), "no_such_attr": 1})
     yield "unknown output", lambda: _append(type, _inputs(card), _attrs(card), {"Nope": static.data("q", [1])})
-    wrong = {"bool": "yes", "int": 1.5, "function": 1.5, "float": "a", "number": "a", "str": 5, "ints": 3, "floats": "ab", "strs": 3, "bools": 3,
-             "dtype": "float99"}  # fmt: skip
+    wrong = {"bool": "yes", "int": 1.5, "function": 1.5, "float": "a", "number": "a", "str": 5, "ints": 3,
+             "floats": "ab", "strs": 3, "bools": 3, "dtype": "float99"}  # fmt: skip
     for name, attr in card.attrs.items():
         if attr.kind in wrong:
             yield (

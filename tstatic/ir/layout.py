@@ -60,6 +60,9 @@ class Layered:
             down = sweep % 2 == 0
             for number in range(1, len(self.rows)) if down else range(len(self.rows) - 2, -1, -1):
                 self._sort(self.rows[number], self._up if down else self._down)
+        # Sorting leaves long chains aslant; they straighten fast only from rows that are centred.
+        for row in self.rows:
+            self._spread(row, [0.0] * len(row), [1.0] * len(row))
         for sweep in range(2 * SWEEPS):
             down = sweep % 2 == 0
             order = range(len(self.rows)) if down else range(len(self.rows) - 1, -1, -1)
