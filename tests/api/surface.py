@@ -81,10 +81,10 @@ class _Shown:
 
 def signature(value: Any) -> str:
     """Returns parameter names and defaults, without annotations: ``(x, axis=None)``."""
-    try:
-        given = inspect.signature(value)
-    except (TypeError, ValueError):
+    # What Python's own classes say of their arguments differs between versions.
+    if inspect.isclass(value) and issubclass(value, BaseException) and not inspect.isfunction(value.__init__):
         return "(...)"
+    given = inspect.signature(value)
     plain = [p.replace(annotation=p.empty, default=_Shown.of(p.default)) for p in given.parameters.values()]
     return str(given.replace(parameters=plain, return_annotation=given.empty))
 

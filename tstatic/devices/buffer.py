@@ -11,6 +11,12 @@ _HUGE = 4 << 20
 """From this size on the system is asked for huge pages, as numpy does."""
 
 
+def _anonymous(nbytes: int) -> mmap.mmap:
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, nbytes)
+
+
 class Buffer:
     """Zeroed bytes from the system.
 
@@ -19,7 +25,8 @@ class Buffer:
     """
 
     def __init__(self, nbytes: int) -> None:
-        self._map = mmap.mmap(-1, max(nbytes, 1))
+        # Private: shared mappings get no huge pages and keep their pages when told to give them back.
+        self._map = _anonymous(max(nbytes, 1))
         if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE)
         self.array: np.ndarray[Any, Any] = np.frombuffer(self._map, np.uint8)[:nbytes]

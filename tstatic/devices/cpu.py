@@ -11,8 +11,11 @@ import numpy as np
 from tstatic.devices.buffer import Buffer
 from tstatic.devices.pool import Call
 
+PIECE = 1 << 17
+"""Elements per piece of pointwise work: enough to be worth a helper's waking; less than two pieces is not cut."""
+
 BLOCK = 1 << 15
-"""Elements per piece of pointwise work: 128 KB of float32 stays in the L2 cache with its registers."""
+"""Elements that a chain of ufuncs takes at a time: 128 KB of float32 stays in the L2 cache with its registers."""
 
 _TINY = np.empty(0, np.uint8)
 
@@ -94,27 +97,27 @@ def _shapes(metas: Any) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
     return [(m.shape, m.dtype.np) for m in metas]
 
 
-def _pieces_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[list[Any], list[Any]]] | None:
-    """Cuts arrays of one shape flat, and broadcast ones along the first axis."""
+def _blocks_of_pointwise(ins: Sequence[Any], outs: Sequence[Any], size: int) -> list[tuple[list[Any], list[Any]]]:
+    """Cuts arrays of one shape flat, and broadcast ones along the first axis, into blocks of about ``size`` elements."""
     arrays = [a for a in (*ins, *outs) if a is not None]
     out = next(o for o in outs if o is not None)
-    if out.size <= BLOCK + BLOCK // 2:
-        return None
+    if out.size <= size + size // 2:
+        return [(list(ins), list(outs))]
     if all(a.shape == out.shape and a.flags.c_contiguous for a in arrays):
         flat = [None if a is None else a.reshape(-1) for a in (*ins, *outs)]
         count = len(ins)
         return [
             (
-                [None if a is None else a[i : i + BLOCK] for a in flat[:count]],
-                [None if a is None else a[i : i + BLOCK] for a in flat[count:]],
+                [None if a is None else a[i : i + size] for a in flat[:count]],
+                [None if a is None else a[i : i + size] for a in flat[count:]],
             )
-            for i in range(0, out.size, BLOCK)
+            for i in range(0, out.size, size)
         ]
     axis = next((i for i, n in enumerate(out.shape) if n > 1), 0)
-    size = out.shape[axis]
-    rows = max(1, BLOCK * size // out.size)
-    if rows >= size:
-        return None
+    length = out.shape[axis]
+    rows = max(1, size * length // out.size)
+    if rows >= length:
+        return [(list(ins), list(outs))]
 
     def cut(a: Any, start: int) -> Any:
         if a is None:
@@ -124,7 +127,7 @@ def _pieces_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[
             return a
         return a[(slice(None),) * at + (slice(start, start + rows),)]
 
-    return [([cut(a, s) for a in ins], [cut(o, s) for o in outs]) for s in range(0, size, rows)]
+    return [([cut(a, s) for a in ins], [cut(o, s) for o in outs]) for s in range(0, length, rows)]
 
 
 def prepare(
@@ -237,8 +240,22 @@ def _prepare_pointwise(
     picked = card.pick(ref, attrs)
     program = ref.code(ins, outs, picked)
     shaped = ref.prepare(ins, picked) if ref.prepare is not None else ins
-    pieces = _pieces_of_pointwise(shaped, outs) if cut else None
-    for piece_ins, piece_outs in pieces or [(list(shaped), list(outs))]:
-        shape = next(o.shape for o in piece_outs if o is not None)
-        shapes = [(shape, d) for d in program.registers]
-        work.add(lambda arrays, i=piece_ins, o=piece_outs: program.bind(i, o, arrays), shapes)  # type: ignore[misc]
+    out = next(o for o in outs if o is not None)
+    # A single ufunc gains nothing from the cache; a chain of them does.
+    size = BLOCK if len(program.instructions) > 1 else PIECE
+    blocks = _blocks_of_pointwise(shaped, outs, size) if cut else [(list(shaped), list(outs))]
+    together = max(1, PIECE // size) if out.size >= 2 * PIECE else len(blocks)
+    for start in range(0, len(blocks), together):
+        group = blocks[start : start + together]
+        largest = max(next(o.size for o in block[1] if o is not None) for block in group)
+        shapes = [((largest,), d) for d in program.registers]
+
+        def maker(arrays: list[Any], group: Any = group) -> list[Call]:
+            calls: list[Call] = []
+            for piece_ins, piece_outs in group:
+                target = next(o for o in piece_outs if o is not None)
+                registers = [a[: target.size].reshape(target.shape) for a in arrays]
+                calls.extend(program.bind(piece_ins, piece_outs, registers))
+            return calls
+
+        work.add(maker, shapes)

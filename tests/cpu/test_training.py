@@ -1,0 +1,196 @@
+"""Optimizers in whole programs: against torch and the published formulas, clipping, decay, rates, and golden numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.cpu.nets import state
+from tstatic import static
+
+torch = pytest.importorskip("torch")
+
+SIZE, STEPS = 50, 20
+START = np.linspace(-1.0, 1.0, SIZE).astype("float32")
+GRADS = np.random.default_rng(0).standard_normal((STEPS, SIZE)).astype("float32")
+
+
+def trained(optimizer: Any, attr: Any = None, steps: int = STEPS) -> np.ndarray[Any, Any]:
+    """A parameter after steps whose gradients are exactly what is fed."""
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), static.scope_guard(static.Scope()):
+        g = static.data("g", [SIZE])
+        attr = attr or paddle.ParamAttr()
+        attr.initializer = paddle.nn.initializer.Assign(START)
+        w = static.create_parameter([SIZE], "float32", attr=attr)
+        optimizer.minimize(paddle.sum(w * g))
+        exe = static.Executor("cpu")
+        exe.run(startup)
+        for i in range(steps):
+            exe.run(main, feed={"g": GRADS[i]})
+        return np.array(static.global_scope().find_var(w.name).get_tensor())
+
+
+def in_torch(make: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
+    w = torch.tensor(START.copy(), requires_grad=True)
+    optimizer = make([w])
+    for g in GRADS:
+        w.grad = torch.tensor(g)
+        optimizer.step()
+    result: np.ndarray[Any, Any] = w.detach().numpy()
+    return result
+
+
+O, T = paddle.optimizer, torch.optim  # noqa: E741
+SAME_RULE = {
+    "sgd": (lambda: O.SGD(0.1), lambda p: T.SGD(p, 0.1), 1e-6),
+    "sgd l2": (lambda: O.SGD(0.1, weight_decay=0.05), lambda p: T.SGD(p, 0.1, weight_decay=0.05), 1e-6),
+    "momentum": (lambda: O.Momentum(0.1, 0.9), lambda p: T.SGD(p, 0.1, momentum=0.9), 1e-6),
+    "nesterov": (
+        lambda: O.Momentum(0.1, 0.9, use_nesterov=True),
+        lambda p: T.SGD(p, 0.1, momentum=0.9, nesterov=True),
+        1e-6,
+    ),
+    "momentum l2": (
+        lambda: O.Momentum(0.1, 0.9, weight_decay=0.05),
+        lambda p: T.SGD(p, 0.1, momentum=0.9, weight_decay=0.05),
+        1e-6,
+    ),
+    "adam": (lambda: O.Adam(0.05), lambda p: T.Adam(p, 0.05), 2e-5),
+    "adam l2": (lambda: O.Adam(0.05, weight_decay=0.1), lambda p: T.Adam(p, 0.05, weight_decay=0.1), 2e-5),
+    "adamw": (lambda: O.AdamW(0.05, weight_decay=0.1), lambda p: T.AdamW(p, 0.05, weight_decay=0.1), 2e-5),
+    "adagrad": (lambda: O.Adagrad(0.1, epsilon=1e-6), lambda p: T.Adagrad(p, 0.1, eps=1e-6), 1e-6),
+    "adadelta": (lambda: O.Adadelta(1.0, 1e-6, 0.9), lambda p: T.Adadelta(p, 1.0, 0.9, 1e-6), 1e-6),
+}
+
+
+@pytest.mark.parametrize("name", SAME_RULE)
+def test_rules_that_torch_has_too(name: str) -> None:
+    make, twin, rtol = SAME_RULE[name]
+    assert np.allclose(trained(make()), in_torch(twin), rtol=rtol, atol=rtol)
+
+
+def _adamax(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> np.ndarray[Any, Any]:
+    p, m, n = START.astype("float64"), np.zeros(SIZE), np.zeros(SIZE)
+    for t, g in enumerate(GRADS, 1):
+        m = b1 * m + (1 - b1) * g
+        n = np.maximum(np.abs(g), b2 * n + eps)
+        p = p - lr / (1 - b1**t) * m / n
+    return p
+
+
+def _rmsprop(lr: float, rho: float, eps: float, momentum: float, centered: bool) -> np.ndarray[Any, Any]:
+    p, s, a, v = START.astype("float64"), np.zeros(SIZE), np.zeros(SIZE), np.zeros(SIZE)
+    for g in GRADS:
+        s = rho * s + (1 - rho) * g * g
+        a = rho * a + (1 - rho) * g
+        v = momentum * v + lr * g / np.sqrt(s - centered * a * a + eps)
+        p = p - v
+    return p
+
+
+def _lamb(lr: float, decay: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6) -> np.ndarray[Any, Any]:
+    p, m, v = START.astype("float64"), np.zeros(SIZE), np.zeros(SIZE)
+    for t, g in enumerate(GRADS, 1):
+        m = b1 * m + (1 - b1) * g
+        v = b2 * v + (1 - b2) * g * g
+        r = m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps) + decay * p
+        p = p - lr * np.linalg.norm(p) / np.linalg.norm(r) * r
+    return p
+
+
+def test_rules_by_their_formulas() -> None:
+    assert np.allclose(trained(O.Adamax(0.05)), _adamax(0.05), rtol=2e-5, atol=2e-5)
+    assert np.allclose(trained(O.RMSProp(0.01)), _rmsprop(0.01, 0.95, 1e-6, 0.0, False), rtol=1e-5, atol=1e-6)
+    centered = O.RMSProp(0.01, rho=0.9, epsilon=1e-3, momentum=0.8, centered=True)
+    assert np.allclose(trained(centered), _rmsprop(0.01, 0.9, 1e-3, 0.8, True), rtol=1e-5, atol=1e-6)
+    assert np.allclose(trained(O.Lamb(0.01, lamb_weight_decay=0.02)), _lamb(0.01, 0.02), rtol=2e-5, atol=2e-5)
+
+
+def test_a_parameters_own_settings_beat_the_optimizers() -> None:
+    half = trained(O.SGD(0.1), paddle.ParamAttr(learning_rate=0.5))
+    assert np.allclose(half, trained(O.SGD(0.05)), rtol=1e-6, atol=1e-7)
+    own = trained(O.SGD(0.1, weight_decay=9.0), paddle.ParamAttr(regularizer=paddle.regularizer.L2Decay(0.05)))
+    assert np.allclose(own, trained(O.SGD(0.1, weight_decay=0.05)), rtol=1e-6, atol=1e-7)
+
+
+def test_l1_decay_adds_the_sign() -> None:
+    got = trained(O.SGD(0.1, weight_decay=paddle.regularizer.L1Decay(0.3)), steps=1)
+    assert np.allclose(got, START - 0.1 * (GRADS[0] + 0.3 * np.sign(START)), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["value", "norm", "global"])
+def test_clipping_comes_before_decay(kind: str) -> None:
+    g = GRADS[0]
+    clip, clipped = {
+        "value": (paddle.nn.ClipGradByValue(0.3, -0.2), np.clip(g, -0.2, 0.3)),
+        "norm": (paddle.nn.ClipGradByNorm(0.5), g * 0.5 / np.linalg.norm(g)),
+        "global": (paddle.nn.ClipGradByGlobalNorm(0.5), g * 0.5 / np.linalg.norm(g)),
+    }[kind]
+    got = trained(O.SGD(0.1, weight_decay=0.05, grad_clip=clip), steps=1)
+    assert np.allclose(got, START - 0.1 * (clipped + 0.05 * START), rtol=1e-5, atol=1e-6)
+    free = trained(O.SGD(0.1, grad_clip=clip), paddle.ParamAttr(need_clip=False), steps=1)
+    assert np.allclose(free, START - 0.1 * g, rtol=1e-6, atol=1e-6)
+    kept = trained(O.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(1e6)), steps=1)
+    assert np.allclose(kept, START - 0.1 * g, rtol=1e-6, atol=1e-6)
+
+
+GOLDEN = {
+    "plain": (lambda: O.SGD(0.1), 1, [0.446, 0.43775, 0.4295], None),
+    "three steps": (lambda: O.SGD(0.1), 3, [0.367335, 0.347796, 0.328257], None),
+    "clip by norm": (
+        lambda: O.SGD(0.1, grad_clip=paddle.nn.ClipGradByNorm(0.5)), 1, [0.482396, 0.479706, 0.477017], -0.035355,
+    ),
+    "clip by global norm": (
+        lambda: O.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5)), 1, [0.485989, 0.483848, 0.481708], -0.021406,
+    ),
+    "l2": (lambda: O.SGD(0.1, weight_decay=paddle.regularizer.L2Decay(0.1)), 1, [0.441, 0.43275, 0.4245], -0.0825),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_numbers_of_the_reference(name: str) -> None:
+    make, steps, weights, bias = GOLDEN[name]
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        x = static.data("x", [None, 3])
+        half = paddle.nn.initializer.Constant(0.5)
+        loss = paddle.mean(paddle.square(static.nn.fc(x, 2, weight_attr=paddle.ParamAttr(initializer=half))))
+        make().minimize(loss)
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    for _ in range(steps):
+        exe.run(main, feed={"x": (np.arange(12).reshape(4, 3) * 0.1).astype("float32")})
+    values = state(static.global_scope(), main)
+    assert np.allclose(values["fc_0.w_0"], np.array(weights)[:, None].repeat(2, 1), atol=1e-6)
+    if bias is not None:
+        assert np.allclose(values["fc_0.b_0"], bias, atol=1e-6)
+
+
+def test_minimize_appends_in_name_order_and_returns_program_order() -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        x = static.data("x", [None, 3])
+        h = static.nn.fc(x, 2, weight_attr="zz", bias_attr="aa")
+        ops, pairs = O.SGD(0.1).minimize(paddle.mean(h))
+    assert [op.input("Param")[0] for op in ops] == ["aa", "zz"]
+    assert [p.name for p, _ in pairs] == ["zz", "aa"]
+    assert all(op.attr("op_role") == 2 for op in ops)
+
+
+def test_set_lr_reaches_the_next_run() -> None:
+    optimizer = O.SGD(0.5)
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        w = static.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(0.0))
+        optimizer.minimize(paddle.sum(w))
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    assert exe.run(main, fetch_list=[w])[0] == -0.5
+    optimizer.set_lr(0.25)
+    assert optimizer.get_lr() == 0.25
+    assert exe.run(main, fetch_list=[w])[0] == -0.75

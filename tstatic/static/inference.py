@@ -1,0 +1,400 @@
+"""Inference models: a program cut down to what its results need, with the values of its parameters."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near
+from tstatic.ir import edit, serial
+from tstatic.ir.build import append_op
+from tstatic.ir.opdef import EMPTY, spelled
+from tstatic.ir.program import Program, Variable, default_main_program
+from tstatic.ir.where import show, user_line
+from tstatic.logs import warn_once
+from tstatic.runtime import checkpoint
+from tstatic.runtime.checkpoint import Checkpoint
+from tstatic.runtime.scope import global_scope
+from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.executor import Executor
+from tstatic.static.io import (
+    MODEL_SUFFIX,
+    check_values,
+    in_folder,
+    path_of,
+    persistables,
+    program_of,
+    state_of,
+    store,
+    with_suffix,
+)
+
+VALUES_SUFFIX = ".pdiparams"
+
+
+# ------------------------------------------------------------------------------------------------------------ arguments
+def check_executor(executor: Any, function: str) -> None:
+    """Refuses what is no Executor; ``None`` will do, as values are read from and written to the global scope.
+
+    Raises:
+        ProgramTypeError: If it is something else.
+    """
+    if executor is not None and not isinstance(executor, Executor):
+        raise ProgramTypeError(
+            f"'executor' of {function} must be an Executor",
+            expected="a static.Executor",
+            received=f"{executor!r} of type {type(executor).__name__}",
+            fix="pass the Executor that ran the startup program",
+            op=function,
+            where=show(user_line()),
+        )
+
+
+def _variables(value: Any, argument: str, function: str, least: int) -> list[Variable]:
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    if len(items) < least or not all(isinstance(item, Variable) for item in items):
+        raise ProgramTypeError(
+            f"'{argument}' should be a Variable or a list of Variable.",
+            expected="a Variable of the program, or a list of them",
+            received=", ".join(f"{item!r}" for item in items if not isinstance(item, Variable))[:120] or "an empty list",
+            fix="pass the Variables themselves, not their names or values",
+            op=function,
+            var=argument,
+            where=show(user_line()),
+        )
+    return items
+
+
+def known_options(function: str, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Keyword arguments that a function knows; of the others a warning says that they are ignored."""
+    for name in given:
+        if name not in known:
+            warn_once(
+                (function, name),
+                f"{function} does not know the argument '{name}' and ignores it. {near(name, known)}".rstrip(),
+            )
+    return {name: value for name, value in given.items() if name in known}
+
+
+def _source(program: Any, fetches: Sequence[Variable], function: str) -> Program:
+    """The program given, else that of the fetched variables."""
+    return program_of(fetches[0].block.program if program is None else program, function)
+
+
+# -------------------------------------------------------------------------------------------------------------- program
+@spelled("static.normalize_program", "static.io.normalize_program")
+def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> Program:
+    """Returns a copy of a program with only what leads from ``feed_vars`` to ``fetch_vars``.
+
+    Training ops are left out and dropout and statistics frozen, as ``clone(for_test=True)`` does. Each result gets a name of
+    its own by a ``scale`` by 1: ``save_infer_model/scale_0.tmp_0``, and so on. The copy knows its inputs and results:
+    ``feed_names`` and ``fetch_names``.
+
+    Args:
+        program: The program.
+        feed_vars: A Variable or a list of them: the inputs. They may be values inside the program.
+        fetch_vars: A Variable or a list of them: the results.
+        **kwargs: ``skip_prune_program=True`` keeps all forward ops.
+
+    Raises:
+        ProgramTypeError: If an argument is of the wrong type.
+        ProgramError: If a result is not made by forward ops, an input has no part in the results, or the results need an
+            input that is not among ``feed_vars``.
+    """
+    function = "normalize_program"
+    options = known_options(function, kwargs, ("skip_prune_program",))
+    source = program_of(program, function)
+    feeds = [v.name for v in _variables(feed_vars, "feed_vars", function, 0)]
+    fetches = [v.name for v in _variables(fetch_vars, "fetch_vars", function, 1)]
+    twin = edit.clone(source, for_test=True)
+    block = twin.global_block()
+    for name in fetches:
+        if name not in block.vars:
+            raise ProgramError(
+                f"'{name}' cannot be a result of an inference model: no forward operator makes or reads it",
+                expected="a variable of the forward part of the program",
+                received=repr(name),
+                fix=near(name, block.vars) or "fetch a variable that was built before minimize",
+                op=function,
+                var=name,
+                where=show(user_line()),
+            )
+    results = [_result(twin, i, name) for i, name in enumerate(fetches)]
+    if not options.get("skip_prune_program"):
+        # Pruning leaves the blocks of dropped operators; a second clone empties them.
+        twin = edit.clone(edit.prune(twin, feeds, results), for_test=True)
+    while len(twin.blocks) > 1 and twin.blocks[-1].idx not in edit.used_blocks(twin):
+        del twin.blocks[-1]
+    _check_inputs(twin, feeds)
+    for name in feeds:
+        var = twin.global_block().vars[name]
+        var.is_data = var.need_check_feed = var.stop_gradient = True
+    twin.current_block_idx = 0
+    twin.feed_names, twin.fetch_names = tuple(feeds), tuple(results)
+    return twin
+
+
+def _result(program: Program, index: int, name: str) -> str:
+    """Appends the op that gives a result its own name."""
+    block = program.global_block()
+    var = block.vars[name]
+    count = 0
+    while f"save_infer_model/scale_{index}.tmp_{count}" in block.vars:
+        count += 1
+    out = block.create_var(name=f"save_infer_model/scale_{index}.tmp_{count}", dtype=var.dtype, stop_gradient=True)
+    if var.dtype.name == "bool":
+        append_op(block, "assign", {"X": var}, {"Out": out})
+    else:
+        append_op(block, "scale", {"X": var}, {"Out": out}, {"scale": 1.0})
+    return out.name
+
+
+def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
+    """Refuses inputs that lead nowhere, and results that need an input that is not there."""
+    block = program.global_block()
+    read = {n for op in block.ops for n in op.input_arg_names}
+    for name in feeds:
+        if name not in block.vars or name not in read:
+            raise ProgramError(
+                f"the input '{name}' has no part in the results",
+                expected="inputs that the results are computed from",
+                received=repr(name),
+                fix=f"take '{name}' out of feed_vars",
+                op="normalize_program",
+                var=name,
+                where=show(user_line()),
+            )
+    made = set(feeds)
+    for op in block.ops:
+        for name in op.input_arg_names:
+            if name not in made and name != EMPTY and not block.vars[name].persistable:
+                raise ProgramError(
+                    f"the results need '{name}', which is not among the inputs",
+                    expected=f"inputs that are enough: {', '.join([*feeds, name])}",
+                    received=f"feed_vars {', '.join(feeds) or 'that are empty'}",
+                    fix=f"add '{name}' to feed_vars, or fetch what does not need it",
+                    op=op.type,
+                    var=name,
+                    where=show(op.where),
+                )
+        made.update(op.output_arg_names)
+
+
+def _clip_extra(program: Program) -> None:
+    """Takes out what only helps to debug: the user's files and lines, name scopes, devices."""
+    for block in program.blocks:
+        for var in block.vars.values():
+            var.where = None
+        for op in block.ops:
+            op.where = None
+            op.namescope = op.device = ""
+            op.role_var = ()
+
+
+# --------------------------------------------------------------------------------------------------------------- pieces
+@spelled("static.serialize_program", "static.io.serialize_program")
+def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
+    """The inference program as bytes, for :func:`deserialize_program`.
+
+    Args:
+        feed_vars: A Variable or a list of them: the inputs.
+        fetch_vars: A Variable or a list of them: the results.
+        **kwargs: ``program``: that of the fetched variables by default.
+    """
+    options = known_options("serialize_program", kwargs, ("program",))
+    fetches = _variables(fetch_vars, "fetch_vars", "serialize_program", 1)
+    source = _source(options.get("program"), fetches, "serialize_program")
+    return serial.encode(normalize_program(source, feed_vars, fetches))
+
+
+@spelled("static.deserialize_program", "static.io.deserialize_program")
+def deserialize_program(data: bytes) -> Program:
+    """The program that :func:`serialize_program` gave.
+
+    Raises:
+        CheckpointError: If the bytes are damaged or no program.
+    """
+    return serial.decode(data)
+
+
+@spelled("static.serialize_persistables", "static.io.serialize_persistables")
+def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any) -> bytes:
+    """The values that the inference program needs, from the global scope, as bytes for :func:`deserialize_persistables`.
+
+    Args:
+        feed_vars: A Variable or a list of them: the inputs.
+        fetch_vars: A Variable or a list of them: the results.
+        executor: Accepted as in Paddle.
+        **kwargs: ``program``: that of the fetched variables by default.
+
+    Raises:
+        FeedError: If a variable has no value.
+    """
+    options = known_options("serialize_persistables", kwargs, ("program",))
+    check_executor(executor, "serialize_persistables")
+    fetches = _variables(fetch_vars, "fetch_vars", "serialize_persistables", 1)
+    source = _source(options.get("program"), fetches, "serialize_persistables")
+    return values_of(normalize_program(source, feed_vars, fetches), "serialize_persistables")
+
+
+@spelled("static.io._serialize_persistables")
+def _serialize_persistables(program: Program, executor: Executor | None) -> bytes:
+    """The values of a program's persistable variables as bytes."""
+    check_executor(executor, "serialize_persistables")
+    return values_of(program_of(program, "serialize_persistables"), "serialize_persistables")
+
+
+def values_of(program: Program, function: str, facts: Mapping[str, Any] | None = None) -> bytes:
+    """A program's persistable values in the global scope, as a file's bytes."""
+    scope = global_scope()
+    with scope.lock:
+        values, kinds = state_of(program, scope, function)
+        return checkpoint.encode(Checkpoint(values, kinds, facts or {}))
+
+
+@spelled("static.deserialize_persistables", "static.io.deserialize_persistables")
+def deserialize_persistables(program: Program, data: bytes, executor: Executor | None) -> None:
+    """Writes values into the global scope; everything is checked before anything is written.
+
+    Args:
+        program: The program whose persistable variables get values.
+        data: What :func:`serialize_persistables` gave.
+        executor: Accepted as in Paddle.
+
+    Raises:
+        CheckpointError: If the bytes are damaged or lack a variable.
+        ShapeError: If a shape or dtype differs.
+    """
+    check_executor(executor, "deserialize_persistables")
+    load_values(program_of(program, "deserialize_persistables"), data, "these bytes", "deserialize_persistables")
+
+
+def load_values(program: Program, data: Any, source: object, function: str) -> Checkpoint:
+    """Decodes, checks and writes the values of a program; returns what was read."""
+    found = checkpoint.decode(_bytes(data, function), source)
+    wanted = persistables(program)
+    check_values(wanted, found.tensors, source, function)
+    scope = global_scope()
+    with scope.lock:
+        for var in wanted:
+            store(scope, var.name, found.tensors[var.name])
+    return found
+
+
+def _bytes(content: Any, function: str) -> bytes:
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise ProgramTypeError(
+            "'content' type should be bytes.",
+            expected="bytes",
+            received=f"{type(content).__name__}",
+            fix="pass what serialize_program or serialize_persistables gave",
+            op=function,
+            where=show(user_line()),
+        )
+    return bytes(content)
+
+
+@spelled("static.save_to_file", "static.io.save_to_file")
+def save_to_file(path: str, content: bytes) -> None:
+    """Writes bytes to a file: staged, fsynced and renamed.
+
+    Raises:
+        ProgramTypeError: If ``content`` is no bytes.
+        CheckpointError: If the file cannot be written; an old one is untouched.
+    """
+    checkpoint.write_atomically(path_of(path, "save_to_file"), _bytes(content, "save_to_file"))
+
+
+@spelled("static.load_from_file", "static.io.load_from_file")
+def load_from_file(path: str) -> bytes:
+    """Reads the bytes of a file.
+
+    Raises:
+        CheckpointError: If it is not there or cannot be read.
+    """
+    return checkpoint.read(path_of(path, "load_from_file"))
+
+
+# --------------------------------------------------------------------------------------------------------- whole models
+def digest(model: bytes) -> str:
+    """What a file of values says about the program that it was saved with."""
+    return hashlib.sha256(model).hexdigest()
+
+
+@spelled("static.save_inference_model", "static.io.save_inference_model")
+def save_inference_model(
+    path_prefix: str, feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any
+) -> None:
+    """Saves what leads from ``feed_vars`` to ``fetch_vars``: ``<path_prefix>.pdmodel`` and ``<path_prefix>.pdiparams``.
+
+    The first holds the program (see :func:`normalize_program`), the second the values of its parameters, as safetensors.
+    Each file is staged, fsynced and renamed.
+
+    Args:
+        path_prefix: Folder and name.
+        feed_vars: A Variable or a list of them: the inputs.
+        fetch_vars: A Variable or a list of them: the results.
+        executor: Accepted as in Paddle; values are those of the global scope.
+        **kwargs: ``program`` (a Program or CompiledProgram; that of the fetched variables by default);
+            ``clip_extra=False`` keeps your files and lines, name scopes and devices in the saved program;
+            ``skip_prune_program=True`` keeps all forward ops.
+
+    Raises:
+        ProgramTypeError: If an argument is of the wrong type.
+        ProgramError: If inputs and results do not fit (see :func:`normalize_program`).
+        FeedError: If a parameter has no value.
+        CheckpointError: If a file cannot be written.
+    """
+    function = "save_inference_model"
+    # `legacy_format` chooses between two of Paddle's formats; there is one here.
+    options = known_options(function, kwargs, ("program", "clip_extra", "skip_prune_program", "legacy_format"))
+    path = path_of(path_prefix, function)
+    _variables(feed_vars, "feed_vars", function, 0)
+    fetches = _variables(fetch_vars, "fetch_vars", function, 1)
+    check_executor(executor, function)
+    source = _source(options.get("program"), fetches, function)
+    made = normalize_program(
+        source, feed_vars, fetches, skip_prune_program=bool(options.get("skip_prune_program", False))
+    )
+    if options.get("clip_extra", True):
+        _clip_extra(made)
+    model = serial.encode(made)
+    values = values_of(made, function, {"program": digest(model)})
+    checkpoint.write_atomically(with_suffix(path, VALUES_SUFFIX), values)
+    checkpoint.write_atomically(with_suffix(path, MODEL_SUFFIX), model)
+
+
+@spelled("static.load_inference_model", "static.io.load_inference_model")
+def load_inference_model(path_prefix: str | None, executor: Executor | None, **kwargs: Any) -> list[Any]:
+    """Loads what :func:`save_inference_model` saved; values go to the global scope.
+
+    Args:
+        path_prefix: As given when saving; a folder, if file names are given; ``None``, if bytes are.
+        executor: Accepted as in Paddle.
+        **kwargs: ``model_filename`` and ``params_filename``: names in the folder, or with ``path_prefix=None`` the contents
+            of the two files.
+
+    Returns:
+        ``[program, names of the inputs, Variables of the results]``, for
+        ``exe.run(program, feed={name: ...}, fetch_list=results)``.
+
+    Raises:
+        CheckpointError: If a file is missing, damaged, or not an inference model.
+        ShapeError: If a value does not have its variable's shape or dtype.
+    """
+    function = "load_inference_model"
+    options = known_options(function, kwargs, ("model_filename", "params_filename", "pserver_endpoints"))
+    check_executor(executor, function)
+    model_name, values_name = options.get("model_filename"), options.get("params_filename")
+    if path_prefix is None:
+        return restore_model(_bytes(model_name, function), lambda: _bytes(values_name, function), "these bytes")
+    if model_name is None and values_name is None:
+        path = path_of(path_prefix, function)
+        model, values = with_suffix(path, MODEL_SUFFIX), with_suffix(path, VALUES_SUFFIX)
+    else:
+        folder = Path(path_prefix)
+        model = in_folder(folder, model_name or "__model__", function)
+        values = in_folder(folder, values_name or "__params__", function)
+    return restore_model(checkpoint.read(model), lambda: checkpoint.read(values), model, values)
