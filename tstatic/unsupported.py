@@ -128,19 +128,6 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "paddle.seed or Program.random_seed; static.save keeps the run count",
     ),
     Unsupported(
-        (
-            "static.save_inference_model", "static.load_inference_model", "static.normalize_program",
-            "static.serialize_program", "static.serialize_persistables", "static.deserialize_program",
-            "static.deserialize_persistables", "static.save_to_file", "static.load_from_file",
-            *_in("fluid.io")(
-                "save_inference_model load_inference_model save_persistables load_persistables save_params load_params "
-                "save_vars load_vars"
-            ),
-        ),
-        "Inference models and files of chosen variables are not part of this release",
-        "static.save and static.load, and program.clone(for_test=True).desc.serialize_to_string()",
-    ),
-    Unsupported(
         ("static.WeightNormParamAttr", "fluid.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr"),
         "Weight normalisation as an attribute is no part of tstatic",
         "the formula in the program: w * (g / paddle.norm(w))",

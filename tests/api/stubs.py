@@ -100,7 +100,7 @@ def methods() -> str:
 
 
 # An attribute of the instance hides these methods.
-HIDDEN = {"Variable": ("where",)}
+HIDDEN: dict[str, tuple[str, ...]] = {}
 
 
 # -------------------------------------------------------------------------------------------------------------- facades

@@ -26,6 +26,8 @@ static.Executor fluid.Executor fluid.executor.Executor
 static.default_main_program fluid.default_main_program fluid.framework.default_main_program
 static.default_startup_program fluid.default_startup_program fluid.framework.default_startup_program
 static.save fluid.save static.load fluid.load static.load_program_state static.set_program_state static.data fluid.data
+static.save_inference_model static.load_inference_model fluid.io.save_inference_model fluid.io.load_inference_model
+fluid.io.save_persistables fluid.io.load_persistables fluid.io.save_params fluid.io.load_params static.io.is_persistable
 static.program_guard fluid.framework.program_guard fluid.program_guard
 static.global_scope fluid.global_scope static.scope_guard fluid.scope_guard static.Scope fluid.Scope fluid.core.Scope
 static.ExecutionStrategy fluid.ExecutionStrategy fluid.core.ExecutionStrategy

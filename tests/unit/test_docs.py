@@ -24,8 +24,9 @@ def test_generated_pages_are_current() -> None:
 
 
 def test_a_stale_page_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = regenerate.stale()
     monkeypatch.setitem(regenerate.PAGES, "flags.md", lambda: "something else\n")
-    assert regenerate.stale() == ["flags.md"]
+    assert set(regenerate.stale()) - set(before) == {"flags.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

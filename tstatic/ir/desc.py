@@ -130,7 +130,7 @@ def describe(program: Program) -> ProgramDesc:
             forward=block.forward_block_idx,
             built=block.built,
             grad_prefix=block.grad_prefix,
-            vars=[_describe_variable(var, line(var.where)) for var in block.vars.values()],
+            vars=[_describe_variable(var, line(var.made_at)) for var in block.vars.values()],
             ops=[
                 OpDesc(
                     type=op.type,

@@ -62,11 +62,23 @@ class Code:
             for o in instruction.operands:
                 array = o.value if o.kind == "const" else space[o.kind][o.index]
                 args.append(array.view(_INT_OF_SIZE[o.dtype.itemsize]) if o.as_int else array)
+            if instruction.function is np.copyto and same_place(args[0], args[1]):
+                # A result that took over its input's buffer is there already.
+                continue
             if instruction.function in _OUT_BY_KEYWORD:
                 calls.append((partial(instruction.function, out=args[-1]), tuple(args[:-1])))
             else:
                 calls.append((instruction.function, (*args, *instruction.extra)))
         return calls
+
+
+def same_place(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same elements of memory."""
+    if a is b:
+        return True
+    if a.dtype != b.dtype or a.shape != b.shape or a.strides != b.strides:
+        return False
+    return bool(a.__array_interface__["data"][0] == b.__array_interface__["data"][0])
 
 
 # numpy 2.4 deprecates their third positional argument.

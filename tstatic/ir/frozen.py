@@ -281,7 +281,7 @@ def freeze(
                     else "fetch another variable, or add the operator that writes it",
                     var=name,
                     op="fetch",
-                    where=show(var.where),
+                    where=show(var.made_at),
                 )
             reads[name] = frame.read(name)
         fetched.append((name, frame.current[name]))
@@ -309,7 +309,7 @@ def _check_external(program: Program, name: str, feeds: Sequence[str], ops: Sequ
             fix=near(name, feeds) or f"add '{name}' to feed",
             op=reader.type if reader else None,
             var=name,
-            where=show(reader.where if reader else var.where),
+            where=show(reader.where if reader else var.made_at),
         )
     raise ProgramError(
         f"variable '{name}' is read, but no operator before makes it and it is not fed",

@@ -171,8 +171,8 @@ def _variable_tooltip(name: str, var: Variable | None, made_by: str) -> str:
         lines.append("fed")
     if made_by:
         lines.append(made_by)
-    if var is not None and var.where is not None:
-        lines.append(f"at {show(var.where)}")
+    if var is not None and var.made_at is not None:
+        lines.append(f"at {show(var.made_at)}")
     return "\n".join(lines)
 
 

@@ -68,7 +68,7 @@ def labels_of(program: Program) -> dict[str, str]:
     """A short name for every source file: as many last parts of its path as keep it apart from the others."""
     files: dict[str, None] = {}
     for block in program.blocks:
-        for where in (*(v.where for v in block.vars.values()), *(op.where for op in block.ops)):
+        for where in (*(v.made_at for v in block.vars.values()), *(op.where for op in block.ops)):
             if where is not None:
                 files[where[0]] = None
     found: dict[str, str] = {}
@@ -160,7 +160,7 @@ def variable_text(var: Variable, with_details: bool = False, labels: Labels | No
     dtype = "?" if var._dtype is None else var._dtype.name
     kind = "param" if var._is_parameter() else "var"
     marks = _marks(variable_marks(var, with_details))
-    return f"{kind} {name_text(var.name)}: {dtype}[{shape}]{marks}{_where_text(var.where, labels)}"
+    return f"{kind} {name_text(var.name)}: {dtype}[{shape}]{marks}{_where_text(var.made_at, labels)}"
 
 
 # ---------------------------------------------------------------------------------------------------------------- ops

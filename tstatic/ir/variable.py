@@ -25,7 +25,7 @@ class Variable(VariableMethods):
         persistable: Lives in the scope between runs.
         stop_gradient: No gradient flows to or through it.
         is_data: Declared by ``static.data``.
-        where: The user's file and line that made it.
+        made_at: The user's file and line that made it.
     """
 
     # numpy must not turn ``array + variable`` into an object array; None makes it call our __radd__.
@@ -57,7 +57,7 @@ class Variable(VariableMethods):
         self.need_check_feed = need_check_feed
         self.lod_level = lod_level
         self.type = type
-        self.where = where
+        self.made_at = where
         # In a startup program: an op gives it its first value.
         self.initialised = False
 
@@ -119,7 +119,7 @@ class Variable(VariableMethods):
         kind = "Parameter" if isinstance(self, Parameter) else "Var"
         marks = [m for m, on in (("feed", self.is_data), ("persistable", self.persistable)) if on]
         tail = f" ({', '.join(marks)})" if marks and not isinstance(self, Parameter) else ""
-        place = f" @ {show(self.where)}" if self.where else ""
+        place = f" @ {show(self.made_at)}" if self.made_at else ""
         return f"{kind} {self.name}: {self.dtype.name}{list(self.shape)}{tail}{place}"
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:

@@ -128,7 +128,7 @@ def startup_value(var: Variable, initializer: Initializer, startup: Program | No
         )
     else:
         twin = block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, persistable=True)
-    twin.where = var.where
+    twin.made_at = var.made_at
     twin.initialised = True
     initializer(twin, block)
 

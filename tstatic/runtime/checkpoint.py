@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -24,6 +25,7 @@ from tstatic.errors import CheckpointError, TstaticError
 from tstatic.ir.types import dtype_of
 
 FORMAT = 1
+AGAIN = "take an older copy of the file"
 _FROM_ST = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "F16": "float16",
             "BF16": "bfloat16", "F32": "float32", "F64": "float64"}  # fmt: skip
 
@@ -37,6 +39,23 @@ class Checkpoint:
     tensors: Mapping[str, Array]
     kinds: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Version(msgspec.Struct):
+    format: int
+
+
+class _Row(msgspec.Struct):
+    sha256: str
+    kind: str
+    dtype: str
+    shape: list[int]
+
+
+class _Manifest(msgspec.Struct):
+    format: int
+    tensors: dict[str, _Row]
+    facts: dict[str, Any]
 
 
 def _digest(data: bytes) -> str:
@@ -66,7 +85,6 @@ def decode(data: bytes, path: object) -> Checkpoint:
     Raises:
         CheckpointError: For anything that is damaged, incomplete or of another kind; it names the tensor.
     """
-    again = "take an older copy of the file"
     # A pickle begins with its protocol; a safetensors file has its JSON header at byte 8.
     if data[:1] == b"\x80" and data[8:9] != b"{":
         raise _broken(
@@ -78,7 +96,7 @@ def decode(data: bytes, path: object) -> Checkpoint:
         size = int.from_bytes(data[:8], "little")
         header = json.loads(data[8 : 8 + size])
     except (safetensors.SafetensorError, ValueError, UnicodeDecodeError, RecursionError) as error:
-        raise _broken(path, "the file is damaged", "a complete safetensors file", str(error), again) from None
+        raise _broken(path, "the file is damaged", "a complete safetensors file", str(error), AGAIN) from None
     metadata = header.get("__metadata__") or {}
     arrays: dict[str, Array] = {}
     raw: dict[str, bytes] = {}
@@ -90,31 +108,40 @@ def decode(data: bytes, path: object) -> Checkpoint:
             )
         raw[name] = bytes(view["data"])
         arrays[name] = np.frombuffer(raw[name], kind.np).reshape(view["shape"]).copy()
-    if "tstatic.manifest" not in metadata:
+    if not any(key.startswith("tstatic.") for key in metadata):
         # Written by somebody else: readable, but there is nothing to check it against.
         return Checkpoint(arrays, dict.fromkeys(arrays, "parameter"))
-    text = metadata["tstatic.manifest"]
-    if _digest(text.encode()) != metadata.get("tstatic.sha256"):
-        raise _broken(path, "the manifest is damaged", "the checksum it was saved with", "another one", again)
-    manifest = json.loads(text)
-    if manifest["format"] > FORMAT:
-        raise _broken(
-            path,
-            "the file is newer than this tstatic",
-            f"format {FORMAT}",
-            f"format {manifest['format']}",
-            "update tstatic",
-        )
-    rows = manifest["tensors"]
+    manifest = _manifest(metadata.get("tstatic.manifest"), metadata.get("tstatic.sha256"), path)
+    rows = manifest.tensors
     for name in rows.keys() - arrays.keys():
-        raise _broken(path, f"tensor '{name}' is missing", "all tensors of the manifest", "a file without it", again)
+        raise _broken(path, f"tensor '{name}' is missing", "all tensors of the manifest", "a file without it", AGAIN)
     for name, array in arrays.items():
         row = rows.get(name)
-        if row is None or row["sha256"] != _digest(raw[name]) or row["shape"] != list(array.shape):
-            raise _broken(path, f"tensor '{name}' is damaged", "the bytes it was saved with", "other bytes", again)
-        if dtype_of(array.dtype).name != row["dtype"]:
-            raise _broken(path, f"tensor '{name}' is damaged", row["dtype"], dtype_of(array.dtype).name, again)
-    return Checkpoint(arrays, {n: r["kind"] for n, r in rows.items()}, manifest["facts"])
+        if row is None or row.sha256 != _digest(raw[name]) or row.shape != list(array.shape):
+            raise _broken(path, f"tensor '{name}' is damaged", "the bytes it was saved with", "other bytes", AGAIN)
+        if dtype_of(array.dtype).name != row.dtype:
+            raise _broken(path, f"tensor '{name}' is damaged", row.dtype, dtype_of(array.dtype).name, AGAIN)
+    return Checkpoint(arrays, {n: r.kind for n, r in rows.items()}, manifest.facts)
+
+
+def _manifest(text: str | None, digest: str | None, path: object) -> _Manifest:
+    """Checks and decodes the manifest.
+
+    Raises:
+        CheckpointError: If it is missing, damaged, newer, or not what a manifest is.
+    """
+    try:
+        data = (text or "").encode()
+        if text is None or _digest(data) != digest:
+            raise _broken(path, "the manifest is damaged", "the checksum it was saved with", "another one", AGAIN)
+        version = msgspec.json.decode(data, type=_Version).format
+        if version > FORMAT:
+            raise _broken(
+                path, "the file is newer than this tstatic", f"format {FORMAT}", f"format {version}", "update tstatic"
+            )  # fmt: skip
+        return msgspec.json.decode(data, type=_Manifest)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise _broken(path, "the manifest does not follow the format", f"format {FORMAT}", str(error), AGAIN) from None
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -59,7 +59,7 @@ def check_feed_dict(feed: Any) -> Mapping[str, Any]:
 def _fail(
     var: Variable, what: str, expected: object, received: object, fix: str, cls: type[FeedError] = FeedError
 ) -> FeedError:
-    return cls(what, expected=expected, received=received, fix=fix, var=var.name, op="feed", where=show(var.where))
+    return cls(what, expected=expected, received=received, fix=fix, var=var.name, op="feed", where=show(var.made_at))
 
 
 def _to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
@@ -206,7 +206,7 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
                     fix=near(name, missing) or f"feed '{missing[0]}'",
                     var=missing[0],
                     op="feed",
-                    where=show(block.vars[missing[0]].where),
+                    where=show(block.vars[missing[0]].made_at),
                 )
             warn_once(
                 ("feed", program.uid, name),

@@ -6,6 +6,7 @@
 * ``strategy``          BuildStrategy and ExecutionStrategy
 * ``explain``           what each property does, and why not
 * ``io``                save and load
+* ``inference``         inference models; ``serialize`` has their pieces, ``variable_files`` the 1.x functions
 * ``nn``                layers that make parameters
 * ``amp``               marks for mixed precision
 """
@@ -26,13 +27,14 @@ from tstatic.ir.program import (
 from tstatic.nn.param import ParamAttr, WeightNormParamAttr
 from tstatic.places import cpu_places, cuda_places
 from tstatic.runtime.scope import Scope, global_scope, scope_guard
-from tstatic.static import amp, io, nn
+from tstatic.static import amp, inference, io, nn, serialize, variable_files  # noqa: F401 - they fill the registry
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.unsupported import missing_in as _missing_in
 
 globals().update(_namespace("static"))
+vars(io).update(_namespace("static.io"))
 
 # Methods that need a scope: what a program and a variable hold there.
 for _class in (Program, Variable):

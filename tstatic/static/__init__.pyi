@@ -30,10 +30,18 @@ from tstatic.static import io as io
 from tstatic.static import nn as nn
 from tstatic.static.compiled_program import CompiledProgram as CompiledProgram
 from tstatic.static.executor import Executor as Executor
+from tstatic.static.inference import load_inference_model as load_inference_model
+from tstatic.static.inference import normalize_program as normalize_program
+from tstatic.static.inference import save_inference_model as save_inference_model
 from tstatic.static.io import load as load
 from tstatic.static.io import load_program_state as load_program_state
 from tstatic.static.io import save as save
 from tstatic.static.io import set_program_state as set_program_state
+from tstatic.static.serialize import deserialize_persistables as deserialize_persistables
+from tstatic.static.serialize import deserialize_program as deserialize_program
+from tstatic.static.serialize import load_from_file as load_from_file
+from tstatic.static.serialize import save_to_file as save_to_file
+from tstatic.static.serialize import serialize_persistables as serialize_persistables
 from tstatic.static.strategy import BuildStrategy as BuildStrategy
 from tstatic.static.strategy import ExecutionStrategy as ExecutionStrategy
 
@@ -61,18 +69,26 @@ __all__ = [
     "data",
     "default_main_program",
     "default_startup_program",
+    "deserialize_persistables",
+    "deserialize_program",
     "device_guard",
     "exponential_decay",
     "global_scope",
     "gradients",
     "io",
     "load",
+    "load_from_file",
+    "load_inference_model",
     "load_program_state",
     "name_scope",
     "nn",
+    "normalize_program",
     "program_guard",
     "py_func",
     "save",
+    "save_inference_model",
+    "save_to_file",
     "scope_guard",
+    "serialize_persistables",
     "set_program_state",
 ]

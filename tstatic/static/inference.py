@@ -11,7 +11,7 @@ from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near
 from tstatic.ir import edit, serial
 from tstatic.ir.build import append_op
 from tstatic.ir.opdef import EMPTY, spelled
-from tstatic.ir.program import Program, Variable, default_main_program
+from tstatic.ir.program import Program, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.logs import warn_once
 from tstatic.runtime import checkpoint
@@ -22,7 +22,6 @@ from tstatic.static.executor import Executor
 from tstatic.static.io import (
     MODEL_SUFFIX,
     check_values,
-    in_folder,
     path_of,
     persistables,
     program_of,
@@ -52,13 +51,19 @@ def check_executor(executor: Any, function: str) -> None:
         )
 
 
-def _variables(value: Any, argument: str, function: str, least: int) -> list[Variable]:
+def variables_of(value: Any, argument: str, function: str, least: int) -> list[Variable]:
+    """One Variable, or at least ``least`` in a list.
+
+    Raises:
+        ProgramTypeError: If it is something else.
+    """
     items = list(value) if isinstance(value, list | tuple) else [value]
     if len(items) < least or not all(isinstance(item, Variable) for item in items):
         raise ProgramTypeError(
             f"'{argument}' should be a Variable or a list of Variable.",
             expected="a Variable of the program, or a list of them",
-            received=", ".join(f"{item!r}" for item in items if not isinstance(item, Variable))[:120] or "an empty list",
+            received=", ".join(f"{item!r}" for item in items if not isinstance(item, Variable))[:120]
+            or "an empty list",
             fix="pass the Variables themselves, not their names or values",
             op=function,
             var=argument,
@@ -78,7 +83,7 @@ def known_options(function: str, given: Mapping[str, Any], known: Sequence[str])
     return {name: value for name, value in given.items() if name in known}
 
 
-def _source(program: Any, fetches: Sequence[Variable], function: str) -> Program:
+def source_of(program: Any, fetches: Sequence[Variable], function: str) -> Program:
     """The program given, else that of the fetched variables."""
     return program_of(fetches[0].block.program if program is None else program, function)
 
@@ -106,8 +111,8 @@ def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_
     function = "normalize_program"
     options = known_options(function, kwargs, ("skip_prune_program",))
     source = program_of(program, function)
-    feeds = [v.name for v in _variables(feed_vars, "feed_vars", function, 0)]
-    fetches = [v.name for v in _variables(fetch_vars, "fetch_vars", function, 1)]
+    feeds = [v.name for v in variables_of(feed_vars, "feed_vars", function, 0)]
+    fetches = [v.name for v in variables_of(fetch_vars, "fetch_vars", function, 1)]
     twin = edit.clone(source, for_test=True)
     block = twin.global_block()
     for name in fetches:
@@ -186,66 +191,14 @@ def _clip_extra(program: Program) -> None:
     """Takes out what only helps to debug: the user's files and lines, name scopes, devices."""
     for block in program.blocks:
         for var in block.vars.values():
-            var.where = None
+            var.made_at = None
         for op in block.ops:
             op.where = None
             op.namescope = op.device = ""
             op.role_var = ()
 
 
-# --------------------------------------------------------------------------------------------------------------- pieces
-@spelled("static.serialize_program", "static.io.serialize_program")
-def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
-    """The inference program as bytes, for :func:`deserialize_program`.
-
-    Args:
-        feed_vars: A Variable or a list of them: the inputs.
-        fetch_vars: A Variable or a list of them: the results.
-        **kwargs: ``program``: that of the fetched variables by default.
-    """
-    options = known_options("serialize_program", kwargs, ("program",))
-    fetches = _variables(fetch_vars, "fetch_vars", "serialize_program", 1)
-    source = _source(options.get("program"), fetches, "serialize_program")
-    return serial.encode(normalize_program(source, feed_vars, fetches))
-
-
-@spelled("static.deserialize_program", "static.io.deserialize_program")
-def deserialize_program(data: bytes) -> Program:
-    """The program that :func:`serialize_program` gave.
-
-    Raises:
-        CheckpointError: If the bytes are damaged or no program.
-    """
-    return serial.decode(data)
-
-
-@spelled("static.serialize_persistables", "static.io.serialize_persistables")
-def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any) -> bytes:
-    """The values that the inference program needs, from the global scope, as bytes for :func:`deserialize_persistables`.
-
-    Args:
-        feed_vars: A Variable or a list of them: the inputs.
-        fetch_vars: A Variable or a list of them: the results.
-        executor: Accepted as in Paddle.
-        **kwargs: ``program``: that of the fetched variables by default.
-
-    Raises:
-        FeedError: If a variable has no value.
-    """
-    options = known_options("serialize_persistables", kwargs, ("program",))
-    check_executor(executor, "serialize_persistables")
-    fetches = _variables(fetch_vars, "fetch_vars", "serialize_persistables", 1)
-    source = _source(options.get("program"), fetches, "serialize_persistables")
-    return values_of(normalize_program(source, feed_vars, fetches), "serialize_persistables")
-
-
-@spelled("static.io._serialize_persistables")
-def _serialize_persistables(program: Program, executor: Executor | None) -> bytes:
-    """The values of a program's persistable variables as bytes."""
-    check_executor(executor, "serialize_persistables")
-    return values_of(program_of(program, "serialize_persistables"), "serialize_persistables")
-
-
+# --------------------------------------------------------------------------------------------------------------- values
 def values_of(program: Program, function: str, facts: Mapping[str, Any] | None = None) -> bytes:
     """A program's persistable values in the global scope, as a file's bytes."""
     scope = global_scope()
@@ -254,26 +207,9 @@ def values_of(program: Program, function: str, facts: Mapping[str, Any] | None =
         return checkpoint.encode(Checkpoint(values, kinds, facts or {}))
 
 
-@spelled("static.deserialize_persistables", "static.io.deserialize_persistables")
-def deserialize_persistables(program: Program, data: bytes, executor: Executor | None) -> None:
-    """Writes values into the global scope; everything is checked before anything is written.
-
-    Args:
-        program: The program whose persistable variables get values.
-        data: What :func:`serialize_persistables` gave.
-        executor: Accepted as in Paddle.
-
-    Raises:
-        CheckpointError: If the bytes are damaged or lack a variable.
-        ShapeError: If a shape or dtype differs.
-    """
-    check_executor(executor, "deserialize_persistables")
-    load_values(program_of(program, "deserialize_persistables"), data, "these bytes", "deserialize_persistables")
-
-
 def load_values(program: Program, data: Any, source: object, function: str) -> Checkpoint:
     """Decodes, checks and writes the values of a program; returns what was read."""
-    found = checkpoint.decode(_bytes(data, function), source)
+    found = checkpoint.decode(bytes_of(data, function), source)
     wanted = persistables(program)
     check_values(wanted, found.tensors, source, function)
     scope = global_scope()
@@ -283,7 +219,12 @@ def load_values(program: Program, data: Any, source: object, function: str) -> C
     return found
 
 
-def _bytes(content: Any, function: str) -> bytes:
+def bytes_of(content: Any, function: str) -> bytes:
+    """The content of a file.
+
+    Raises:
+        ProgramTypeError: If it is no bytes.
+    """
     if not isinstance(content, bytes | bytearray | memoryview):
         raise ProgramTypeError(
             "'content' type should be bytes.",
@@ -294,27 +235,6 @@ def _bytes(content: Any, function: str) -> bytes:
             where=show(user_line()),
         )
     return bytes(content)
-
-
-@spelled("static.save_to_file", "static.io.save_to_file")
-def save_to_file(path: str, content: bytes) -> None:
-    """Writes bytes to a file: staged, fsynced and renamed.
-
-    Raises:
-        ProgramTypeError: If ``content`` is no bytes.
-        CheckpointError: If the file cannot be written; an old one is untouched.
-    """
-    checkpoint.write_atomically(path_of(path, "save_to_file"), _bytes(content, "save_to_file"))
-
-
-@spelled("static.load_from_file", "static.io.load_from_file")
-def load_from_file(path: str) -> bytes:
-    """Reads the bytes of a file.
-
-    Raises:
-        CheckpointError: If it is not there or cannot be read.
-    """
-    return checkpoint.read(path_of(path, "load_from_file"))
 
 
 # --------------------------------------------------------------------------------------------------------- whole models
@@ -351,10 +271,10 @@ def save_inference_model(
     # `legacy_format` chooses between two of Paddle's formats; there is one here.
     options = known_options(function, kwargs, ("program", "clip_extra", "skip_prune_program", "legacy_format"))
     path = path_of(path_prefix, function)
-    _variables(feed_vars, "feed_vars", function, 0)
-    fetches = _variables(fetch_vars, "fetch_vars", function, 1)
+    variables_of(feed_vars, "feed_vars", function, 0)
+    fetches = variables_of(fetch_vars, "fetch_vars", function, 1)
     check_executor(executor, function)
-    source = _source(options.get("program"), fetches, function)
+    source = source_of(options.get("program"), fetches, function)
     made = normalize_program(
         source, feed_vars, fetches, skip_prune_program=bool(options.get("skip_prune_program", False))
     )
@@ -389,12 +309,53 @@ def load_inference_model(path_prefix: str | None, executor: Executor | None, **k
     check_executor(executor, function)
     model_name, values_name = options.get("model_filename"), options.get("params_filename")
     if path_prefix is None:
-        return restore_model(_bytes(model_name, function), lambda: _bytes(values_name, function), "these bytes")
+        program = read_model(bytes_of(model_name, function), "these bytes")
+        read_values(program, bytes_of(values_name, function), "these bytes", bytes_of(model_name, function))
+        return answer(program)
     if model_name is None and values_name is None:
         path = path_of(path_prefix, function)
         model, values = with_suffix(path, MODEL_SUFFIX), with_suffix(path, VALUES_SUFFIX)
     else:
         folder = Path(path_prefix)
-        model = in_folder(folder, model_name or "__model__", function)
-        values = in_folder(folder, values_name or "__params__", function)
-    return restore_model(checkpoint.read(model), lambda: checkpoint.read(values), model, values)
+        model = path_of(folder / str(model_name or "__model__"), function)
+        values = path_of(folder / str(values_name or "__params__"), function)
+    data = checkpoint.read(model)
+    program = read_model(data, model)
+    if persistables(program):
+        read_values(program, checkpoint.read(values), values, data)
+    return answer(program)
+
+
+def read_model(data: bytes, source: object) -> Program:
+    """Decodes an inference program.
+
+    Raises:
+        CheckpointError: If it is damaged, or a program that names no results.
+    """
+    program = serial.decode(data, source)
+    if not program.fetch_names:
+        raise CheckpointError(
+            f"{source}: the program names no inputs and results, so it is no inference model",
+            expected="what save_inference_model saved",
+            received="a program that static.save or serialize_to_string wrote",
+            fix="read it with Program.parse_from_string, or save it with save_inference_model",
+            op="load_inference_model",
+            where=show(user_line()),
+        )
+    return program
+
+
+def read_values(program: Program, data: bytes, source: object, model: bytes) -> None:
+    """Loads the values of an inference program; a warning says when they were saved with another program."""
+    found = load_values(program, data, source, "load_inference_model")
+    if found.facts.get("program", digest(model)) != digest(model):
+        warn_once(
+            ("load_inference_model", str(source)),
+            f"{source} was saved with another program than the one that is loaded; shapes and dtypes fit",
+        )
+
+
+def answer(program: Program) -> list[Any]:
+    """What loading returns: program, names of inputs, Variables of results."""
+    names = program.global_block().vars
+    return [program, list(program.feed_names), [names[n] for n in program.fetch_names]]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, ShapeError, near
+from tstatic.ir import serial
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.types import dtype_of
@@ -22,9 +23,15 @@ from tstatic.static.compiled_program import CompiledProgram
 
 Array = np.ndarray[Any, Any]
 PARAMETERS_SUFFIX = ".pdparams"
+MODEL_SUFFIX = ".pdmodel"
 
 
-def _program(program: Any, function: str) -> Program:
+def program_of(program: Any, function: str) -> Program:
+    """The Program, also of a CompiledProgram.
+
+    Raises:
+        ProgramTypeError: If it is neither.
+    """
     if isinstance(program, CompiledProgram):
         return program._program
     if not isinstance(program, Program):
@@ -39,7 +46,12 @@ def _program(program: Any, function: str) -> Program:
     return program
 
 
-def _path(model_path: Any, function: str) -> Path:
+def path_of(model_path: Any, function: str) -> Path:
+    """A path that ends in a file name.
+
+    Raises:
+        ProgramError: If it does not.
+    """
     text = str(model_path)
     if not isinstance(model_path, str | Path) or not text or text.endswith(("/", "\\")) or "\0" in text:
         raise ProgramError(
@@ -69,9 +81,20 @@ def state_of(program: Program, scope: Scope, function: str) -> tuple[dict[str, A
     Raises:
         FeedError: If one has no value.
     """
+    return values_of_variables(persistables(program), scope, function)
+
+
+def values_of_variables(
+    variables: Sequence[Variable], scope: Scope, function: str
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Values of variables in a scope, and the kind of each: ``"parameter"`` or ``"state"``.
+
+    Raises:
+        FeedError: If one has no value.
+    """
     values: dict[str, Array] = {}
     kinds: dict[str, str] = {}
-    for var in persistables(program):
+    for var in variables:
         array = scope.array(var.name)
         if array is None:
             raise FeedError(
@@ -81,19 +104,20 @@ def state_of(program: Program, scope: Scope, function: str) -> tuple[dict[str, A
                 fix="run the startup program first: exe.run(static.default_startup_program())",
                 op=function,
                 var=var.name,
-                where=show(var.where),
+                where=show(var.made_at),
             )
         values[var.name] = array
         kinds[var.name] = "parameter" if isinstance(var, Parameter) else "state"
     return values, kinds
 
 
-@spelled("static.save", "fluid.save")
+@spelled("static.save", "fluid.save", "fluid.io.save")
 def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> None:
     """Saves parameters and all other persistable variables of a program, with its run count, to ``<model_path>.pdparams``.
 
-    The file is in the safetensors format with checksums. It is staged, fsynced and renamed: a crash leaves the old file or
-    the new one. ``protocol`` is accepted as in Paddle; nothing is pickled.
+    The file is in the safetensors format with checksums. The program itself goes to ``<model_path>.pdmodel``, for
+    ``Program.parse_from_string``. Both are staged, fsynced and renamed: a crash leaves the old file or the new one.
+    ``protocol`` is accepted as in Paddle; nothing is pickled.
 
     Args:
         program: A Program or CompiledProgram whose startup program has run.
@@ -101,20 +125,23 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
 
     Raises:
         FeedError: If a persistable variable has no value.
-        CheckpointError: If the file cannot be written; an old one is untouched.
+        CheckpointError: If a file cannot be written; an old one is untouched.
+        ProgramError: If the program cannot be written (see :func:`tstatic.ir.serial.encode`); no file is touched.
     """
-    source = _program(program, "static.save")
-    path = with_suffix(_path(model_path, "static.save"), PARAMETERS_SUFFIX)
+    source = program_of(program, "static.save")
+    path = with_suffix(path_of(model_path, "static.save"), PARAMETERS_SUFFIX)
     scope = global_scope()
     with scope.lock:
         values, kinds = state_of(source, scope, "save")
         epoch, count = scope.runs.get(source.uid, (random.epoch(), 0))
         facts = {"run_count": count if epoch == random.epoch() else 0}
         data = checkpoint.encode(Checkpoint(values, kinds, facts))
+    model = serial.encode(source)
     checkpoint.write_atomically(path, data)
+    checkpoint.write_atomically(path.with_name(path.name.removesuffix(PARAMETERS_SUFFIX) + MODEL_SUFFIX), model)
 
 
-@spelled("static.load", "fluid.load")
+@spelled("static.load", "fluid.load", "fluid.io.load")
 def load(program: Any, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
     """Loads what :func:`save` wrote into the global scope.
 
@@ -130,35 +157,46 @@ def load(program: Any, model_path: str, executor: Any = None, var_list: Sequence
         CheckpointError: If the file is missing or damaged, or lacks a variable of the program.
         ShapeError: If shape or dtype of a variable differ.
     """
-    target = _program(program, "static.load")
-    path = with_suffix(_path(model_path, "static.load"), PARAMETERS_SUFFIX)
+    target = program_of(program, "static.load")
+    path = with_suffix(path_of(model_path, "static.load"), PARAMETERS_SUFFIX)
     found = checkpoint.decode(checkpoint.read(path), path)
     wanted = list(var_list) if var_list is not None else persistables(target)
-    missing = [v.name for v in wanted if v.name not in found.tensors]
-    if missing:
-        raise CheckpointError(
-            f"{path} lacks {len(missing)} variables of the program: {', '.join(missing[:8])}",
-            expected=f"values for {len(wanted)} variables",
-            received=f"values for {len(found.tensors)}: {', '.join(list(found.tensors)[:8])}",
-            fix=near(missing[0], found.tensors) or "load into the program that was saved, or pass var_list",
-            var=missing[0],
-            op="load",
-            where=show(user_line()),
-        )
+    check_values(wanted, found.tensors, path, "load")
     unexpected = [n for n in found.tensors if n not in {v.name for v in wanted}] if var_list is None else []
     if unexpected:
         warn_once(
             ("load", str(path)),
             f"{path} also holds values that the program has no variable for: {', '.join(unexpected[:8])}",
         )
-    for var in wanted:
-        check_value(var, found.tensors[var.name], "load")
     scope = global_scope()
     with scope.lock:
         for var in wanted:
             store(scope, var.name, found.tensors[var.name])
-        if "run_count" in found.facts:
-            scope.runs[target.uid] = (random.epoch(), int(found.facts["run_count"]))
+        count = found.facts.get("run_count")
+        if isinstance(count, int) and count >= 0:
+            scope.runs[target.uid] = (random.epoch(), count)
+
+
+def check_values(wanted: Sequence[Variable], values: Mapping[str, Array], source: object, function: str) -> None:
+    """Checks that each variable has a value that fits.
+
+    Raises:
+        CheckpointError: If a value is missing.
+        ShapeError: If a shape or dtype differs.
+    """
+    missing = [v.name for v in wanted if v.name not in values]
+    if missing:
+        raise CheckpointError(
+            f"{source} lacks {len(missing)} variables of the program: {', '.join(missing[:8])}",
+            expected=f"values for {len(wanted)} variables",
+            received=f"values for {len(values)}: {', '.join(list(values)[:8])}",
+            fix=near(missing[0], values) or "load into the program that was saved, or name the variables to load",
+            var=missing[0],
+            op=function,
+            where=show(user_line()),
+        )
+    for var in wanted:
+        check_value(var, values[var.name], function)
 
 
 def check_value(var: Variable, array: Array, function: str) -> None:
@@ -208,7 +246,7 @@ def store(scope: Scope, name: str, array: Array) -> None:
 @spelled("static.load_program_state", "fluid.load_program_state", "fluid.io.load_program_state")
 def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, Array]:
     """Reads a saved file into a dict name -> array."""
-    path = with_suffix(_path(model_path, "load_program_state"), PARAMETERS_SUFFIX)
+    path = with_suffix(path_of(model_path, "load_program_state"), PARAMETERS_SUFFIX)
     found = checkpoint.decode(checkpoint.read(path), path)
     names = {v.name for v in var_list} if var_list is not None else set(found.tensors)
     return {n: a for n, a in found.tensors.items() if n in names}
@@ -221,7 +259,7 @@ def set_program_state(program: Any, state_dict: Mapping[str, Any]) -> None:
     Raises:
         ShapeError: If shape or dtype of a value differ; nothing is written then.
     """
-    target = _program(program, "set_program_state")
+    target = program_of(program, "set_program_state")
     known = {v.name: v for v in persistables(target)}
     arrays = {n: np.asarray(v) for n, v in state_dict.items()}
     for name, array in arrays.items():
