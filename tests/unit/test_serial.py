@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -147,7 +148,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "unknown field of a variable": ("blocks/0/vars/0/extra", 1, "extra"),
     "unknown field of a parameter": ("blocks/0/vars/1/parameter/extra", 1, "extra"),
     "unknown op": ("blocks/0/ops/0/type", "mull", "'mul'"),
-    "op of an absurd order": ("blocks/0/ops/0/type", "tanh" + "_grad" * 10_000, "is not one of"),
+    "op of an absurd order": ("blocks/0/ops/0/type", "mish" + "_grad" * 10_000, "is not one of"),
     "unknown attribute": ("blocks/0/ops/0/attrs/nosuch", 1, "no attribute"),
     "attribute of a wrong kind": ("blocks/0/ops/0/attrs/x_num_col_dims", "one", "wrong type"),
     "attribute as a float": ("blocks/0/ops/0/attrs/x_num_col_dims", 1.5, "wrong type"),
@@ -165,7 +166,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "no inputs": ("blocks/0/ops/0/inputs", {}, "needs input"),
     "slots as a list": ("blocks/0/ops/0/inputs", [], "Expected `object`"),
     "negative role": ("blocks/0/ops/0/role", -1, ">= 0"),
-    "position beyond 32 bits": ("blocks/0/ops/0/position", 2**32, "4294967296"),
+    "position beyond 32 bits": ("blocks/0/ops/0/position", 2**32, "position"),
     "unknown file": ("blocks/0/ops/0/where", [99, 1], "list of files"),
     "line below 0": ("blocks/0/ops/0/where", [0, -1], ">= 0"),
     "parent of block 0": ("blocks/0/parent", 0, "parent"),
@@ -183,6 +184,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "parameter of unknown size": ("blocks/0/vars/1/shape", [-1, 3], "known sizes"),
     "parameter without shape": ("blocks/0/vars/1/shape", None, "known sizes"),
     "regularizer that is none": ("blocks/0/vars/1/parameter/regularizer", ["os.system", 1.0], "regularizer"),
+    "coefficient that is no number": ("blocks/0/vars/1/parameter/regularizer", ["L2Decay", "one"], "number"),
     "flag that is no bool": ("blocks/0/vars/0/persistable", 1, "bool"),
     "current block that is none": ("current_block", 3, "no block"),
     "feed that is not declared": ("feeds", ["nosuch"], "not declared"),
@@ -298,7 +300,8 @@ def test_what_cannot_be_saved_says_so() -> None:
 BASE = saved(small())
 JUNK = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 5), st.integers(), st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=4), st.sampled_from(["x", "mul", "cast", "while", "Out", "float32", "@EMPTY@", [], {}, [0, 1], {"int": "0x1"}]),
+    st.text(max_size=4),
+    st.sampled_from(["x", "mul", "cast", "while", "Out", "float32", "@EMPTY@", [], {}, [0, 1]]),
     st.recursive(st.integers(), lambda inner: st.lists(inner, max_size=2), max_leaves=4),
 )  # fmt: skip
 
@@ -325,7 +328,7 @@ def _survives(data: bytes) -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 3), JUNK)
-@settings(max_examples=2500)
+@settings(max_examples=300)
 def test_changed_structures_are_programs_or_refused(rng: random.Random, count: int, junk: Any) -> None:
     content = payload(BASE)
     for _ in range(count):
@@ -333,27 +336,19 @@ def test_changed_structures_are_programs_or_refused(rng: random.Random, count: i
         key = rng.choice(list(item) if isinstance(item, dict) else range(len(item)))
         what = rng.randrange(4)
         if what == 0:
-            item[key] = junk
+            item[key] = copy.deepcopy(junk)
         elif what == 1:
             del item[key]
         elif what == 2 and isinstance(item, list):
-            item.insert(key, item[rng.randrange(len(item))])
+            item.insert(key, copy.deepcopy(item[rng.randrange(len(item))]))
         else:
-            item[key] = rng.choice(_containers(content))
-            if not _is_tree(content):
-                return
+            # A copy: what is saved as JSON is a tree.
+            item[key] = copy.deepcopy(rng.choice(_containers(content)))
     _survives(sealed(content))
 
 
-def _is_tree(content: Any) -> bool:
-    try:
-        return len(json.dumps(content)) < 10**6
-    except ValueError:
-        return False
-
-
 @given(st.lists(st.tuples(st.integers(0, len(BASE)), st.integers(0, 255)), min_size=1, max_size=3))
-@settings(max_examples=2500)
+@settings(max_examples=300)
 @example([(len(HEADER) + 70, 0)])
 def test_changed_bytes_are_programs_or_refused(changes: list[tuple[int, int]]) -> None:
     body = bytearray(BASE.partition(b"\n")[2])

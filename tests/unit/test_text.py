@@ -139,7 +139,7 @@ def test_the_form_of_the_text() -> None:
     program = parse(TINY)
     assert str(program) == TINY
     x, w, _ = program.global_block().vars.values()
-    assert (x.is_data, x.need_check_feed, x.stop_gradient, x.shape, x.where) == (
+    assert (x.is_data, x.need_check_feed, x.stop_gradient, x.shape, x.made_at) == (
         True,
         True,
         True,
@@ -199,8 +199,10 @@ def test_files_of_one_name_are_kept_apart() -> None:
     block = program.global_block()
     paths = ["/a/train.py", "/b/train.py", "train.py", "", "odd:name#\n", "C:\\x\\train.py", " spaced "]
     for i, path in enumerate(paths):
-        block.create_var(name=f"v{i}", shape=[1], dtype="float32").where = (path, i)
-    assert [v.where for v in parse(str(program)).global_block().vars.values()] == [(p, i) for i, p in enumerate(paths)]
+        block.create_var(name=f"v{i}", shape=[1], dtype="float32").made_at = (path, i)
+    assert [v.made_at for v in parse(str(program)).global_block().vars.values()] == [
+        (p, i) for i, p in enumerate(paths)
+    ]
     assert "# b/train.py:1" in str(program)
 
 

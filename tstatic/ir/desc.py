@@ -18,6 +18,8 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 Index = Annotated[int, msgspec.Meta(ge=-1, lt=MAX_BLOCKS)]
 Size = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
+Real = float | str
+"""A number; in a file ``"inf"``, ``"-inf"`` and ``"nan"`` are texts."""
 Line = tuple[Count, Count]
 """Number of a file in ``ProgramDesc.files``, and a line in it."""
 
@@ -30,8 +32,8 @@ class ParameterDesc(_Desc):
     """What a parameter has beyond a variable; the initializer stays behind, its ops stand in the startup program."""
 
     trainable: bool = True
-    optimize_attr: dict[str, float] = msgspec.field(default_factory=lambda: {"learning_rate": 1.0})
-    regularizer: tuple[str, float] | None = None
+    optimize_attr: dict[str, Real] = msgspec.field(default_factory=lambda: {"learning_rate": 1.0})
+    regularizer: tuple[str, Real] | None = None
     do_model_average: bool | None = None
     need_clip: bool = True
     is_distributed: bool = False

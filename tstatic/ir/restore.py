@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.ir import edit
-from tstatic.ir.desc import BlockDesc, Line, OpDesc, ProgramDesc, VarDesc, calls_functions, this_process
+from tstatic.ir.desc import BlockDesc, Line, OpDesc, ProgramDesc, Real, VarDesc, calls_functions, this_process
 from tstatic.ir.opdef import CARDS, EMPTY, Card, Slot, card_of
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.spelling import SPELLINGS
@@ -17,8 +17,8 @@ from tstatic.ir.where import Where
 
 MAX_NESTING = 1_000
 """Blocks inside blocks."""
-MAX_ORDER = 6
-"""Highest order of a derived backward op; each one costs more than the last to derive."""
+MAX_DERIVED = 4
+"""Orders of a backward op that may have to be derived; each one costs ten times the last, the next one 20 seconds."""
 
 Place = tuple[str, int, int]
 """``("program" | "block" | "var" | "op", block, index)``."""
@@ -163,7 +163,8 @@ class _Restore:
                     f"{desc.dtype}{desc.shape}", "write both", var=desc.name,
                 )  # fmt: skip
             var = Parameter(
-                block, desc.name, desc.shape, desc.dtype, trainable=more.trainable, optimize_attr=dict(more.optimize_attr),
+                block, desc.name, desc.shape, desc.dtype, trainable=more.trainable,
+                optimize_attr={n: self.real(place, v) for n, v in more.optimize_attr.items()},
                 regularizer=self.regularizer(place, desc.name, more.regularizer), do_model_average=more.do_model_average,
                 need_clip=more.need_clip, is_distributed=more.is_distributed, **common,
             )  # fmt: skip
@@ -171,7 +172,7 @@ class _Restore:
         var.initialised = desc.initialised
         return var
 
-    def regularizer(self, place: Place, var: str, value: tuple[str, float] | None) -> Any:
+    def regularizer(self, place: Place, var: str, value: tuple[str, Real] | None) -> Any:
         if value is None:
             return None
         kind, coeff = value
@@ -180,7 +181,13 @@ class _Restore:
                 place, f"the regularizer of '{var}' is not known", " or ".join(REGULARIZERS), repr(kind),
                 near(kind, REGULARIZERS) or "use one of these", var=var,
             )  # fmt: skip
-        return SPELLINGS[f"regularizer.{kind}"].function(coeff)
+        return SPELLINGS[f"regularizer.{kind}"].function(self.real(place, coeff))
+
+    def real(self, place: Place, value: Real) -> float:
+        if isinstance(value, str) and value not in ("inf", "-inf", "nan"):
+            raise self.refuse(place, "a number is written as a text", "a number, 'inf', '-inf' or 'nan'", repr(value[:80]),
+                              "write a number")  # fmt: skip
+        return float(value)
 
     # -------------------------------------------------------------------------------------------------------------- ops
     def has(self, block: Block, name: str) -> bool:
@@ -199,20 +206,19 @@ class _Restore:
         return found
 
     def card(self, place: Place, type: str) -> Card:
-        # Backward ops of higher order are derived from the order below, which nothing may have asked for yet.
-        base = type
-        orders: list[str] = []
-        while base not in CARDS and base.endswith("_grad") and len(orders) < MAX_ORDER:
-            orders.append(base)
-            base = base.removesuffix("_grad")
+        stem, orders = type, 0
+        while stem not in CARDS and stem.endswith("_grad"):
+            stem, orders = stem.removesuffix("_grad"), orders + 1
         try:
-            for higher in reversed(orders):
-                card_of(higher)
+            if orders > MAX_DERIVED:
+                raise NotFoundError(
+                    "too many orders", fix=f"no backward op of order {orders} is derived for a text or file"
+                )
             return card_of(type)
         except NotFoundError as error:
             raise self.refuse(
-                place, f"operator '{type}' is not one of this tstatic", "a registered op type", repr(type),
-                error.fix or "update tstatic", op=type,
+                place, f"operator '{type[:80]}' is not one of this tstatic", "a registered op type", repr(type[:80]),
+                error.fix or "update tstatic", op=type[:80],
             ) from None  # fmt: skip
 
     def op(self, block: Block, place: Place, desc: OpDesc) -> Operator:

@@ -155,18 +155,26 @@ def encode(program: Program) -> bytes:
                         op=op.type,
                     ) from None
             op.attrs = packed
+        for parameter in filter(None, (var.parameter for var in block.vars)):
+            parameter.optimize_attr = {name: _real(value) for name, value in parameter.optimize_attr.items()}
+            if parameter.regularizer is not None:
+                parameter.regularizer = parameter.regularizer[0], _real(parameter.regularizer[1])
     try:
         payload = msgspec.json.encode(desc)
         # What cannot be read must not be written.
         _DECODER.decode(payload)
-    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
+    except (UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
         raise ProgramError(
             "the program cannot be saved: a name or a number in it has no place in the format",
-            expected="names of Unicode text, up to 65,536 characters, and sizes below 2**62",
+            expected="names of Unicode text, up to 65,536 characters, sizes below 2**62, and plain numbers",
             received=str(error),
-            fix="rename the variable",
+            fix="rename the variable, or correct the value",
         ) from None
     return seal(payload)
+
+
+def _real(value: Any) -> Any:
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def seal(payload: bytes, version: int = FORMAT) -> bytes:
