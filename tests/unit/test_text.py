@@ -86,7 +86,7 @@ def test_control_flow_reads_back() -> None:
 
 BLOCK_CHANGES = {"built": 99, "grad_prefix": "g/", "forward_block_idx": 0, "parent_idx": 0}
 VARIABLE_CHANGES = {
-    "name": "z", "where": None, "_shape": None, "_dtype": None, "type": "step_scopes", "lod_level": 1, "stop_gradient": False,
+    "name": "z", "made_at": None, "_shape": None, "_dtype": None, "type": "step_scopes", "lod_level": 1, "stop_gradient": False,
     "is_data": False, "need_check_feed": False, "_persistable": True, "initialised": True,
 }  # fmt: skip
 PARAMETER_CHANGES = {

@@ -16,7 +16,7 @@ from tstatic.ir.rng import op_position
 from tstatic.ir.text import REGULARIZERS, ROLES
 from tstatic.ir.tokens import MAX_DEPTH, Reader
 
-_COMMENT = re.compile(r"#\s*(.*):([0-9]{1,9})\Z")
+_COMMENT = re.compile(r"#\s*(.*):([0-9]{1,10})\Z")
 _VARIABLE_MARKS = ("persistable", "stop_gradient", "is_data", "need_check_feed", "lod_level", "type", "initialised")
 _PARAMETER_MARKS = ("trainable", "optimize_attr", "do_model_average", "need_clip", "is_distributed")
 _BLOCK_MARKS = ("parent", "forward", "built", "grad_prefix")

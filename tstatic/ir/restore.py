@@ -163,10 +163,14 @@ class _Restore:
                     f"{desc.dtype}{desc.shape}", "write both", var=desc.name,
                 )  # fmt: skip
             var = Parameter(
-                block, desc.name, desc.shape, desc.dtype, trainable=more.trainable,
+                block, desc.name, desc.shape, desc.dtype,
+                trainable=more.trainable,
                 optimize_attr={n: self.real(place, v) for n, v in more.optimize_attr.items()},
-                regularizer=self.regularizer(place, desc.name, more.regularizer), do_model_average=more.do_model_average,
-                need_clip=more.need_clip, is_distributed=more.is_distributed, **common,
+                regularizer=self.regularizer(place, desc.name, more.regularizer),
+                do_model_average=more.do_model_average,
+                need_clip=more.need_clip,
+                is_distributed=more.is_distributed,
+                **common,
             )  # fmt: skip
         var._persistable = desc.persistable
         var.initialised = desc.initialised

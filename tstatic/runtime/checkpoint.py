@@ -151,6 +151,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         CheckpointError: With the path and the reason (disk full, no permission).
     """
     temporary: str | None = None
+    renamed = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -161,7 +162,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         # mkstemp makes files that only the owner reads; a checkpoint is an ordinary file.
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-        temporary = None
+        temporary, renamed = None, True
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -172,7 +173,9 @@ def write_atomically(path: Path, data: bytes) -> None:
             f"could not write {path}",
             expected=f"{len(data):,} bytes written",
             received=f"{type(error).__name__}: {error.strerror or error}",
-            fix="free space or choose another path; the old file, if any, is untouched",
+            fix="the new file is in its place, but a power cut now could undo that: save again"
+            if renamed
+            else "free space or choose another path; the old file, if any, is untouched",
         ) from error
     finally:
         if temporary is not None:

@@ -42,6 +42,7 @@ from tstatic.static.serialize import deserialize_program as deserialize_program
 from tstatic.static.serialize import load_from_file as load_from_file
 from tstatic.static.serialize import save_to_file as save_to_file
 from tstatic.static.serialize import serialize_persistables as serialize_persistables
+from tstatic.static.serialize import serialize_program as serialize_program
 from tstatic.static.strategy import BuildStrategy as BuildStrategy
 from tstatic.static.strategy import ExecutionStrategy as ExecutionStrategy
 
@@ -90,5 +91,6 @@ __all__ = [
     "save_to_file",
     "scope_guard",
     "serialize_persistables",
+    "serialize_program",
     "set_program_state",
 ]

@@ -22,6 +22,7 @@ from tstatic.static.inference import (
 from tstatic.static.io import path_of, program_of
 
 
+@spelled("static.serialize_program", "static.io.serialize_program")
 def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
     """The inference program as bytes, for :func:`deserialize_program`.
 
