@@ -165,4 +165,6 @@ def test_pieces_depend_on_shapes_alone() -> None:
         x, y = np.ones((256, 256), dtype), np.ones((256, 512 * count), dtype)
         metas = metas_of([x, y, x @ y])
         assert card.split(*metas) == card.split(*metas)
-        assert len(card.split(*metas)) == 4
+        assert len(card.split(*metas)) == 2
+    counts = [len(card.split(*metas_of([np.ones((n, n), np.float32)] * 3))) for n in (256, 512, 1024, 2048)]
+    assert counts == [2, 2, 8, 16], "more work, more pieces"

@@ -2,5 +2,6 @@
 
 * ``pool``  worker threads that share out the pieces of a step
 * ``cpu``   runs every card's ``ref`` on numpy arrays
+* ``lanes`` joins steps that are cut alike
 * ``null``  runs nothing: plans and overhead
 """

@@ -27,9 +27,11 @@ from tstatic.ir.opdef import (
 from tstatic.ir.pointwise import derive_gradient
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, dtype_of
 from tstatic.ops._bound import Bound, Calls
-from tstatic.ops._cut import PIECE
 from tstatic.ops._elementwise import Align, align, align_last
 from tstatic.ops._sum import sum_calls, sum_scratch
+
+PIECE = 1 << 18
+"""Elements per piece; as large as the CPU's own for pointwise work, and for the same reason."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from tstatic.ops._sliding import (
 )
 from tstatic.ops.kernels._windows import output_size
 
-# Floating-point operations per piece: about half a millisecond of one core.
+# Floating-point operations of the smallest piece: about half a millisecond of one core.
 _PIECE = 4e7
 # Filters above this size are cut themselves: partial sums over the batch would cost more than columns built twice.
 _LARGE_FILTER = 1 << 18
@@ -174,6 +174,11 @@ def _effort(small: Meta, w: Meta, data_format: str) -> float:
     return flops(small, w, data_format) * (12 if w.shape[1] == 1 else 1)
 
 
+def _pieces(size: int, work: float, most: int) -> list[slice] | None:
+    """Cuts ``size`` items; more work gives more pieces and larger ones, since every piece rearranges the filters anew."""
+    return parts(size, work, _PIECE * max(1.0, work / (2 * _PIECE)) ** 0.5, most)
+
+
 def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str) -> list[tuple[Any, Any, Any]] | None:
     """Pieces of an op that maps images to images: ``(input part, filter part, output part)``.
 
@@ -190,11 +195,11 @@ def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str
     work = _effort(small, w, data_format)
     columns = numel(spatial(small.shape, data_format))
     most = 16 if w.numel <= _LARGE_FILTER // 4 or axis < 0 else target.shape[0] * columns // _COLUMNS
-    pieces = parts(target.shape[0], work, _PIECE, most)
+    pieces = _pieces(target.shape[0], work, most)
     if pieces is not None:
         return [((p,), WHOLE, (p,)) for p in pieces]
     total = channels(target.shape, data_format)
-    pieces = parts(total, work, _PIECE, max(2, total // 128)) if axis >= 0 else None
+    pieces = _pieces(total, work, max(2, total // 128)) if axis >= 0 else None
     place = target.rank - 1 if is_last(data_format) else 1
     return None if pieces is None else [(WHOLE, at(axis, p), at(place, p)) for p in pieces]
 
@@ -207,10 +212,10 @@ def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[t
     """
     work = _effort(small, w, data_format)
     if w.numel > _LARGE_FILTER and groups == 1:
-        pieces = parts(w.shape[0], work, _PIECE, max(2, w.shape[0] // 128))
+        pieces = _pieces(w.shape[0], work, max(2, w.shape[0] // 128))
         place = small.rank - 1 if is_last(data_format) else 1
         return None if pieces is None else [(at(place, p), WHOLE, (p,)) for p in pieces]
-    pieces = parts(small.shape[0], work, _PIECE, min(16, 4 * _LARGE_FILTER // w.numel))
+    pieces = _pieces(small.shape[0], work, min(16, 4 * _LARGE_FILTER // w.numel))
     return None if pieces is None else [((p,), (p,), PARTIAL) for p in pieces]
 
 

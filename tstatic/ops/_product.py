@@ -218,7 +218,7 @@ def pieces_of(flops: float) -> int:
     """Number of pieces of a product; it depends on the work alone, so that results do not depend on the threads."""
     if flops < SMALLEST:
         return 1
-    if flops < 8 * SMALLEST:
+    if flops < 80 * SMALLEST:
         return 2
     if flops < 128 * SMALLEST:
         return 4

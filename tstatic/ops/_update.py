@@ -18,7 +18,7 @@ from tstatic.ops.kernels._common import BLOCK
 
 Array = np.ndarray[Any, Any]
 
-UPDATE_PIECE = 1 << 17
+UPDATE_PIECE = 1 << 18
 """Elements per piece: 0.2 ms of Adam."""
 
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")

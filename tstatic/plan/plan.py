@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,13 @@ def _is_known(meta: Meta | None) -> bool:
     return meta is not None and meta.known
 
 
+def _contents(op: FrozenOp) -> Iterator[str]:
+    """Values that an op reads, without those of which it wants the shape only."""
+    for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
+        if entry is not None and slot.name not in op.card.shape_only:
+            yield from (entry,) if isinstance(entry, str) else entry
+
+
 class _Planner:
     def __init__(self, program: FrozenProgram, metas: Mapping[str, Meta], options: PlanOptions) -> None:
         self.program = program
@@ -94,11 +101,8 @@ class _Planner:
     def uses(self) -> None:
         """Last step that reads each value's contents."""
         for i, op in enumerate(self.ops):
-            for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
-                if entry is None or slot.name in op.card.shape_only:
-                    continue
-                for value in (entry,) if isinstance(entry, str) else entry:
-                    self.last[value] = i
+            for value in _contents(op):
+                self.last[value] = i
         for value in self.program.roots():
             self.last[value] = self.end
 
@@ -200,7 +204,7 @@ class _Planner:
             base = self.base(source)
             if self.slots[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
                 continue
-            if self.group_last(base) > index or any(v != source and self.base(v) == base for v in op.reads()):
+            if self.group_last(base) > index or any(v != source and self.base(v) == base for v in _contents(op)):
                 continue
             self.root[result] = base
             self.held[base] = max(index, self.last.get(result, -1))
@@ -230,12 +234,9 @@ class _Planner:
         for i, step in enumerate(steps):
             for value in step.op.writes():
                 touch(value, i)
-            for slot, entry in zip(step.op.card.inputs, step.op.inputs, strict=True):
-                if entry is None or slot.name in step.op.card.shape_only:
-                    continue
-                for value in (entry,) if isinstance(entry, str) else entry:
-                    if value in self.slots:
-                        touch(value, i)
+            for value in _contents(step.op):
+                if value in self.slots:
+                    touch(value, i)
         for value in self.program.roots():
             touch(value, self.end)
         return [Lifetime(n, size[n], first[n], last[n]) for n in first]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import operator
 import signal
 import threading
@@ -16,6 +17,7 @@ import threadpoolctl
 
 from tstatic.devices import cpu, null
 from tstatic.devices.buffer import Buffer
+from tstatic.devices.lanes import blame, joined
 from tstatic.devices.pool import Call, pool_of, usable_cpus
 from tstatic.errors import DeviceError, FeedError, NumericsError
 from tstatic.ir.evaluate import metas_of
@@ -123,39 +125,31 @@ class Session:
             elif slot.kind == "object":
                 self.arrays[value] = []
         workspaces = [cpu.Workspace() for _ in range(self.threads)]
-        works: list[tuple[Step, Any]] = []
+        works: list[tuple[Step, cpu.Work]] = []
         for step in plan.steps:
             if step.how == "view":
                 self._bind_view(step.op)
-            elif step.how == "dynamic":
-                works.append((step, self._dynamic(step.op)))
-            else:
-                work = self._prepare(step.op)
-                for workspace in workspaces:
-                    workspace.reserve(work.scratch_bytes)
-                works.append((step, work))
+                continue
+            work = self._dynamic(step.op) if step.how == "dynamic" else self._prepare(step.op)
+            for workspace in workspaces:
+                workspace.reserve(work.scratch_bytes)
+            works.append((step, work))
         for workspace in workspaces:
             workspace.allocate()
         self.workspaces = workspaces
-        self.main: list[Call] = []
-        self.update: list[Call] = []
-        self.owners: dict[str, list[FrozenOp]] = {"main": [], "update": []}
+        self.calls: dict[str, list[Call]] = {"main": [], "update": []}
+        self.owners: dict[str, list[Any]] = {"main": [], "update": []}
         pool = pool_of(self.threads)
-        for step, work in works:
-            calls = self.main if step.region == "main" else self.update
-            before = len(calls)
-            if isinstance(work, cpu.Work):
-                if pool is not None and len(work.makers) > 1:
-                    calls.append((pool.run, ([work.bind(w) for w in workspaces],)))
-                else:
-                    for piece in work.bind(workspaces[0]):
-                        calls.extend(piece)
-                calls.extend(work.after)
-            else:
-                calls.append(work)
-            if self.check_numerics and step.region == "main":
-                calls.append((self._check, (step.op,)))
-            self.owners[step.region].extend([step.op] * (len(calls) - before))
+        for region, group in itertools.groupby(works, key=lambda pair: pair[0].region):
+            check = self.check_numerics and region == "main"
+            for lanes in joined(((work, step.op) for step, work in group), self.threads, apart=check):
+                calls, owners = lanes.bind(workspaces, pool)
+                if check:
+                    op = lanes.works[0][1]
+                    calls.append((self._check, (op,)))
+                    owners.append(op)
+                self.calls[region] += calls
+                self.owners[region] += owners
         self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds]
         self.layout = self.scope.layout
         self._bound = True
@@ -207,8 +201,13 @@ class Session:
         outs = [self._entry(e) for e in op.outputs]
         return DEVICES[self.device](op.card, ins, outs, op.attrs, metas_of, self._reserved(op))
 
-    def _dynamic(self, op: FrozenOp) -> Call:
-        return run_op, (op, self.arrays, self._reserved(op))
+    def _dynamic(self, op: FrozenOp) -> cpu.Work:
+        """An op whose result's size is known when it is there: its arrays are made and found by name as it runs."""
+        work = cpu.Work()
+        work.spans = None
+        call: Call = run_op, (op, self.arrays, self._reserved(op))
+        work.add(lambda arrays: [call])
+        return work
 
     def _check(self, op: FrozenOp) -> None:
         for value in op.writes():
@@ -274,7 +273,7 @@ class Session:
                 key.run = count
         for runner in self.runners:
             runner.restart()
-        self._execute("main", self.main)
+        self._execute("main")
         fetched: list[Any] = []
         late: list[tuple[int, str]] = []
         if last:
@@ -285,9 +284,9 @@ class Session:
                 else:
                     fetched.append(np.array(self.arrays[value]))
         pending = self._pending()
-        if self.update or pending:
+        if self.calls["update"] or pending:
             with _shielded():
-                self._execute("update", self.update)
+                self._execute("update")
                 self._commit(pending)
                 self.scope.runs[self.uid] = (random.epoch(), count + 1)
         else:
@@ -300,24 +299,28 @@ class Session:
         epoch, count = self.scope.runs.get(self.uid, (random.epoch(), 0))
         return count if epoch == random.epoch() or self.seed else 0
 
-    def _execute(self, region: str, calls: Sequence[Call]) -> None:
+    def _execute(self, region: str) -> None:
+        calls = self.calls[region]
         running = iter(calls)
         try:
             for function, args in running:
                 function(*args)
-        except Exception as error:
+            return
+        except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
-            annotate(error, self.owners[region][index])
-            if region == "update":
-                raise DeviceError(
-                    "a step failed while it wrote parameters",
-                    expected="an update that cannot fail",
-                    received=f"{type(error).__name__}: {error}",
-                    fix="load the last good checkpoint before going on",
-                    op=self.owners[region][index].type,
-                    where=show(self.owners[region][index].where),
-                ) from error
-            raise
+            error, op = blame(raised, self.owners[region][index])
+        # Outside the handler, so that the error keeps its own cause and context.
+        annotate(error, op)
+        if region == "update":
+            raise DeviceError(
+                "a step failed while it wrote parameters",
+                expected="an update that cannot fail",
+                received=f"{type(error).__name__}: {error}",
+                fix="load the last good checkpoint before going on",
+                op=op.type,
+                where=show(op.where),
+            ) from error
+        raise error
 
     def _pending(self) -> list[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]]:
         """What the commit copies: (variable, value, new storage if the old one does not fit)."""
@@ -355,8 +358,7 @@ class Session:
         self._bound = False
         self.arena = None
         self.arrays = {}
-        self.main = []
-        self.update = []
+        self.calls = {"main": [], "update": []}
         self.workspaces = []
         self._feeds = []
         self.keys = []

@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 Buffer = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of a scratch buffer that a kernel asks its caller for."""
 
-BLOCK = 1 << 17
+BLOCK = 1 << 18
 """Elements per block of a chain of ufuncs.
 
 One ufunc then takes 10 us or more, so that threads seldom wait for each other at the interpreter's lock: Adam on two

@@ -15,6 +15,20 @@ COLS = 1 << 18
 """Elements of the column buffer per block: 1 MiB in float32, a common second-level cache."""
 
 
+_SMALL = 10**6
+"""Multiply-adds up to which OpenBLAS takes its kernels for small matrices, which pack nothing: 100 to 110 GFLOP/s where the
+others reach 80 to 90 with 32 or 64 rows."""
+
+
+@lru_cache(maxsize=1024)
+def small_parts(rows: int, depth: int, places: int) -> int:
+    """Into how many equal parts of at least 32 places a product is cut to be small; 1 where that cannot be."""
+    for parts in range(1, places // 32 + 1):
+        if places % parts == 0 and rows * depth * (places // parts) <= _SMALL:
+            return parts
+    return 1
+
+
 def output_size(size: int, kernel: int, stride: int, before: int, after: int, dilation: int = 1) -> int:
     """Number of windows along one axis: ``(size + before + after - dilation * (kernel - 1) - 1) // stride + 1``."""
     return max(0, (size + before + after - dilation * (kernel - 1) - 1) // stride + 1)
@@ -103,6 +117,13 @@ class ConvPlan:
         return self.block * self.filters if self.mode in ("wide", "shifts", "pixels") else 0
 
     @property
+    def parts(self) -> int:
+        """The most parts that :func:`small_parts` cuts a filter gradient of mode ``shifts`` into."""
+        per_group, tap = self.filters // self.groups, self.depth // self.kernel[0]
+        last = self.out[0] % self.rows or self.rows
+        return max(small_parts(per_group, tap, rows * self.out[1]) for rows in (self.rows, last))
+
+    @property
     def reach(self) -> int:
         """Rows of the window after its first."""
         return (self.kernel[0] - 1) * self.dilations[0]
@@ -111,8 +132,8 @@ class ConvPlan:
 def _shifts_pay(w_shape: Sequence[int], stride: int, places: int, batch: int, filter_grad: bool) -> bool:
     """Whether mode ``shifts`` is fastest: a third of the copies of a 3x3 window for two more passes over the product.
 
-    Measured against mode ``pixels``, forward, one core: 8 channels of 32x32 0.34 against 0.88 ms, 16 channels 1.07 against
-    1.95, 32 of 16x16 1.82 against 2.01, 256 of 14x14 5.04 against 5.6; with 3 channels products are too thin.
+    Measured against mode ``pixels``, forward, one core, GFLOP/s: 8 channels of 32x32 64 against 35, 16 channels 86 against
+    54, 32 of 16x16 90 against 73, 64 of 56x56 97 against 78; with 3 channels products are too thin.
 
     Args:
         w_shape: ``[filters, channels of a group, kh, kw]``.
@@ -125,7 +146,7 @@ def _shifts_pay(w_shape: Sequence[int], stride: int, places: int, batch: int, fi
     if stride != 1 or kh == 1 or channels * kw < 16 or places < 49:
         return False
     if filter_grad:
-        return channels * kw <= 48 or places >= 784
+        return channels * kw <= 48 or places >= 784 or (channels * kw <= 192 and places >= 256)
     return filters * kh * kw <= batch * places  # else rearranging the filters costs more than is saved
 
 
@@ -176,7 +197,7 @@ def conv_plan(
     if mode == "shifts":
         # Halos make short blocks of rows dear; images are one product each, so a few at a time do.
         per_row = max(1, (total // kh + filters) * ow)
-        budget = 4 * COLS, COLS // 2
+        budget = 4 * COLS, 4 * COLS
     least = -(-_PRODUCT_ROWS // max(1, ow)) if mode == "pixels" else 1
     rows = max(1, oh)
     if mode not in ("none", "direct"):

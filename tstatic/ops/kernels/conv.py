@@ -162,6 +162,8 @@ def conv2d_filter_grad_scratch(
     plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups, True, True)
     size = plan.filters * plan.depth
     products = size if plan.mode == "pixels" else size * plan.images
+    if plan.mode == "shifts":
+        products = products // plan.kernel[0] * plan.parts
     return buffers(dtype, plan.sources, plan.columns, plan.products, products, size)
 
 
@@ -192,5 +194,4 @@ def conv2d_filter_grad(
     elif plan.mode == "pixels":
         conv_pixels.filter_grad(x, dout, dw, plan, scratch)
     else:
-        pad, cols, _, prod, total = scratch
-        conv_rows.filter_grad(x, dout, dw, plan, (pad, cols, prod, total))
+        conv_rows.filter_grad(x, dout, dw, plan, scratch)

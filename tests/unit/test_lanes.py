@@ -1,0 +1,167 @@
+"""Joined steps compute what steps one after the other compute, in whatever order the lanes run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tstatic.devices import lanes as module
+from tstatic.devices.cpu import Work, Workspace, spans_of
+from tstatic.devices.lanes import Lanes, blame, joined
+from tstatic.devices.pool import PieceFailed, Pool
+
+SIZE = 64
+
+
+def digest(reads: list[Any], writes: list[Any], salt: int) -> None:
+    """Writes something that depends on every value read and on what stood in the place before."""
+    total = salt
+    for a in reads:
+        for v in a:
+            total = (total * 31 + int(v)) % 1000003
+    for a in writes:
+        for i in range(len(a)):
+            a[i] = (total + 7 * i + int(a[i])) % 1000003
+
+
+def random_works(rng: random.Random, memory: Any) -> list[tuple[Work, int]]:
+    works = []
+    for owner in range(rng.randint(2, 7)):
+        work = Work()
+        count = rng.choice([1, 2, 4, 8])
+        width = SIZE // 4 // count
+        # Pieces of one step never disturb each other: that is what cutting it promises.
+        source = rng.randrange(0, SIZE - 16, 4)
+        target = rng.choice([t for t in range(0, SIZE - 16, 4) if abs(t - source) >= 16 or t == source])
+        whole = rng.random() < 0.2 and target != source
+        sums = [np.zeros(1, np.int64) for _ in range(count)] if rng.random() < 0.3 else []
+        for i in range(count):
+            reads = [memory[source : source + 16] if whole else memory[source + i * width : source + (i + 1) * width]]
+            writes = [sums[i]] if sums else [memory[target + i * width : target + (i + 1) * width]]
+            call = (digest, (reads, writes, owner))
+            work.add(lambda arrays, call=call: [call], (), reads, writes)
+        if sums:
+            out = memory[target : target + 1]
+            work.after.append((digest, (sums, [out], owner)))
+            work.after_spans += spans_of([*sums, out])
+        works.append((work, owner))
+    return works
+
+
+def agree(seed: int) -> tuple[bool, int]:
+    """Runs one random program both ways; also says how many steps were joined to others."""
+    found = []
+    steps = 0
+    for together in (False, True):
+        rng = random.Random(seed)
+        memory = np.arange(SIZE, dtype=np.int64)
+        works = random_works(rng, memory)
+        parts = list(joined(works, threads=2, apart=not together))
+        assert [o for p in parts for _, o in p.works] == list(range(len(works)))
+        steps = len(works) - len(parts) if together else 0
+        for part in parts:
+            order = list(range(len(part.lanes)))
+            rng.shuffle(order)
+            for lane in order:
+                for w, p in part.lanes[lane]:
+                    for function, args in part.works[w][0].bind(Workspace())[p]:
+                        function(*args)
+            for work, _ in part.works:
+                for function, args in work.after:
+                    function(*args)
+        found.append(memory)
+    return bool((found[0] == found[1]).all()), steps
+
+
+def test_the_order_of_lanes_does_not_matter() -> None:
+    joins = 0
+    for seed in range(400):
+        same, steps = agree(seed)
+        assert same, seed
+        joins += steps
+    assert joins > 100, "the programs must give it something to join"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda found, new: set(),
+        lambda found, new: set(list(module_overlaps(found, new))[1:]),
+    ],
+    ids=["no conflict is seen", "one conflict is missed"],
+)
+def test_a_missed_conflict_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: Callable[..., Any]) -> None:
+    monkeypatch.setattr(module, "_overlaps", fault)
+    assert not all(agree(seed)[0] for seed in range(400))
+
+
+module_overlaps = module._overlaps
+
+
+def pieces(calls: list[Any], spans: list[Any]) -> Work:
+    work = Work()
+    for call, (reads, writes) in zip(calls, spans, strict=True):
+        work.add(lambda arrays, call=call: [call], (), reads, writes)
+    return work
+
+
+def test_a_step_that_needs_the_whole_batch_is_not_joined() -> None:
+    memory = np.zeros(16)
+    halves = [([], [memory[i : i + 4]]) for i in range(0, 16, 4)]
+    nothing = (lambda: None, ())
+    lanes = Lanes(pieces([nothing] * 4, halves), "a", threads=1)
+    out = np.zeros(4)
+    assert not lanes.add(pieces([nothing] * 4, [([memory], [out[i : i + 1]]) for i in range(4)]), "b")
+    assert lanes.add(pieces([nothing] * 4, [([w[0]], [out[i : i + 1]]) for i, (_, w) in enumerate(halves)]), "c")
+    assert len(lanes.lanes) == 4
+
+
+def test_what_is_added_up_afterwards_is_not_read_before() -> None:
+    parts, total = [np.zeros(1) for _ in range(4)], np.zeros(1)
+    nothing = (lambda: None, ())
+    work = pieces([nothing] * 4, [([], [p]) for p in parts])
+    work.after.append(nothing)
+    work.after_spans += spans_of([*parts, total])
+    lanes = Lanes(work, "sum", threads=1)
+    elsewhere = np.zeros(4)
+    assert not lanes.add(pieces([nothing] * 4, [([total], [elsewhere[i : i + 1]]) for i in range(4)]), "reader")
+    assert lanes.add(pieces([nothing] * 4, [([], [elsewhere[i : i + 1]]) for i in range(4)]), "other")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_failure_names_its_step(threads: int) -> None:
+    memory = np.zeros(8)
+    halves = [memory[:4], memory[4:]]
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    nothing = (lambda: None, ())
+    first = pieces([nothing, nothing], [([], [h]) for h in halves])
+    second = pieces([nothing, (fail, ())], [([h], [h]) for h in halves])
+    lanes = Lanes(first, "first", threads)
+    assert lanes.add(second, "second")
+    pool = Pool(threads) if threads > 1 else None
+    calls, owners = lanes.bind([Workspace() for _ in range(threads)], pool)
+    failed = []
+    for (function, args), owner in zip(calls, owners, strict=True):
+        try:
+            function(*args)
+        except (ValueError, PieceFailed) as error:
+            failed.append(blame(error, owner))
+    assert [(type(e), o) for e, o in failed] == [(ValueError, "second")]
+    if pool is not None:
+        pool.close()
+
+
+def test_memory_that_is_not_known_closes_a_step() -> None:
+    work = Work()
+    work.add(lambda arrays: [], (), [None, [None, np.zeros(2)]], [np.zeros(1)])
+    assert work.spans is not None
+    work.add(lambda arrays: [], (), [object()], [])
+    assert work.spans is None
+    assert not Lanes(work, "a", 1).add(pieces([(print, ())], [([], [])]), "b")
