@@ -43,6 +43,9 @@ class Function:
         grads: One text per argument: the derivative over the arguments ``a, b, c`` and the result ``r``.
         expand: A text over ``a, b, c`` that numpy runs instead.
         kind: ``"float"`` (result of the arguments' type) or ``"bool"``.
+        triton: A text over ``{a}, {b}, {c}`` for generated kernels; empty where they use ``expand``, or have no form. Names
+            that begin with ``_`` are functions of ``fusion/codegen/prelude.py``.
+        exact: Jumps where its arguments are rounded otherwise: kernels round low precision before it.
     """
 
     numpy: Callable[..., Any] | None
@@ -50,6 +53,8 @@ class Function:
     grads: tuple[str, ...]
     expand: str = ""
     kind: str = "float"
+    triton: str = ""
+    exact: bool = False
 
 
 FUNCTIONS: dict[str, Function] = {}
@@ -62,72 +67,92 @@ def define(
     *grads: str,
     expand: str = "",
     kind: str = "float",
+    triton: str = "",
+    exact: bool = False,
 ) -> None:
     """Adds a function to the language; ``torch`` defaults to torch's function of the same name."""
     lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
-    FUNCTIONS[name] = Function(numpy, lowered, grads or ("0", "0", "0"), expand, kind)
+    derivatives = grads or ("0", "0", "0")
+    FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact or kind == "bool")
 
 
 # numpy 2.4 wants the output of these two as a keyword.
-define("add", np.add, lambda t, a, b: a + b, "1", "1")
-define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1")
-define("mul", np.multiply, lambda t, a, b: a * b, "b", "a")
-define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b")
-define("neg", np.negative, lambda t, a: -a, "-1")
-define("floordiv", np.floor_divide, lambda t, a, b: t.floor_divide(a, b))
-define("remainder", np.remainder, lambda t, a, b: t.remainder(a, b), "1", "-floor(a / b)")
+define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}")
+define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1", triton="{a} - {b}")
+define("mul", np.multiply, lambda t, a, b: a * b, "b", "a", triton="{a} * {b}")
+define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b", triton="{a} / {b}")
+define("neg", np.negative, lambda t, a: -a, "-1", triton="-{a}")
+define("floordiv", np.floor_divide, lambda t, a, b: t.floor_divide(a, b), triton="_floor_div({a}, {b})", exact=True)
+define(
+    "remainder",
+    np.remainder,
+    lambda t, a, b: t.remainder(a, b),
+    "1",
+    "-floor(a / b)",
+    triton="_floor_mod({a}, {b})",
+    exact=True,
+)
 define("pow", np.power, lambda t, a, b: t.pow(a, b), "b * pow(a, b - 1)", "where(a == 0, 0, r * log(a))")
-define("square", np.square, None, "2 * a")
-define("exp", np.exp, None, "r")
-define("expm1", np.expm1, None, "r + 1")
-define("log", np.log, None, "1 / a")
-define("log2", np.log2, None, "1 / (a * 0.6931471805599453)")
+define("square", np.square, None, "2 * a", triton="{a} * {a}")
+define("exp", np.exp, None, "r", triton="tl.exp({a})")
+define("expm1", np.expm1, None, "r + 1", triton="_expm1({a})")
+define("log", np.log, None, "1 / a", triton="tl.log({a})")
+define("log2", np.log2, None, "1 / (a * 0.6931471805599453)", triton="tl.log2({a})")
 define("log10", np.log10, None, "1 / (a * 2.302585092994046)")
-define("log1p", np.log1p, None, "1 / (1 + a)")
-define("sqrt", np.sqrt, None, "0.5 / r")
-define("rsqrt", None, None, "-0.5 * r / a", expand="1 / sqrt(a)")
-define("reciprocal", np.reciprocal, None, "-r * r")
-define("sin", np.sin, None, "cos(a)")
-define("cos", np.cos, None, "-sin(a)")
+define("log1p", np.log1p, None, "1 / (1 + a)", triton="_log1p({a})")
+define("sqrt", np.sqrt, None, "0.5 / r", triton="tl.sqrt({a})")
+define("rsqrt", None, None, "-0.5 * r / a", expand="1 / sqrt(a)", triton="1 / tl.sqrt({a})")
+define("reciprocal", np.reciprocal, None, "-r * r", triton="1 / {a}")
+define("sin", np.sin, None, "cos(a)", triton="tl.sin({a})")
+define("cos", np.cos, None, "-sin(a)", triton="tl.cos({a})")
 define("tan", np.tan, None, "1 + r * r")
 define("asin", np.arcsin, None, "1 / sqrt(1 - a * a)")
 define("acos", np.arccos, None, "-1 / sqrt(1 - a * a)")
 define("atan", np.arctan, None, "1 / (1 + a * a)")
 define("sinh", np.sinh, None, "cosh(a)")
 define("cosh", np.cosh, None, "sinh(a)")
-define("tanh", np.tanh, None, "1 - r * r")
+define("tanh", np.tanh, None, "1 - r * r", triton="_tanh({a})")
 define("asinh", np.arcsinh, None, "1 / sqrt(a * a + 1)")
 define("acosh", np.arccosh, None, "1 / sqrt(a * a - 1)")
 define("atanh", np.arctanh, None, "1 / (1 - a * a)")
-define("sigmoid", None, None, "r * (1 - r)", expand="1 / (1 + exp(-a))")
-define("abs", np.absolute, None, "sign(a)")
-define("sign", np.sign)
-define("floor", np.floor)
-define("ceil", np.ceil)
-define("trunc", np.trunc)
+define("sigmoid", None, None, "r * (1 - r)", expand="1 / (1 + exp(-a))", triton="1 / (1 + tl.exp(-{a}))")
+define("abs", np.absolute, None, "sign(a)", triton="tl.abs({a})")
+define("sign", np.sign, triton="_sign({a})", exact=True)
+define("floor", np.floor, triton="tl.floor({a})", exact=True)
+define("ceil", np.ceil, triton="tl.ceil({a})", exact=True)
+define("trunc", np.trunc, triton="_trunc({a})", exact=True)
 # Half away from zero, as Paddle rounds; adding 0.5 first would be wrong just below a half.
 define(
     "round",
     None,
     lambda t, a: t.where((a - t.trunc(a)).abs() >= 0.5, t.trunc(a) + t.sign(a), t.trunc(a)),
     expand="where(abs(a - trunc(a)) >= 0.5, trunc(a) + sign(a), trunc(a))",
+    exact=True,
 )
-define("maximum", np.maximum, lambda t, a, b: _pair(t, "maximum", a, b), "a >= b", "a < b")
-define("minimum", np.minimum, lambda t, a, b: _pair(t, "minimum", a, b), "a <= b", "a > b")
-define("where", None, lambda t, c, a, b: _torch_where(t, c, a, b), "0", "where(a, 1, 0)", "where(a, 0, 1)")
-define("lt", np.less, lambda t, a, b: a < b, kind="bool")
-define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool")
-define("gt", np.greater, lambda t, a, b: a > b, kind="bool")
-define("ge", np.greater_equal, lambda t, a, b: a >= b, kind="bool")
-define("eq", np.equal, lambda t, a, b: a == b, kind="bool")
-define("ne", np.not_equal, lambda t, a, b: a != b, kind="bool")
-define("both", np.logical_and, lambda t, a, b: t.logical_and(a, b), kind="bool")
-define("either", np.logical_or, lambda t, a, b: t.logical_or(a, b), kind="bool")
-define("differ", np.logical_xor, lambda t, a, b: t.logical_xor(a, b), kind="bool")
-define("invert", np.logical_not, lambda t, a: t.logical_not(a), kind="bool")
+define("maximum", np.maximum, lambda t, a, b: _pair(t, "maximum", a, b), "a >= b", "a < b", triton="_maximum({a}, {b})")
+define("minimum", np.minimum, lambda t, a, b: _pair(t, "minimum", a, b), "a <= b", "a > b", triton="_minimum({a}, {b})")
+define(
+    "where",
+    None,
+    lambda t, c, a, b: _torch_where(t, c, a, b),
+    "0",
+    "where(a, 1, 0)",
+    "where(a, 0, 1)",
+    triton="tl.where({a}, {b}, {c})",
+)
+define("lt", np.less, lambda t, a, b: a < b, kind="bool", triton="{a} < {b}")
+define("le", np.less_equal, lambda t, a, b: a <= b, kind="bool", triton="{a} <= {b}")
+define("gt", np.greater, lambda t, a, b: a > b, kind="bool", triton="{a} > {b}")
+define("ge", np.greater_equal, lambda t, a, b: a >= b, kind="bool", triton="{a} >= {b}")
+define("eq", np.equal, lambda t, a, b: a == b, kind="bool", triton="{a} == {b}")
+define("ne", np.not_equal, lambda t, a, b: a != b, kind="bool", triton="{a} != {b}")
+define("both", np.logical_and, lambda t, a, b: t.logical_and(a, b), kind="bool", triton="{a} & {b}")
+define("either", np.logical_or, lambda t, a, b: t.logical_or(a, b), kind="bool", triton="{a} | {b}")
+define("differ", np.logical_xor, lambda t, a, b: t.logical_xor(a, b), kind="bool", triton="{a} ^ {b}")
+define("invert", np.logical_not, lambda t, a: t.logical_not(a), kind="bool", triton="~{a}")
 define("isnan", np.isnan, None, kind="bool")
-define("isinf", np.isinf, None, kind="bool")
-define("isfinite", np.isfinite, None, kind="bool")
+define("isinf", np.isinf, None, kind="bool", triton='tl.abs({a}) == float("inf")')
+define("isfinite", np.isfinite, None, kind="bool", triton='tl.abs({a}) < float("inf")')
 
 
 def _pair(t: Any, name: str, a: Any, b: Any) -> Any:

@@ -52,9 +52,9 @@ def _isinf(x: Array, out: Array) -> None:
         np.copyto(out, np.isinf(x))
 
 
-expr.define("isnan", _isnan, None, kind="bool")
-expr.define("isinf", _isinf, None, kind="bool")
-expr.define("erf", _erf, None, "1.1283791670955126 * exp(-a * a)")
+expr.define("isnan", _isnan, None, kind="bool", triton="{a} != {a}")
+expr.define("isinf", _isinf, None, kind="bool", triton='tl.abs({a}) == float("inf")')
+expr.define("erf", _erf, None, "1.1283791670955126 * exp(-a * a)", triton="tl.erf({a})")
 expr.define("atan2", np.arctan2, _torch_pair("atan2"), "b / (a * a + b * b)", "-a / (a * a + b * b)")
 expr.define("fmax", np.fmax, _torch_pair("fmax"), "(a >= b) | isnan(b)", "~((a >= b) | isnan(b))")
 expr.define("fmin", np.fmin, _torch_pair("fmin"), "(a <= b) | isnan(b)", "~((a <= b) | isnan(b))")
