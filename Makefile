@@ -22,10 +22,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo test check format lint types layers api bench docs wheel clean
+.PHONY: help venv demo test interpret kernels golden triton36 check format lint types layers api bench docs wheel clean
 
 help:  ## This list.
-	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z0-9]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 10
 
 $(VENV)/.made:
 	@[ -n "$(PYTHON)" ] || { echo "No Python 3.11 to 3.13 with venv found (on Debian: apt install python3-venv);" \
@@ -51,10 +51,30 @@ demo: $(VENV)/.demo  ## Train a digit classifier on real data, save it, load it 
 	@$(BIN)/python examples/digits.py $(ARGS)
 
 test: $(VENV)/.dev  ## Run all tests (ARGS="-k name" for some).
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/kernels $(ARGS)
+	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+interpret: $(VENV)/.dev  ## Run the generated kernels in Triton's interpreter only.
+	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+TRITON36 := .venv-triton36
+$(TRITON36)/.made: constraints-device.txt
+	@echo "making $(TRITON36): the second triton to compile kernels with (no torch, no GPU)"
+	@$(PYTHON) -m venv --clear $(TRITON36)
+	@$(TRITON36)/bin/python -m pip --disable-pip-version-check install -qq --requirement constraints-device.txt
+	@touch $@
+
+triton36: $(TRITON36)/.made  ## Make the environment whose older triton compiles kernels too.
+
+kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile the kernels for chips that need not be here; check limits and figures.
+	@$(BIN)/python -m pytest -n 0 tests/kernels $(ARGS)
+
+golden: $(VENV)/.dev $(TRITON36)/.made  ## Put the figures of compiled kernels on record anew.
+	@$(BIN)/python tests/kernels/golden.py --write
+	@$(BIN)/python tests/kernels/golden.py --write --python $(TRITON36)/bin/python
 
 check: lint types layers  ## All that must hold before a commit: format, lint, types, layers, fast tests.
-	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/kernels -m "not slow" $(ARGS)
 
 format: $(VENV)/.dev  ## Format, and mend what the linter can mend.
 	@$(BIN)/ruff check --fix --quiet . || true
@@ -89,5 +109,5 @@ wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a
 	@ls dist/*.whl
 
 clean:  ## Remove everything that make made.
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(TRITON36) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

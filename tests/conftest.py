@@ -10,6 +10,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(_name, "1")
 
+# One process either interprets kernels or compiles them: two runs of pytest, each with its own folders.
+if os.environ.get("TSTATIC_CPU_BACKEND") == "interpret":
+    os.environ["TRITON_INTERPRET"] = "1"
+    collect_ignore = ["api", "cpu", "kernels", "ops", "testing", "unit"]
+else:
+    collect_ignore = ["interpret"]
+
 import pytest
 from hypothesis import HealthCheck, settings
 

@@ -14,9 +14,10 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tstatic"
 FILES = sorted(PACKAGE.rglob("*.py"))
 # What may be imported inside a function: large, optional, or slow and needed by one rare call only.
-LAZY = {"torch", "triton", "scipy", "matplotlib", "sklearn", "hypothesis", "rich", "typer", "graphviz", "importlib"}
+LAZY = {"torch", "triton", "scipy", "matplotlib", "sklearn", "hypothesis", "rich", "typer", "graphviz", "importlib",
+        "platformdirs"}  # fmt: skip
 # Modules that act when they are imported, or that exist for an optional package.
-APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing"}
+APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing", "tstatic.fusion.codegen.prelude"}
 
 
 def lazy_imports(source: str) -> set[str]:

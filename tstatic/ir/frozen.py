@@ -30,6 +30,8 @@ class FrozenOp:
         position: Where the op stood when it was built; keys its random numbers and never changes.
         origin: Names of the user's ops that this op stands for.
         regions: Bodies of control flow.
+        body: For a fused op: the ops that it stands for, over values of the program and values of their own.
+        fusion: For a fused op: the name of the fusion that made it.
         slot_names: Slot -> variable names as the program has them (control flow looks values up by name).
     """
 
@@ -43,6 +45,8 @@ class FrozenOp:
     position: int = 0
     regions: tuple[Region, ...] = ()
     slot_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    body: tuple[FrozenOp, ...] = ()
+    fusion: str = ""
 
     @property
     def type(self) -> str:
@@ -64,7 +68,8 @@ class FrozenOp:
 
     def with_inputs(self, rename: Mapping[str, str]) -> FrozenOp:
         """Replaces input values."""
-        return replace(self, inputs=tuple(_renamed(e, rename) for e in self.inputs))
+        body = tuple(op.with_inputs(rename) for op in self.body)
+        return replace(self, inputs=tuple(_renamed(e, rename) for e in self.inputs), body=body)
 
     def __repr__(self) -> str:
         outs = ", ".join(self.writes())
@@ -140,6 +145,19 @@ class FrozenProgram:
 
     def edit(self, **changes: Any) -> FrozenProgram:
         return replace(self, **changes)
+
+
+def unfused(program: FrozenProgram) -> FrozenProgram:
+    """The program with every fused op replaced by the ops that it stands for."""
+    ops: list[FrozenOp] = []
+    pending = list(reversed(program.ops))
+    while pending:
+        op = pending.pop()
+        if op.body:
+            pending.extend(reversed(op.body))
+        else:
+            ops.append(op)
+    return program.edit(ops=tuple(ops))
 
 
 class _Frame:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.fusion.codegen.kernel import Calls, Kernel
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
 from tstatic.plan.memory import Lifetime, aligned, place
@@ -45,11 +46,22 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One op in running order: ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``dynamic`` or ``view`` (no work)."""
+    """One op in running order.
+
+    ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``kernel`` (generated), ``dynamic`` or ``view`` (no work).
+    """
 
     op: FrozenOp
     region: str
     how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The kernel of a fused op and how it is launched."""
+
+    kernel: Kernel
+    calls: Calls
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,7 @@ class Plan:
     options: PlanOptions
     lifetimes: tuple[Lifetime, ...] = field(repr=False, default=())
     root: Mapping[str, str] = field(repr=False, default_factory=dict)
+    kernels: Mapping[tuple[Entry, ...], Generated] = field(repr=False, default_factory=dict)
 
     def __str__(self) -> str:
         return plan_text(self)
@@ -161,7 +174,7 @@ class _Planner:
                 self.dense.add(value)
         if self.options.inplace:
             self.try_inplace(index, op)
-        return Step(op, region, "ref")
+        return Step(op, region, "kernel" if op.body else "ref")
 
     def try_view(self, index: int, op: FrozenOp) -> bool:
         """Lets the first output be a view of the first input where that needs no copy."""
@@ -242,9 +255,15 @@ class _Planner:
         return [Lifetime(n, size[n], first[n], last[n]) for n in first]
 
 
-def make_plan(program: FrozenProgram, metas: Mapping[str, Meta], options: PlanOptions) -> Plan:
-    """Plans a frozen program whose values have the given metadata."""
-    return _Planner(program, metas, options).plan()
+def make_plan(
+    program: FrozenProgram,
+    metas: Mapping[str, Meta],
+    options: PlanOptions,
+    kernels: Mapping[tuple[Entry, ...], Generated] | None = None,
+) -> Plan:
+    """Plans a frozen program whose values have the given metadata; ``kernels`` holds those of fused ops by their outputs."""
+    plan = _Planner(program, metas, options).plan()
+    return replace(plan, kernels=kernels) if kernels else plan
 
 
 def _events(plan: Plan) -> list[tuple[int, ...]]:

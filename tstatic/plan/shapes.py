@@ -26,6 +26,10 @@ def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
     Raises:
         TstaticError: What the card's ``infer`` refuses, with the op and the user's line.
     """
+    if op.body:
+        for one in op.body:
+            infer_op(one, metas)
+        return
     if op.regions:
         _infer_regions(op, metas)
         return

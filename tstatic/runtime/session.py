@@ -29,6 +29,7 @@ from tstatic.ir.where import show
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random
 from tstatic.runtime.block import BlockRunner, annotate, run_op
+from tstatic.runtime.generated import generated_work
 from tstatic.runtime.scope import Scope, dtype_check
 
 DEVICES: dict[str, Callable[..., cpu.Work]] = {"cpu": cpu.prepare, "null": null.prepare}
@@ -130,7 +131,11 @@ class Session:
             if step.how == "view":
                 self._bind_view(step.op)
                 continue
-            work = self._dynamic(step.op) if step.how == "dynamic" else self._prepare(step.op)
+            if step.how == "dynamic":
+                work = self._dynamic(step.op)
+            else:
+                generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
+                work = generated_work(generated, self.arrays) if generated is not None else self._prepare(step.op)
             for workspace in workspaces:
                 workspace.reserve(work.scratch_bytes)
             works.append((step, work))

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic import places
+from tstatic.devices import interpret
 from tstatic.errors import ProgramError, ProgramTypeError, UnsupportedError, near
+from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import OpRole, Program
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ir.where import show, user_line
@@ -15,9 +17,14 @@ from tstatic.plan.report import MemoryReport, memory_report
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
 from tstatic.static import pipeline
-from tstatic.static.explain import Explanation, explain
+from tstatic.static.explain import Explanation
+from tstatic.static.inquiry import inquire
 from tstatic.static.request import fetch_names, state_metas
+from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+
+ASSUMED = 16
+"""Size that an explanation takes where the program leaves one open."""
 
 
 class CompiledProgram:
@@ -59,6 +66,7 @@ class CompiledProgram:
         self._is_data_parallel = False
         self._executor: Any = None
         self._plan: Plan | None = None
+        self._rewritten: FrozenProgram | None = None
         self._sessions: list[Session] = []
 
     @property
@@ -76,8 +84,10 @@ class CompiledProgram:
 
     @property
     def program(self) -> Program:
-        """The program as it runs."""
-        return self._program
+        """The program as it runs: with fused ops after the first run or memory report, the user's own before."""
+        if self._rewritten is None:
+            return self._program
+        return rewritten(self._program, self._rewritten)
 
     @property
     def plan(self) -> Plan:
@@ -95,8 +105,9 @@ class CompiledProgram:
             )
         return self._plan
 
-    def _remember(self, plan: Plan) -> None:
+    def _remember(self, plan: Plan, fused: FrozenProgram) -> None:
         self._plan = plan
+        self._rewritten = fused
 
     def _after_run(self, session: Session) -> None:
         if session not in self._sessions:
@@ -127,6 +138,23 @@ class CompiledProgram:
             where=show(user_line()),
         )
 
+    def _feed_metas(self, feed_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, Meta]:
+        block = self._program.global_block()
+        known: dict[str, Meta] = {}
+        for name, shape in (feed_shapes or {}).items():
+            var = block.vars.get(name)
+            if var is None:
+                raise ProgramError(
+                    f"feed_shapes names '{name}', which the program does not have",
+                    expected=f"inputs {', '.join(repr(n) for n, v in block.vars.items() if v.is_data)}",
+                    received=repr(name),
+                    fix=near(name, block.vars) or "use the names of static.data",
+                    var=name,
+                    where=show(user_line()),
+                )
+            known[name] = Meta(tuple(int(s) for s in shape), dtype_of(var.dtype))
+        return known
+
     def memory_report(
         self,
         feed_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -148,32 +176,45 @@ class CompiledProgram:
             ProgramError: For a shape of a name that the program does not have.
         """
         where = scope if scope is not None else global_scope()
-        block = self._program.global_block()
-        known: dict[str, Meta] = {}
-        for name, shape in (feed_shapes or {}).items():
-            var = block.vars.get(name)
-            if var is None:
-                raise ProgramError(
-                    f"feed_shapes names '{name}', which the program does not have",
-                    expected=f"inputs {', '.join(repr(n) for n, v in block.vars.items() if v.is_data)}",
-                    received=repr(name),
-                    fix=near(name, block.vars) or "use the names of static.data",
-                    var=name,
-                    where=show(user_line()),
-                )
-            known[name] = Meta(tuple(int(s) for s in shape), dtype_of(var.dtype))
+        known = self._feed_metas(feed_shapes)
         names, _ = fetch_names(fetch_list)
         frozen, _ = pipeline.rewrite(self._program, self._build_strategy, list(known), names)
         state = state_metas(frozen, self._program, where)
-        plan = pipeline.lower(frozen, {**known, **{frozen.reads[v]: m for v, m in state.items()}}, self._build_strategy)
-        self._plan = plan
+        metas = {**known, **{frozen.reads[v]: m for v, m in state.items()}}
+        frozen = pipeline.fuse(frozen, metas, self._build_strategy)
+        plan = pipeline.lower(frozen, metas, self._build_strategy, interpret.backend() == "interpret")
+        self._remember(plan, frozen)
         held = sum(s.held_bytes for s in self._sessions) + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
         return memory_report(plan, state, held, parameters)
 
-    def explain(self) -> Explanation:
-        """Says for every property of both strategies whether it acts, and why not."""
-        return explain(self._build_strategy, self.exec_strategy)
+    def explain(self, fetch_list: Any = None, feed_shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
+        """Says for every property of both strategies whether it acts, what was fused and what not, and why.
+
+        Args:
+            fetch_list: What will be fetched: a fetched value must exist, which may forbid a fusion.
+            feed_shapes: Input name -> shape; sizes left open are assumed, and the explanation's note says so.
+
+        Raises:
+            ProgramError: For a shape of a name that the program does not have.
+        """
+        known = self._feed_metas(feed_shapes)
+        assumed = []
+        block = self._program.global_block()
+        used = {n for b in self._program.blocks for op in b.ops for n in op.input_arg_names}
+        for name, var in block.vars.items():
+            if var.is_data and name in used and name not in known:
+                shape = tuple(ASSUMED if s < 0 else s for s in var.shape)
+                known[name] = Meta(shape, dtype_of(var.dtype))
+                if shape != tuple(var.shape):
+                    assumed.append(f"{name} {list(shape)}")
+        note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
+        names, _ = fetch_names(fetch_list)
+        frozen, _ = pipeline.rewrite(self._program, self._build_strategy, list(known), names)
+        state = state_metas(frozen, self._program, global_scope())
+        metas = {**known, **{frozen.reads[v]: m for v, m in state.items()}}
+        kind = "generated" if interpret.backend() == "interpret" else "reference"
+        return inquire(frozen, metas, self._build_strategy, self.exec_strategy, kind, note)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)

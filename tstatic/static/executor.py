@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tstatic import flags, places
+from tstatic.devices import interpret
 from tstatic.errors import (
     ForkedProcessError,
     ProgramError,
@@ -21,6 +22,7 @@ from tstatic.errors import (
 )
 from tstatic.ir import edit
 from tstatic.ir.evaluate import meta_of
+from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import OpRole, Program, default_main_program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -247,11 +249,11 @@ class Executor:
             return found, arrays
         start = time.perf_counter()
         try:
-            entry = self._build(program, build, arrays, fetches, kept, scope, threads, place.kind, use_prune)
+            entry, fused = self._build(program, build, arrays, fetches, kept, scope, threads, place.kind, use_prune)
         except TstaticError as error:
             raise error.add_context(where=show(user_line())) from None
         if compiled is not None:
-            compiled._remember(entry.session.plan)
+            compiled._remember(entry.session.plan, fused)
         self._report(key, (time.perf_counter() - start) * 1e3, program)
         self._cache[key] = entry
         while len(self._cache) > CACHE_SIZE:
@@ -269,7 +271,7 @@ class Executor:
         threads: int,
         device: str,
         use_prune: bool,
-    ) -> _Compiled:
+    ) -> tuple[_Compiled, FrozenProgram]:
         source = program
         if use_prune:
             targets = list(fetches) + (kept or _optimizer_outputs(program))
@@ -278,14 +280,16 @@ class Executor:
         state = state_metas(frozen, program, scope)
         known = {frozen.reads[var]: meta for var, meta in state.items()}
         known.update((n, meta_of(a)) for n, a in arrays.items())
-        plan = pipeline.lower(frozen, known, build)
+        interpreted = device == "cpu" and interpret.backend() == "interpret"
+        frozen = pipeline.fuse(frozen, known, build)
+        plan = pipeline.lower(frozen, known, build, generated=interpreted)
         for var in frozen.reads:
             if scope.array(var) is None:
                 raise uninitialised(plan, var)
         session = Session(
             plan, scope, device, threads, program.random_seed, program.uid, bool(flags.flag("FLAGS_check_nan_inf"))
         )
-        return _Compiled(session, state)
+        return _Compiled(session, state), frozen
 
     def _report(self, key: tuple[Any, ...], milliseconds: float, program: Program) -> None:
         """Says what was compiled, which part of the key differed from the nearest plan, and what it cost."""

@@ -1,11 +1,22 @@
-"""What every strategy property does for a program, and why one does nothing."""
+"""What every strategy property does for a program, what was fused and what not, and why."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from tstatic.errors import NotFoundError, near
+from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.engine import Applied, Member, Refused
+from tstatic.fusion.reasons import explain_code
+from tstatic.ir.program import Operator, Variable
+from tstatic.ir.where import Where, show
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+
+BANDWIDTH = 3.0e12
+"""Bytes per second that a copy reaches on an H100; floors are stated for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +31,94 @@ class Verdict:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Why two neighbouring ops are one kernel, or are not.
+
+    Attributes:
+        fused: Whether they are.
+        code: ``APPLIED``, or a code of ``fusion/reasons.py``.
+        text: The whole answer: both ops, both user's lines, the reason and the smallest change.
+        change: The smallest change alone; empty when they are fused.
+    """
+
+    fused: bool
+    code: str
+    text: str
+    change: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Launches and bytes that a step reads and writes, before and after the fusions; views cost nothing."""
+
+    launches_before: int
+    launches_after: int
+    bytes_before: int
+    bytes_after: int
+
+
 @dataclass(frozen=True)
 class Explanation:
-    """Verdicts on all properties of both strategies."""
+    """Verdicts on all properties of both strategies, and what the fusions did.
+
+    Attributes:
+        verdicts: One per property.
+        applied, refused: Fusions made, and places where a pattern fits and something forbids it.
+        traffic: What a step costs with and without the fusions.
+        note: Which sizes were assumed where the program leaves them open.
+        kernel_kind: ``reference`` (numpy runs the ops) or ``generated``.
+    """
 
     verdicts: tuple[Verdict, ...]
+    applied: tuple[Applied, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    traffic: Traffic = Traffic(0, 0, 0, 0)
+    note: str = ""
+    kernel_kind: str = "reference"
+    _why: Callable[[str, str], Answer] | None = field(default=None, repr=False, compare=False)
+    _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
-    def to_dict(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Strategy -> property -> value, default, status and reason; plain data."""
-        done: dict[str, dict[str, dict[str, Any]]] = {}
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The generated kernels, in the order in which their fusions were made; ``kernel.text`` is the source."""
+        return tuple(a.kernel for a in self.applied if a.kernel is not None)
+
+    def why(self, a: Any, b: Any) -> Answer:
+        """Says why two ops are one kernel, or why not.
+
+        Args:
+            a, b: The ops, each by a variable that it writes, that variable's name, or the Operator.
+
+        Raises:
+            NotFoundError: For a name that no op of the program writes.
+        """
+        assert self._why is not None, "this explanation was made without a program"
+        return self._why(self._value(a), self._value(b))
+
+    def _value(self, given: Any) -> str:
+        name = given
+        if isinstance(given, Operator):
+            name = next(iter(given.output_arg_names), given.type)
+        elif isinstance(given, Variable):
+            name = given.name
+        if name not in self._names:
+            raise NotFoundError(
+                f"explain().why: no operator of the program that runs writes '{name}'",
+                expected="a variable that an operator writes, its name, or an Operator",
+                received=repr(given),
+                fix=near(str(name), self._names)
+                or "list them with [op.output_arg_names for op in program.global_block().ops]",
+                var=str(name),
+            )
+        return str(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Strategies with their properties, and under ``fusions`` what was made and refused; plain data."""
+        done: dict[str, Any] = {}
         for v in self.verdicts:
             done.setdefault(v.strategy, {})[v.name] = {
                 "value": _plain(v.value),
@@ -36,7 +126,22 @@ class Explanation:
                 "status": v.status,
                 "reason": v.reason,
             }
+        done["fusions"] = {
+            "applied": [_applied(a, self.kernel_kind) for a in self.applied],
+            "refused": [
+                {"fusion": r.fusion, "switch": r.switch, "code": r.code, "ops": _members(r.members), "reason": r.reason,
+                 "change": r.change}
+                for r in self.refused
+            ],
+            "launches": {"before": self.traffic.launches_before, "after": self.traffic.launches_after},
+            "bytes": {"before": self.traffic.bytes_before, "after": self.traffic.bytes_after},
+            "note": self.note,
+        }  # fmt: skip
         return done
+
+    def to_json(self) -> str:
+        """:meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=1, sort_keys=True)
 
     def __getitem__(self, name: str) -> Verdict:
         for v in self.verdicts:
@@ -52,7 +157,52 @@ class Explanation:
                 if v.strategy == strategy:
                     mark = "" if v.value == v.default else " (set)"
                     lines.append(f"  {v.name} = {_plain(v.value)!r}{mark}: {v.status}. {v.reason}")
+        if self.note:
+            lines.append(self.note)
+        if self.applied or self.refused:
+            lines.append("Fusions")
+        for a in self.applied:
+            lines.append(f"  {a.switch}: {' + '.join(m.type for m in a.members)} -> {a.op} [{self.kernel_kind}]")
+            lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where)}" for m in a.members)
+            if a.kept:
+                lines.append(f"    also writes {', '.join(a.kept)}, which its gradient reads")
+        for r in self.refused:
+            lines.append(f"  {r.switch}: not {' + '.join(m.type for m in r.members)}: {r.code}, {r.reason}")
+            lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where)}" for m in r.members)
+            lines.append(f"    to allow it: {r.change}")
+        t = self.traffic
+        if t.launches_before:
+            lines.append(
+                f"Launches a step: {t.launches_before} -> {t.launches_after}; bytes a step: {t.bytes_before:,} -> {t.bytes_after:,}"
+            )
         return "\n".join(lines)
+
+
+def _at(where: Where | None) -> str:
+    text = show(where)
+    return f"  at {text}" if text else ""
+
+
+def _members(members: Sequence[Member]) -> list[dict[str, Any]]:
+    return [{"type": m.type, "outputs": list(m.outputs), "where": show(m.where)} for m in members]
+
+
+def _applied(a: Applied, kind: str) -> dict[str, Any]:
+    done: dict[str, Any] = {
+        "fusion": a.fusion, "switch": a.switch, "op": a.op, "ops": _members(a.members), "gone": list(a.gone),
+        "kept": list(a.kept), "kernel": kind,
+    }  # fmt: skip
+    if a.kernel is not None:
+        calls = a.kernel.plan(False)
+        done["source"] = {
+            "name": a.kernel.name, "template": a.kernel.template, "text": a.kernel.text, "bytes": a.kernel.nbytes,
+            "floor_us": a.kernel.nbytes / BANDWIDTH * 1e6,
+            "launches": [
+                {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants), "num_warps": c.num_warps}
+                for c in calls.launches
+            ],
+        }  # fmt: skip
+    return done
 
 
 def _plain(value: Any) -> Any:
@@ -61,12 +211,39 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, set) else value
 
 
-def explain(build: BuildStrategy, execution: ExecutionStrategy) -> Explanation:
-    """Builds the explanation from the strategies' own records."""
+def properties(
+    build: BuildStrategy,
+    execution: ExecutionStrategy,
+    applied: Sequence[Applied] = (),
+    refused: Sequence[Refused] = (),
+    fusing: Mapping[str, str] | None = None,
+) -> tuple[Verdict, ...]:
+    """One verdict per property; a fusion's switch says how often it acted, or why it did not.
+
+    Args:
+        build, execution: The strategies.
+        applied, refused: What the fusions did.
+        fusing: Switch -> what its patterns are called, for those that a fusion listens to.
+    """
     verdicts = []
     for strategy in (build, execution):
         for p in type(strategy).properties():
-            verdicts.append(
-                Verdict(type(strategy).__name__, p.name, getattr(strategy, p.name), p.default, p.status, p.reason)
-            )
-    return Explanation(tuple(verdicts))
+            value, reason = getattr(strategy, p.name), p.reason
+            if fusing is not None and p.name in fusing and strategy is build:
+                reason = _acted(p.name, bool(value), applied, refused)
+            verdicts.append(Verdict(type(strategy).__name__, p.name, value, p.default, p.status, reason))
+    return tuple(verdicts)
+
+
+def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[Refused]) -> str:
+    if not on:
+        return "off: " + explain_code("OFF", value=switch)[1] + " turns it on."
+    times = sum(a.switch == switch for a in applied)
+    mine = [r for r in refused if r.switch == switch]
+    text = f"applied {times} time{'s' * (times != 1)}"
+    if mine:
+        codes = ", ".join(f"{sum(r.code == c for r in mine)} x {c}" for c in sorted({r.code for r in mine}))
+        text += f"; not applied: {codes}"
+    elif not times:
+        text += ": no operators stand in its pattern"
+    return text + "."

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tstatic.ir.frozen import FrozenProgram, freeze
+from tstatic.fusion import FUSIONS
+from tstatic.fusion.engine import Fusion, Log, apply
+from tstatic.ir.frozen import FrozenProgram, freeze, unfused
 from tstatic.ir.program import Operator, OpRole, Program
 from tstatic.ir.types import Meta
+from tstatic.ir.verify import verify
 from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
 from tstatic.passes.fold import fold
 from tstatic.passes.manager import Pass, PassRecord, run_passes
-from tstatic.plan.plan import Plan, PlanOptions, make_plan
+from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
 from tstatic.plan.shapes import infer_program
 from tstatic.static.strategy import BuildStrategy
 
@@ -50,6 +53,50 @@ def rewrite(
     return run_passes(frozen, passes_of(strategy))
 
 
-def lower(frozen: FrozenProgram, known: Mapping[str, Meta], strategy: BuildStrategy) -> Plan:
-    """Plans a rewritten program; ``known`` gives the metadata of feeds and state by value."""
-    return make_plan(frozen, infer_program(frozen, known), plan_options(strategy))
+def fusions_of(strategy: BuildStrategy) -> tuple[Fusion, ...]:
+    """The fusions that a strategy asks for, in their order."""
+    return tuple(f for f in FUSIONS if getattr(strategy, f.switch))
+
+
+def fuse(
+    frozen: FrozenProgram, known: Mapping[str, Meta], strategy: BuildStrategy, log: Log | None = None
+) -> FrozenProgram:
+    """Makes the strategy's fusions.
+
+    Args:
+        frozen: After the other passes.
+        known: Metadata of feeds and state by value: which shapes broadcast, and how, decides what can be one kernel.
+        strategy: Its switches.
+        log: Is told what was made, and what not and why.
+    """
+    wanted = fusions_of(strategy)
+    if not wanted:
+        return frozen
+    metas = infer_program(frozen, known)
+    log = log if log is not None else Log()
+    for fusion in wanted:
+        frozen = apply(fusion, frozen, metas, log)
+        verify(frozen, fusion.name)
+    return frozen
+
+
+def lower(frozen: FrozenProgram, known: Mapping[str, Meta], strategy: BuildStrategy, generated: bool = False) -> Plan:
+    """Plans a rewritten program.
+
+    Args:
+        frozen: With its fused ops.
+        known: Metadata of feeds and state by value.
+        strategy: Says how memory is planned.
+        generated: Fused ops run as generated kernels; otherwise as the ops that they stand for, with the same bits as unfused.
+    """
+    if not generated:
+        frozen = unfused(frozen)
+        return make_plan(frozen, infer_program(frozen, known), plan_options(strategy))
+    metas = infer_program(frozen, known)
+    by_name = {f.name: f for f in FUSIONS}
+    kernels = {}
+    for op in frozen.ops:
+        if op.body:
+            kernel = by_name[op.fusion].kernel(op.body, metas, list(op.writes()))
+            kernels[op.outputs] = Generated(kernel, kernel.plan(True))
+    return make_plan(frozen, metas, plan_options(strategy), kernels)

@@ -20,6 +20,7 @@ from tstatic.static.strategy_property import (
 __all__ = ["BuildStrategy", "ExecutionStrategy"]
 
 FUSION_LATER = "the fusion passes come with a later release; until then the ops run one by one, with the same results."
+FUSES = "compiled.explain(feed_shapes={...}) says what it fused and what not, and why."
 PLACES_LATER = "it acts when a program runs on several places, which comes with a later release."
 RUNS_LATER = "it acts on data-parallel runs, which come with a later release."
 SET_LATER = "with_data_parallel, which takes this strategy, comes with a later release."
@@ -93,7 +94,7 @@ class BuildStrategy(Strategy):
     )
     fuse_elewise_add_act_ops = Property(
         BOOL, False, "Fuses an elementwise add with the activation before or after it, forward and backward.",
-        since="1.1", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+        since="1.1", effect="fusion", freezes=True, status="active", reason=FUSES,
     )
     fuse_broadcast_ops = Property(
         BOOL, False, "With Reduce, sends all updated parameters in one grouped broadcast at the end of the step.",
@@ -184,7 +185,7 @@ class BuildStrategy(Strategy):
     )
     enable_auto_fusion = Property(
         BOOL, False, "Finds groups of elementwise ops and generates one kernel for each.",
-        since="1.8", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+        since="1.8", effect="fusion", freezes=True, status="active", reason=FUSES,
     )
     fuse_bn_add_act_ops = Property(
         BOOL, True, "Fuses batch norm, the add of a residual and the activation after it, forward and backward.",

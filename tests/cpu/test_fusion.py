@@ -1,0 +1,233 @@
+"""Fusions on numpy: bitwise the unfused results, the right counts, the right reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.fusion_programs import CASES, Case, build, run
+from tstatic import static
+from tstatic.fusion import FUSIONS
+from tstatic.fusion.reasons import REASONS
+
+F = paddle.nn.functional
+SWITCHES: tuple[dict[str, bool], ...] = (
+    {"fuse_elewise_add_act_ops": True},
+    {"enable_auto_fusion": True},
+    {"fuse_elewise_add_act_ops": True, "enable_auto_fusion": True},
+)
+
+
+def forward_fusions(compiled: Any) -> int:
+    ops = compiled.program.global_block().ops
+    return sum(op.type in ("fused_elemwise_add_activation", "fusion_group") for op in ops)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_the_table_of_wrong_results(case: Case) -> None:
+    built = build(case)
+    plain, compiled = run(built)
+    assert forward_fusions(compiled) == 0
+    for switches in SWITCHES:
+        values, compiled = run(built, **switches)
+        for name, a, b in zip(built.fetches, plain, values, strict=True):
+            assert a.tobytes() == b.tobytes(), f"{name} under {switches}"
+        if "fuse_elewise_add_act_ops" in switches and len(switches) == 1:
+            assert forward_fusions(compiled) >= case.fused
+
+
+@pytest.mark.parametrize("case", CASES[:6], ids=lambda c: c.name)
+def test_any_inner_variable_can_be_fetched(case: Case) -> None:
+    built = build(case)
+    names = [n for op in built.main.global_block().ops for n in op.output_arg_names]
+    plain, _ = run(built, names)
+    for switches in SWITCHES:
+        values, _ = run(built, names, **switches)
+        assert [v.tobytes() for v in values] == [v.tobytes() for v in plain]
+        for name, wanted in zip(names, plain, strict=True):
+            assert run(built, [name], **switches)[0][0].tobytes() == wanted.tobytes()
+
+
+# ------------------------------------------------------------------------------------------------------------ near misses
+def near_miss(
+    compute: Callable[[Any, Any], Any], shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((3, 4), (3, 4))
+) -> tuple[Any, Any]:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, y = (static.data(n, list(s), "float32") for n, s in zip("xy", shapes, strict=True))
+        found = compute(x, y)
+    return main, found
+
+
+def refusals(main: Any, fetch: Any, **switches: Any) -> list[str]:
+    strategy = static.BuildStrategy()
+    for name in switches or {"fuse_elewise_add_act_ops": True}:
+        setattr(strategy, name, True)
+    explained = static.CompiledProgram(main, strategy).explain(fetch_list=fetch)
+    assert not explained.applied, [a.op for a in explained.applied]
+    return [r.code for r in explained.refused]
+
+
+def test_a_fetched_inner_value_stays() -> None:
+    def compute(x: Any, y: Any) -> Any:
+        s = x + y
+        return s, F.relu(s)
+
+    main, found = near_miss(compute)
+    assert refusals(main, list(found)) == ["FETCHED"]
+
+
+def test_a_persistable_inner_value_stays() -> None:
+    def compute(x: Any, y: Any) -> Any:
+        s = x + y
+        s.persistable = True
+        return F.relu(s)
+
+    main, found = near_miss(compute)
+    assert refusals(main, [found]) == ["PERSISTABLE"]
+
+
+def test_an_inner_value_with_another_reader_stays() -> None:
+    def compute(x: Any, y: Any) -> Any:
+        s = x + y
+        return F.relu(s), paddle.exp(s)
+
+    main, found = near_miss(compute)
+    assert refusals(main, list(found)) == ["EXTRA_READER"]
+
+
+def test_an_inner_value_that_control_flow_reads_stays() -> None:
+    def compute(x: Any, y: Any) -> Any:
+        s = x + y
+        picked = static.nn.cond(paddle.sum(x) > 0, lambda: s * 2, lambda: s * 3)
+        return F.relu(s), picked
+
+    main, found = near_miss(compute)
+    assert refusals(main, list(found)) == ["EXTRA_READER"]
+
+
+def test_an_empty_batch_stays() -> None:
+    main, found = near_miss(lambda x, y: F.relu(x + y), ((0, 4), (4,)))
+    assert refusals(main, [found]) == ["EMPTY"]
+
+
+def test_a_small_inner_result_that_is_needed_stays() -> None:
+    def compute(x: Any, y: Any) -> Any:
+        b = F.relu(y)
+        return x + b, b
+
+    main, found = near_miss(compute, ((3, 4), (4,)))
+    assert refusals(main, list(found)) == ["FETCHED"]
+
+
+def test_a_function_without_a_kernel_form_stays() -> None:
+    main, found = near_miss(lambda x, y: paddle.sinh(x + y))
+    explained = static.CompiledProgram(main, auto()).explain(fetch_list=[found])
+    assert not explained.applied
+    assert explained.why(main.global_block().ops[0], main.global_block().ops[1]).code == "NO_PATTERN"
+
+
+def test_an_op_without_a_kernel_form_does_not_spoil_its_neighbours() -> None:
+    main, found = near_miss(lambda x, y: paddle.tanh(paddle.sinh(x + y) * 2 + 1))
+    explained = static.CompiledProgram(main, auto()).explain(fetch_list=[found])
+    assert [[m.type for m in a.members] for a in explained.applied] == [["scale", "scale", "tanh"]]
+
+
+def auto() -> Any:
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    return strategy
+
+
+def test_a_cycle_is_seen() -> None:
+    # relu(a) + cumsum(relu(a)): the group would have to run before and after the cumsum.
+    def compute(x: Any, y: Any) -> Any:
+        a = F.relu(x)
+        return a + paddle.cumsum(a * 1.0, axis=0)
+
+    main, found = near_miss(compute)
+    compiled = static.CompiledProgram(main, auto())
+    explained = compiled.explain(fetch_list=[found])
+    for made in explained.applied:
+        kinds = [m.type for m in made.members]
+        assert not ("relu" in kinds and "elementwise_add" in kinds), kinds
+    value = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+    a, b = (
+        static.Executor("cpu").run(p, feed={"x": value, "y": value}, fetch_list=[found])[0] for p in (main, compiled)
+    )
+    assert a.tobytes() == b.tobytes()
+
+
+# ----------------------------------------------------------------------------------------------------------- explanations
+def test_every_code_of_a_refusal_is_documented() -> None:
+    for code, reason in REASONS.items():
+        assert code == reason.code
+        assert len(reason.meaning) > 10
+        assert reason.change
+
+
+def test_an_explanation_says_both_ops_lines_and_the_change() -> None:
+    def compute(x: Any, y: Any) -> Any:
+        s = x + y
+        return s, F.relu(s)
+
+    main, (total, result) = near_miss(compute)
+    strategy = static.BuildStrategy()
+    strategy.fuse_elewise_add_act_ops = True
+    compiled = static.CompiledProgram(main, strategy)
+    answer = compiled.explain(fetch_list=[total, result]).why(total, result)
+    assert not answer.fused
+    assert answer.code == "FETCHED"
+    for part in ("elementwise_add", "relu", "test_fusion.py:", total.name, "do not fetch"):
+        assert part in answer.text, part
+    answer = compiled.explain(fetch_list=[result]).why(total, result)
+    assert answer.fused
+    assert answer.code == "APPLIED"
+    off = static.CompiledProgram(main).explain(fetch_list=[result]).why(total, result)
+    assert (off.code, "enable_auto_fusion = True" in off.text) == ("OFF", True)
+
+
+def test_launches_and_bytes_fall() -> None:
+    built = build(CASES[-3])
+    explained = static.CompiledProgram(built.main, auto()).explain(
+        fetch_list=built.fetches[:1], feed_shapes={n: a.shape for n, a in built.feed.items()}
+    )
+    t = explained.traffic
+    assert t.launches_after < t.launches_before
+    assert t.bytes_after < t.bytes_before
+    found = explained.to_dict()["fusions"]
+    assert found["launches"] == {"before": t.launches_before, "after": t.launches_after}
+    assert all("@triton.jit" in a["source"]["text"] for a in found["applied"])
+    assert explained.to_json()
+
+
+def test_switches_say_how_often_they_acted() -> None:
+    built = build(CASES[0])
+    strategy = static.BuildStrategy()
+    strategy.fuse_elewise_add_act_ops = True
+    text = str(static.CompiledProgram(built.main, strategy).explain(fetch_list=built.fetches[:1]))
+    assert "fuse_elewise_add_act_ops = True (set): active. applied " in text
+    assert "enable_auto_fusion = False: active. off: build_strategy.enable_auto_fusion = True" in text
+
+
+def test_the_program_as_it_runs_shows_the_fused_ops() -> None:
+    built = build(CASES[8])
+    _, compiled = run(built, fuse_elewise_add_act_ops=True)
+    types = [op.type for op in compiled.program.global_block().ops]
+    assert "fused_elemwise_add_activation" in types
+    assert "fused_elemwise_add_activation_grad" in types
+    assert "relu" not in types
+    assert "relu" in [op.type for op in built.main.global_block().ops], "the user's program stays as it is"
+    assert "fused_elemwise_add_activation" in str(compiled.program)
+    assert "relu" in [s.op.type for s in compiled.plan.steps], "on numpy the ops run that the fused one stands for"
+
+
+def test_every_fusion_names_a_property() -> None:
+    names = {p.name for p in static.BuildStrategy.properties()}
+    for fusion in FUSIONS:
+        assert fusion.switch in names
+        assert bool(fusion.patterns) != (fusion.groups is not None)

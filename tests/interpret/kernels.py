@@ -1,0 +1,77 @@
+"""Calls generated kernels on numpy arrays and compares them with the ops that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices import interpret
+from tstatic.fusion import cache
+from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, meta_of, metas_of
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import Meta
+
+CANARY = 16
+
+
+def run_ops(ops: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs ops by their refs; returns all values."""
+    known = dict(arrays)
+    with np.errstate(all="ignore"):
+        for op in ops:
+            ins = [known[e] if isinstance(e, str) else None for e in op.inputs]
+            metas = infer_outputs(op.card, metas_of(ins), op.attrs)
+            outs = allocate([m if e is not None else None for m, e in zip(metas, op.outputs, strict=True)])
+            call_ref(op.card, ins, outs, op.attrs)
+            known.update((e, o) for e, o in zip(op.outputs, outs, strict=True) if isinstance(e, str))
+    return known
+
+
+def metas_by_name(arrays: Mapping[str, Any]) -> dict[str, Meta]:
+    return {n: meta_of(a) for n, a in arrays.items()}
+
+
+def guarded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """An array between two zones of a pattern, and all of its memory as bytes."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = np.full(size + 2 * CANARY * 8, 0xA5, np.uint8)
+    inner = memory[CANARY * 8 : CANARY * 8 + size]
+    return inner.view(dtype).reshape(shape), memory
+
+
+def run_kernel(kernel: Kernel, arrays: Mapping[str, Any], outputs: Mapping[str, Meta]) -> dict[str, Any]:
+    """Calls a kernel; outputs start as a pattern and lie between guard zones that must stay untouched."""
+    calls = kernel.plan(True)
+    memory = {}
+    given = {n: np.ascontiguousarray(a) for n, a in arrays.items()}
+    for name, meta in outputs.items():
+        given[name], memory[name] = guarded(meta.shape, meta.dtype.np)
+    for name, (count, dtype) in calls.partials.items():
+        given[name], memory[name] = guarded((count,), dtype.np)
+    module = cache.load(kernel.text, kernel.name)
+    launches = [(c.function, c.grid, c.arguments, c.constants) for c in calls.launches]
+    for function, args in interpret.bind(module, launches, given):
+        function(*args)
+    for name, whole in memory.items():
+        zones = np.concatenate([whole[: CANARY * 8], whole[len(whole) - CANARY * 8 :]])
+        assert (zones == 0xA5).all(), f"{kernel.name} wrote outside of '{name}'"
+    return {n: given[n] for n in outputs}
+
+
+def ulps(got: Any, wanted: Any) -> float:
+    """The largest difference in units in the last place of ``wanted``; NaN and infinities must stand at the same places."""
+    if wanted.dtype.kind not in "fV":
+        return 0.0 if (got == wanted).all() else float("inf")
+    steps = {"bfloat16": 2.0**16, "float16": 2.0**13}.get(wanted.dtype.name, 1.0)
+    wide = np.float64 if wanted.dtype == np.float64 else np.float32
+    a, b = got.astype(wide), wanted.astype(wide)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64)) / (
+            np.spacing(np.abs(b)).astype(np.float64) * steps
+        )
+    found = np.where(same, 0.0, np.where(np.isfinite(distance), distance, np.inf))
+    return float(found.max()) if found.size else 0.0

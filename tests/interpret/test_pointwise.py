@@ -1,0 +1,97 @@
+"""Every op that states an expression per element, alone in a kernel, against its own ref."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.interpret.kernels import metas_by_name, run_kernel, ulps
+from tests.ops import sampler
+from tstatic.fusion.codegen.define import is_pointwise
+from tstatic.fusion.codegen.emit import emit
+from tstatic.fusion.codegen.group import NoKernel, build
+from tstatic.ir.expr import FUNCTIONS, parse
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import CARDS, Card
+
+CARDS_HERE = sorted(t for t in sampler.card_types(1) if is_pointwise(CARDS[t]))
+
+# Codes for which one sample of a card may have no kernel; a card whose functions all have forms needs one for some.
+ALLOWED = {"NO_KERNEL_FORM", "TWO_SUMS", "SUM_TYPE", "SUM_SHAPE", "NOT_POINTWISE"}
+
+
+def has_forms(card: Card) -> bool:
+    """Whether every function of a card's expressions has a form in kernels that floats can use."""
+    stated = card.pointwise
+    pending = list(card.ref.nodes.values()) if stated is None else [parse(text) for text in stated.values()]
+    while pending:
+        node = pending.pop()
+        if node.op in FUNCTIONS:
+            function = FUNCTIONS[node.op]
+            if node.op in ("floordiv", "remainder") or not (function.triton or function.expand):
+                return False
+        pending.extend(node.args)
+    return True
+
+
+def size_of_terms(arrays: Any) -> float:
+    """The largest finite magnitude: what a sum that cancels is judged by, instead of its result."""
+    found = 1e-30
+    for a in arrays:
+        if a is not None and a.dtype.kind in "fV":
+            values = np.abs(a.astype(np.float64))
+            values = values[np.isfinite(values)]
+            found = max(found, float(values.max()) if values.size else 0.0)
+    return found
+
+
+def unit(size: float, dtype: np.dtype[Any]) -> float:
+    """One unit in the last place of a number of that size."""
+    steps = {"bfloat16": 2.0**16, "float16": 2.0**13}.get(dtype.name, 1.0)
+    return float(np.spacing(np.asarray(size, np.float64 if dtype == np.float64 else np.float32))) * steps
+
+
+@pytest.mark.parametrize("kind", CARDS_HERE)
+def test_card(kind: str) -> None:
+    card = CARDS[kind]
+    domain = sampler.root(card).domain
+    assert domain is not None
+    tried = 0
+    for dtype in (*domain.floats, *domain.others):
+        for sample in sampler.samples(card, 4, [dtype], limit=6):
+            given = zip(sample.ins, card.inputs, strict=True)
+            if any(isinstance(a, list) or (a is None and not s.optional) for a, s in given):
+                continue
+            ins = [None if a is None else np.array(a, order="C") for a in sample.ins]
+            outs = sampler.run(card, replace(sample, ins=tuple(ins), layout="contiguous", out_layout="contiguous"))
+            if any(isinstance(o, list) or (o is not None and o.size == 0) for o in outs):
+                continue
+            op = FrozenOp(
+                card,
+                tuple(f"i{k}" if a is not None else None for k, a in enumerate(ins)),
+                tuple(f"o{k}" if a is not None else None for k, a in enumerate(outs)),
+                card.complete(sample.attrs),
+            )
+            arrays = {n: a for n, a in zip(op.inputs, ins, strict=True) if isinstance(n, str)}
+            wanted = {n: a for n, a in zip(op.outputs, outs, strict=True) if isinstance(n, str)}
+            metas = metas_by_name({**arrays, **wanted})
+            try:
+                kernel = emit(build([op], metas, list(wanted)))
+            except NoKernel as found:
+                if found.code not in ALLOWED:
+                    raise
+                continue
+            tried += 1
+            got = run_kernel(kernel, arrays, {n: metas[n] for n in wanted})
+            for name, value in wanted.items():
+                distance = ulps(got[name], value)
+                if distance > 16:
+                    # A difference of nearly equal terms: judged by the size of the terms.
+                    assert value.dtype.kind in "fV", f"{kind} {sample}: wrong in {kernel.name}"
+                    error_ = np.abs(got[name].astype(np.float64) - value.astype(np.float64)).max()
+                    bound = 16 * unit(size_of_terms(ins), value.dtype)
+                    assert error_ <= bound, f"{kind} {sample}: {distance} ulp in {kernel.name}"
+    assert tried or not has_forms(card), f"{kind} had no kernel at all"

@@ -1,0 +1,50 @@
+"""Whole programs with generated kernels: the table of wrong results, in all float types, forward and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fusion_programs import CASES, Case, build, run
+
+SWITCHES: tuple[dict[str, bool], ...] = ({"fuse_elewise_add_act_ops": True}, {"enable_auto_fusion": True})
+TOLERANCE = {"float32": 2e-6, "bfloat16": 2e-2, "float16": 3e-3}
+
+
+def close(a: Any, b: Any, bound: float) -> bool:
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    scale = max(1.0, float(np.abs(b).max())) if b.size else 1.0
+    return bool((np.abs(a - b) <= bound * scale).all())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_the_table_of_wrong_results(case: Case, dtype: str) -> None:
+    if dtype != "float32" and ("conv" in case.name or "scale" in case.name):
+        pytest.skip("one float type is enough where the layer makes float32 parameters")
+    built = build(case, dtype)
+    plain, _ = run(built)
+    for switches in SWITCHES:
+        values, compiled = run(built, **switches)
+        assert any(s.how == "kernel" for s in compiled.plan.steps) or not case.fused
+        for name, a, b in zip(built.fetches, plain, values, strict=True):
+            assert close(b, a, TOLERANCE[dtype]), f"{name} under {switches}:\n{b}\n{a}"
+
+
+@pytest.mark.parametrize("case", CASES[:3] + CASES[-3:], ids=lambda c: c.name)
+def test_any_inner_variable_can_be_fetched(case: Case) -> None:
+    built = build(case)
+    names = [n for op in built.main.global_block().ops for n in op.output_arg_names]
+    plain, _ = run(built, names)
+    for name, wanted in zip(names, plain, strict=True):
+        for switches in SWITCHES:
+            assert close(run(built, [name], **switches)[0][0], wanted, 2e-6), name
+
+
+def test_a_run_repeats_bit_for_bit() -> None:
+    built = build(CASES[-1])
+    first, _ = run(built, enable_auto_fusion=True)
+    second, _ = run(built, enable_auto_fusion=True)
+    assert [a.tobytes() for a in first] == [b.tobytes() for b in second]

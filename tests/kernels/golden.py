@@ -1,0 +1,133 @@
+"""Figures of compiled kernels, kept in a file per version of triton, and what counts as a step back.
+
+``python tests/kernels/golden.py --write`` renews them (``--python`` for another environment's triton).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tstatic.fusion.aot import Source, compile_all  # noqa: E402 - the line above makes it importable for a script
+from tstatic.fusion.limits import Kind, Report, violations  # noqa: E402
+
+FOLDER = Path(__file__).with_name("golden")
+REGISTRY = "tests.kernels.registry:kernels"
+
+Registry = Callable[[], Iterable[tuple[str, Kind, Source]]]
+Figures = dict[str, int]
+Golden = dict[str, dict[str, Figures]]
+"""Kernel -> chip -> figures."""
+
+
+def path(triton: str, folder: Path = FOLDER) -> Path:
+    """The file for a version of triton."""
+    return folder / f"{triton}.json"
+
+
+def read(triton: str, folder: Path = FOLDER) -> Golden:
+    """What is on record; nothing for a version without a file."""
+    file = path(triton, folder)
+    if not file.exists():
+        return {}
+    golden: Golden = json.loads(file.read_text(encoding="utf-8"))
+    return golden
+
+
+def collect(reports: Iterable[Report]) -> Golden:
+    """Figures by kernel and chip, figures that are 0 left out; a kernel that did not compile has none."""
+    golden: Golden = {}
+    for report in reports:
+        if not report.error:
+            figures = {name: value for name, value in report.figures().items() if value}
+            golden.setdefault(report.name, {})[str(report.chip)] = figures
+    return golden
+
+
+def write(triton: str, reports: Iterable[Report], folder: Path = FOLDER) -> Path:
+    """Puts the figures on record in place of what was there: one line per kernel and chip, sorted."""
+    lines = []
+    for name, chips in sorted(collect(reports).items()):
+        rows = [
+            f'  "{chip}": {json.dumps(figures)}' for chip, figures in sorted(chips.items(), key=lambda c: int(c[0]))
+        ]
+        lines.append(f" {json.dumps(name)}: {{\n" + ",\n".join(rows) + "\n }")
+    file = path(triton, folder)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    return file
+
+
+def _worse(name: str, was: int, now: int) -> bool:
+    """Whether a figure took a step back: registers may wander by a tenth."""
+    if name == "registers":
+        return now > 1.1 * was
+    if name in ("loads_128", "stores_128"):
+        return now < was
+    return now > was
+
+
+WATCHED = ("registers", "stack", "spill_stores", "spill_loads", "shared", "barriers", "loads_128", "stores_128")
+
+
+def regressions(golden: Mapping[str, Mapping[str, Figures]], reports: Iterable[Report]) -> list[str]:
+    """What got worse than on record, what is on record no longer, and what is not on record; empty when all is well."""
+    found = []
+    reports = list(reports)
+    for report in reports:
+        who = f"{report.name} on sm_{report.chip} (triton {report.triton})"
+        was = golden.get(report.name, {}).get(str(report.chip))
+        if report.error:
+            found.append(f"{who}: does not compile: {report.error}")
+            continue
+        if was is None:
+            found.append(f"{who}: no figures on record")
+            continue
+        now = report.figures()
+        found += [
+            f"{who}: {name} was {was.get(name, 0)}, now {now[name]}"
+            for name in WATCHED
+            if _worse(name, was.get(name, 0), now[name])
+        ]
+    known = {(r.name, str(r.chip)) for r in reports}
+    gone = [(name, chip) for name, chips in golden.items() for chip in chips if (name, chip) not in known]
+    return found + [f"{name} on sm_{chip}: on record, but no such kernel was compiled" for name, chip in gone]
+
+
+def load(registry: str) -> Registry:
+    """The function that a "module:function" names."""
+    module, _, function = registry.partition(":")
+    found: Registry = getattr(importlib.import_module(module), function)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compares the figures with those on record, or with ``--write`` renews them; 1 where something got worse."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put the figures on record")
+    parser.add_argument("--python", default=sys.executable, help="interpreter whose triton compiles")
+    parser.add_argument("--registry", default=REGISTRY, help="module:function that yields (name, kind, source)")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files lie")
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args(arguments)
+    kernels = {name: (kind, source) for name, kind, source in load(given.registry)()}
+    reports = compile_all({name: s for name, (_, s) in kernels.items()}, python=given.python, workers=given.workers)
+    bad = [text for r in reports for text in violations(r, kind=kernels[r.name][0])]
+    if reports and given.write and not bad:
+        print(f"wrote {write(reports[0].triton, reports, given.folder)}")
+        return 0
+    if reports:
+        bad += regressions(read(reports[0].triton, given.folder), reports)
+    print("\n".join(bad) or f"{len(reports)} compiled kernels are as good as on record")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

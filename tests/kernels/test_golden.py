@@ -1,0 +1,106 @@
+"""Figures on record: written, read, compared, and a step back is told."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels import environments, golden, sample_kernels
+from tests.kernels.test_limits import GOOD
+from tstatic.fusion.aot import Source, compile_all
+from tstatic.fusion.limits import Kind, violations
+from tstatic.fusion.sass import Access
+
+
+def test_figures_on_record_are_those_written(tmp_path: Path) -> None:
+    other = dataclasses.replace(GOOD, chip=100, sass=None)
+    file = golden.write("9.9.9", [GOOD, other], tmp_path)
+    assert file.name == "9.9.9.json"
+    read = golden.read("9.9.9", tmp_path)
+    assert read == golden.collect([other, GOOD])
+    assert read["k"]["90"]["sass_ldg_128"] == 2
+    assert read["k"]["100"] == {
+        "registers": 32,
+        "threads": 128,
+        "loads": 2,
+        "loads_128": 2,
+        "stores": 1,
+        "stores_128": 1,
+    }
+    assert golden.regressions(read, [GOOD, other]) == []
+    assert golden.read("0.0.0", tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"registers": 36}, "registers was 32, now 36"),
+        ({"spill_stores": 4}, "spill_stores was 0, now 4"),
+        ({"stack": 8}, "stack was 0, now 8"),
+        ({"shared": 16}, "shared was 0, now 16"),
+        ({"barriers": 1}, "barriers was 0, now 1"),
+        (
+            {"accesses": (Access("o", "store", 128, 1), Access("x", "load", 128, 1), Access("x", "load", 32, 4))},
+            "loads_128 was 2, now 1",
+        ),
+        ({"error": "no"}, "does not compile: no"),
+        ({"name": "new"}, "no figures on record"),
+    ],
+)
+def test_a_step_back_is_told(changes: dict[str, Any], wanted: str) -> None:
+    record = golden.collect([GOOD])
+    found = golden.regressions(record, [dataclasses.replace(GOOD, **changes)])
+    assert wanted in found[0]
+    assert len(found) == 1 + ("name" in changes), "a kernel that is gone is told as well"
+
+
+@pytest.mark.parametrize("changes", [{"registers": 35}, {"registers": 20}, {"triton": "x", "seconds": 9.0}])
+def test_small_steps_and_steps_forward_are_none(changes: dict[str, Any]) -> None:
+    assert golden.regressions(golden.collect([GOOD]), [dataclasses.replace(GOOD, **changes)]) == []
+
+
+def test_a_kernel_that_is_gone_is_told() -> None:
+    assert golden.regressions(golden.collect([GOOD]), []) == ["k on sm_90: on record, but no such kernel was compiled"]
+
+
+@pytest.mark.parametrize("which", ["pinned", "3.6"])
+def test_kernels_are_as_good_as_on_record(which: str) -> None:
+    python = environments.python(which)
+    kernels = {name: (kind, source) for name, kind, source in golden.load(golden.REGISTRY)()}
+    assert len(kernels) > 90
+    # SASS costs 0.3 s a kernel: the chip of this generation, with the pinned compiler.
+    reports = compile_all({n: s for n, (_, s) in kernels.items()}, python=python, sass=(90,) if which == "pinned" else ())
+    assert [text for r in reports for text in violations(r, kind=kernels[r.name][0])] == []
+    record = golden.read(reports[0].triton)
+    assert golden.regressions(record, reports) == []
+
+
+def test_the_command_writes_then_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--python", environments.pinned(), "--folder", str(tmp_path), "--registry", f"{__name__}:one_kernel"]
+    assert golden.main([*common, "--write"]) == 0
+    assert capsys.readouterr().out.startswith("wrote ")
+    (file,) = tmp_path.iterdir()
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"loads_128": 4', '"loads_128": 5', 1), encoding="utf-8")
+    assert golden.main(common) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "on sm_80" in line
+    assert "loads_128 was 5, now 4" in line
+
+
+def test_the_command_puts_no_bad_kernel_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--python", environments.pinned(), "--folder", str(tmp_path), "--registry", f"{__name__}:bad_kernel"]
+    assert golden.main([*common, "--write"]) == 1
+    assert "wanted 128 bits" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def one_kernel() -> list[tuple[str, Kind, Source]]:
+    return [("one", "pointwise", sample_kernels.add_relu())]
+
+
+def bad_kernel() -> list[tuple[str, Kind, Source]]:
+    return [("bad", "pointwise", sample_kernels.add_relu(aligned=False))]

@@ -1,0 +1,112 @@
+"""Runs generated kernels in Triton's interpreter on numpy arrays, so that the real kernels are checked without a GPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices.pool import Call
+from tstatic.errors import DeviceError
+
+_chosen: str | None = None
+
+
+def backend() -> str:
+    """How CPU places run fused ops: ``numpy`` or ``interpret`` (``TSTATIC_CPU_BACKEND``); read once, at the first use.
+
+    Raises:
+        DeviceError: For another value, or one that changed since.
+    """
+    global _chosen
+    wanted = os.environ.get("TSTATIC_CPU_BACKEND", "") or "numpy"
+    if _chosen is None:
+        if wanted not in ("numpy", "interpret"):
+            raise DeviceError(
+                f"TSTATIC_CPU_BACKEND names no backend: {wanted!r}",
+                expected="'numpy' or 'interpret'",
+                received=repr(wanted),
+                fix="unset it, or export TSTATIC_CPU_BACKEND=interpret",
+            )
+        if wanted == "interpret":
+            begin()
+        _chosen = wanted
+    if wanted != _chosen:
+        raise DeviceError(
+            "TSTATIC_CPU_BACKEND changed after a CPU place was used",
+            expected=f"{_chosen!r}, as it was at the first use",
+            received=repr(wanted),
+            fix="set it before the program starts; one process either interprets kernels or does not",
+        )
+    return _chosen
+
+
+def begin() -> None:
+    """Makes Triton an interpreter in this process; it decides at its first import.
+
+    Raises:
+        DeviceError: If Triton was imported as a compiler before.
+    """
+    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
+        raise DeviceError(
+            "Triton was imported before its interpreter was asked for, and one process either interprets or compiles",
+            expected="TSTATIC_CPU_BACKEND=interpret at work before anything imports triton",
+            received="triton in sys.modules, imported as a compiler",
+            fix="set TRITON_INTERPRET=1 and TSTATIC_CPU_BACKEND=interpret before the program starts",
+        )
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+def tensor(array: np.ndarray[Any, Any]) -> Any:
+    """The array's memory as a flat torch tensor.
+
+    Args:
+        array: Contiguous.
+    """
+    import torch
+
+    flat = array.reshape(-1)
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(flat.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(flat)
+
+
+def bind(
+    module: ModuleType,
+    launches: Sequence[tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int]]],
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+) -> list[Call]:
+    """Ready calls of a kernel's launches.
+
+    Args:
+        module: The generated module.
+        launches: (function, grid, arguments, constants) per launch.
+        arrays: What the arguments that are texts stand for.
+    """
+    calls: list[Call] = []
+    tensors: dict[str, Any] = {}
+    for function, grid, arguments, constants in launches:
+        values = []
+        for a in arguments:
+            if isinstance(a, str):
+                if a not in tensors:
+                    tensors[a] = tensor(arrays[a])
+                values.append(tensors[a])
+            else:
+                values.append(a)
+        calls.append((_run, (getattr(module, function)[grid], values, constants)))
+    return calls
+
+
+_lock = threading.Lock()
+
+
+def _run(launcher: Any, values: Sequence[Any], constants: Mapping[str, int]) -> None:
+    # The interpreter patches Triton's language for the length of a launch.
+    with _lock, np.errstate(all="ignore"):
+        launcher(*values, **constants)

@@ -1,0 +1,310 @@
+"""Compiles generated kernels for chips that need not be here, in processes that may crash."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tstatic.errors import UnsupportedError
+from tstatic.fusion.limits import SHARED_LIMIT, Report, violations
+from tstatic.fusion.sass import read_log, read_ptx, read_sass, threads_per_block
+
+__all__ = ["Report", "Source", "compile_all", "violations"]
+
+# Variables by which Triton compiles differently, beside those with its prefixes.
+_KNOBS = frozenset({"DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "USE_IR_LOC", "DEBUG"})
+_TAIL = 2000
+# Importing triton takes 0.2 s on an idle machine with warm disks.
+_START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kernel to compile.
+
+    Attributes:
+        text: A whole Python module that imports triton and defines the function and what it calls.
+        function: Name of the ``@triton.jit`` function.
+        signature: Parameter -> Triton type ("*fp32", "*bf16", "i32", "i64"), ``tl.constexpr`` parameters left out.
+        constants: ``tl.constexpr`` parameters and their values.
+        divisible: Parameters that are known to be multiples of 16: lengths, and pointers (in bytes).
+        num_warps: Warps per program.
+        num_stages: Depth of software pipelines.
+        small: Pointers off the main path (a scalar, a broadcast row), whose accesses may be narrow.
+    """
+
+    text: str
+    function: str
+    signature: Mapping[str, str]
+    constants: Mapping[str, int | float | bool | str]
+    divisible: tuple[str, ...]
+    num_warps: int = 4
+    num_stages: int = 3
+    small: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        foreign = {*self.divisible, *self.small} - set(self.signature)
+        assert not foreign, f"not in the signature: {sorted(foreign)}"
+        assert not set(self.signature) & set(self.constants), "a parameter has a type or a constant, not both"
+
+    @property
+    def streams(self) -> dict[str, int]:
+        """Pointers of the main path -> bits of an element in memory (a bool takes 8)."""
+        return {
+            name: max(8, int(re.findall(r"\d+", kind)[0]))
+            for name, kind in self.signature.items()
+            if kind.startswith("*") and name not in self.small
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One kernel for one chip."""
+
+    index: int
+    name: str
+    source: Source
+    chip: int
+    sass: bool
+
+    def line(self) -> str:
+        source = self.source
+        content = {
+            "text": source.text,
+            "function": source.function,
+            "signature": dict(source.signature),
+            "constants": dict(source.constants),
+            "divisible": list(source.divisible),
+            "num_warps": source.num_warps,
+            "num_stages": source.num_stages,
+            "chip": self.chip,
+            "sass": self.sass,
+        }
+        return json.dumps(content) + "\n"
+
+
+class _Worker:
+    """A process that compiles; whatever happens in it, the caller lives on."""
+
+    def __init__(self, python: str, folder: Path, environment: Mapping[str, str], timeout: float) -> None:
+        self._timeout = timeout
+        handle, path = tempfile.mkstemp(prefix="stderr-", dir=folder)
+        self._stderr = Path(path)
+        script = Path(__file__).with_name("aot_worker.py")
+        try:
+            # -P: the folder of the script holds modules of tstatic, which must not be found under their short names.
+            self._process = subprocess.Popen(
+                [python, "-P", str(script), str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=handle,
+                env=dict(environment),
+                cwd=folder,
+                encoding="utf-8",
+                start_new_session=True,  # so that ptxas dies with it
+            )
+        except OSError as error:
+            raise UnsupportedError(
+                "the interpreter that should compile kernels cannot be started",
+                received=f"{python}: {error.strerror}",
+                fix="name one that has triton",
+            ) from error
+        finally:
+            os.close(handle)
+        self._said = 0
+        hello = self._listen(max(timeout, _START_SECONDS))
+        if "triton" not in hello:
+            said = self._tail()
+            self.close()
+            raise UnsupportedError(
+                "kernels cannot be compiled: this interpreter cannot import triton",
+                received="\n".join(filter(None, (f"{python}: {hello['error']}", said))),
+                fix="install triton into it, or name another interpreter",
+            )
+        self.triton = str(hello["triton"])
+
+    def ask(self, job: _Job) -> dict[str, Any]:
+        """Compiles; "error" in the answer says why not. Afterwards the process may be gone."""
+        assert self._process.stdin is not None
+        self._said = self._stderr.stat().st_size
+        try:
+            self._process.stdin.write(job.line())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it died; _listen says how
+        answer = self._listen(self._timeout)
+        if answer.get("error"):
+            answer["error"] = "\n".join(filter(None, (answer["error"], self._tail())))
+        return answer
+
+    @property
+    def alive(self) -> bool:
+        """Whether another job can be given."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Ends the process and what it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _listen(self, seconds: float) -> dict[str, Any]:
+        """The next answer; a silent process is killed when its time is up."""
+        assert self._process.stdout is not None
+        late = threading.Event()
+
+        def kill() -> None:
+            late.set()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(seconds, kill)
+        timer.start()
+        line = self._process.stdout.readline()
+        timer.cancel()
+        timer.join()
+        if late.is_set():
+            self._process.wait()
+            return {"error": f"the compiler took longer than {seconds:g} s and was killed"}
+        if not line.endswith("\n"):
+            code = self._process.wait()
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+            return {"error": f"the compiling process {how}"}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _tail(self) -> str:
+        """The last of what was written to stderr since the job was given; a failed pass may print megabytes."""
+        with self._stderr.open("rb") as file:
+            file.seek(max(self._said, file.seek(0, os.SEEK_END) - _TAIL))
+            return file.read().decode(errors="replace").strip()
+
+
+def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
+    """Reads the figures out of a worker's answer."""
+    if answer.get("error"):
+        return Report(job.name, job.chip, triton, error=str(answer["error"]), streams=job.source.streams)
+    kinds = job.source.signature
+    try:
+        used = read_log(answer["log"])
+        accesses, traps = read_ptx(answer["ptx"], [(n, kinds[n].startswith("*")) for n in answer["parameters"]])
+        sass = None if answer["sass"] is None else read_sass(answer["sass"])
+    except ValueError as error:
+        return Report(job.name, job.chip, triton, answer["seconds"], str(error), streams=job.source.streams)
+    return Report(
+        name=job.name,
+        chip=job.chip,
+        triton=triton,
+        seconds=answer["seconds"],
+        registers=used.registers,
+        stack=used.stack,
+        spill_stores=used.spill_stores,
+        spill_loads=used.spill_loads,
+        barriers=used.barriers,
+        shared=answer["shared"],
+        threads=threads_per_block(answer["ptx"]) or 32 * job.source.num_warps,
+        tensor_memory=answer["tensor_memory"],
+        traps=max(traps, sass.traps if sass else 0),
+        accesses=accesses,
+        streams=job.source.streams,
+        sass=sass,
+    )
+
+
+def _environment(cache: Path) -> dict[str, str]:
+    """A worker's environment: its figures depend on the source, the chip and the version of triton alone."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.endswith("_PATH") or not (name.startswith(("TRITON_", "MLIR_", "LLVM_")) or name in _KNOBS)
+    }
+    # Always compiled, because only ptxas itself tells spills from local arrays; its words are read from the log.
+    return kept | {"TRITON_CACHE_DIR": str(cache), "TRITON_ALWAYS_COMPILE": "1", "TRITON_DUMP_PTXAS_LOG": "1"}
+
+
+def compile_all(
+    sources: Mapping[str, Source] | Iterable[Source],
+    targets: Sequence[int] = (80, 90, 100),
+    python: str = sys.executable,
+    workers: int = 2,
+    sass: Iterable[int] = (90,),
+    *,
+    cache: Path | None = None,
+    timeout: float = 120.0,
+) -> list[Report]:
+    """Compiles every kernel for every chip, in other processes; triton is not imported into this one.
+
+    Args:
+        sources: Kernels, by name; without names each takes that of its function.
+        targets: Chips, as compute capability times 10.
+        python: Interpreter to compile with; any that has triton (3.6 or later), this one or another environment's.
+        workers: Processes at a time.
+        sass: Chips whose machine code is disassembled (0.3 s per kernel).
+        cache: Folder for Triton's own cache (where a compiled kernel can be found again); a temporary one by default.
+        timeout: Seconds for one kernel on one chip; then its process is killed, and the report says so.
+
+    Returns:
+        A report per kernel and chip, in the order of ``sources``, then of ``targets``. A kernel that does not compile, crashes
+        the compiler or takes too long has its report, with ``error``.
+
+    Raises:
+        UnsupportedError: The interpreter cannot be started, or cannot import triton; or a chip is unknown.
+    """
+    if unknown := set(targets) - set(SHARED_LIMIT):
+        raise UnsupportedError(
+            "a chip whose limits are not known", expected=f"one of {sorted(SHARED_LIMIT)}", received=sorted(unknown)
+        )
+    named = sources.items() if isinstance(sources, Mapping) else [(s.function, s) for s in sources]
+    shown = frozenset(sass)
+    jobs = [(name, source, chip) for name, source in named for chip in targets]
+    todo: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+    for index, (name, source, chip) in enumerate(jobs):
+        todo.put(_Job(index, name, source, chip, chip in shown))
+    reports: dict[int, Report] = {}
+    stop = threading.Event()
+
+    def serve(folder: Path, environment: Mapping[str, str]) -> None:
+        worker: _Worker | None = None
+        try:
+            while not stop.is_set():
+                job = todo.get_nowait()
+                if worker is None or not worker.alive:
+                    if worker is not None:
+                        worker.close()
+                    worker = _Worker(python, folder, environment, timeout)
+                reports[job.index] = _report(job, worker.triton, worker.ask(job))
+        except queue.Empty:
+            pass
+        finally:
+            if worker is not None:
+                worker.close()
+
+    with tempfile.TemporaryDirectory(prefix="tstatic-aot-") as temporary:
+        folder = Path(temporary)
+        environment = _environment(cache or folder / "cache")
+        count = max(1, min(workers, len(jobs)))
+        with ThreadPoolExecutor(count, thread_name_prefix="tstatic-aot") as pool:
+            running = [pool.submit(serve, folder, environment) for _ in range(count)]
+            try:
+                for each in running:
+                    each.result()
+            finally:
+                stop.set()
+    return [reports[i] for i in range(len(jobs))]

@@ -1,0 +1,159 @@
+"""Any connected ops that state expressions per element, broadcasting and casts included, as one kernel each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tstatic.fusion.codegen.define import is_pointwise
+from tstatic.fusion.codegen.emit import emit
+from tstatic.fusion.codegen.group import NoKernel, build
+from tstatic.fusion.engine import Fusion
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import UNKNOWN
+
+MOST_OPS = 24
+"""Ops in one group: registers run out before bytes do."""
+
+MOST_STREAMS = 10
+"""Arrays that one kernel reads and writes."""
+
+WINDOW = 256
+"""How far back in the program an op looks for its group."""
+
+
+def _parts(op: FrozenOp) -> tuple[FrozenOp, ...]:
+    return op.body or (op,)
+
+
+def _fits(view: View, op: FrozenOp) -> bool:
+    if op.regions or not all(is_pointwise(one.card) for one in _parts(op)):
+        return False
+    for value in (*op.reads(), *op.writes(), *(v for one in op.body for v in one.writes())):
+        meta = view.metas.get(value)
+        if meta is None or UNKNOWN in meta.shape or 0 in meta.shape:
+            return False
+    return all(_has_form(one, view) for one in _parts(op))
+
+
+_forms: dict[tuple[object, ...], bool] = {}
+
+
+def _has_form(op: FrozenOp, view: View) -> bool:
+    """Whether the op alone could be a kernel: its functions have forms for its types. Asked once per kind of op."""
+    dtypes = tuple(view.metas[v].dtype.name for v in (*op.reads(), *op.writes()))
+    wanted = tuple(e is not None for e in (*op.inputs, *op.outputs))
+    same = tuple(view.metas[v].shape == view.metas[next(iter(op.writes()))].shape for v in op.reads())
+    key = (op.type, tuple(sorted((n, repr(v)) for n, v in op.attrs.items())), dtypes, wanted, same)
+    found = _forms.get(key)
+    if found is None:
+        try:
+            emit(build([op], view.metas, list(op.writes())))
+            found = True
+        except NoKernel:
+            found = False
+        if len(_forms) > 4096:
+            _forms.clear()
+        _forms[key] = found
+    return found
+
+
+class _Groups:
+    """Groups that grow op by op in program order; ``after[g]`` holds the groups that must run before ``g``."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.members: list[list[int]] = []
+        self.of: dict[int, int] = {}
+        self.after: list[set[int]] = []
+        # Per op outside of groups: groups that it depends on.
+        self.seen: dict[int, frozenset[int]] = {}
+
+    def before(self, index: int, but: int = -1) -> set[int]:
+        """Groups that an op depends on, other than the one it is to join."""
+        found: set[int] = set()
+        for value in self.view.ops[index].reads():
+            maker = self.view.maker.get(value)
+            if maker is None:
+                continue
+            group = self.of.get(maker)
+            if group is None:
+                found |= self.seen.get(maker, frozenset())
+            else:
+                found.add(group)
+        found.discard(but)
+        return found
+
+    def reaches(self, start: set[int], goal: int) -> bool:
+        """Whether one of some groups depends on the goal."""
+        pending, known = list(start), set(start)
+        while pending:
+            group = pending.pop()
+            if group == goal:
+                return True
+            for other in self.after[group]:
+                # A group that ended before the goal began cannot depend on it.
+                if other not in known and self.members[other][-1] > self.members[goal][0]:
+                    known.add(other)
+                    pending.append(other)
+        return False
+
+    def outside(self, index: int, but: int) -> set[int]:
+        """Groups that lie between an op and the group it would join."""
+        found: set[int] = set()
+        for value in self.view.ops[index].reads():
+            maker = self.view.maker.get(value)
+            if maker is None or self.of.get(maker) == but:
+                continue
+            group = self.of.get(maker)
+            if group is None:
+                if but in self.seen.get(maker, frozenset()):
+                    return {but}
+                found |= self.seen.get(maker, frozenset())
+            else:
+                found.add(group)
+        return found
+
+    def try_join(self, index: int, group: int) -> bool:
+        members = self.members[group]
+        if len(members) >= MOST_OPS or index - members[0] > WINDOW:
+            return False
+        between = self.outside(index, group)
+        if self.reaches(between, group):
+            return False
+        inside = {*members, index}
+        ops = [one for i in sorted(inside) for one in _parts(self.view.ops[i])]
+        try:
+            built = build(ops, self.view.metas, self.view.needed(inside))
+        except NoKernel:
+            return False
+        if len(built.inputs) + len(built.outputs) > MOST_STREAMS or len({o.dims for o in built.summed}) > 1:
+            return False
+        members.append(index)
+        self.of[index] = group
+        self.after[group] |= between
+        return True
+
+
+def groups(view: View) -> Iterator[tuple[int, ...]]:
+    """Groups of two ops and more, in program order."""
+    state = _Groups(view)
+    for index, op in enumerate(view.ops):
+        if not _fits(view, op):
+            state.seen[index] = frozenset(state.before(index))
+            continue
+        makers = [view.maker[v] for v in op.reads() if v in view.maker]
+        candidates = sorted({state.of[m] for m in makers if m in state.of}, key=lambda g: -state.members[g][-1])
+        if not any(state.try_join(index, g) for g in candidates):
+            state.of[index] = len(state.members)
+            before = state.before(index)
+            state.members.append([index])
+            state.after.append(before)
+    yield from (tuple(m) for m in state.members if _worth(view, m))
+
+
+def _worth(view: View, members: Sequence[int]) -> bool:
+    return len(members) > 1
+
+
+FUSION = Fusion("auto", "enable_auto_fusion", groups=groups)

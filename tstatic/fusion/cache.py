@@ -1,0 +1,390 @@
+"""Generated kernel modules as files: one per text, named by its hash, in a folder that only the user can write.
+
+Triton reads a kernel's source with ``inspect``, so a kernel has to be real text under a real path. The file serves readers,
+debuggers and the next process. What runs is never taken from it on trust: its bytes are compared with the text just
+generated, and the compared bytes are what is compiled. Neither a flipped bit nor another user can choose what runs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.abc
+import importlib.util
+import io
+import linecache
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+from tstatic.errors import TstaticError
+from tstatic.logs import warn_once
+from tstatic.version import __version__
+
+__all__ = ["folder", "load", "store", "trim"]
+
+LIMIT_BYTES = 256 * 2**20
+# Nothing younger is removed: another process may be between writing a file and reading it, and a cluster's clocks differ.
+YOUNG_SECONDS = 3600.0
+NAME_LENGTH = 40
+
+# Only names of these forms are ever removed, so a TSTATIC_CACHE_DIR that holds other things loses none of them.
+_ENTRY = re.compile(r"[a-z0-9_]{1,40}_[0-9a-f]{64}\.py")
+_STAGED = re.compile(r"stage-[a-z0-9_]{8}\.tmp")
+_FOLDERS = "kernels-*-py3.*"
+
+# A folder can be refused, a file changed, once each on the way; the third time there is something else wrong.
+_ATTEMPTS = 3
+
+# Unbounded: a module cannot be unloaded while its functions are referenced, a program has tens of kernels and not
+# thousands, and each takes about as much memory as its text. No lock: a child of a fork could inherit it held for ever.
+_modules: dict[str, ModuleType] = {}
+_given_up: dict[Path, str] = {}
+_private: Path | None = None
+_trimmed = False
+
+
+class _Verified(importlib.abc.SourceLoader):
+    """Imports bytes that were checked. It has no ``path_stats``, so ``importlib`` neither reads nor writes a pyc file."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self.data = data
+
+    def get_filename(self, fullname: str) -> str:
+        return self.path
+
+    def get_data(self, path: bytes | str) -> bytes:
+        return self.data
+
+
+def folder() -> Path:
+    """Returns the folder for kernels of this version of tstatic and Python; makes it, with mode 0700, when missing.
+
+    It lies in ``TSTATIC_CACHE_DIR``, else in the user's cache folder (``platformdirs``, or without it ``tstatic-<uid>`` in
+    the folder for temporary files). A folder that belongs to somebody else, that others can write, or that cannot be
+    written is refused: one warning says why, and this process uses a temporary folder of its own.
+
+    Raises:
+        OSError: The folder was refused and no temporary folder can be made either.
+    """
+    base = _base()
+    version = re.sub(r"[^0-9A-Za-z.+]", "_", __version__)
+    own = base / f"kernels-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
+    reason = _given_up.get(own) or _objection(base, own)
+    if reason is None:
+        return own
+    private = _private_folder()
+    warn_once(
+        ("kernel cache refused", own),
+        f"kernel cache {own} is not used: {reason}. Kernels of this process are kept in {private} and generated again by "
+        "the next; set TSTATIC_CACHE_DIR to a folder that only you can write",
+        topic="kernels",
+    )
+    return private
+
+
+def store(text: str, name: str) -> Path:
+    """Writes a kernel module, unless it is there, and returns its path.
+
+    Processes that race write the same bytes under the same name, each through a file of its own that is renamed when it is
+    whole. A file that is there and right is only marked as used; one that is wrong is written again, with a warning.
+
+    Args:
+        text: The module's source.
+        name: A word for readers; other characters than ``[a-z0-9_]`` become ``_``, and 40 are kept.
+
+    Raises:
+        TstaticError: Neither the cache nor a temporary folder can be written.
+    """
+    data = _encode(text)
+    try:
+        return _place(data, _stem(data, name))
+    except OSError as error:
+        raise TstaticError(
+            "a generated kernel could not be written to disk",
+            received=str(error),
+            fix="free some space, or set TSTATIC_CACHE_DIR to a folder that you can write",
+        ) from error
+
+
+def load(text: str, name: str) -> ModuleType:
+    """Imports a kernel module from the cache, which it enters first when it is new; the same text gives the same module.
+
+    The file is compared with ``text`` right before the import, and the compared bytes are compiled: no file, and no pyc
+    beside it, is run for what it claims to be. ``inspect.getsource`` works on the module's functions, also after the file
+    is gone. Without any disk to write on, the module is imported from memory, with one warning.
+
+    Args:
+        text: The module's source.
+        name: A word for readers, as in ``store``; it is part of the module's name, ``tstatic_kernels.<name>_<hash12>``.
+
+    Raises:
+        Exception: Whatever the module's own text raises.
+    """
+    data = _encode(text)
+    stem = _stem(data, name)
+    known = _modules.get(stem)
+    if known is not None:
+        return known
+    module = _import(_settled(data, stem), data, stem[: -64 + 12])
+    # Two threads may both have imported it: the first stays, for both.
+    winner = _modules.setdefault(stem, module)
+    sys.modules[winner.__name__] = winner
+    return winner
+
+
+def trim(limit_bytes: int = LIMIT_BYTES) -> int:
+    """Removes the entries used longest ago until at most ``limit_bytes`` are left, and what killed writers left.
+
+    It looks at the folders of all versions, since nobody else would ever clean those of an old one. Files younger than
+    an hour stay, whatever the limit.
+
+    Args:
+        limit_bytes: What the entries of all versions may take together.
+
+    Returns:
+        How many bytes were removed.
+    """
+    own = folder()
+    if own == _private:
+        return 0  # it goes with the process
+    removed = total = 0
+    entries: list[tuple[float, int, str]] = []
+    before = time.time() - YOUNG_SECONDS
+    for path, info in _files(own.parent):
+        if _ENTRY.fullmatch(path.name):
+            total += info.st_size
+            entries.append((info.st_mtime, info.st_size, str(path)))
+        elif info.st_mtime < before:
+            removed += _remove(str(path), info.st_mtime) * info.st_size
+    for used, size, entry in sorted(entries):
+        if total <= limit_bytes or used >= before:
+            break
+        gone = _remove(entry, used) * size
+        total -= gone
+        removed += gone
+    return removed
+
+
+# ------------------------------------------------------------------------------------------------------------ the folder
+def _base() -> Path:
+    """Returns the folder that holds those of all versions, absolute, so that a later chdir changes nothing."""
+    chosen = os.environ.get("TSTATIC_CACHE_DIR")
+    if chosen:
+        return Path(os.path.abspath(os.path.expanduser(chosen)))
+    try:
+        import platformdirs  # here because it may be absent, and is not needed where the variable is set
+    except ImportError:
+        return Path(tempfile.gettempdir(), f"tstatic-{os.geteuid()}")
+    return platformdirs.user_cache_path("tstatic").absolute()
+
+
+def _objection(base: Path, own: Path) -> str | None:
+    """Makes the folder when it is missing; returns why it may not be used, or ``None`` when it may."""
+    try:
+        for path in reversed([p for p in (own, *own.parents) if not os.path.exists(p)]):
+            with suppress(FileExistsError):  # made by another process just now, or a broken link: stat tells
+                os.mkdir(path, 0o700)
+        outer, inner = os.stat(base), os.lstat(own)
+    except OSError as error:
+        return str(error)
+    if not stat.S_ISDIR(inner.st_mode):
+        return f"{own} is no folder"
+    me = os.geteuid()
+    # The base may be root's, or shared as /tmp is: there the sticky bit keeps others from replacing what is inside.
+    for path, info, owners, shared in ((base, outer, (me, 0), outer.st_mode & stat.S_ISVTX), (own, inner, (me,), 0)):
+        if info.st_uid not in owners:
+            return f"{path} belongs to user {info.st_uid}, not to you (user {me})"
+        if info.st_mode & 0o022 and not shared:
+            return f"others can write {path} (mode {stat.S_IMODE(info.st_mode):04o}; `chmod go-w` it)"
+    if not os.access(own, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+        return f"{own} cannot be written"
+    return None
+
+
+def _private_folder() -> Path:
+    """Returns a temporary folder of this process; a forked child goes on with its parent's for as long as that is there."""
+    global _private
+    if _private is None or not _private.is_dir():
+        _private = Path(tempfile.mkdtemp(prefix="tstatic-kernels-"))
+        atexit.register(_discard, _private, os.getpid())
+    return _private
+
+
+def _discard(private: Path, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child inherits the call, and its parent still needs the folder
+        shutil.rmtree(private, ignore_errors=True)
+
+
+# ------------------------------------------------------------------------------------------------------------- the files
+def _encode(text: str) -> bytes:
+    # A comment may quote a path that is no UTF-8, which Python holds as lone surrogates: escaped, they mean the same.
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _stem(data: bytes, name: str) -> str:
+    word = re.sub(r"[^a-z0-9_]", "_", name[:NAME_LENGTH].lower())[:NAME_LENGTH] or "kernel"
+    return f"{word}_{hashlib.sha256(data).hexdigest()}"
+
+
+def _state(path: Path, data: bytes) -> str:
+    """Returns whether ``path`` is ``"absent"``, ``"right"`` or ``"wrong"``: no plain file of ours with just these bytes."""
+    try:
+        with open(path, "rb", opener=_open) as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_size != len(data):
+                return "wrong"
+            return "right" if file.read(len(data) + 1) == data else "wrong"
+    except FileNotFoundError:
+        return "absent"
+    except OSError:  # a link, a folder, a sector that cannot be read
+        return "wrong"
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _place(data: bytes, stem: str) -> Path:
+    """Sees to it that the file is there and right; a folder that cannot be written is given up for this process."""
+    global _trimmed
+    problem: OSError = FileNotFoundError(f"the folder of {stem}.py disappears as often as it is made")
+    for _ in range(_ATTEMPTS):
+        own = folder()
+        try:
+            path = own / f"{stem}.py"
+            _settle(path, data)
+        except FileNotFoundError as error:  # somebody emptied the cache meanwhile: the folder is made again
+            problem = error
+        except OSError as error:
+            if own == _private:
+                raise
+            _given_up[own] = str(error)
+        else:
+            if not _trimmed:
+                _trimmed = True
+                with suppress(OSError):
+                    trim()
+            return path
+    raise problem
+
+
+def _settle(path: Path, data: bytes) -> None:
+    state = _state(path, data)
+    if state == "right":
+        with suppress(OSError):  # when it was used decides only how long it is kept
+            os.utime(path)
+        return
+    if state == "wrong":
+        warn_once(
+            ("kernel cache entry", path),
+            f"kernel cache entry {path} does not hold what was written there; it is not used, and is written again",
+            topic="kernels",
+        )
+    _write(path, data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Writes through a staged file. Its folder is not synced: after a power cut an entry may be missing, never half."""
+    handle, staged = tempfile.mkstemp(prefix="stage-", suffix=".tmp", dir=path.parent)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.replace(staged, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(staged)
+        raise
+
+
+def _files(base: Path) -> list[tuple[Path, os.stat_result]]:
+    """Lists the entries and staged files of all versions; a folder or file that is not the user's own is passed over."""
+    found: list[tuple[Path, os.stat_result]] = []
+    for own in base.glob(_FOLDERS):
+        with suppress(OSError):
+            info = os.lstat(own)
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+                continue
+            for entry in os.listdir(own):
+                path = own / entry
+                if _ENTRY.fullmatch(entry) or _STAGED.fullmatch(entry):
+                    with suppress(FileNotFoundError):  # another process trims as well
+                        info = os.lstat(path)
+                        if stat.S_ISREG(info.st_mode):
+                            found.append((path, info))
+    return found
+
+
+def _remove(path: str, used: float) -> bool:
+    """Removes a file, unless it was used since it was listed; returns whether it did."""
+    try:
+        if os.lstat(path).st_mtime != used:
+            return False
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
+
+
+# ------------------------------------------------------------------------------------------------------------ the import
+def _settled(data: bytes, stem: str) -> str:
+    """Returns the path of a file that held ``data`` a moment ago; a name in angle brackets when no disk can hold it."""
+    reason = "what is written there does not stay as it was written"
+    try:
+        for _ in range(_ATTEMPTS):
+            path = _place(data, stem)
+            if _state(path, data) == "right":
+                return str(path)
+    except OSError as error:
+        reason = str(error)
+    warn_once(
+        "kernel cache in memory",
+        f"generated kernels are kept in memory only: {reason}. Set TSTATIC_CACHE_DIR to a folder that you can write",
+        topic="kernels",
+    )
+    return f"<{stem}>"
+
+
+def _import(path: str, data: bytes, name: str) -> ModuleType:
+    fullname = f"tstatic_kernels.{name}"
+    spec = importlib.util.spec_from_loader(fullname, _Verified(path, data))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Without a modification time an entry is never compared with the disk: Triton, which reads the source while the module
+    # is being imported, gets the text that was checked, even where the file is changed or trimmed meanwhile.
+    lines = io.StringIO(importlib.util.decode_source(data)).readlines()
+    linecache.cache[path] = (len(data), None, lines, path)
+    sys.modules[fullname] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if sys.modules.get(fullname) is module:
+            del sys.modules[fullname]
+        raise
+    return module
+
+
+def _reset_for_tests() -> None:
+    """Forgets what this process loaded and decided, as if it had just started."""
+    global _private, _trimmed
+    for module in _modules.values():
+        sys.modules.pop(module.__name__, None)
+    _modules.clear()
+    _given_up.clear()
+    if _private is not None:
+        shutil.rmtree(_private, ignore_errors=True)
+    _private, _trimmed = None, False

@@ -1,0 +1,97 @@
+"""What an op computes, element by element: expressions over its inputs, aligned so that all broadcast by numpy's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tstatic.ir import expr
+from tstatic.ir.expr import Node
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import Card
+from tstatic.ir.types import Meta, Shape, broadcast_shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An op as expressions.
+
+    Attributes:
+        nodes: Output position -> expression over the names of ``inputs``; attributes are numbers already.
+        inputs: Name inside the expressions -> input position.
+        aligned: Per input position its shape with ones added (``None``: absent, or read by no expression).
+        full: The shape that all inputs broadcast to.
+        targets: Output position -> its shape with ones added; where it is smaller than ``full`` the expression is summed.
+    """
+
+    nodes: Mapping[int, Node]
+    inputs: Mapping[str, int]
+    aligned: tuple[Shape | None, ...]
+    full: Shape
+    targets: Mapping[int, Shape]
+
+
+class _Shaped:
+    """Stands for an array while a card aligns its inputs: only shapes are asked for and changed."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.ndim = len(shape)
+
+    def reshape(self, *shape: Any) -> _Shaped:
+        sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return _Shaped(tuple(int(s) for s in sizes))
+
+
+def is_pointwise(card: Card) -> bool:
+    """Whether an op may be inlined into kernels: it states expressions, draws nothing and has no effects."""
+    stated = card.pointwise is not None or hasattr(card.ref, "nodes")
+    return stated and not (card.random or card.effects or card.state or card.objects or card.dynamic)
+
+
+def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
+    """Returns an op's expressions for known shapes; ``None`` if it has none."""
+    card = op.card
+    if not is_pointwise(card):
+        return None
+    if any(isinstance(e, tuple) for e in (*op.inputs, *op.outputs)):
+        return None
+    ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
+    values = {n: expr.const(v) for n, v in op.attrs.items() if isinstance(v, bool | int | float)}
+    if card.pointwise is not None:
+        position = {s.name: i for i, s in enumerate(card.outputs)}
+        texts = {position[name]: expr.parse(text) for name, text in card.pointwise.items()}
+        params = [s.param for s in card.inputs]
+        shapes = _prepared(card, ins, op.attrs)
+        like: Mapping[int, int] = {}
+    else:
+        texts, params = dict(card.ref.nodes), list(card.ref.params)
+        shapes = card.ref.align([None if m is None else m.shape for m in ins], dict(op.attrs))
+        like = card.ref.like
+    wanted = {i: node for i, node in texts.items() if op.outputs[i] is not None}
+    if set(wanted) != {i for i, e in enumerate(op.outputs) if e is not None}:
+        return None
+    absent = {p: expr.ZERO for p, m in zip(params, ins, strict=True) if m is None}
+    nodes = {i: expr.substitute(node, {**absent, **values}) for i, node in wanted.items()}
+    read = set().union(*(expr.variables(n) for n in nodes.values())) if nodes else set()
+    full: Shape = ()
+    for s in shapes:
+        if s is not None:
+            full = broadcast_shapes(full, s)
+    used = tuple(s if p in read else None for p, s in zip(params, shapes, strict=True))
+    rank = len(full)
+    targets = {}
+    for i in nodes:
+        found = shapes[like[i]] if i in like else None
+        target = full if found is None else found
+        targets[i] = (1,) * (rank - len(target)) + tuple(target)
+    aligned = tuple(None if s is None else (1,) * (rank - len(s)) + tuple(s) for s in used)
+    return Definition(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets)
+
+
+def _prepared(card: Card, ins: Sequence[Meta | None], attrs: Mapping[str, Any]) -> list[Shape | None]:
+    shapes: list[Any] = [None if m is None else _Shaped(m.shape) for m in ins]
+    if card.prepare is not None:
+        shapes = list(card.prepare(shapes, attrs))
+    return [None if s is None else tuple(s.shape) for s in shapes]

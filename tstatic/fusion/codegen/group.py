@@ -1,0 +1,245 @@
+"""Ops as one loop nest: where each value lies in the common space, what is read, computed and written per element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tstatic.fusion.codegen.define import Definition, define
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import DType, Meta, Shape
+
+Place = tuple[int, ...]
+"""Which dimensions of the space a value's own dimensions of size above 1 are, in order."""
+
+
+class NoKernel(Exception):  # noqa: N818
+    """The ops cannot be one kernel: a stable code, and a sentence."""
+
+    def __init__(self, code: str, reason: str, op: FrozenOp | None = None) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+        self.reason = reason
+        self.op = op
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value in memory.
+
+    Attributes:
+        name: Parameter of the kernel.
+        value: The program's value.
+        dtype: Its type in memory.
+        dims: Which dimensions of the collapsed space it has; a missing one is broadcast, or summed for an output.
+    """
+
+    name: str
+    value: str
+    dtype: DType
+    dims: tuple[bool, ...]
+
+    @property
+    def full(self) -> bool:
+        return all(self.dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A loop nest.
+
+    Attributes:
+        space: Sizes of the collapsed dimensions, outermost first; ``(1,)`` for single elements.
+        inputs, outputs: Operands.
+        ops: With their definitions, in order.
+        reads: (index of the op, name inside its expressions) -> operand's index, or the value of an earlier op.
+    """
+
+    space: Shape
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    ops: tuple[tuple[FrozenOp, Definition], ...]
+    reads: Mapping[tuple[int, str], int | str]
+    metas: Mapping[str, Meta] = field(repr=False)
+
+    @property
+    def numel(self) -> int:
+        total = 1
+        for s in self.space:
+            total *= s
+        return total
+
+    @property
+    def summed(self) -> tuple[Operand, ...]:
+        return tuple(o for o in self.outputs if not o.full)
+
+
+def _large(shape: Sequence[int]) -> list[int]:
+    return [i for i, n in enumerate(shape) if n != 1]
+
+
+def _places(ops: Sequence[FrozenOp], definitions: Sequence[Definition]) -> tuple[Shape, list[Place]]:
+    """The space, and per op which of its dimensions the op's own ones are.
+
+    Placing begins at an op that has the whole space and follows shared values, so that an operand that one op meets at an
+    ``axis`` stays there.
+    """
+    sizes = [tuple(d.full[i] for i in _large(d.full)) for d in definitions]
+    space = max(sizes, key=lambda s: (len(s), _product(s)))
+    start = sizes.index(space)
+    found: dict[int, Place] = {start: tuple(range(len(space)))}
+    values: dict[str, Place] = {}
+    pending = [start]
+    while pending:
+        index = pending.pop()
+        op, definition, place = ops[index], definitions[index], found[index]
+        axis_of = dict(zip(_large(definition.full), place, strict=True))
+        for entry, shape in _touched(op, definition):
+            here = tuple(axis_of[i] for i in _large(shape))
+            known = values.setdefault(entry, here)
+            if known != here and entry in _made(ops):
+                raise NoKernel("PLACE", f"'{entry}' is used at two places of the common shape", op)
+        for other, candidate in enumerate(ops):
+            if other in found:
+                continue
+            placed = _placed(candidate, definitions[other], values, space)
+            if placed is not None:
+                found[other] = placed
+                pending.append(other)
+    for i, op in enumerate(ops):
+        if i not in found:
+            raise NoKernel("SPACE", f"{op.type} works on {list(definitions[i].full)}, the others on {list(space)}", op)
+    return space, [found[i] for i in range(len(ops))]
+
+
+def _made(ops: Sequence[FrozenOp]) -> set[str]:
+    return {v for op in ops for v in op.writes()}
+
+
+def _touched(op: FrozenOp, definition: Definition) -> list[tuple[str, Shape]]:
+    """Values of an op with their aligned shapes."""
+    done: list[tuple[str, Shape]] = []
+    for i, shape in enumerate(definition.aligned):
+        entry = op.inputs[i]
+        if shape is not None and isinstance(entry, str):
+            done.append((entry, shape))
+    for i, shape in definition.targets.items():
+        entry = op.outputs[i]
+        assert isinstance(entry, str)
+        done.append((entry, shape))
+    return done
+
+
+def _placed(op: FrozenOp, definition: Definition, values: Mapping[str, Place], space: Shape) -> Place | None:
+    """Where an op's dimensions lie, if values with known places say so."""
+    axis_of: dict[int, int] = {}
+    for entry, shape in _touched(op, definition):
+        place = values.get(entry)
+        if place is None:
+            continue
+        large = _large(shape)
+        if len(large) != len(place):
+            continue
+        for i, p in zip(large, place, strict=True):
+            if axis_of.setdefault(i, p) != p:
+                raise NoKernel("PLACE", f"'{entry}' is used at two places of the common shape", op)
+    wanted = _large(definition.full)
+    if all(i in axis_of for i in wanted):
+        return tuple(axis_of[i] for i in wanted)
+    sizes = tuple(definition.full[i] for i in wanted)
+    if sizes == space:
+        return tuple(range(len(space)))
+    return None
+
+
+def _product(sizes: Sequence[int]) -> int:
+    total = 1
+    for s in sizes:
+        total *= s
+    return total
+
+
+def build(ops: Sequence[FrozenOp], metas: Mapping[str, Meta], kept: Sequence[str]) -> Group:
+    """Puts ops into one loop nest.
+
+    Args:
+        ops: In program order.
+        metas: Metadata of all their values; every size is known.
+        kept: Values that are written to memory; all others stay in registers.
+
+    Raises:
+        NoKernel: With the reason, if they do not fit.
+    """
+    definitions = []
+    for op in ops:
+        definition = define(op, metas)
+        if definition is None:
+            raise NoKernel("NOT_POINTWISE", f"{op.type} states no expression", op)
+        if 0 in definition.full:
+            raise NoKernel("EMPTY", f"{op.type} has no elements", op)
+        definitions.append(definition)
+    space, places = _places(ops, definitions)
+    made = _made(ops)
+    rank = len(space)
+    inputs: dict[tuple[str, Place], int] = {}
+    reads: dict[tuple[int, str], int | str] = {}
+    placed: dict[str, Place] = {}
+    sums: set[str] = set()
+    for k, (op, definition, place) in enumerate(zip(ops, definitions, places, strict=True)):
+        axis_of = dict(zip(_large(definition.full), place, strict=True))
+        for name, position in definition.inputs.items():
+            entry, shape = op.inputs[position], definition.aligned[position]
+            assert isinstance(entry, str)
+            assert shape is not None
+            here = tuple(axis_of[i] for i in _large(shape))
+            if entry in made:
+                if entry in sums:
+                    raise NoKernel("SUM_INSIDE", f"{op.type} reads the sum '{entry}'", op)
+                if entry in placed and placed[entry] != here:
+                    raise NoKernel("PLACE", f"'{entry}' is used at two places of the common shape", op)
+                reads[k, name] = entry
+            else:
+                reads[k, name] = inputs.setdefault((entry, here), len(inputs))
+        for position, shape in definition.targets.items():
+            entry = op.outputs[position]
+            assert isinstance(entry, str)
+            placed[entry] = tuple(axis_of[i] for i in _large(shape))
+            whole = tuple(axis_of[i] for i in _large(definition.full))
+            summed = placed[entry] != whole
+            if summed:
+                sums.add(entry)
+            if summed and entry not in kept:
+                raise NoKernel("SUM_INSIDE", f"{op.type} sums '{entry}', which another op of the group reads", op)
+            if entry in kept and not summed and len(placed[entry]) != rank:
+                raise NoKernel("SMALL_OUTPUT", f"'{entry}' is smaller than the group's common shape", op)
+            if summed and len(whole) != rank:
+                raise NoKernel("SPACE", f"{op.type} sums over a part of the common shape", op)
+    outputs = [(v, placed[v]) for v in kept]
+    rows = [[d in p for d in range(rank)] for _, p in (*inputs, *outputs)]
+    space, rows = _collapsed(space, rows)
+    operands = [tuple(r) for r in rows]
+    names = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(len(outputs))]
+    return Group(
+        space,
+        tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[0], inputs, operands, strict=False)),
+        tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[1], outputs, operands[len(inputs) :], strict=True)),
+        tuple(zip(ops, definitions, strict=True)),
+        reads,
+        metas,
+    )  # fmt: skip
+
+
+def _collapsed(space: Shape, rows: list[list[bool]]) -> tuple[Shape, list[list[bool]]]:
+    """Joins neighbouring dimensions that every operand has, or none of them."""
+    sizes: list[int] = []
+    columns: list[list[bool]] = []
+    for d, size in enumerate(space):
+        column = [r[d] for r in rows]
+        if columns and columns[-1] == column:
+            sizes[-1] *= size
+        else:
+            sizes.append(size)
+            columns.append(column)
+    if not sizes:
+        return (1,), [[True] for _ in rows]
+    return tuple(sizes), [[c[i] for c in columns] for i in range(len(rows))]

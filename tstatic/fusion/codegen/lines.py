@@ -1,0 +1,251 @@
+"""Expressions as lines of Triton text: typed values, shared sub-expressions by name, low precision rounded where it shows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tstatic.fusion.codegen.group import Group, NoKernel
+from tstatic.ir.expr import FUNCTIONS, Node, parse, substitute
+from tstatic.ir.types import DType, bool_, dtype_of, float32
+from tstatic.ir.where import show
+
+TYPES = {
+    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
+    "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "i1",
+}  # fmt: skip
+"""tstatic's name of a type -> Triton's in a signature."""
+
+LANGUAGE = {
+    "float64": "tl.float64", "float32": "tl.float32", "float16": "tl.float16", "bfloat16": "tl.bfloat16",
+    "int64": "tl.int64", "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8",
+    "bool": "tl.int1",
+}  # fmt: skip
+
+_INTEGER_TOO = frozenset(
+    ["add", "sub", "mul", "neg", "square", "abs", "sign", "maximum", "minimum", "where", "floordiv", "remainder"]
+)
+"""Functions whose kernel form is right for integers; comparisons and logic are, too."""
+_LOGIC = ("both", "either", "invert", "differ")
+_LONG = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A text that stands for a value per element.
+
+    Attributes:
+        text: A name, a number or an expression in brackets.
+        dtype: The type it is computed in.
+        low: The 16-bit type that its exact value would be rounded to, if it was not yet.
+    """
+
+    text: str
+    dtype: DType
+    low: DType | None = None
+
+
+def number(value: bool | int | float, dtype: DType) -> str:
+    """A literal; through ``repr`` of a checked number, never through text from outside."""
+    if dtype is bool_:
+        return "True" if value else "False"
+    if not dtype.is_float:
+        return repr(int(value))
+    real = float(value)
+    if math.isnan(real):
+        return 'float("nan")'
+    if math.isinf(real):
+        return 'float("inf")' if real > 0 else 'float("-inf")'
+    return repr(real) if real >= 0 and not (real == 0 and math.copysign(1, real) < 0) else f"({real!r})"
+
+
+class Lines:
+    """Writes the lines of a group; ``done`` maps the program's values to typed names."""
+
+    def __init__(self, group: Group, loaded: Mapping[int, Typed]) -> None:
+        self.group = group
+        self.loaded = loaded
+        self.lines: list[str] = []
+        self.done: dict[str, Typed] = {}
+        self.used: set[str] = set()
+        self._count = 0
+
+    def write(self) -> None:
+        """Writes all ops."""
+        for index, (op, definition) in enumerate(self.group.ops):
+            environment = {}
+            for name in definition.inputs:
+                source = self.group.reads[index, name]
+                environment[name] = self.done[source] if isinstance(source, str) else self.loaded[source]
+            where = show(op.where)
+            self.lines.append(f"# {op.type}" + (f", {where.rsplit('/', 1)[-1]}" if where else ""))
+            writer = _Expression(self, environment, op.type)
+            for position, node in definition.nodes.items():
+                entry = op.outputs[position]
+                assert isinstance(entry, str)
+                dtype = self.group.metas[entry].dtype
+                value = convert(writer.value(node, dtype.compute), dtype.compute)
+                self.done[entry] = self.name(value, low=dtype if dtype.is_low else None)
+
+    def name(self, value: Typed, low: DType | None = None) -> Typed:
+        """Gives a value a name of its own, unless it has one."""
+        if value.text.isidentifier() and low is value.low:
+            return value
+        self._count += 1
+        name = f"v{self._count}"
+        self.lines.append(f"{name} = {_bare(value.text)}")
+        return Typed(name, value.dtype, low)
+
+    def rounded(self, value: Typed) -> Typed:
+        """The value as its 16-bit type holds it."""
+        if value.low is None:
+            return value
+        function = "round_bf16" if value.low.name == "bfloat16" else "round_fp16"
+        self.used.add(function)
+        return Typed(f"{function}({_bare(value.text)})", value.dtype)
+
+
+def _bare(text: str) -> str:
+    """Without the outermost brackets, if they belong together."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0 and i < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def convert(value: Typed, dtype: DType) -> Typed:
+    """The value in another type of computation."""
+    if value.dtype is dtype:
+        return value
+    if dtype is bool_:
+        return Typed(f"({value.text} != 0)", dtype)
+    text = value.text
+    if value.dtype.is_float and dtype.is_integer:
+        return Typed(f"{_target(text)}.to({LANGUAGE[dtype.name]})", dtype)
+    return Typed(f"{_target(text)}.to({LANGUAGE[dtype.name]})", dtype)
+
+
+def _target(text: str) -> str:
+    return text if text.isidentifier() or text.startswith("(") else f"({text})"
+
+
+class _Expression:
+    """One op's expressions; equal parts are computed once."""
+
+    def __init__(self, lines: Lines, environment: Mapping[str, Typed], op: str) -> None:
+        self.lines = lines
+        self.environment = environment
+        self.op = op
+        self.known: dict[tuple[Node, str], Typed] = {}
+        self.uses: Counter[Node] = Counter()
+        floats = [v.dtype for v in environment.values() if v.dtype.is_float]
+        self.float = floats[0] if floats else float32
+        others = [v.dtype for v in environment.values() if v.dtype.is_integer]
+        self.default = self.float if floats else (others[0] if others else bool_)
+
+    def value(self, node: Node, like: DType | None = None) -> Typed:
+        self._count(node)
+        return self._value(node, like)
+
+    def _count(self, node: Node) -> None:
+        stack = [node]
+        while stack:
+            current = stack.pop()
+            self.uses[current] += 1
+            if self.uses[current] == 1:
+                stack.extend(current.args)
+
+    def _value(self, node: Node, like: DType | None = None) -> Typed:
+        if node.op == "const":
+            return self._constant(node.value, like)
+        if node.op == "var":
+            return self.environment[node.value]
+        key = node, like.name if like is not None and node.op == "where" else ""
+        found = self.known.get(key)
+        if found is None:
+            found = self._apply(node, like)
+            if self.uses[node] > 1 or len(found.text) > _LONG:
+                found = self.lines.name(found)
+            self.known[key] = found
+        return found
+
+    def _constant(self, value: bool | int | float, like: DType | None) -> Typed:
+        dtype = like if like is not None else self.default
+        if isinstance(value, float) and not dtype.is_float and not (dtype.is_integer and value.is_integer()):
+            dtype = self.float
+        return Typed(number(value, dtype), dtype)
+
+    def _apply(self, node: Node, like: DType | None) -> Typed:
+        function = FUNCTIONS[node.op]
+        if not function.triton:
+            if not function.expand:
+                raise NoKernel("NO_KERNEL_FORM", f"{self.op} uses {node.op}, which has no form in kernels")
+            body = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
+            self._count(body)
+            return self._value(body, like)
+        if node.op == "where":
+            condition = convert(self._value(node.args[0]), bool_)
+            yes, no = self._alike(node.args[1:], like)
+            return self._call(node.op, (condition, yes, no), yes.dtype)
+        operands = self._alike(node.args, bool_ if node.op in _LOGIC else None, node.op in _LOGIC)
+        dtype = operands[0].dtype
+        if function.exact:
+            operands = tuple(self.lines.rounded(o) for o in operands)
+        if dtype.is_integer and node.op not in _INTEGER_TOO and function.kind != "bool":
+            if node.op != "div":
+                raise NoKernel("NO_KERNEL_FORM", f"{self.op} uses {node.op} on integers")
+            dtype = self.float
+            operands = tuple(convert(o, dtype) for o in operands)
+        if dtype.is_float and node.op in ("floordiv", "remainder"):
+            raise NoKernel("NO_KERNEL_FORM", f"{self.op} uses {node.op} on floats, whose last bits numpy defines")
+        return self._call(node.op, operands, bool_ if function.kind == "bool" else dtype)
+
+    def _call(self, name: str, operands: tuple[Typed, ...], dtype: DType) -> Typed:
+        text = FUNCTIONS[name].triton
+        self.lines.used.update(word for word in _words(text) if word.startswith("_"))
+        texts = dict(zip("abc", (o.text for o in operands), strict=False))
+        filled = text.format(**texts)
+        simple = text.startswith(("tl.", "_")) and filled.endswith(")") and "==" not in text and "<" not in text
+        return Typed(filled if simple else f"({filled})", dtype)
+
+    def _alike(self, args: tuple[Node, ...], like: DType | None = None, logical: bool = False) -> tuple[Typed, ...]:
+        """Arguments of one type; numbers take that of the others, truth values count as 1 and 0."""
+        strong = {i: self._value(a, like) for i, a in enumerate(args) if a.op != "const"}
+        if logical:
+            return tuple(
+                convert(strong[i] if i in strong else self._constant(a.value, bool_), bool_) for i, a in enumerate(args)
+            )
+        types = [v.dtype for v in strong.values() if v.dtype is not bool_]
+        if types:
+            dtype = types[0]
+        elif strong and like is None:
+            dtype = self.float if any(a.op == "const" for a in args) or len(strong) > 1 else bool_
+            if self.default is not self.float and self.default is not bool_:
+                dtype = self.default
+        else:
+            dtype = like if like is not None else self.default
+        done = []
+        for i, a in enumerate(args):
+            value = strong[i] if i in strong else self._constant(a.value, dtype)
+            if value.dtype is bool_ and dtype is not bool_ and i in strong:
+                value = convert(value, dtype)
+            done.append(value)
+        if len({v.dtype for v in done}) > 1:
+            wide = max((v.dtype for v in done), key=lambda d: (d.is_float, d.itemsize))
+            done = [convert(v, wide) for v in done]
+        return tuple(done)
+
+
+def _words(text: str) -> list[str]:
+    return [w for w in "".join(c if c.isalnum() or c == "_" else " " for c in text).split() if w]
+
+
+def dtype_name(name: str) -> str:
+    """Triton's short name of a type."""
+    return TYPES[dtype_of(name).name]

@@ -1,0 +1,99 @@
+"""Device functions that generated kernels carry with them: their text is copied into each module that calls them.
+
+``to_bf16`` differs between the interpreter, which truncates, and compiled code, which rounds to nearest even.
+"""
+
+# Nothing here is called from Python, and only kernels import this file; Triton needs its functions untyped.
+# mypy: ignore-errors
+import os
+
+import triton
+import triton.language as tl
+
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")
+
+
+@triton.jit
+def _maximum(a, b):
+    """The larger one; NaN wins, as in numpy and torch."""
+    return tl.where((a != a) | (b != b), a + b, tl.where(a > b, a, b))
+
+
+@triton.jit
+def _minimum(a, b):
+    """The smaller one; NaN wins."""
+    return tl.where((a != a) | (b != b), a + b, tl.where(a < b, a, b))
+
+
+@triton.jit
+def _sign(a):
+    """-1, 0 or 1; NaN and the sign of zero stay."""
+    return tl.where(a > 0, a * 0 + 1, tl.where(a < 0, a * 0 - 1, a))
+
+
+@triton.jit
+def _trunc(a):
+    """Towards zero."""
+    return tl.where(a < 0, tl.ceil(a), tl.floor(a))
+
+
+@triton.jit
+def _floor_div(a, b):
+    """Integer division rounded down; Triton's ``//`` rounds towards zero."""
+    q = a // b
+    return tl.where((q * b != a) & ((a < 0) != (b < 0)), q - 1, q)
+
+
+@triton.jit
+def _floor_mod(a, b):
+    """What :func:`_floor_div` leaves; it has the divisor's sign."""
+    r = a % b
+    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+
+
+@triton.jit
+def _expm1(a):
+    """exp(a) - 1 without cancellation (W. Kahan's quotient of rounded values)."""
+    u = tl.exp(a)
+    near = (u - 1) * (a / tl.log(u))
+    return tl.where(u == 1, a, tl.where((tl.abs(a) > 1) | (u == 0), u - 1, near))
+
+
+@triton.jit
+def _log1p(a):
+    """log(1 + a) without cancellation (W. Kahan's quotient of rounded values)."""
+    u = 1 + a
+    return tl.where(u == 1, a, tl.where(tl.abs(u) == float("inf"), tl.log(u), tl.log(u) * (a / (u - 1))))
+
+
+@triton.jit
+def _tanh(a):
+    """From expm1 of twice the magnitude, clamped where the result is 1 in any precision."""
+    m = _expm1(2 * tl.where(tl.abs(a) > 20, 20 + 0 * a, tl.abs(a)))
+    t = m / (m + 2)
+    return tl.where(a != a, a, tl.where(a < 0, -t, t))
+
+
+@triton.jit
+def to_bf16(a):
+    """float32 to bfloat16, nearest even."""
+    if INTERPRETED:
+        bits = a.to(tl.uint32, bitcast=True)
+        kept = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        kept = tl.where(a != a, (bits >> 16) | 0x40, kept)
+        r = kept.to(tl.uint16).to(tl.bfloat16, bitcast=True)
+    else:
+        r = a.to(tl.bfloat16)
+    return r
+
+
+@triton.jit
+def round_bf16(a):
+    """float32 rounded to what bfloat16 can hold."""
+    return to_bf16(a).to(tl.float32)
+
+
+@triton.jit
+def round_fp16(a):
+    """float32 rounded to what float16 can hold."""
+    return a.to(tl.float16).to(tl.float32)

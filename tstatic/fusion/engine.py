@@ -1,0 +1,348 @@
+"""Applies fusions to a frozen program: finds matches, checks that they are safe, rewrites, and says why not."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tstatic.fusion.codegen.emit import emit
+from tstatic.fusion.codegen.group import NoKernel, build
+from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.pattern import Match, Pattern, find
+from tstatic.fusion.reasons import explain_code
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
+from tstatic.ir.opdef import Card
+from tstatic.ir.program import OpRole
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.where import Where
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An op as a report shows it."""
+
+    type: str
+    outputs: tuple[str, ...]
+    where: Where | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A fusion that was made.
+
+    Attributes:
+        fusion, switch: Its name, and the strategy's property that asked for it.
+        op: Type of the fused op.
+        members: The ops that it stands for.
+        gone: Values that are no longer in memory.
+        kept: Inner values that are still written, because others read them.
+        kernel: The generated kernel.
+    """
+
+    fusion: str
+    switch: str
+    op: str
+    members: tuple[Member, ...]
+    gone: tuple[str, ...]
+    kept: tuple[str, ...]
+    kernel: Kernel | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Two ops that a fusion's pattern fits and that stay apart: the code, the reason, and what would allow it."""
+
+    fusion: str
+    switch: str
+    code: str
+    members: tuple[Member, ...]
+    reason: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """What a match becomes.
+
+    Attributes:
+        type: Paddle's type of the fused op.
+        slots: Slot -> value (or values, for a slot that ends in ``*``); the rest of what is read goes to ``Others*``.
+        outputs: Slot -> value; further values that must be kept go to ``Kept*``.
+        attrs: Attributes, for reports.
+    """
+
+    type: str
+    slots: Mapping[str, str | tuple[str, ...] | None]
+    outputs: Mapping[str, str | tuple[str, ...] | None]
+    attrs: Mapping[str, object] = field(default_factory=dict)
+
+
+class Unfit(Exception):  # noqa: N818
+    """A match that the fusion's own check refuses: a code, and a sentence of its own."""
+
+    def __init__(self, code: str, reason: str = "", change: str = "", reader: str = "") -> None:
+        super().__init__(code)
+        self.code = code
+        self.reason = reason
+        self.change = change
+        self.reader = reader
+
+
+def loop_nest(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
+    """The kernel of ops that state expressions per element."""
+    return emit(build(body, metas, needed))
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """One fusion.
+
+    Attributes:
+        name: Stable name.
+        switch: Property of the BuildStrategy that turns it on.
+        patterns: Functions that name ops and values.
+        fuse: What a match becomes; raises :class:`Unfit`.
+        groups: Instead of patterns: proposes groups of ops by itself.
+        proposes: Instead of patterns: groups of ops, and what each becomes (or a function that raises :class:`Unfit`).
+        kernel: ``(body, metas, needed values) -> Kernel``; by default the loop nest of the body's expressions. Raises
+            :class:`NoKernel`.
+    """
+
+    name: str
+    switch: str
+    patterns: tuple[Callable[[Pattern], None], ...] = ()
+    fuse: Callable[[Match], Fused] | None = None
+    groups: Callable[[View], Iterable[tuple[int, ...]]] | None = None
+    proposes: Callable[[View], Iterable[tuple[tuple[int, ...], Callable[[], Fused]]]] | None = None
+    kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] = loop_nest
+
+
+@dataclass
+class Log:
+    """What happened, in order."""
+
+    applied: list[Applied] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+
+def member(op: FrozenOp) -> Member:
+    """The op as reports show it."""
+    return Member(op.type, tuple(op.writes()), op.where)
+
+
+# ----------------------------------------------------------------------------------------------------------- one fusion
+def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
+    """Makes every match of one fusion that is safe; matches are taken in program order and never overlap."""
+    view = View(program, metas)
+    taken: dict[int, int] = {}
+    made: list[tuple[tuple[int, ...], FrozenOp]] = []
+    refusals: dict[tuple[int, ...], Refused] = {}
+    for indices, fuse in _candidates(fusion, view):
+        members = tuple(member(view.ops[i]) for i in indices)
+        try:
+            if any(i in taken for i in indices):
+                # The same ops under another pattern of the same fusion are no news.
+                continue
+            fused, record = _make(fusion, view, indices, fuse, members)
+        except Unfit as unfit:
+            meaning, change = explain_code(unfit.code, value=unfit.reason, reader=unfit.reader)
+            reason = unfit.reason if unfit.code == "ATTRIBUTE" else meaning
+            refusals[indices] = Refused(fusion.name, fusion.switch, unfit.code, members, reason, unfit.change or change)
+            continue
+        refusals.pop(indices, None)
+        for i in indices:
+            taken[i] = len(made)
+        made.append((indices, fused))
+        log.applied.append(record)
+    log.refused.extend(r for indices, r in refusals.items() if not all(i in taken for i in indices))
+    return _rewritten(program, view, made) if made else program
+
+
+def _candidates(fusion: Fusion, view: View) -> Iterator[tuple[tuple[int, ...], Callable[[], Fused] | None]]:
+    if fusion.groups is not None:
+        for indices in fusion.groups(view):
+            yield indices, None
+        return
+    if fusion.proposes is not None:
+        yield from fusion.proposes(view)
+        return
+    assert fusion.fuse is not None
+    fuse = fusion.fuse
+    found: dict[tuple[int, ...], Match] = {}
+    for function in fusion.patterns:
+        for match in find(Pattern(function), view):
+            found.setdefault(match.indices, match)
+    for indices, match in sorted(found.items(), key=lambda pair: pair[0]):
+        yield indices, lambda match=match: fuse(match)  # type: ignore[misc]
+
+
+def _make(
+    fusion: Fusion,
+    view: View,
+    indices: tuple[int, ...],
+    fuse: Callable[[], Fused] | None,
+    members: tuple[Member, ...],
+) -> tuple[FrozenOp, Applied]:
+    inside = set(indices)
+    ops = [view.ops[i] for i in indices]
+    needed = view.needed(inside)
+    result = fuse() if fuse is not None else None
+    body = tuple(b for op in ops for b in (op.body or (op,)))
+    final = _final(result, needed) if result is not None else set(needed)
+    _check_inner(view, inside, ops, needed, final)
+    blocker = view.between(inside)
+    if blocker is not None:
+        raise Unfit("CYCLE", reader=view.ops[blocker].type)
+    kernel = _kernel(fusion, view, body, needed)
+    made = {v for op in ops for v in op.writes()}
+    read = [v for v in _contents(body) if v not in made]
+    shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
+    if result is None:
+        result = Fused("fusion_group", {"Inputs": tuple(read)}, {"Outs": tuple(needed)})
+    fused = _fused_op(fusion, result, ops, body, (read, shapes), needed)
+    gone = tuple(v for op in ops for v in op.writes() if v not in needed)
+    kept = tuple(v for v in needed if v not in final)
+    return fused, Applied(fusion.name, fusion.switch, fused.type, members, gone, kept, kernel)
+
+
+def _final(result: Fused, needed: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for slot, entry in result.outputs.items():
+        if slot.startswith("Intermediate"):
+            continue
+        found.update((entry,) if isinstance(entry, str) else entry or ())
+    return found & set(needed)
+
+
+def _check_inner(view: View, inside: set[int], ops: Sequence[FrozenOp], needed: Sequence[str], final: set[str]) -> None:
+    """Inner values may go only when nobody else reads them; a backward op of the group's own ops may: it is kept for it."""
+    backward = {f"{op.type}_grad" for op in ops}
+    for value in needed:
+        if value in final:
+            continue
+        if value in view.fetched:
+            raise Unfit("FETCHED", value)
+        if value in view.kept:
+            raise Unfit("PERSISTABLE", value)
+        for reader in view.outside(value, inside):
+            other = view.ops[reader]
+            if not (other.role & OpRole.Backward and other.type in backward):
+                raise Unfit("EXTRA_READER", value, reader=other.type)
+
+
+def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], needed: Sequence[str]) -> Kernel:
+    for op in body:
+        for value in (*op.reads(), *op.writes()):
+            meta = view.metas.get(value)
+            if meta is None or UNKNOWN in meta.shape:
+                raise Unfit("DYNAMIC", value)
+    try:
+        return fusion.kernel(body, view.metas, needed)
+    except NoKernel as error:
+        raise Unfit(error.code, reader=error.op.type if error.op is not None else "") from None
+
+
+def _contents(body: Sequence[FrozenOp]) -> list[str]:
+    """Values whose elements are read, not their shape alone."""
+    found: dict[str, None] = {}
+    for op in body:
+        for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
+            if entry is not None and slot.name not in op.card.shape_only:
+                found.update(dict.fromkeys((entry,) if isinstance(entry, str) else entry))
+    return list(found)
+
+
+def _fused_op(
+    fusion: Fusion,
+    result: Fused,
+    ops: Sequence[FrozenOp],
+    body: tuple[FrozenOp, ...],
+    read: tuple[list[str], list[str]],
+    needed: list[str],
+) -> FrozenOp:
+    contents, shapes = read
+    inputs, slots_in = _entries({s: _only(e, set(contents)) for s, e in result.slots.items()}, contents, "Others")
+    if shapes:
+        # Kept for the order and for metadata; their memory may be reused.
+        inputs, slots_in = (*inputs, tuple(shapes)), [*slots_in, "Shapes*?"]
+    outputs, slots_out = _entries({s: _only(e, set(needed)) for s, e in result.outputs.items()}, needed, "Kept")
+    card = Card(result.type, f"{', '.join(slots_in)} -> {', '.join(slots_out)}", shape_only=("Shapes",))
+    role = 0
+    for op in ops:
+        role |= op.role
+    pairs = tuple(name for op in ops for name in op.role_var)
+    return FrozenOp(
+        card, inputs, outputs, dict(result.attrs), role, pairs, ops[-1].where, ops[-1].position,
+        body=body, fusion=fusion.name,
+    )  # fmt: skip
+
+
+def _only(entry: str | tuple[str, ...] | None, wanted: set[str]) -> str | tuple[str, ...] | None:
+    if isinstance(entry, tuple):
+        return tuple(v for v in entry if v in wanted)
+    return entry if entry in wanted else None
+
+
+def _entries(
+    slots: Mapping[str, str | tuple[str, ...] | None], wanted: Sequence[str], rest: str
+) -> tuple[tuple[Entry, ...], list[str]]:
+    entries: list[Entry] = []
+    names: list[str] = []
+    known: set[str] = set()
+    for slot, entry in slots.items():
+        many = isinstance(entry, tuple)
+        names.append(slot + ("*" if many else "") + "?")
+        entries.append(entry)
+        known.update(entry if isinstance(entry, tuple) else (entry,) if entry is not None else ())
+    others = tuple(v for v in wanted if v not in known)
+    if others:
+        names.append(f"{rest}*?")
+        entries.append(others)
+    return tuple(entries), names
+
+
+def _rewritten(program: FrozenProgram, view: View, made: Sequence[tuple[tuple[int, ...], FrozenOp]]) -> FrozenProgram:
+    """Replaces ops by fused ones and sorts: each as late as its last member, earlier only where a reader asks for it."""
+    group_of = {i: g for g, (indices, _) in enumerate(made) for i in indices}
+    nodes: list[FrozenOp] = [fused for _, fused in made]
+    rank: list[int] = [max(indices) for indices, _ in made]
+    for i, op in enumerate(view.ops):
+        if i not in group_of:
+            nodes.append(op)
+            rank.append(i)
+    maker = {v: n for n, op in enumerate(nodes) for v in op.writes()}
+    waits = [0] * len(nodes)
+    readers: list[list[int]] = [[] for _ in nodes]
+    for n, op in enumerate(nodes):
+        for m in {maker[v] for v in op.reads() if v in maker and maker[v] != n}:
+            readers[m].append(n)
+            waits[n] += 1
+    last_effect: int | None = None
+    for n in sorted(range(len(nodes)), key=rank.__getitem__):
+        if nodes[n].card.effects or nodes[n].regions:
+            # What prints or calls Python keeps its order.
+            if last_effect is not None:
+                readers[last_effect].append(n)
+                waits[n] += 1
+            last_effect = n
+    ready = [(rank[n], n) for n in range(len(nodes)) if not waits[n]]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, n = heapq.heappop(ready)
+        order.append(nodes[n])
+        for reader in readers[n]:
+            waits[reader] -= 1
+            if not waits[reader]:
+                heapq.heappush(ready, (rank[reader], reader))
+    if len(order) < len(nodes):
+        # Matches that are safe one by one may form a ring together: the last one gives way.
+        return _rewritten(program, view, made[:-1]) if len(made) > 1 else program
+    return program.edit(ops=tuple(order))
+
+
+def without(fusion: Fusion, name: str) -> Fusion:
+    """The fusion under another name, for reports of what a switch would do."""
+    return replace(fusion, name=name)

@@ -1,0 +1,161 @@
+"""What a compiled kernel was found to do, and what it must not do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tstatic.fusion.sass import Access, Sass
+
+__all__ = ["SHARED_LIMIT", "TENSOR_MEMORY_COLUMNS", "Kind", "Report", "violations"]
+
+Kind = Literal["pointwise", "reduction"]
+
+# Bytes of shared memory that one program may ask for (CUDA C++ Programming Guide, "Technical Specifications per Compute
+# Capability": the SM's capacity less 1 KiB, for compute capabilities with 164, 100 and 228 KiB).
+SHARED_LIMIT: Mapping[int, int] = {
+    80: 166_912,
+    86: 101_376,
+    89: 101_376,
+    90: 232_448,
+    100: 232_448,
+    103: 232_448,
+    120: 101_376,
+}
+TENSOR_MEMORY_COLUMNS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one kernel on one chip.
+
+    Attributes:
+        name: The kernel.
+        chip: Compute capability times 10: 90 for sm_90.
+        triton: Version that compiled it.
+        seconds: Compile time; many are a sign of spills.
+        error: Empty, or why there is no kernel; every figure is then 0.
+        registers: Per thread.
+        stack: Bytes per thread in local memory, spills included.
+        spill_stores: Bytes of spilled values written, per thread.
+        spill_loads: Bytes of spilled values read, per thread.
+        barriers: Hardware barriers in use.
+        shared: Bytes of shared memory per program.
+        threads: Threads per program.
+        tensor_memory: Columns of tensor memory (sm_100).
+        traps: Function bodies that trap instead of doing their work: what the compiler emits when it gave up.
+        accesses: Global accesses by parameter and width.
+        streams: Pointers of the main path -> bits of an element.
+        sass: The instructions, where disassembly was asked for.
+    """
+
+    name: str
+    chip: int
+    triton: str
+    seconds: float = 0.0
+    error: str = ""
+    registers: int = 0
+    stack: int = 0
+    spill_stores: int = 0
+    spill_loads: int = 0
+    barriers: int = 0
+    shared: int = 0
+    threads: int = 0
+    tensor_memory: int = 0
+    traps: int = 0
+    accesses: tuple[Access, ...] = ()
+    streams: Mapping[str, int] = field(default_factory=dict)
+    sass: Sass | None = None
+
+    def figures(self) -> dict[str, int]:
+        """The figures that golden files keep."""
+        moved = {"load": 0, "store": 0, "atomic": 0}
+        wide = dict(moved)
+        for access in self.accesses:
+            moved[access.action] += access.count
+            wide[access.action] += access.count * (access.bits >= 128)
+        own = {
+            "registers": self.registers,
+            "stack": self.stack,
+            "spill_stores": self.spill_stores,
+            "spill_loads": self.spill_loads,
+            "barriers": self.barriers,
+            "shared": self.shared,
+            "threads": self.threads,
+            "tensor_memory": self.tensor_memory,
+            "loads": moved["load"],
+            "loads_128": wide["load"],
+            "stores": moved["store"],
+            "stores_128": wide["store"],
+            "atomics": moved["atomic"],
+        }
+        return own | ({f"sass_{k}": v for k, v in self.sass.figures().items()} if self.sass else {})
+
+
+def violations(report: Report, *, kind: Kind) -> list[str]:
+    """What a kernel does that no kernel of its kind should do, measured against wanted; empty for a good one.
+
+    Every kind: it compiles, spills nothing, stays within shared and tensor memory, and has no body that only traps. A local
+    array that ptxas does not call a spill is allowed. "pointwise" further: no barrier, no shared memory, and each access of
+    the main path 128 bits wide; beside a stream of wider elements, that stream's share of 128 bits (16-bit beside 32-bit: 64).
+    """
+    who = f"{report.name} on sm_{report.chip} (triton {report.triton})"
+    if report.error:
+        return [f"{who}: does not compile: {report.error}"]
+    found = []
+    sass = report.sass
+    limit = SHARED_LIMIT[report.chip]
+    if report.spill_stores or report.spill_loads:
+        counts = f" ({sass.count('STL')} STL, {sass.count('LDL')} LDL)" if sass else ""
+        found.append(
+            f"{report.spill_stores} bytes of spill stores, {report.spill_loads} of spill loads{counts}; wanted 0"
+        )
+    if report.shared > limit:
+        found.append(f"{report.shared} bytes of shared memory; wanted at most {limit}")
+    if report.tensor_memory > TENSOR_MEMORY_COLUMNS:
+        found.append(f"{report.tensor_memory} columns of tensor memory; wanted at most {TENSOR_MEMORY_COLUMNS}")
+    if report.traps:
+        found.append(f"{report.traps} function bodies that trap and write nothing; wanted 0")
+    if kind == "pointwise":
+        found += _pointwise(report)
+    else:
+        assert kind == "reduction", f"unknown kind of kernel: {kind}"
+    return [f"{who}: {text}" for text in found]
+
+
+def _pointwise(report: Report) -> list[str]:
+    """What a kernel without reduction must not do."""
+    found = []
+    if report.shared:
+        found.append(f"{report.shared} bytes of shared memory (a hidden change of layout); wanted 0")
+    barriers = max(report.barriers, report.sass.count("BAR") if report.sass else 0)
+    if barriers:
+        found.append(f"{barriers} barriers (BAR); wanted 0")
+    widest = max(report.streams.values(), default=0)
+    narrow: dict[str, list[Access]] = {}
+    for access in report.accesses:
+        if access.origin in report.streams and access.bits * widest < 128 * report.streams[access.origin]:
+            narrow.setdefault(access.origin, []).append(access)
+    for name, accesses in narrow.items():
+        wanted = 128 * report.streams[name] // widest
+        measured = " and ".join(f"{a.count} {a.action}s of {a.bits} bits" for a in accesses)
+        found.append(f"{name}: {measured}; wanted {wanted} bits (is its length a multiple of 16, and said to be?)")
+    if lost := sum(a.count for a in report.accesses if not a.origin):
+        found.append(f"{lost} global accesses of unknown origin; wanted each to be traced to a parameter")
+    if report.streams and not any(a.origin in report.streams for a in report.accesses):
+        found.append("no global access to any stream; wanted at least one")
+    return found + _narrow_sass(report, narrow=bool(narrow))
+
+
+def _narrow_sass(report: Report, *, narrow: bool) -> list[str]:
+    """Accesses that ptxas made narrower than the PTX had them, told only where the PTX has no narrow ones."""
+    if report.sass is None or narrow:
+        return []
+    found = []
+    for head, action in (("LDG", "load"), ("STG", "store")):
+        least = min((a.bits for a in report.accesses if a.action == action), default=128)
+        count = sum(n for bits, n in report.sass.widths(head).items() if bits < min(least, 128))
+        if count:
+            found.append(f"{count} {head} narrower than {min(least, 128)} bits; wanted 0, as in the PTX")
+    return found

@@ -1,0 +1,149 @@
+"""Patterns: ordinary functions that name ops and the values between them, and the matcher that finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import FrozenOp
+
+
+class Value:
+    """A value of a pattern: one that comes from outside, or an output of an op of the pattern."""
+
+    __slots__ = ("name", "op", "slot")
+
+    def __init__(self, name: str, op: Op | None = None, slot: str = "") -> None:
+        self.name = name
+        self.op = op
+        self.slot = slot
+
+
+class Op:
+    """An op of a pattern; attribute access gives its outputs: ``add.Out`` (``X_GRAD`` stands for ``X@GRAD``)."""
+
+    def __init__(self, name: str, types: tuple[str, ...], inputs: Mapping[str, Value]) -> None:
+        self.name = name
+        self.types = types
+        self.inputs = dict(inputs)
+        self.outputs: dict[str, Value] = {}
+
+    def __getattr__(self, slot: str) -> Value:
+        if slot.startswith("_"):
+            raise AttributeError(slot)
+        spelled = slot.replace("_GRAD", "@GRAD")
+        return self.outputs.setdefault(spelled, Value(f"{self.name}.{spelled}", self, spelled))
+
+
+class Pattern:
+    """Collects what a pattern function names."""
+
+    def __init__(self, function: Callable[[Pattern], None]) -> None:
+        self.ops: list[Op] = []
+        self.values: dict[str, Value] = {}
+        self.function = function
+        function(self)
+        assert self.ops, "a pattern names at least one op"
+
+    def value(self, name: str) -> Value:
+        """A value from outside; one name is one value."""
+        return self.values.setdefault(name, Value(name))
+
+    def op(self, name: str, types: str | Sequence[str], **inputs: Value) -> Op:
+        """An op of one of the types; the last one named is where a search begins.
+
+        Args:
+            name: What the match calls it.
+            types: Op types that fit.
+            **inputs: Slot -> value; slots not named may hold anything (``X_GRAD`` stands for ``X@GRAD``).
+        """
+        kinds = (types,) if isinstance(types, str) else tuple(types)
+        made = Op(name, kinds, {s.replace("_GRAD", "@GRAD"): v for s, v in inputs.items()})
+        self.ops.append(made)
+        return made
+
+    @property
+    def anchor(self) -> Op:
+        return self.ops[-1]
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where a pattern fits.
+
+    Attributes:
+        ops: Name in the pattern -> index of the op in the program.
+        values: Name in the pattern -> value of the program.
+    """
+
+    ops: Mapping[str, int]
+    values: Mapping[str, str]
+    view: View = field(repr=False, compare=False)
+
+    def op(self, name: str) -> FrozenOp:
+        return self.view.ops[self.ops[name]]
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The ops in program order."""
+        return tuple(sorted(self.ops.values()))
+
+
+def find(pattern: Pattern, view: View) -> Iterator[Match]:
+    """All places where a pattern fits, by the position of its anchor; each op stands for one op of the program."""
+    for kind in pattern.anchor.types:
+        for index in view.of_type(kind):
+            yield from _matches(pattern, view, index)
+
+
+def _matches(pattern: Pattern, view: View, anchor: int) -> Iterator[Match]:
+    # States: ops found, values bound, ops still to look at. Iterative: a pattern may be long.
+    stack: list[tuple[dict[str, int], dict[str, str], list[tuple[Op, int]]]] = [({}, {}, [(pattern.anchor, anchor)])]
+    while stack:
+        ops, values, todo = stack.pop()
+        if not todo:
+            if len(ops) == len(pattern.ops):
+                yield Match(ops, values, view)
+            continue
+        op, index = todo[-1]
+        rest = todo[:-1]
+        step = _bind(op, index, view, ops, values)
+        if step is None:
+            continue
+        new_ops, new_values, more = step
+        stack.append((new_ops, new_values, rest + more))
+
+
+def _bind(
+    op: Op, index: int, view: View, ops: Mapping[str, int], values: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, str], list[tuple[Op, int]]] | None:
+    found = view.ops[index]
+    if found.type not in op.types or ops.get(op.name, index) != index:
+        return None
+    if op.name in ops:
+        return dict(ops), dict(values), []
+    if index in ops.values():
+        return None
+    new_values = dict(values)
+    more: list[tuple[Op, int]] = []
+    slots = {s.name: e for s, e in zip(found.card.inputs, found.inputs, strict=True)}
+    for slot, value in op.inputs.items():
+        entry = slots.get(slot)
+        if not isinstance(entry, str) or new_values.setdefault(value.name, entry) != entry:
+            return None
+        if value.op is not None:
+            maker = view.maker.get(entry)
+            if maker is None or view.ops[maker].type not in value.op.types:
+                return None
+            if view.ops[maker].output(value.slot) != entry:
+                return None
+            more.append((value.op, maker))
+    made = {s.name: e for s, e in zip(found.card.outputs, found.outputs, strict=True)}
+    for slot, value in op.outputs.items():
+        entry = made.get(slot)
+        if not isinstance(entry, str):
+            return None
+        if new_values.setdefault(value.name, entry) != entry:
+            return None
+    return {**ops, op.name: index}, new_values, more

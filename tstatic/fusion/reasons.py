@@ -1,0 +1,54 @@
+"""Why ops are not fused: stable codes, a sentence each, and the smallest change that would allow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One code: what it means, and what to change; ``{...}`` are filled in by the engine."""
+
+    code: str
+    meaning: str
+    change: str
+
+
+_ALL = (
+    Reason("FETCHED", "the value between them, '{value}', is fetched", "do not fetch '{value}' in this run"),
+    Reason("PERSISTABLE", "the value between them, '{value}', is persistable: the scope keeps it after the run",
+           "leave '{value}' temporary (persistable = False)"),
+    Reason("EXTRA_READER", "the value between them, '{value}', is also read by {reader}",
+           "let {reader} read another value, or fuse it too (enable_auto_fusion)"),
+    Reason("CYCLE", "another operator reads what the first makes and makes what the second reads",
+           "move {reader} before or after both"),
+    Reason("PLACE", "one value meets the others at two different axes", "reshape the operand once, before both operators"),
+    Reason("SPACE", "the operators work on shapes that do not broadcast to a common one",
+           "bring the operands to one shape first"),
+    Reason("SMALL_OUTPUT", "a result that is read elsewhere is smaller than the common shape",
+           "compute '{value}' for its other reader separately"),
+    Reason("SUM_INSIDE", "the second operator reads a sum that is known only when the first is done",
+           "nothing: this needs two passes over the data"),
+    Reason("TWO_SUMS", "the operators sum over different dimensions", "give both operands one shape"),
+    Reason("SUM_SHAPE", "a sum keeps dimensions that do not lie together", "transpose so that the kept dimensions are neighbours"),
+    Reason("SUM_TYPE", "generated kernels sum floats only", "cast to a float type first"),
+    Reason("EMPTY", "there are no elements to compute", "nothing: an empty batch launches nothing"),
+    Reason("DYNAMIC", "a size is known only when the program runs", "make the size a constant, or feed it"),
+    Reason("NOT_POINTWISE", "{reader} states no expression per element", "nothing: this operator runs alone"),
+    Reason("NO_KERNEL_FORM", "a function that it uses has no form in generated kernels", "use another function"),
+    Reason("ATTRIBUTE", "an attribute has a value that the fusion does not compute", "change the attribute, see the message"),
+    Reason("TAKEN", "one of them already belongs to another fusion", "switch that one off ({reader})"),
+    Reason("FORBIDDEN", "no_fuse() forbids it", "leave the operators outside of no_fuse()"),
+    Reason("TOO_LARGE", "a group holds at most {value} operators", "nothing: the next group begins here"),
+    Reason("OFF", "the switch is off", "build_strategy.{value} = True"),
+    Reason("NO_PATTERN", "no fusion has this pair of operators in its pattern", "nothing"),
+)  # fmt: skip
+
+REASONS = {r.code: r for r in _ALL}
+
+
+def explain_code(code: str, **parts: str) -> tuple[str, str]:
+    """The meaning and the change of a code, filled in; unknown parts stay as a dash."""
+    reason = REASONS[code]
+    known = {"value": "-", "reader": "-", **{k: v for k, v in parts.items() if v}}
+    return reason.meaning.format(**known), reason.change.format(**known)

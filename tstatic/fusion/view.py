@@ -1,0 +1,68 @@
+"""A frozen program with its links: who makes and who reads each value, what must survive, where each type of op stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.types import Meta
+
+
+class View:
+    """Links of one program.
+
+    Args:
+        program: Frozen.
+        metas: Metadata of all its values, with the sizes of this run.
+    """
+
+    def __init__(self, program: FrozenProgram, metas: Mapping[str, Meta]) -> None:
+        self.program = program
+        self.ops: tuple[FrozenOp, ...] = program.ops
+        self.metas = metas
+        self.maker: dict[str, int] = {}
+        self.readers: dict[str, list[int]] = {}
+        self._types: dict[str, list[int]] = {}
+        for index, op in enumerate(self.ops):
+            for value in op.reads():
+                self.readers.setdefault(value, []).append(index)
+            for value in op.writes():
+                self.maker[value] = index
+            self._types.setdefault(op.type, []).append(index)
+        self.fetched = {v for _, v in program.fetches}
+        self.kept = set(program.writes.values())
+
+    def of_type(self, kind: str) -> list[int]:
+        """Indices of the ops of a type."""
+        return self._types.get(kind, [])
+
+    def outside(self, value: str, inside: set[int]) -> list[int]:
+        """Readers of a value that are not among some ops."""
+        return [i for i in self.readers.get(value, ()) if i not in inside]
+
+    def needed(self, inside: set[int]) -> list[str]:
+        """Values made by some ops that others read, or that are fetched or kept, in order."""
+        found = []
+        for index in sorted(inside):
+            for value in self.ops[index].writes():
+                if value in self.fetched or value in self.kept or self.outside(value, inside):
+                    found.append(value)
+        return found
+
+    def between(self, inside: set[int]) -> int | None:
+        """An outside op that reads what some ops make and on which others of them depend: they cannot become one."""
+        first, last = min(inside), max(inside)
+        tainted: set[str] = set()
+        culprit: dict[str, int] = {}
+        for index in range(first, last + 1):
+            op = self.ops[index]
+            if index in inside:
+                for value in op.reads():
+                    if value in tainted:
+                        return culprit[value]
+                continue
+            if any(v in tainted or (self.maker.get(v, -1) in inside) for v in op.reads()):
+                for value in op.writes():
+                    tainted.add(value)
+                    culprit[value] = index
+        return None

@@ -1,0 +1,47 @@
+"""Fused ops as their generated kernels on numpy arrays, in Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices import cpu, interpret
+from tstatic.devices.pool import Call
+from tstatic.fusion import cache
+from tstatic.plan.plan import Generated
+
+
+def generated_work(found: Generated, known: Mapping[str, Any]) -> cpu.Work:
+    """Ready calls of one kernel.
+
+    Args:
+        found: The kernel and its launches.
+        known: Value -> array.
+    """
+    module = cache.load(found.kernel.text, found.kernel.name)
+    touched = dict.fromkeys(a for one in found.calls.launches for a in one.arguments if isinstance(a, str))
+    touched.update(dict.fromkeys(v for table in found.calls.tables.values() for v in table.values))
+    arrays = {v: known[v] for v in touched if v in known}
+    # A view of another array may have gaps; kernels take flat memory.
+    loose = [v for v, a in arrays.items() if not a.flags.c_contiguous]
+    shapes = [(arrays[v].shape, arrays[v].dtype) for v in loose]
+    partials = [(name, ((count,), dtype.np)) for name, (count, dtype) in found.calls.partials.items()]
+    launches = [(c.function, c.grid, c.arguments, c.constants) for c in found.calls.launches]
+    work = cpu.Work()
+    # The interpreter patches Triton's language while it runs: one kernel at a time, on the calling thread.
+    work.spans = None
+
+    def maker(scratch: list[Any]) -> list[Call]:
+        mine = dict(arrays)
+        calls: list[Call] = []
+        for v, buffer in zip(loose, scratch, strict=False):
+            calls.append((np.copyto, (buffer, arrays[v])))
+            mine[v] = buffer
+        mine.update(zip((n for n, _ in partials), scratch[len(loose) :], strict=True))
+        mine.update((name, table.filled(mine)) for name, table in found.calls.tables.items())
+        return calls + interpret.bind(module, launches, mine)
+
+    work.add(maker, [*shapes, *(shape for _, shape in partials)])
+    return work
