@@ -9,6 +9,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
+GPU_PYTHON ?= python3
 
 # The first interpreter that really runs (a version manager's shim may exist and fail), fits and can make environments.
 FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
@@ -22,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo test interpret kernels golden triton36 check format lint types layers api bench docs wheel clean
+.PHONY: help venv demo test interpret kernels golden triton36 plan pack gpu check format lint types layers api bench docs wheel clean
 
 help:  ## This list.
 	@grep -E '^[a-z0-9]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -95,6 +96,16 @@ api: $(VENV)/.dev  ## Write the file of frozen public signatures anew.
 
 bench: $(VENV)/.dev  ## Measure CPU speed; the table goes to bench/results/.
 	@$(BIN)/python bench/cpu.py $(ARGS)
+
+plan: $(VENV)/.dev  ## Count launches and bytes of training steps, fused and unfused; the table goes to bench/results/.
+	@CPU_NUM=1 $(BIN)/python bench/plan.py $(ARGS)
+
+pack: $(VENV)/.dev  ## Write the kernels that first contact with a GPU checks and times (bench/out/gpu-pack.npz).
+	@CPU_NUM=1 $(BIN)/python bench/gpu/pack.py $(ARGS)
+
+gpu:  ## On a machine with a GPU: PART=contact (90 s) or PART=tests; its own python3 runs it (GPU_PYTHON).
+	@case "$(PART)" in contact) $(GPU_PYTHON) bench/gpu/contact.py $(ARGS);; tests) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS);; \
+		*) echo "make gpu PART=contact or PART=tests"; exit 2;; esac
 
 docs: $(VENV)/.dev  ## Write the generated pages of docs/ anew.
 	@$(BIN)/python docs/regenerate.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -164,7 +165,9 @@ def test_a_cycle_is_seen() -> None:
 
 # ----------------------------------------------------------------------------------------------------------- explanations
 def test_every_code_of_a_refusal_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "fusion.md").read_text(encoding="utf-8")
     for code, reason in REASONS.items():
+        assert f"| `{code}` |" in page
         assert code == reason.code
         assert len(reason.meaning) > 10
         assert reason.change
@@ -188,7 +191,7 @@ def test_an_explanation_says_both_ops_lines_and_the_change() -> None:
     assert answer.fused
     assert answer.code == "APPLIED"
     off = static.CompiledProgram(main).explain(fetch_list=[result]).why(total, result)
-    assert (off.code, "enable_auto_fusion = True" in off.text) == ("OFF", True)
+    assert (off.code, "fuse_elewise_add_act_ops = True" in off.text) == ("OFF", True)
 
 
 def test_launches_and_bytes_fall() -> None:
@@ -230,4 +233,66 @@ def test_every_fusion_names_a_property() -> None:
     names = {p.name for p in static.BuildStrategy.properties()}
     for fusion in FUSIONS:
         assert fusion.switch in names
-        assert bool(fusion.patterns) != (fusion.groups is not None)
+        found = (bool(fusion.patterns), fusion.groups is not None, fusion.proposes is not None)
+        assert sum(found) == 1
+
+
+# ------------------------------------------------------------------------------------------------ forbidden and demanded
+def test_no_fuse_forbids_forward_and_backward() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, y = (static.data(n, [3, 4], "float32") for n in "xy")
+        x.stop_gradient = False
+        with static.no_fuse():
+            a = F.relu(x + y)
+        b = paddle.tanh(a + y)
+        (grad,) = static.gradients([b], [x])
+    for switch in ("fuse_elewise_add_act_ops", "enable_auto_fusion", "build_cinn_pass"):
+        strategy = static.BuildStrategy()
+        setattr(strategy, switch, True)
+        explained = static.CompiledProgram(main, strategy).explain(fetch_list=[b, grad])
+        kinds = [m.type for made in explained.applied for m in made.members]
+        assert "tanh" in kinds, switch
+        assert "relu" not in kinds, switch
+        assert "relu_grad" not in kinds, switch
+    strategy = static.BuildStrategy()
+    strategy.fuse_elewise_add_act_ops = True
+    codes = {r.code for r in static.CompiledProgram(main, strategy).explain(fetch_list=[b, grad]).refused}
+    assert codes == {"FORBIDDEN"}
+    assert "FORBIDDEN" in [
+        r.code for r in static.CompiledProgram(main.clone(), strategy).explain(fetch_list=[b.name]).refused
+    ]
+
+
+def test_fuse_together_demands_one_kernel() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, y = (static.data(n, [3, 4], "float32") for n in "xy")
+        with static.fuse_together():
+            out = paddle.tanh(F.relu(x + y) * 2)
+    explained = static.CompiledProgram(main).explain(fetch_list=[out])
+    assert [[m.type for m in a.members] for a in explained.applied] == [["elementwise_add", "relu", "scale", "tanh"]]
+    value = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+    (got,) = static.Executor("cpu").run(main, feed={"x": value, "y": value}, fetch_list=[out])
+    assert np.allclose(got, np.tanh(np.maximum(2 * value, 0) * 2))
+
+
+def test_a_demand_that_cannot_be_met_says_why() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, y = (static.data(n, [3, 4], "float32") for n in "xy")
+        with static.fuse_together():
+            out = F.relu(paddle.matmul(x, y, transpose_y=True))
+    value = np.ones((3, 4), np.float32)
+    with pytest.raises(paddle.errors.UnsupportedError) as caught:
+        static.Executor("cpu").run(main, feed={"x": value, "y": value}, fetch_list=[out])
+    for part in ("NOT_POINTWISE", "matmul", "test_fusion.py:", "fix:"):
+        assert part in str(caught.value), part
+
+
+def test_a_variable_named_like_a_buffer_of_kernels_is_left_alone() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("partial:y0", [3, 4], "float32")
+        out = F.relu(x + x)
+    assert refusals(main, [out]) == ["ATTRIBUTE"]

@@ -38,6 +38,24 @@ def chain(x: Any, b: Any) -> Any:
     return paddle.cast(paddle.tanh(wide * 0.5) - paddle.exp(-paddle.square(wide)), x.dtype) * x
 
 
+def norm(x: Any, r: Any) -> Any:
+    """Residual and layer norm without parameters, which belong to no scope here."""
+    return static.nn.layer_norm(x + r, scale=False, shift=False, begin_norm_axis=1)
+
+
+def scores(x: Any, mask: Any) -> Any:
+    """Scaled, masked softmax."""
+    return F.softmax(x * 0.125 + mask)
+
+
+ROWS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...]]] = {
+    "residual_layer_norm-768": (norm, ((32768, 768), (32768, 768))),
+    "residual_layer_norm-4096": (norm, ((8192, 4096), (8192, 4096))),
+    "masked_softmax-1024": (scores, ((32, 12, 1024, 1024), (1024, 1024))),
+    "softmax_bias-8192": (scores, ((4096, 8192), (8192,))),
+}
+
+
 def _kernels(
     label: str, compute: Callable[..., Any], shapes: tuple[Shape, ...], dtype: str, **switches: bool
 ) -> Iterator[tuple[str, Kind, Source]]:
@@ -58,7 +76,7 @@ def _kernels(
     frozen, _ = pipeline.rewrite(main, strategy, feeds, [out.name, *(g.name for g in grads)])
     known = {v.name: Meta(tuple(v.shape), dtype_of(dtype)) for v in (*inputs, given)}
     explained = inquire(frozen, known, strategy, ExecutionStrategy(), "generated")
-    assert explained.applied, label
+    assert explained.applied, (label, [r.code for r in explained.refused], [o.type for o in frozen.ops])
     for number, kernel in enumerate(explained.kernels):
         kind: Kind = "pointwise" if kernel.template == "pointwise" else "reduction"
         for function, source in sources(kernel):
@@ -77,3 +95,5 @@ def kernels() -> Iterator[tuple[str, Kind, Source]]:
                     label, lambda x, b, act=act: act(x + b), shapes, dtype, fuse_elewise_add_act_ops=True
                 )
             yield from _kernels(f"auto/chain-{form}-{dtype}", chain, shapes, dtype, enable_auto_fusion=True)
+        for name, (compute, shapes) in ROWS.items():
+            yield from _kernels(f"compiler/{name}-{dtype}", compute, shapes, dtype, build_cinn_pass=True)

@@ -72,7 +72,9 @@ def test_kernels_are_as_good_as_on_record(which: str) -> None:
     kernels = {name: (kind, source) for name, kind, source in golden.load(golden.REGISTRY)()}
     assert len(kernels) > 90
     # SASS costs 0.3 s a kernel: the chip of this generation, with the pinned compiler.
-    reports = compile_all({n: s for n, (_, s) in kernels.items()}, python=python, sass=(90,) if which == "pinned" else ())
+    reports = compile_all(
+        {n: s for n, (_, s) in kernels.items()}, python=python, sass=(90,) if which == "pinned" else ()
+    )
     assert [text for r in reports for text in violations(r, kind=kernels[r.name][0])] == []
     record = golden.read(reports[0].triton)
     assert golden.regressions(record, reports) == []

@@ -375,6 +375,6 @@ def test_a_subclass_keeps_the_properties() -> None:
 def test_what_acts_on_one_place_on_the_cpu_is_said_to_be_active() -> None:
     active = {item.name for _, item in RECORDS if item.status == "active"}
     assert active == {
-        *("enable_inplace", "memory_optimize", *(f.switch for f in FUSIONS)),
+        *("debug_graphviz_path", "enable_inplace", "memory_optimize", *(f.switch for f in FUSIONS)),
         *("gradient_scale_strategy", "num_threads", "num_iteration_per_run", "num_iteration_per_drop_scope"),
     }

@@ -5,12 +5,29 @@ A new one is a file with a ``FUSION`` record, an import here and its place in th
 
 from __future__ import annotations
 
-from tstatic.fusion import auto, elewise_add_act
+from tstatic.fusion import (
+    auto,
+    bn_act,
+    bn_add_act,
+    compiler,
+    elewise_add_act,
+    gradient_norm,
+    multi_tensor,
+    relu_depthwise_conv,
+)
 
 FUSIONS = (
+    relu_depthwise_conv.FUSION,
+    bn_act.FUSION,
+    bn_add_act.FUSION,
+    compiler.FUSION,
     auto.FUSION,
+    gradient_norm.ADAMW,
+    multi_tensor.ADAMW,
     elewise_add_act.FUSION,
+    gradient_norm.ALL,
+    multi_tensor.ALL,
 )
-"""In the order in which they are applied."""
+"""In the order in which they are applied: what knows most about its operators comes before the general compiler."""
 
 __all__ = ["FUSIONS"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from tstatic.fusion.codegen.define import is_pointwise
-from tstatic.fusion.codegen.emit import emit
+from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.codegen.group import NoKernel, build
-from tstatic.fusion.engine import Fusion
+from tstatic.fusion.codegen.rows import LONGEST
+from tstatic.fusion.engine import Fusion, loop_nest
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import UNKNOWN
@@ -26,8 +26,8 @@ def _parts(op: FrozenOp) -> tuple[FrozenOp, ...]:
     return op.body or (op,)
 
 
-def _fits(view: View, op: FrozenOp) -> bool:
-    if op.regions or not all(is_pointwise(one.card) for one in _parts(op)):
+def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
+    if op.regions or not all(is_pointwise(one.card) or (rows and works_on_rows(one.card)) for one in _parts(op)):
         return False
     for value in (*op.reads(), *op.writes(), *(v for one in op.body for v in one.writes())):
         meta = view.metas.get(value)
@@ -48,7 +48,7 @@ def _has_form(op: FrozenOp, view: View) -> bool:
     found = _forms.get(key)
     if found is None:
         try:
-            emit(build([op], view.metas, list(op.writes())))
+            loop_nest([op], view.metas, list(op.writes()))
             found = True
         except NoKernel:
             found = False
@@ -129,17 +129,24 @@ class _Groups:
             return False
         if len(built.inputs) + len(built.outputs) > MOST_STREAMS or len({o.dims for o in built.summed}) > 1:
             return False
+        if built.inner is not None and built.numel // built.rows > LONGEST:
+            return False
         members.append(index)
         self.of[index] = group
         self.after[group] |= between
         return True
 
 
-def groups(view: View) -> Iterator[tuple[int, ...]]:
-    """Groups of two ops and more, in program order."""
+def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...]]:
+    """Groups of two ops and more, in program order.
+
+    Args:
+        view: Of the program.
+        rows: Take in reductions and normalisations along rows, too.
+    """
     state = _Groups(view)
     for index, op in enumerate(view.ops):
-        if not _fits(view, op):
+        if index in view.forbidden or not _fits(view, op, rows):
             state.seen[index] = frozenset(state.before(index))
             continue
         makers = [view.maker[v] for v in op.reads() if v in view.maker]
@@ -149,11 +156,7 @@ def groups(view: View) -> Iterator[tuple[int, ...]]:
             before = state.before(index)
             state.members.append([index])
             state.after.append(before)
-    yield from (tuple(m) for m in state.members if _worth(view, m))
-
-
-def _worth(view: View, members: Sequence[int]) -> bool:
-    return len(members) > 1
+    yield from (tuple(m) for m in state.members if len(m) > 1)
 
 
 FUSION = Fusion("auto", "enable_auto_fusion", groups=groups)

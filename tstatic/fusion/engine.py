@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.group import NoKernel, build
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.rows import rows_kernel
 from tstatic.fusion.pattern import Match, Pattern, find
 from tstatic.fusion.reasons import explain_code
 from tstatic.fusion.view import View
@@ -17,6 +18,9 @@ from tstatic.ir.opdef import Card
 from tstatic.ir.program import OpRole
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ir.where import Where
+
+RESERVED = ("partial:", "table:")
+"""How names of buffers that the launches of a kernel share begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,9 @@ class Unfit(Exception):  # noqa: N818
 
 
 def loop_nest(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """The kernel of ops that state expressions per element."""
-    return emit(build(body, metas, needed))
+    """The kernel of ops that state expressions per element or along rows."""
+    group = build(body, metas, needed)
+    return emit(group) if group.inner is None else rows_kernel(group)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ class Fusion:
         proposes: Instead of patterns: groups of ops, and what each becomes (or a function that raises :class:`Unfit`).
         kernel: ``(body, metas, needed values) -> Kernel``; by default the loop nest of the body's expressions. Raises
             :class:`NoKernel`.
+        prepare: Rewrites the program before the search, so that patterns can fit; adds the metadata of new values.
     """
 
     name: str
@@ -117,6 +123,7 @@ class Fusion:
     groups: Callable[[View], Iterable[tuple[int, ...]]] | None = None
     proposes: Callable[[View], Iterable[tuple[tuple[int, ...], Callable[[], Fused]]]] | None = None
     kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] = loop_nest
+    prepare: Callable[[FrozenProgram, dict[str, Meta]], FrozenProgram] | None = None
 
 
 @dataclass
@@ -138,6 +145,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
     view = View(program, metas)
     taken: dict[int, int] = {}
     made: list[tuple[tuple[int, ...], FrozenOp]] = []
+    records: list[Applied] = []
     refusals: dict[tuple[int, ...], Refused] = {}
     for indices, fuse in _candidates(fusion, view):
         members = tuple(member(view.ops[i]) for i in indices)
@@ -155,9 +163,18 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
         for i in indices:
             taken[i] = len(made)
         made.append((indices, fused))
-        log.applied.append(record)
+        records.append(record)
     log.refused.extend(r for indices, r in refusals.items() if not all(i in taken for i in indices))
-    return _rewritten(program, view, made) if made else program
+    # Matches that are safe one by one may form a ring together: then the last one gives way.
+    for count in range(len(made), 0, -1):
+        done = _rewritten(program, view, made[:count])
+        if done is not None:
+            log.applied.extend(records[:count])
+            for record in records[count:]:
+                meaning, change = explain_code("CYCLE")
+                log.refused.append(Refused(fusion.name, fusion.switch, "CYCLE", record.members, meaning, change))
+            return done
+    return program
 
 
 def _candidates(fusion: Fusion, view: View) -> Iterator[tuple[tuple[int, ...], Callable[[], Fused] | None]]:
@@ -186,6 +203,8 @@ def _make(
     members: tuple[Member, ...],
 ) -> tuple[FrozenOp, Applied]:
     inside = set(indices)
+    if inside & view.forbidden:
+        raise Unfit("FORBIDDEN")
     ops = [view.ops[i] for i in indices]
     needed = view.needed(inside)
     result = fuse() if fuse is not None else None
@@ -196,7 +215,8 @@ def _make(
     if blocker is not None:
         raise Unfit("CYCLE", reader=view.ops[blocker].type)
     kernel = _kernel(fusion, view, body, needed)
-    made = {v for op in ops for v in op.writes()}
+    # An op that is fused already keeps inner values that the program no longer has.
+    made = {v for op in body for v in op.writes()}
     read = [v for v in _contents(body) if v not in made]
     shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
     if result is None:
@@ -238,6 +258,10 @@ def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], needed: Sequen
             meta = view.metas.get(value)
             if meta is None or UNKNOWN in meta.shape:
                 raise Unfit("DYNAMIC", value)
+    for op in body:
+        if any(v.startswith(RESERVED) for v in (*op.reads(), *op.writes())):
+            change = f"name it without {' or '.join(RESERVED)} at its beginning"
+            raise Unfit("ATTRIBUTE", "a variable is named like a buffer that kernels share", change)
     try:
         return fusion.kernel(body, view.metas, needed)
     except NoKernel as error:
@@ -303,8 +327,13 @@ def _entries(
     return tuple(entries), names
 
 
-def _rewritten(program: FrozenProgram, view: View, made: Sequence[tuple[tuple[int, ...], FrozenOp]]) -> FrozenProgram:
-    """Replaces ops by fused ones and sorts: each as late as its last member, earlier only where a reader asks for it."""
+def _rewritten(
+    program: FrozenProgram, view: View, made: Sequence[tuple[tuple[int, ...], FrozenOp]]
+) -> FrozenProgram | None:
+    """Replaces ops by fused ones and sorts; ``None`` when they form a ring.
+
+    Each stands as late as its last member, earlier only where a reader asks for it.
+    """
     group_of = {i: g for g, (indices, _) in enumerate(made) for i in indices}
     nodes: list[FrozenOp] = [fused for _, fused in made]
     rank: list[int] = [max(indices) for indices, _ in made]
@@ -337,12 +366,4 @@ def _rewritten(program: FrozenProgram, view: View, made: Sequence[tuple[tuple[in
             waits[reader] -= 1
             if not waits[reader]:
                 heapq.heappush(ready, (rank[reader], reader))
-    if len(order) < len(nodes):
-        # Matches that are safe one by one may form a ring together: the last one gives way.
-        return _rewritten(program, view, made[:-1]) if len(made) > 1 else program
-    return program.edit(ops=tuple(order))
-
-
-def without(fusion: Fusion, name: str) -> Fusion:
-    """The fusion under another name, for reports of what a switch would do."""
-    return replace(fusion, name=name)
+    return program.edit(ops=tuple(order)) if len(order) == len(nodes) else None

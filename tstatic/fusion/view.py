@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tstatic.ir.declare import FUSE_TOGETHER, NO_FUSE
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.program import OpRole
 from tstatic.ir.types import Meta
 
 
@@ -31,6 +33,18 @@ class View:
             self._types.setdefault(op.type, []).append(index)
         self.fetched = {v for _, v in program.fetches}
         self.kept = set(program.writes.values())
+        # A gradient stands at the position of its forward op, whose scope it does not have.
+        places = {op.position for op in self.ops if NO_FUSE in op.scope}
+        self.forbidden = {i for i, op in enumerate(self.ops) if op.position in places and places}
+
+    def demanded(self) -> list[tuple[int, ...]]:
+        """Forward ops that ``fuse_together`` names, one tuple per use."""
+        found: dict[str, list[int]] = {}
+        for index, op in enumerate(self.ops):
+            at = op.scope.find(FUSE_TOGETHER)
+            if at >= 0 and not op.role & OpRole.Backward and not op.body:
+                found.setdefault(op.scope[at:].split("/", 1)[0], []).append(index)
+        return [tuple(v) for v in found.values()]
 
     def of_type(self, kind: str) -> list[int]:
         """Indices of the ops of a type."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -221,6 +222,29 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
         yield
     finally:
         program._namescope = old
+
+
+NO_FUSE = "__no_fuse__"
+FUSE_TOGETHER = "__fuse_together_"
+_together = itertools.count(1)
+
+
+@spelled("static.no_fuse")
+def no_fuse() -> contextlib.AbstractContextManager[None]:
+    """Keeps the ops built inside, and their gradients, out of every fusion, whatever the strategy says.
+
+    The mark is a part of ``op_namescope``, as that of ``amp.fp16_guard``, so that it is saved and printed with the program.
+    """
+    return name_scope(NO_FUSE)
+
+
+@spelled("static.fuse_together")
+def fuse_together() -> contextlib.AbstractContextManager[None]:
+    """Demands that the ops built inside become one kernel, whatever the strategy says; their gradients are free.
+
+    Running a program in which that cannot be raises UnsupportedError, with the reason, both ops and what to change.
+    """
+    return name_scope(f"{FUSE_TOGETHER}{next(_together)}__")
 
 
 @spelled("static.device_guard", "fluid.device_guard")

@@ -30,6 +30,7 @@ class FrozenOp:
         position: Where the op stood when it was built; keys its random numbers and never changes.
         origin: Names of the user's ops that this op stands for.
         regions: Bodies of control flow.
+        scope: The op's name scope; parts of it forbid or demand fusions.
         body: For a fused op: the ops that it stands for, over values of the program and values of their own.
         fusion: For a fused op: the name of the fusion that made it.
         slot_names: Slot -> variable names as the program has them (control flow looks values up by name).
@@ -45,6 +46,7 @@ class FrozenOp:
     position: int = 0
     regions: tuple[Region, ...] = ()
     slot_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scope: str = ""
     body: tuple[FrozenOp, ...] = ()
     fusion: str = ""
 
@@ -227,7 +229,9 @@ def _freeze_op(op: Operator, frame: _Frame) -> FrozenOp:
         slot_names = {**op.inputs, **{n: v for n, v in op.outputs.items() if n not in op.inputs}}
     inputs = _slot_entries(card.inputs, op.inputs, frame.read)
     outputs = _slot_entries(card.outputs, op.outputs, frame.write)
-    return FrozenOp(card, inputs, outputs, op.attrs, op.role, op.role_var, op.where, op.position, regions, slot_names)
+    return FrozenOp(
+        card, inputs, outputs, op.attrs, op.role, op.role_var, op.where, op.position, regions, slot_names, op.namescope
+    )
 
 
 def _freeze_region(block: Block) -> Region:

@@ -15,6 +15,7 @@ from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EXPECT, NO_ATTRS, REQUIRED, Attr
 from tstatic.ir.domain import Case, Domain, Values
 from tstatic.ir.pointwise import Pointwise, Prepare, derive_gradient, same_as_first, torch_lowering
+from tstatic.ir.rows import Rows
 from tstatic.ir.slots import EMPTY, GRAD, Slot, parse_slots
 from tstatic.ir.spelling import SPELLINGS, Spelling, namespace, spelled
 from tstatic.ir.types import Meta
@@ -124,6 +125,7 @@ class GradOp:
     prepare: Prepare | None = None
     domain: Domain | None = None
     effects: bool = False
+    rows: Callable[..., Rows | None] | None = None
 
 
 GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
@@ -168,6 +170,7 @@ class Card:
         api: Public spellings that are this op with its slots and attributes renamed at most.
         prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
         of: The forward op's type, for a backward op.
+        rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
     """
 
     type: str
@@ -194,6 +197,7 @@ class Card:
     domain: Domain | None = None
     prepare: Prepare | None = None
     of: str = ""
+    rows: Callable[..., Rows | None] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))
@@ -337,6 +341,7 @@ def _backward_card(forward: Card, rule: GradOp) -> Card:
         split=rule.split,
         scratch=rule.scratch,
         cost=rule.cost,
+        rows=rule.rows,
         shape_only=rule.shape_only,
         inplace=rule.inplace,
         effects=rule.effects,

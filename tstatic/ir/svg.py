@@ -197,15 +197,16 @@ class _Canvas:
         return top + 30
 
     def box(
-        self, x: float, y: float, width: float, height: float, kind: str, lines: list[tuple[str, str]], tooltip: str
-    ) -> None:
-        """A box with centred lines of text and a tooltip; ops have corners, values are round."""
+        self, x: float, y: float, width: float, height: float, kind: str, lines: list[tuple[str, str]], tooltip: str,
+        mark: str = "",
+    ) -> None:  # fmt: skip
+        """A box with centred lines of text and a tooltip; ops have corners, values are round; ``mark`` names an op."""
         fill, stroke = _COLOURS[kind]
         is_op = kind in ("forward", "backward", "optimize", "rate")
         dashed = ' stroke-dasharray="4 3"' if kind in ("reference", "outer") else ""
         bold = 1.6 if kind in ("parameter", "data") or is_op else 1
         self.parts.append(
-            f'<g class="tst-g"><title>{clean(tooltip)}</title><rect x="{x - width / 2:.1f}" y="{y:.1f}" '
+            f'<g class="tst-g"{mark}><title>{clean(tooltip)}</title><rect x="{x - width / 2:.1f}" y="{y:.1f}" '
             f'width="{width:.1f}" height="{height:.1f}" rx="{5 if is_op else height / 2:.1f}" fill="{fill}" '
             f'stroke="{stroke}" stroke-width="{bold}"{dashed}/>'
         )
@@ -262,6 +263,7 @@ class _Box:
     kind: str
     lines: list[tuple[str, str]]
     tooltip: str
+    mark: str = ""
     height: float = field(init=False)
     width: float = field(init=False)
 
@@ -298,7 +300,9 @@ class _Panel:
         inner = edit.sub_blocks(item.op)
         if inner:
             lines.append((f"block {', '.join(map(str, inner))}", "tst-s"))
-        return _Box(role_of(item.op), lines, _op_tooltip(item.op, self.number[id(item.op)]))
+        number = self.number[id(item.op)]
+        # Pages that carry the picture find an op by its block and its place there.
+        return _Box(role_of(item.op), lines, _op_tooltip(item.op, number), f' data-op="{self.block.idx}.{number}"')
 
     def value_box(self, name: str, kind: str, made_by: str) -> _Box:
         var = self.block._find_var_recursive(name)
@@ -359,7 +363,7 @@ class _Panel:
         for node, box in self.boxes.items():
             row = graph.row[node]
             y = tops[row] + (self.row_height(row) - box.height) / 2
-            self.canvas.box(graph.x[node] + shift, y, box.width, box.height, box.kind, box.lines, box.tooltip)
+            self.canvas.box(graph.x[node] + shift, y, box.width, box.height, box.kind, box.lines, box.tooltip, box.mark)
         if shown.left:
             below = self.canvas.note(
                 below, f"The first {shown.shown:,} of {shown.layers:,} layers are drawn: {shown.left:,} ops are left out. "

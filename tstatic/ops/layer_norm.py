@@ -10,6 +10,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Card, Case, Cost, Domain, GradOp, Piece, register, spelled
 from tstatic.ir.program import Variable
+from tstatic.ir.rows import Rows
 from tstatic.ir.types import UNKNOWN, Meta, numel
 from tstatic.ir.where import show, user_line
 from tstatic.ops._low import in_float32
@@ -190,6 +191,31 @@ _CASES = (
     Case(((9, 131), (131,), (131,)), {}),
 )
 
+_MEAN = "(rsum(x) / n)"
+_VARIANCE = f"(rsum(square(x - {_MEAN})) / n)"
+
+
+def _rows(x: Meta, scale: Meta | None, bias: Meta | None, begin_norm_axis: int) -> Rows:
+    y = f"(x - {_MEAN}) * rsqrt({_VARIANCE} + epsilon)"
+    y = f"{y} * scale" if scale is not None else y
+    y = f"{y} + bias" if bias is not None else y
+    texts = {"Y": y, "Mean": _MEAN, "Variance": _VARIANCE}
+    return Rows(texts, x.shape, begin_norm_axis, ("Scale", "Bias"))
+
+
+def _grad_rows(
+    x: Meta, scale: Meta | None, bias: Meta | None, mean: Meta, variance: Meta, dy: Meta, begin_norm_axis: int
+) -> Rows:
+    near = "((x - mean) * rsqrt(variance + epsilon))"
+    g = "(dy * scale)" if scale is not None else "dy"
+    texts = {
+        "X@GRAD": f"rsqrt(variance + epsilon) * ({g} - rsum({g}) / n - {near} * (rsum({g} * {near}) / n))",
+        "Scale@GRAD": f"dy * {near}",
+        "Bias@GRAD": "dy",
+    }
+    return Rows(texts, x.shape, begin_norm_axis, ("Scale", "Scale@GRAD", "Bias@GRAD"))
+
+
 register(
     Card(
         "layer_norm",
@@ -213,7 +239,9 @@ register(
             cost=_grad_cost,
             shape_only=("Bias",),
             inplace=(("Y@GRAD", "X@GRAD"),),
+            rows=_grad_rows,
         ),
+        rows=_rows,
         inplace=(("X", "Y"),),
         amp="gray",
         domain=Domain(cases=_CASES, ulps=16.0),

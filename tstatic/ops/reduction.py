@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tstatic.ir.opdef import (
     spelled,
 )
 from tstatic.ir.program import Variable
+from tstatic.ir.rows import Rows, trailing
 from tstatic.ir.types import DType, Meta, dtype_of, float32, float64, int64
 from tstatic.ops._bound import Bound, Calls
 from tstatic.ops._reduce import (
@@ -194,6 +195,20 @@ def _again(type: str) -> Any:
     return rule
 
 
+def _rows(text: str, slot: str) -> Callable[..., Rows | None]:
+    """A reduction of floats along rows, or its gradient, where the reduced axes are the last ones."""
+
+    def rows(
+        x: Meta, dout: Meta | None = None, *, dim: Sequence[int], reduce_all: bool, out_dtype: DType | None
+    ) -> Rows | None:
+        start = trailing(x.shape, reduced_axes(x.rank, dim, reduce_all))
+        # A sum in another type than the input's is not what a kernel computes in.
+        odd = not x.dtype.is_float or (out_dtype is not None and out_dtype is not x.dtype)
+        return None if start is None or odd else Rows({slot: text}, x.shape, start)
+
+    return rows
+
+
 _SUM = Bound(1, _sum_calls, _sum_needs)
 _MEAN = Bound(1, _mean_calls, _sum_needs)
 _SUM_GRAD = Bound(2, _spread_calls, unread=(0,), widen=False)
@@ -228,7 +243,9 @@ register(
             scratch=_SUM_GRAD.scratch,
             shape_only=("X",),
             grad=_again("reduce_sum"),
+            rows=_rows("dout", f"X{GRAD}"),
         ),
+        rows=_rows("rsum(x)", "Out"),
         amp="black",
         domain=Domain(cases=(*CASES, *EMPTY_CASES, *_CAST_CASES, *LONG_CASES), others=("int32", "bool"), ulps=12.0),
     )
@@ -253,7 +270,9 @@ register(
             scratch=_MEAN_GRAD.scratch,
             shape_only=("X",),
             grad=_again("reduce_mean"),
+            rows=_rows("dout / n", f"X{GRAD}"),
         ),
+        rows=_rows("rsum(x) / n", "Out"),
         amp="black",
         domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
     )

@@ -8,6 +8,7 @@ from typing import Any
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, register, spelled
 from tstatic.ir.program import Variable
+from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._bound import Bound, Calls
 from tstatic.ops._rows import by_rows, row_axis, rows_needs, split_rows
@@ -129,7 +130,23 @@ _CASES = (
 )
 
 
-def _register(type: str, forward: Callable[..., None], backward: Callable[..., None], lower: Any, second: Any) -> None:
+def _rows(texts: dict[str, str]) -> Callable[..., Rows | None]:
+    """The op along rows, where its axis is the last one."""
+
+    def rows(x: Meta, dout: Meta | None = None, *, axis: int) -> Rows | None:
+        return Rows(texts, x.shape, x.rank - 1) if x.rank > 1 and axis in (-1, x.rank - 1) else None
+
+    return rows
+
+
+def _register(
+    type: str,
+    forward: Callable[..., None],
+    backward: Callable[..., None],
+    lower: Any,
+    second: Any,
+    texts: tuple[str, str],
+) -> None:
     ref, grad = _ref(forward, 1), _ref(backward, 2)
     register(
         Card(
@@ -150,15 +167,23 @@ def _register(type: str, forward: Callable[..., None], backward: Callable[..., N
                 scratch=grad.scratch,
                 inplace=((f"Out{GRAD}", f"X{GRAD}"),),
                 grad=second,
+                rows=_rows({f"X{GRAD}": texts[1]}),
             ),
+            rows=_rows({"Out": texts[0]}),
             amp="black",
             domain=Domain(cases=_CASES, ulps=16.0),
         )
     )
 
 
-_register("softmax", kernels.softmax, kernels.softmax_grad, _softmax_grad_lower, _softmax_second)
-_register("log_softmax", kernels.log_softmax, kernels.log_softmax_grad, _log_softmax_grad_lower, _log_softmax_second)
+_register(
+    "softmax", kernels.softmax, kernels.softmax_grad, _softmax_grad_lower, _softmax_second,
+    ("exp(x - rmax(x)) / rsum(exp(x - rmax(x)))", "out * (dout - rsum(out * dout))"),
+)  # fmt: skip
+_register(
+    "log_softmax", kernels.log_softmax, kernels.log_softmax_grad, _log_softmax_grad_lower, _log_softmax_second,
+    ("(x - rmax(x)) - log(rsum(exp(x - rmax(x))))", "dout - exp(out) * rsum(dout)"),
+)  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------------- functions

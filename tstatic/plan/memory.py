@@ -102,3 +102,28 @@ def place(lifetimes: Sequence[Lifetime], reuse: bool = True) -> tuple[Mapping[st
             done += 1
         offsets[b.name] = free.take(aligned(b.nbytes))
     return offsets, free.top
+
+
+def join(
+    lifetimes: Sequence[Lifetime], runs: Sequence[Sequence[tuple[str, int]]]
+) -> tuple[list[Lifetime], dict[str, int]]:
+    """Makes one buffer of each run of buffers, which then lie one behind the other.
+
+    Args:
+        lifetimes: Buffers.
+        runs: Names and the bytes that each takes, in order; a name is in one run at most.
+
+    Returns:
+        The buffers, a run's under the name of its first and alive as long as any of them; and name -> offset in its run.
+    """
+    known = {b.name: b for b in lifetimes}
+    within: dict[str, int] = {}
+    whole: dict[str, Lifetime] = {}
+    for run in runs:
+        parts = [known[name] for name, _ in run]
+        top = 0
+        for name, nbytes in run:
+            within[name] = top
+            top += nbytes
+        whole[run[0][0]] = Lifetime(run[0][0], top, min(b.first for b in parts), max(b.last for b in parts))
+    return [whole.get(b.name, b) for b in lifetimes if b.name in whole or b.name not in within], within

@@ -12,8 +12,9 @@ from tstatic.fusion.codegen.kernel import Calls, Kernel
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
-from tstatic.plan.memory import Lifetime, aligned, place
+from tstatic.plan.memory import Lifetime, aligned, join, place
 from tstatic.plan.schedule import schedule
+from tstatic.plan.streams import PAD, gradient_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,10 @@ class _Planner:
         self.sources()
         steps = [self.step(i, op) for i, op in enumerate(self.ops)]
         lifetimes = self.lifetimes(steps)
-        offsets, size = place(lifetimes, self.options.reuse)
+        runs = self.runs({b.name for b in lifetimes})
+        lifetimes, within = join(lifetimes, runs)
+        starts, size = place(lifetimes, self.options.reuse)
+        offsets = {**starts, **{name: starts[run[0][0]] + within[name] for run in runs for name, _ in run}}
         for value, slot in self.slots.items():
             if slot.kind in ("arena", "feed"):
                 self.slots[value] = Slot(value, slot.kind, slot.meta, offsets[self.base(value)], slot.of)
@@ -142,6 +146,23 @@ class _Planner:
             self.program, tuple(steps), self.slots, self.commits, size, self.options, tuple(lifetimes),
             {v: self.base(v) for v in self.slots},
         )  # fmt: skip
+
+    def runs(self, placed: set[str]) -> list[list[tuple[str, int]]]:
+        """Gradients of a fused update lie together, as the parameters do, each padded as they are."""
+        found: list[list[tuple[str, int]]] = []
+        free = set(placed)
+        for grads in gradient_streams(self.program):
+            run: list[tuple[str, int]] = []
+            for grad in grads:
+                base = self.base(grad)
+                meta = self.metas[grad]
+                if base in free and self.slots[base].kind == "arena" and self.metas[base].nbytes == meta.nbytes:
+                    free.discard(base)
+                    unit = PAD * meta.dtype.itemsize
+                    run.append((base, -(-max(meta.nbytes, 1) // unit) * unit))
+            if len(run) > 1:
+                found.append(run)
+        return found
 
     def base(self, value: str) -> str:
         while value in self.root:

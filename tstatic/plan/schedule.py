@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -26,6 +27,10 @@ class Schedule:
 
 def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> bool:
     """Whether all results of an op replace the state that it read."""
+    if op.body:
+        # What stays inside may be anything: it writes no memory.
+        made = set(op.writes())
+        return all(_delayable(one, program, owner) for one in op.body if made.intersection(one.writes()))
     if not op.card.update or op.regions:
         return False
     pairs = {o: i for i, o in op.card.state}
@@ -44,6 +49,14 @@ def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> b
             if var is None or program.reads.get(var) != old:
                 return False
     return True
+
+
+def _shared(op: FrozenOp) -> set[str]:
+    """Values that several members of a fused op read: they run at the same time, and none may write over another's input."""
+    if len(op.body) < 2:
+        return set()
+    count = Counter(value for one in op.body for value in set(one.reads()))
+    return {value for value, readers in count.items() if readers > 1}
 
 
 def schedule(program: FrozenProgram) -> Schedule:
@@ -68,9 +81,10 @@ def schedule(program: FrozenProgram) -> Schedule:
         for value in op.reads():
             last_reader[value] = i
     for i, op in enumerate(update):
+        shared = _shared(op)
         for value in op.writes():
             var = owner[value]
-            if last_reader.get(program.reads[var], -1) <= i:
+            if last_reader.get(program.reads[var], -1) <= i and program.reads[var] not in shared:
                 direct[value] = var
     commits = tuple((var, value) for var, value in program.writes.items() if value not in direct)
     return Schedule(main, update, direct, commits)

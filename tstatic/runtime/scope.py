@@ -6,12 +6,30 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import DTypeError, FeedError, ProgramTypeError
 from tstatic.ir.types import DType, dtype_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flat:
+    """One buffer that several variables of one dtype are views of.
+
+    Attributes:
+        stream: What they are: ``Param``, ``Moment1``, ...
+        array: All elements, padding included.
+        names: The variables, in order.
+        offsets: Where each begins.
+    """
+
+    stream: str
+    array: np.ndarray[Any, Any]
+    names: tuple[str, ...]
+    offsets: tuple[int, ...]
 
 
 class LoDTensor:
@@ -24,6 +42,8 @@ class LoDTensor:
         self._array: np.ndarray[Any, Any] | None = None
         self._scope = scope
         self._lod: list[list[int]] = []
+        self.flat: Flat | None = None
+        """The buffer that the storage is a view of."""
 
     @property
     def array(self) -> np.ndarray[Any, Any] | None:
@@ -33,8 +53,17 @@ class LoDTensor:
     def hold(self, array: np.ndarray[Any, Any]) -> None:
         """Takes ``array`` as the storage."""
         self._array = array
+        self.flat = None
         if self._scope is not None:
             self._scope._layout_changed()
+
+    def _move_to(self, flat: Flat, offset: int) -> None:
+        """Makes the storage a view of a flat buffer, with the same value; the caller says that the layout changed."""
+        old = self._array
+        assert old is not None
+        self._array = flat.array[offset : offset + old.size].reshape(old.shape)
+        np.copyto(self._array, old)
+        self.flat = flat
 
     def set(self, value: Any, place: Any = None) -> None:
         """Writes a value.
@@ -105,6 +134,7 @@ class ScopeVar:
 
     def __init__(self, name: str, scope: Scope) -> None:
         self.name = name
+        self.scope = scope
         self._tensor = LoDTensor(scope)
 
     def get_tensor(self) -> LoDTensor:

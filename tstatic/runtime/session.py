@@ -27,8 +27,10 @@ from tstatic.ir.rng import RngKey
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show
 from tstatic.plan.plan import Plan, Step
+from tstatic.plan.streams import state_streams
 from tstatic.runtime import random
 from tstatic.runtime.block import BlockRunner, annotate, run_op
+from tstatic.runtime.flat import flatten
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.scope import Scope, dtype_check
 
@@ -93,6 +95,8 @@ class Session:
         self.layout = -1
         self.runs = 0
         self._bound = False
+        self._streams = state_streams(plan.program)
+        self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._blas = any(step.op.card.cost is not None or step.op.card.amp == "white" for step in plan.steps)
         # A program without feeds that leaves nothing but state (a startup program) runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
@@ -105,6 +109,7 @@ class Session:
             FeedError: If a persistable variable that the program reads has no value in the scope.
         """
         plan = self.plan
+        flatten(self.scope, self._streams)
         self.arena: Buffer | None = Buffer(plan.arena_bytes)
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
@@ -283,7 +288,7 @@ class Session:
         late: list[tuple[int, str]] = []
         if last:
             for i, (_, value) in enumerate(self.plan.program.fetches):
-                if self.plan.slots[value].kind == "state":
+                if self.plan.slots[value].kind == "state" or value in self._late:
                     late.append((i, value))
                     fetched.append(np.empty_like(self.arrays[value]))
                 else:

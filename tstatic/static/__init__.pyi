@@ -3,7 +3,9 @@ from tstatic.autodiff.api import append_backward as append_backward
 from tstatic.autodiff.api import gradients as gradients
 from tstatic.ir.declare import data as data
 from tstatic.ir.declare import device_guard as device_guard
+from tstatic.ir.declare import fuse_together as fuse_together
 from tstatic.ir.declare import name_scope as name_scope
+from tstatic.ir.declare import no_fuse as no_fuse
 from tstatic.ir.program import Operator as Operator
 from tstatic.ir.program import Parameter as Parameter
 from tstatic.ir.program import Program as Program
@@ -74,6 +76,7 @@ __all__ = [
     "deserialize_program",
     "device_guard",
     "exponential_decay",
+    "fuse_together",
     "global_scope",
     "gradients",
     "io",
@@ -83,6 +86,7 @@ __all__ = [
     "load_program_state",
     "name_scope",
     "nn",
+    "no_fuse",
     "normalize_program",
     "program_guard",
     "py_func",

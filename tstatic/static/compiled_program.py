@@ -214,7 +214,7 @@ class CompiledProgram:
         state = state_metas(frozen, self._program, global_scope())
         metas = {**known, **{frozen.reads[v]: m for v, m in state.items()}}
         kind = "generated" if interpret.backend() == "interpret" else "reference"
-        return inquire(frozen, metas, self._build_strategy, self.exec_strategy, kind, note)
+        return inquire(frozen, metas, self._build_strategy, self.exec_strategy, kind, note, self._program)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)

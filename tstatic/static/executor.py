@@ -33,6 +33,7 @@ from tstatic.runtime.scope import LoDTensor, Scope, global_scope
 from tstatic.runtime.session import Session, uninitialised
 from tstatic.static import pipeline
 from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.dot import write_graphs
 from tstatic.static.request import fetch_names, state_metas
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
@@ -282,6 +283,7 @@ class Executor:
         known.update((n, meta_of(a)) for n, a in arrays.items())
         interpreted = device == "cpu" and interpret.backend() == "interpret"
         frozen = pipeline.fuse(frozen, known, build)
+        write_graphs(source, build, list(arrays), fetches, frozen, known)
         plan = pipeline.lower(frozen, known, build, generated=interpreted)
         for var in frozen.reads:
             if scope.array(var) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,9 @@ from tstatic.errors import NotFoundError, near
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Member, Refused
 from tstatic.fusion.reasons import explain_code
-from tstatic.ir.program import Operator, Variable
+from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.where import Where, show
+from tstatic.static import explain_html
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 BANDWIDTH = 3.0e12
@@ -61,6 +63,33 @@ class Traffic:
     bytes_after: int
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the fusions say of one op.
+
+    Attributes:
+        kind: ``applied``, ``refused``, ``off``, ``alone`` or ``gone``.
+        text: A sentence.
+        change: The smallest change that would allow a fusion; empty where there is none to make.
+        record: Which one of the explanation's ``applied`` or ``refused`` it is; -1 for none.
+    """
+
+    kind: str
+    text: str
+    change: str = ""
+    record: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The program as the user wrote it and as it runs, with notes on the ops of the first block, by their index."""
+
+    before: Program
+    after: Program
+    notes_before: Mapping[int, tuple[Note, ...]]
+    notes_after: Mapping[int, tuple[Note, ...]]
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Verdicts on all properties of both strategies, and what the fusions did.
@@ -81,6 +110,7 @@ class Explanation:
     kernel_kind: str = "reference"
     _why: Callable[[str, str], Answer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -142,6 +172,26 @@ class Explanation:
     def to_json(self) -> str:
         """:meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=1, sort_keys=True)
+
+    def drawing(self) -> Drawing | None:
+        """The program before and after, for pictures; ``None`` for an explanation that was made without a program."""
+        return None if self._draw is None else self._draw()
+
+    def to_html(self, max_ops: int = 600) -> str:
+        """One page that needs nothing else: the verdicts, the kernels, and the program drawn before and after.
+
+        Args:
+            max_ops: Ops drawn at most in each picture; a longer program is cut, and the picture says so.
+        """
+        return explain_html.page(self, max_ops)
+
+    def save_html(self, path: str | os.PathLike[str], max_ops: int = 600) -> None:
+        """Writes :meth:`to_html` to a file.
+
+        Raises:
+            TstaticError: If the file cannot be written.
+        """
+        explain_html.save(self, path, max_ops)
 
     def __getitem__(self, name: str) -> Verdict:
         for v in self.verdicts:
@@ -206,6 +256,7 @@ def _applied(a: Applied, kind: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    """A property's value as plain data."""
     if hasattr(value, "name") and hasattr(value, "value"):
         return value.name
     return sorted(value) if isinstance(value, set) else value

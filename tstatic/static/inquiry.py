@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Applied, Log, Refused, apply
 from tstatic.fusion.reasons import explain_code
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
 from tstatic.plan.shapes import infer_program
 from tstatic.static import pipeline
-from tstatic.static.explain import Answer, Explanation, Traffic, properties
+from tstatic.static.explain import Answer, Drawing, Explanation, Note, Traffic, properties
+from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 
@@ -38,16 +40,25 @@ def inquire(
     execution: ExecutionStrategy,
     kernel_kind: str,
     note: str = "",
+    program: Program | None = None,
 ) -> Explanation:
-    """Runs the fusions on a frozen program and says what they did."""
+    """Runs the fusions on a frozen program and says what they did; ``program`` is the user's, to be drawn."""
     metas = infer_program(frozen, known)
     log = Log()
     fused = pipeline.fuse(frozen, known, build, log)
-    before, after = _cost(frozen, metas), _cost(fused, metas)
+    # Fusions may prepare the program with values of their own.
+    before, after = _cost(frozen, metas), _cost(fused, infer_program(fused, known))
+    copy = program.clone() if program is not None else None
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
     def why(a: str, b: str) -> Answer:
         return _why(frozen, known, build, log, names[a], names[b])
+
+    def draw() -> Drawing:
+        assert copy is not None
+        notes = _Notes(log, _would(frozen, metas, build))
+        after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
+        return Drawing(copy, rewritten(copy, fused), _notes_before(copy, frozen, notes), after)
 
     return Explanation(
         properties(build, execution, log.applied, log.refused, {f.switch: f.name for f in FUSIONS}),
@@ -58,6 +69,7 @@ def inquire(
         kernel_kind,
         why,
         tuple(names),
+        draw if copy is not None else None,
     )
 
 
@@ -83,7 +95,8 @@ def _why(frozen: FrozenProgram, known: Mapping[str, Meta], build: BuildStrategy,
             return Answer(False, no.code, text, no.change)
     metas = infer_program(frozen, known)
     refused: Refused | None = None
-    for fusion in FUSIONS:
+    # A pattern's own switch is the smaller change than a compiler of everything.
+    for fusion in sorted(FUSIONS, key=lambda f: f.groups is not None):
         if getattr(build, fusion.switch):
             continue
         other = Log()
@@ -105,3 +118,79 @@ def _why(frozen: FrozenProgram, known: Mapping[str, Meta], build: BuildStrategy,
     meaning, change = explain_code("NO_PATTERN")
     reason = meaning if linked else "neither reads what the other makes, and no fusion joins unrelated operators"
     return Answer(False, "NO_PATTERN", f"{pair} stay apart: {reason}.", change)
+
+
+# ----------------------------------------------------------------------------------------------------- notes for drawings
+def _would(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy) -> list[Applied]:
+    """What the switches that are off would make, each on its own."""
+    log = Log()
+    for fusion in FUSIONS:
+        if not getattr(build, fusion.switch):
+            own = dict(metas)
+            apply(fusion, fusion.prepare(frozen, own) if fusion.prepare is not None else frozen, own, log)
+    return log.applied
+
+
+def _together(record: Applied | Refused) -> str:
+    return " + ".join(m.type for m in record.members)
+
+
+def _by_value(records: Sequence[Applied | Refused]) -> dict[str, list[int]]:
+    """Value -> the records with a member that makes it; a fused op may be a member again."""
+    found: dict[str, list[int]] = {}
+    for i, r in enumerate(records):
+        for v in dict.fromkeys(v for m in r.members for v in m.outputs):
+            found.setdefault(v, []).append(i)
+    return found
+
+
+class _Notes:
+    """Says for an op what was made of it, what not, and what the switches that are off would do."""
+
+    def __init__(self, log: Log, would: Sequence[Applied]) -> None:
+        self.records = log.applied, log.refused, would
+        self.index = _by_value(log.applied), _by_value(log.refused), _by_value(would)
+
+    def holding(self, which: int, writes: Iterable[str]) -> list[int]:
+        """Records that hold an op; of those applied also the ones that hold the fused op that it went into."""
+        index = self.index[which]
+        found = list(dict.fromkeys(i for v in writes for i in index.get(v, ())))
+        if which == 0:
+            # Applied fusions do not overlap: they share a value only where one is a member of the other.
+            for i in found:
+                made = [v for m in self.records[0][i].members for v in m.outputs]
+                found.extend(j for j in dict.fromkeys(j for v in made for j in index[v]) if j not in found)
+        return sorted(found)
+
+    def of(self, op: FrozenOp) -> tuple[Note, ...]:
+        """The notes on an op."""
+        applied, refused, would = self.records
+        writes = list(op.writes())
+        found = []
+        for i in self.holding(0, writes):
+            made = applied[i]
+            found.append(Note("applied", f"{_together(made)} are one {made.op} by {made.switch}.", "", i))
+        for i in self.holding(1, writes):
+            no = refused[i]
+            text = f"{_together(no)} stay apart under {no.switch}: {no.code}, {no.reason}."
+            found.append(Note("refused", text, no.change, i))
+        for i in () if op.body else self.holding(2, writes):
+            meaning, change = explain_code("OFF", value=would[i].switch)
+            found.append(Note("off", f"{_together(would[i])} could be one {would[i].op}: {meaning}.", change))
+        if not found:
+            view = op.card.view is not None
+            alone = "Its result is a view of its input: it costs nothing."
+            found.append(Note("alone", alone if view else "No fusion has it in its pattern here."))
+        return tuple(found)
+
+
+def _notes_before(program: Program, frozen: FrozenProgram, notes: _Notes) -> dict[int, tuple[Note, ...]]:
+    known = {(op.position, op.type): op for op in frozen.ops}
+    gone = Note(
+        "gone", "It does not run: nothing needs its result, or a pass computed it beforehand or found it twice."
+    )
+    found = {}
+    for i, op in enumerate(program.global_block().ops):
+        same = known.get((op.position, op.type))
+        found[i] = (gone,) if same is None else notes.of(same)
+    return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.demand import TOGETHER, demand, demands
 from tstatic.fusion.engine import Fusion, Log, apply
+from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import FrozenProgram, freeze, unfused
 from tstatic.ir.program import Operator, OpRole, Program
 from tstatic.ir.types import Meta
@@ -70,11 +72,15 @@ def fuse(
         log: Is told what was made, and what not and why.
     """
     wanted = fusions_of(strategy)
-    if not wanted:
+    if not wanted and not demands(frozen):
         return frozen
     metas = infer_program(frozen, known)
+    frozen = shapes_from_contents(frozen, metas)
     log = log if log is not None else Log()
+    frozen = demand(frozen, metas, log)
     for fusion in wanted:
+        if fusion.prepare is not None:
+            frozen = fusion.prepare(frozen, metas)
         frozen = apply(fusion, frozen, metas, log)
         verify(frozen, fusion.name)
     return frozen
@@ -93,7 +99,7 @@ def lower(frozen: FrozenProgram, known: Mapping[str, Meta], strategy: BuildStrat
         frozen = unfused(frozen)
         return make_plan(frozen, infer_program(frozen, known), plan_options(strategy))
     metas = infer_program(frozen, known)
-    by_name = {f.name: f for f in FUSIONS}
+    by_name = {f.name: f for f in (TOGETHER, *FUSIONS)}
     kernels = {}
     for op in frozen.ops:
         if op.body:

@@ -79,8 +79,8 @@ class BuildStrategy(Strategy):
     )
     debug_graphviz_path = Property(
         TEXT, "", "Path prefix of the DOT files that show the program before and after it is rewritten.",
-        since="0.14", effect="debug", freezes=True, status="not yet active",
-        reason="the DOT files come with a later release; print(compiled.plan) shows what runs.",
+        since="0.14", effect="debug", freezes=True, status="active",
+        reason="compiling writes PATH_original_graph, PATH_fused_graph and PATH_multi_devices_graph.",
     )
     enable_sequential_execution = Property(
         BOOL, False, "Runs the ops in the order in which the program lists them.",
@@ -112,7 +112,7 @@ class BuildStrategy(Strategy):
     )
     fuse_relu_depthwise_conv = Property(
         BOOL, False, "Fuses relu into the depthwise convolution that reads it, forward and backward.",
-        since="1.4", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+        since="1.4", effect="fusion", freezes=True, status="active", reason=FUSES,
     )
     async_mode = Property(
         BOOL, False, "Trains without waiting for the other trainers, through a parameter server.",
@@ -129,7 +129,7 @@ class BuildStrategy(Strategy):
     )
     fuse_all_optimizer_ops = Property(
         BOOL, False, "Updates all parameters that share an optimizer and its attributes with one op.",
-        since="1.4", effect="optimizer fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+        since="1.4", effect="optimizer fusion", freezes=True, status="active", reason=FUSES,
     )
     cache_runtime_context = Property(
         BOOL, False, "Keeps the look-ups of an op's variables from one run to the next.",
@@ -181,7 +181,7 @@ class BuildStrategy(Strategy):
     )
     fuse_bn_act_ops = Property(
         BOOL, False, "Fuses batch norm with the activation after it, forward and backward.",
-        since="1.7", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+        since="1.7", effect="fusion", freezes=True, status="active", reason=FUSES,
     )
     enable_auto_fusion = Property(
         BOOL, False, "Finds groups of elementwise ops and generates one kernel for each.",
@@ -189,7 +189,7 @@ class BuildStrategy(Strategy):
     )
     fuse_bn_add_act_ops = Property(
         BOOL, True, "Fuses batch norm, the add of a residual and the activation after it, forward and backward.",
-        since="2.0", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+        since="2.0", effect="fusion", freezes=True, status="active", reason=FUSES,
     )
     enable_addto = Property(
         BOOL, False, "Accumulates the gradients of a value with several uses in place, without a sum op.",
@@ -210,7 +210,7 @@ class BuildStrategy(Strategy):
     )
     build_cinn_pass = Property(
         BOOL, False, "Lowers groups of elementwise and reduction ops with the kernel compiler.",
-        since="2.5", effect="compiler", freezes=True, status="not yet active", reason=FUSION_LATER,
+        since="2.5", effect="compiler", freezes=True, status="active", reason=FUSES,
     )
     fused_attention = Property(
         BOOL, False, "Fuses a whole multi-head attention block into one op, forward and backward.",
@@ -222,7 +222,7 @@ class BuildStrategy(Strategy):
     )
     fuse_adamw = Property(
         BOOL, False, "Updates all parameters that AdamW trains with one op.",
-        since="2.5", effect="optimizer fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+        since="2.5", effect="optimizer fusion", freezes=True, status="active", reason=FUSES,
     )
     sequential_run = Property(
         BOOL, False, "Runs op by op in the program's order, on one stream; an aid for debugging.",

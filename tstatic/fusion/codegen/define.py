@@ -10,7 +10,7 @@ from tstatic.ir import expr
 from tstatic.ir.expr import Node
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import Card
-from tstatic.ir.types import Meta, Shape, broadcast_shapes
+from tstatic.ir.types import Meta, Shape, broadcast_shapes, numel
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,8 @@ class Definition:
         aligned: Per input position its shape with ones added (``None``: absent, or read by no expression).
         full: The shape that all inputs broadcast to.
         targets: Output position -> its shape with ones added; where it is smaller than ``full`` the expression is summed.
+        inner: Where the dimensions of a row begin, for an op along rows.
+        per_row: Output positions whose expression has one value per row: these are not summed.
     """
 
     nodes: Mapping[int, Node]
@@ -30,6 +32,8 @@ class Definition:
     aligned: tuple[Shape | None, ...]
     full: Shape
     targets: Mapping[int, Shape]
+    inner: int | None = None
+    per_row: frozenset[int] = frozenset()
 
 
 class _Shaped:
@@ -50,9 +54,54 @@ def is_pointwise(card: Card) -> bool:
     return stated and not (card.random or card.effects or card.state or card.objects or card.dynamic)
 
 
+def works_on_rows(card: Card) -> bool:
+    """Whether an op states expressions along rows."""
+    return card.rows is not None and not (card.random or card.effects or card.state or card.objects or card.dynamic)
+
+
+def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
+    card = op.card
+    assert card.rows is not None
+    ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
+    rows = card.rows(*ins, **card.pick(card.rows, op.attrs))
+    if rows is None:
+        return None
+    values = {n: expr.const(v) for n, v in op.attrs.items() if isinstance(v, bool | int | float)}
+    values["n"] = expr.const(rows.length)
+    nodes: dict[int, Node] = {}
+    targets: dict[int, Shape] = {}
+    per_row = set()
+    for i, (slot, entry) in enumerate(zip(card.outputs, op.outputs, strict=True)):
+        if not isinstance(entry, str):
+            continue
+        if slot.name not in rows.texts:
+            return None
+        nodes[i] = expr.substitute(expr.parse(rows.texts[slot.name]), values)
+        if slot.name in rows.columns:
+            targets[i] = rows.per_column
+        elif metas[entry].numel == numel(rows.shape) and rows.length > 1:
+            targets[i] = rows.shape
+        else:
+            targets[i] = rows.per_row
+            per_row.add(i)
+    read = set().union(*(expr.variables(n) for n in nodes.values())) if nodes else set()
+    aligned: list[Shape | None] = []
+    for slot, meta in zip(card.inputs, ins, strict=True):
+        if meta is None or slot.param not in read:
+            aligned.append(None)
+        elif slot.name in rows.columns:
+            aligned.append(rows.per_column)
+        else:
+            aligned.append(rows.shape if meta.numel == numel(rows.shape) and rows.length > 1 else rows.per_row)
+    inputs = {s.param: i for i, s in enumerate(card.inputs) if s.param in read}
+    return Definition(nodes, inputs, tuple(aligned), rows.shape, targets, rows.axis, frozenset(per_row))
+
+
 def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
     """Returns an op's expressions for known shapes; ``None`` if it has none."""
     card = op.card
+    if works_on_rows(card):
+        return _define_rows(op, metas)
     if not is_pointwise(card):
         return None
     if any(isinstance(e, tuple) for e in (*op.inputs, *op.outputs)):

@@ -53,6 +53,7 @@ class Group:
         inputs, outputs: Operands.
         ops: With their definitions, in order.
         reads: (index of the op, name inside its expressions) -> operand's index, or the value of an earlier op.
+        inner: For a group along rows: where the dimensions of a row begin.
     """
 
     space: Shape
@@ -61,6 +62,7 @@ class Group:
     ops: tuple[tuple[FrozenOp, Definition], ...]
     reads: Mapping[tuple[int, str], int | str]
     metas: Mapping[str, Meta] = field(repr=False)
+    inner: int | None = None
 
     @property
     def numel(self) -> int:
@@ -70,8 +72,20 @@ class Group:
         return total
 
     @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return _product(self.space[: self.inner])
+
+    def per_row(self, operand: Operand) -> bool:
+        """Whether an operand has one element per row."""
+        if self.inner is None:
+            return False
+        return all(operand.dims[: self.inner]) and not any(operand.dims[self.inner :])
+
+    @property
     def summed(self) -> tuple[Operand, ...]:
-        return tuple(o for o in self.outputs if not o.full)
+        """Outputs that are sums."""
+        return tuple(o for o in self.outputs if not o.full and not self.per_row(o))
 
 
 def _large(shape: Sequence[int]) -> list[int]:
@@ -110,6 +124,19 @@ def _places(ops: Sequence[FrozenOp], definitions: Sequence[Definition]) -> tuple
         if i not in found:
             raise NoKernel("SPACE", f"{op.type} works on {list(definitions[i].full)}, the others on {list(space)}", op)
     return space, [found[i] for i in range(len(ops))]
+
+
+_known: dict[int, tuple[FrozenOp, Mapping[str, Meta], Definition | None]] = {}
+
+
+def _defined(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
+    """An op's definition, remembered: a group that grows op by op asks for those of all its members every time."""
+    found = _known.get(id(op))
+    if found is None or found[0] is not op or found[1] is not metas:
+        if len(_known) > 1 << 14:
+            _known.clear()
+        found = _known[id(op)] = op, metas, define(op, metas)
+    return found[2]
 
 
 def _made(ops: Sequence[FrozenOp]) -> set[str]:
@@ -172,7 +199,7 @@ def build(ops: Sequence[FrozenOp], metas: Mapping[str, Meta], kept: Sequence[str
     """
     definitions = []
     for op in ops:
-        definition = define(op, metas)
+        definition = _defined(op, metas)
         if definition is None:
             raise NoKernel("NOT_POINTWISE", f"{op.type} states no expression", op)
         if 0 in definition.full:
@@ -205,28 +232,72 @@ def build(ops: Sequence[FrozenOp], metas: Mapping[str, Meta], kept: Sequence[str
             assert isinstance(entry, str)
             placed[entry] = tuple(axis_of[i] for i in _large(shape))
             whole = tuple(axis_of[i] for i in _large(definition.full))
-            summed = placed[entry] != whole
+            summed = placed[entry] != whole and position not in definition.per_row
             if summed:
                 sums.add(entry)
             if summed and entry not in kept:
                 raise NoKernel("SUM_INSIDE", f"{op.type} sums '{entry}', which another op of the group reads", op)
-            if entry in kept and not summed and len(placed[entry]) != rank:
+            small = not summed and len(placed[entry]) != rank
+            if entry in kept and small and position not in definition.per_row:
                 raise NoKernel("SMALL_OUTPUT", f"'{entry}' is smaller than the group's common shape", op)
             if summed and len(whole) != rank:
                 raise NoKernel("SPACE", f"{op.type} sums over a part of the common shape", op)
     outputs = [(v, placed[v]) for v in kept]
     rows = [[d in p for d in range(rank)] for _, p in (*inputs, *outputs)]
+    reduced = _row_dimensions(definitions, places, ops)
+    # A row's dimensions never join those before them.
+    rows.append([d not in reduced for d in range(rank)])
     space, rows = _collapsed(space, rows)
+    outer = rows.pop()
+    if reduced and outer != sorted(outer, reverse=True):
+        raise NoKernel("ROWS", "the dimensions of a row are not the last ones of the common shape")
+    inner = outer.index(False) if reduced else None
     operands = [tuple(r) for r in rows]
     names = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(len(outputs))]
-    return Group(
+    group = Group(
         space,
         tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[0], inputs, operands, strict=False)),
         tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[1], outputs, operands[len(inputs) :], strict=True)),
         tuple(zip(ops, definitions, strict=True)),
         reads,
         metas,
+        inner,
     )  # fmt: skip
+    _check_sums(group)
+    return group
+
+
+def _check_sums(group: Group) -> None:
+    """Sums that a kernel can make: all of the same shape, over a run of dimensions; along rows, over the rows."""
+    summed = group.summed
+    if not summed:
+        return
+    dims = summed[0].dims
+    if any(o.dims != dims for o in summed):
+        raise NoKernel("TWO_SUMS", "the group sums over different dimensions")
+    kept = [d for d, has in enumerate(dims) if has]
+    if group.inner is not None and kept != list(range(group.inner, len(dims))):
+        raise NoKernel("SUM_SHAPE", "a sum over the rows keeps something else than the columns")
+    if kept and kept != list(range(kept[0], kept[-1] + 1)):
+        raise NoKernel("SUM_SHAPE", "a sum keeps dimensions that do not lie together")
+
+
+def _row_dimensions(
+    definitions: Sequence[Definition], places: Sequence[Place], ops: Sequence[FrozenOp]
+) -> frozenset[int]:
+    """Which dimensions of the space a row has; all ops along rows must agree."""
+    found: frozenset[int] | None = None
+    for definition, place, op in zip(definitions, places, ops, strict=True):
+        if definition.inner is None:
+            continue
+        large = _large(definition.full)
+        mine = frozenset(p for i, p in zip(large, place, strict=True) if i >= definition.inner)
+        if not mine:
+            raise NoKernel("ROWS", f"a row of {op.type} has one element", op)
+        if found is not None and mine != found:
+            raise NoKernel("ROWS", f"{op.type} works along other rows than the operators before it", op)
+        found = mine
+    return found or frozenset()
 
 
 def _collapsed(space: Shape, rows: list[list[bool]]) -> tuple[Shape, list[list[bool]]]:

@@ -47,6 +47,11 @@ class Typed:
     low: DType | None = None
 
 
+def safe(text: str) -> str:
+    """What a comment may hold of a user's text: printable ASCII without quotes and backslashes."""
+    return "".join(c if c.isascii() and c.isprintable() and c not in "\"'\\" else "?" for c in text)
+
+
 def number(value: bool | int | float, dtype: DType) -> str:
     """A literal; through ``repr`` of a checked number, never through text from outside."""
     if dtype is bool_:
@@ -80,7 +85,7 @@ class Lines:
                 source = self.group.reads[index, name]
                 environment[name] = self.done[source] if isinstance(source, str) else self.loaded[source]
             where = show(op.where)
-            self.lines.append(f"# {op.type}" + (f", {where.rsplit('/', 1)[-1]}" if where else ""))
+            self.lines.append(safe(f"# {op.type}" + (f", {where.rsplit('/', 1)[-1]}" if where else "")))
             writer = _Expression(self, environment, op.type)
             for position, node in definition.nodes.items():
                 entry = op.outputs[position]

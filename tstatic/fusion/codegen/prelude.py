@@ -26,6 +26,14 @@ def _minimum(a, b):
 
 
 @triton.jit
+def _row_max(a):
+    """The largest value of each row, one column; NaN wins."""
+    has_nan = tl.max((a != a).to(tl.int32), 1) > 0
+    largest = tl.max(a, 1)
+    return tl.where(has_nan, largest * float("nan"), largest)[:, None]
+
+
+@triton.jit
 def _sign(a):
     """-1, 0 or 1; NaN and the sign of zero stay."""
     return tl.where(a > 0, a * 0 + 1, tl.where(a < 0, a * 0 - 1, a))

@@ -1,0 +1,256 @@
+"""A device that launches generated kernels and times them; one that only pretends to time stands in for tests.
+
+Needs torch and triton alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+PAD = 128
+"""Tensors reach to a multiple of so many elements, as in memory of plans: kernels may read that far."""
+
+Call = Callable[[], Any]
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class DeviceLostError(Exception):
+    """Nothing can be launched on the device any more."""
+
+
+class Device:
+    """Tensors, launches and times on one device.
+
+    Attributes:
+        where: torch's name of the device.
+        cache_bytes: Its last level cache: what is timed works on more.
+    """
+
+    where = "cpu"
+    cache_bytes = 1 << 20
+
+    # -------------------------------------------------------------------------------------------------------- tensors
+    def empty(self, count: int, dtype: str) -> Any:
+        """A flat tensor, padded, whose every byte is 0xFF: NaN for floats."""
+        kind: Any = getattr(torch, dtype)
+        whole = torch.empty(-(-max(1, count) // PAD) * PAD, dtype=kind, device=self.where)
+        whole.view(torch.uint8).fill_(255)
+        return whole[:count]
+
+    def put(self, values: np.ndarray[Any, Any], dtype: str) -> Any:
+        """A flat tensor with an array's numbers; a bfloat16 array comes as its bits, or as the type of ``ml_dtypes``."""
+        made = self.empty(values.size, dtype)
+        flat = np.ascontiguousarray(values).reshape(-1)
+        bits = values.dtype.name != dtype or values.dtype.kind == "V"
+        source = torch.from_numpy(flat.view(np.int16) if bits else flat.copy())
+        made.copy_(source.view(made.dtype) if bits else source)
+        return made
+
+    def get(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """A tensor's numbers: floats in 64 bits, others as they are."""
+        tensor = tensor.detach().cpu()
+        found: np.ndarray[Any, Any] = (tensor.double() if tensor.dtype.is_floating_point else tensor).numpy()
+        return found
+
+    def read_into(self, tensor: Any, array: np.ndarray[Any, Any]) -> None:
+        """Copies a tensor's bytes into an array of the same size and type."""
+        bits = _BITS[array.dtype.itemsize]
+        plain = tensor.detach().cpu().view(bits).numpy()
+        array.reshape(-1).view(plain.dtype)[:] = plain
+
+    def draw(self, count: int, dtype: str, kind: str) -> Any:
+        """A flat tensor of random numbers: ``normal``, ``positive``, ``power``, or ``rate``."""
+        made = self.empty(count, dtype)
+        if kind == "positive":
+            made.uniform_(0.5, 2.0)
+        elif kind == "power":
+            made.uniform_(0.5, 0.9)
+        elif kind == "rate":
+            made.fill_(0.01)
+        elif made.dtype.is_floating_point:
+            made.normal_()
+        else:
+            made.fill_(1)
+        return made
+
+    # ------------------------------------------------------------------------------------------------------- launches
+    def bind(self, module: ModuleType, launches: Sequence[Mapping[str, Any]], tensors: Mapping[str, Any]) -> list[Call]:
+        """Ready calls of a kernel's launches, whose arguments name tensors."""
+        return [self._bound(module, launch, tensors) for launch in launches]
+
+    def _bound(self, module: ModuleType, launch: Mapping[str, Any], tensors: Mapping[str, Any]) -> Call:
+        values = [tensors[a] if isinstance(a, str) else a for a in launch["arguments"]]
+        run = getattr(module, launch["function"])[tuple(launch["grid"])]
+        options = self.options(launch)
+        return lambda: run(*values, **launch["constants"], **options)
+
+    def options(self, launch: Mapping[str, Any]) -> dict[str, Any]:
+        """What a launch says to the compiler."""
+        return {"num_warps": launch["num_warps"]}
+
+    def wait(self) -> None:
+        """Waits until all launches are done.
+
+        Raises:
+            DeviceLostError: If none will ever be.
+        """
+
+    # ---------------------------------------------------------------------------------------------------------- facts
+    def facts(self) -> dict[str, Any]:
+        """Versions, and what the device says of itself."""
+        return {
+            "python": sys.version.split()[0], "system": platform.platform(), "torch": torch.__version__,
+            "triton": triton.__version__, "numpy": np.__version__, "libtriton_sha256": libtriton(), "device": self.where,
+        }  # fmt: skip
+
+    def ceilings(self) -> dict[str, float]:
+        """``bytes_per_s`` of a copy, read and written, and ``flops_per_s`` of a large bfloat16 matrix product."""
+        raise NotImplementedError
+
+    def seconds(self, sets: Sequence[Sequence[Call]], expected: float) -> dict[str, float]:
+        """Times a kernel: ``median_s``, ``p20_s``, ``p80_s`` of one run.
+
+        Args:
+            sets: The kernel's calls on several sets of tensors, which take turns.
+            expected: Seconds of a run, as predicted.
+        """
+        raise NotImplementedError
+
+
+def libtriton() -> str:
+    """The hash of Triton's compiled part: what makes two installations of one version differ."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(triton.__file__).parent.glob("_C/libtriton*.so")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class Cuda(Device):
+    """The first CUDA device, as it is found: none of its settings is touched."""
+
+    where = "cuda"
+    REPLAYS = 31
+
+    def __init__(self) -> None:
+        if not torch.cuda.is_available():
+            raise DeviceLostError("torch finds no CUDA device")
+        self.properties: Any = torch.cuda.get_device_properties(0)
+        self.cache_bytes = int(getattr(self.properties, "L2_cache_size", 0)) or 50 * 2**20
+
+    def wait(self) -> None:
+        try:
+            torch.cuda.synchronize()
+        except Exception as error:
+            raise DeviceLostError(str(error).splitlines()[0]) from error
+
+    def facts(self) -> dict[str, Any]:
+        p = self.properties
+        told = {
+            "name": p.name, "capability": f"{p.major}.{p.minor}", "multiprocessors": p.multi_processor_count,
+            "memory_bytes": p.total_memory, "cache_bytes": self.cache_bytes, "cuda": torch.version.cuda,
+        }  # fmt: skip
+        try:
+            query = [
+                "nvidia-smi",
+                "--query-gpu=driver_version,clocks.sm,clocks.mem,power.draw",
+                "--format=csv,noheader",
+            ]
+            told["nvidia_smi"] = subprocess.run(query, capture_output=True, text=True, timeout=10).stdout.strip()
+        except (OSError, subprocess.TimeoutExpired):
+            told["nvidia_smi"] = "not there"
+        return super().facts() | told
+
+    def ceilings(self) -> dict[str, float]:
+        return {"bytes_per_s": self._copy(2**31), "flops_per_s": self._product(8192)}
+
+    def _copy(self, size: int) -> float:
+        a = torch.empty(size // 4, device="cuda").normal_()
+        b = torch.empty_like(a)
+        return 2 * size / self.seconds([[lambda: b.copy_(a)]], 2 * size / 3e12)["median_s"]
+
+    def _product(self, n: int) -> float:
+        x, y = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        out = torch.empty_like(x)
+        return 2 * n**3 / self.seconds([[lambda: torch.mm(x, y, out=out)]], 2 * n**3 / 7e14)["median_s"]
+
+    def seconds(self, sets: Sequence[Sequence[Call]], expected: float) -> dict[str, float]:
+        for calls in sets:
+            for call in calls:
+                call()
+        self.wait()
+        # Long enough that the events' own half microsecond does not count; short enough for the time limit.
+        turns = max(len(sets), min(20, int(0.02 / max(expected, 1e-6))))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for turn in range(turns):
+                for call in sets[turn % len(sets)]:
+                    call()
+        for _ in range(3):
+            graph.replay()
+        marks = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(self.REPLAYS)
+        ]
+        for start, end in marks:
+            start.record()
+            graph.replay()
+            end.record()
+        self.wait()
+        return quantiles([start.elapsed_time(end) / 1e3 / turns for start, end in marks])
+
+
+class Fake(Device):
+    """Interprets kernels on the CPU (``TRITON_INTERPRET=1`` before triton is imported) and invents the times.
+
+    Args:
+        slower: What a run takes, as a multiple of what is predicted.
+        ran: Is called for every timed kernel; a test's clock moves there.
+    """
+
+    def __init__(self, slower: float = 1.1, ran: Call = lambda: None) -> None:
+        self.slower = slower
+        self.ran = ran
+
+    def options(self, launch: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def _bound(self, module: ModuleType, launch: Mapping[str, Any], tensors: Mapping[str, Any]) -> Call:
+        call = super()._bound(module, launch, tensors)
+
+        def quiet() -> None:
+            with np.errstate(all="ignore"):
+                call()
+
+        return quiet
+
+    def ceilings(self) -> dict[str, float]:
+        return {"bytes_per_s": 3.0e12, "flops_per_s": 7.5e14}
+
+    def seconds(self, sets: Sequence[Sequence[Call]], expected: float) -> dict[str, float]:
+        for call in sets[0]:
+            call()
+        self.ran()
+        return quantiles([expected * self.slower])
+
+
+def quantiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Median, and the values that a fifth lies below and above."""
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    return {
+        "median_s": statistics.median(ordered),
+        "p20_s": ordered[round(0.2 * last)],
+        "p80_s": ordered[round(0.8 * last)],
+    }

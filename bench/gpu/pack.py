@@ -1,0 +1,341 @@
+"""Kernels and what they should compute, as one file that needs neither tstatic nor its libraries to be read.
+
+``python bench/gpu/pack.py FILE`` writes it, on any machine that has tstatic; a machine with a GPU only needs the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from plan_count import FUSIONS, built, fused_kernels, moved, paddle, static, strategy
+from plan_floors import build_program
+
+from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import Meta, dtype_of
+
+DEFAULT = Path(__file__).resolve().parents[1] / "out" / "gpu-pack.npz"
+MARGIN = 3.0
+"""How much farther from the exact values than the ops themselves a kernel may be."""
+
+KINDS = {
+    "Variance": "positive", "SavedVariance": "positive", "Moment2": "positive", "Beta1Pow": "power", "Beta2Pow": "power",
+    "LearningRate": "rate", "MomentumTensor": "power",
+}  # fmt: skip
+"""Slot -> which numbers it can hold; others are normal."""
+
+Given = Sequence[tuple[Sequence[int], str]]
+Json = dict[str, Any]
+
+
+# --------------------------------------------------------------------------------------------------------- the programs
+def _act(name: str) -> Callable[[Any], Any]:
+    found: Callable[[Any], Any] = getattr(paddle.nn.functional, name)
+    return found
+
+
+def _chain(x: Any, b: Any) -> Any:
+    wide = paddle.cast(_act("gelu")(x + b), "float32")
+    return paddle.cast(paddle.tanh(wide * 0.5) - paddle.exp(-paddle.square(wide)), x.dtype) * x
+
+
+def _norm(layout: str) -> Callable[..., Any]:
+    def compute(x: Any, z: Any = None) -> Any:
+        y = static.nn.batch_norm(x, data_layout=layout)
+        return _act("relu")(y if z is None else y + z)
+
+    return compute
+
+
+def _residual_norm(x: Any, z: Any) -> Any:
+    h = x + z
+    return h, static.nn.layer_norm(h, begin_norm_axis=1)
+
+
+def _masked(x: Any, mask: Any) -> Any:
+    return _act("softmax")(x * 0.125 + mask)
+
+
+def _depthwise(x: Any) -> Any:
+    channels = x.shape[1]
+    return static.nn.conv2d(_act("relu")(x), channels, 3, padding=1, groups=channels, bias_attr=False)
+
+
+def _training(make: Callable[[], Any], shapes: Sequence[Sequence[int]]) -> Any:
+    """A program that updates parameters of these shapes; their gradients do not depend on each other."""
+
+    def build(_: Any) -> tuple[list[str], list[str]]:
+        total: Any = None
+        feeds = []
+        for i, shape in enumerate(shapes):
+            w = paddle.static.create_parameter(list(shape), "float32", name=f"w{i}")
+            x = static.data(f"x{i}", list(shape), "float32")
+            feeds.append(x.name)
+            part = paddle.mean(w * x)
+            total = part if total is None else total + part
+        make().minimize(total)
+        return feeds, [total.name]
+
+    return build
+
+
+def _tensors(large: bool) -> list[tuple[int, ...]]:
+    """Shapes of the parameters of GPT-2 124M, or a few odd ones."""
+    if not large:
+        return [(7, 5), (1,), (2, 17, 31), (1024,), (3, 513)]
+    block = [(768,)] * 4 + [(768, 2304), (2304,), (768, 768), (768,), (768, 3072), (3072,), (3072, 768), (768,)]
+    return [(50304, 768), (1024, 768), *(block * 12), (768,), (768,)]
+
+
+def _clip() -> Any:
+    return paddle.nn.ClipGradByGlobalNorm(1.0)
+
+
+def programs() -> Iterator[tuple[str, str, Any, Any]]:
+    """(label, switch, what builds the small program, what builds the one to be timed); the surest first."""
+    half, e = "bfloat16", "elewise"
+    small, big = (33, 515), (8192, 4096)
+    switch = "fuse_elewise_add_act_ops"
+    for label, compute, dtype, other in (
+        (f"{e}/relu-full", lambda x, y: _act("relu")(x + y), half, None),
+        (f"{e}/relu-full-fp32", lambda x, y: _act("relu")(x + y), "float32", None),
+        (f"{e}/gelu-bias", lambda x, y: _act("gelu")(x + y), half, "row"),
+    ):
+        first, second = (
+            build_program(compute, ((shape, dtype), (shape if other is None else shape[1:], dtype)), True)
+            for shape in (small, big)
+        )
+        yield label, switch, first, second
+    yield (
+        "auto/chain", "enable_auto_fusion",
+        build_program(_chain, ((small, half), (small, half)), False), build_program(_chain, ((big, half), (big, half)), False),
+    )  # fmt: skip
+    for layout, odd, large in (
+        ("NHWC", (5, 7, 9, 20), (256, 56, 56, 64)),
+        ("NCHW", (5, 20, 7, 9), (256, 64, 56, 56)),
+    ):
+        for label, switch, count in (("bn_act", "fuse_bn_act_ops", 1), ("bn_add_act", "fuse_bn_add_act_ops", 2)):
+            first, second = (build_program(_norm(layout), ((s, half),) * count, True) for s in (odd, large))
+            yield f"{label}/{layout}", switch, first, second
+    rows = [build_program(_residual_norm, (((n, 768), half),) * 2, True) for n in (33, 32768)]
+    yield "compiler/residual-LN", "build_cinn_pass", rows[0], rows[1]
+    rows = [build_program(_masked, (((n, m), half), ((m,), half)), True) for n, m in ((17, 771), (32768, 4096))]
+    yield "compiler/softmax", "build_cinn_pass", rows[0], rows[1]
+    pair = [build_program(_depthwise, ((s, half),), True) for s in ((2, 6, 13, 15), (128, 144, 56, 56))]
+    yield "relu_dwconv/k3", "fuse_relu_depthwise_conv", pair[0], pair[1]
+    opt = paddle.optimizer
+    for label, switch, make in (
+        ("adamw/clip", "fuse_adamw", lambda: opt.AdamW(0.01, grad_clip=_clip())),
+        ("all_optimizer/adam", "fuse_all_optimizer_ops", lambda: opt.Adam(0.01)),
+        ("all_optimizer/momentum", "fuse_all_optimizer_ops", lambda: opt.Momentum(0.01, 0.9)),
+        ("all_optimizer/sgd", "fuse_all_optimizer_ops", lambda: opt.SGD(0.01)),
+    ):
+        yield label, switch, _training(make, _tensors(False)), _training(make, _tensors(True))
+
+
+# ------------------------------------------------------------------------------------------------------------- variants
+def _slots(body: Sequence[FrozenOp]) -> dict[str, str]:
+    """Value -> the first slot that reads it, of values that no op of the body makes."""
+    made = {v for op in body for v in op.writes()}
+    found: dict[str, str] = {}
+    for op in body:
+        for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
+            for value in (entry,) if isinstance(entry, str) else entry or ():
+                if value not in made:
+                    found.setdefault(value, slot.name)
+    return found
+
+
+def draw(rng: np.random.Generator, kind: str, shape: Sequence[int], name: str) -> np.ndarray[Any, Any]:
+    """Random numbers of a kind, as an array of a type."""
+    if kind == "positive":
+        values: Any = rng.uniform(0.5, 2.0, shape)
+    elif kind == "power":
+        values = rng.uniform(0.5, 0.9, shape)
+    elif kind == "rate":
+        values = np.full(shape, 0.01)
+    elif not dtype_of(name).is_float:
+        values = np.ones(shape)
+    else:
+        values = rng.standard_normal(shape)
+    return np.asarray(values).astype(dtype_of(name).np)
+
+
+def values_of(body: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """All values of some ops by their references."""
+    known = dict(arrays)
+    with np.errstate(all="ignore"):
+        for op in body:
+            ins = [known[e] if isinstance(e, str) else [known[v] for v in e] if e else None for e in op.inputs]
+            metas = infer_outputs(op.card, metas_of(ins), op.attrs)
+            outs = allocate([m if e is not None else None for m, e in zip(metas, op.outputs, strict=True)])
+            call_ref(op.card, ins, outs, op.attrs)
+            known.update((e, o) for e, o in zip(op.outputs, outs, strict=True) if isinstance(e, str))
+    return known
+
+
+def distance(got: Any, exact: Any) -> float:
+    """``|got - exact| / |exact|``, by the root of the sum of squares; absolute where the exact values are all zero."""
+    wide, true = np.asarray(got).astype(np.float64), np.asarray(exact).astype(np.float64)
+    return float(np.linalg.norm(wide - true) / (np.linalg.norm(true) or 1.0))
+
+
+class Writer:
+    """Collects variants and the arrays that they name."""
+
+    def __init__(self) -> None:
+        self.arrays: list[np.ndarray[Any, Any]] = []
+
+    def array(self, values: np.ndarray[Any, Any]) -> int:
+        """Keeps an array; types that plain numpy lacks are kept as their bits."""
+        plain = values.view(np.uint16) if values.dtype.name == "bfloat16" else values
+        self.arrays.append(np.ascontiguousarray(plain))
+        return len(self.arrays) - 1
+
+    def variant(self, op: FrozenOp, kernel: Kernel, metas: Mapping[str, Meta], exact: bool) -> Json:
+        """A kernel's launches and buffers; with ``exact`` its inputs, and what it should make of them in 64 bits."""
+        calls = kernel.plan(False)
+        slots = _slots(op.body)
+        outputs = [b.value for b in kernel.outputs]
+        named = {a for one in calls.launches for a in one.arguments if isinstance(a, str)}
+        named |= {v for table in calls.tables.values() for v in table.values}
+        results = [v for v in dict.fromkeys(x for one in op.body for x in one.writes()) if v in {*outputs, *named}]
+        content: Json = {
+            "kernel": kernel.name,
+            "text": kernel.text,
+            "bytes": moved(kernel),
+            "flops": 0,
+            "launches": [
+                {"function": c.function, "grid": list(c.grid), "arguments": list(c.arguments),
+                 "constants": dict(c.constants), "num_warps": c.num_warps}
+                for c in calls.launches
+            ],
+            "partials": {n: [count, dtype.name] for n, (count, dtype) in calls.partials.items()},
+            "tables": {
+                n: {"values": list(t.values)} if t.numbers is None else {"array": self.array(t.numbers)}
+                for n, t in calls.tables.items()
+            },
+            "inputs": {
+                v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name, "kind": KINDS.get(slots[v], "normal")}
+                for v in slots
+                if v in named
+            },
+            "outputs": {v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name} for v in results},
+        }  # fmt: skip
+        if exact:
+            self._exact(content, op, metas, slots)
+        return content
+
+    def _exact(self, content: Json, op: FrozenOp, metas: Mapping[str, Meta], slots: Mapping[str, str]) -> None:
+        rng = np.random.default_rng(5)
+        given = {
+            v: draw(rng, KINDS.get(slot, "normal"), metas[v].shape, metas[v].dtype.name) for v, slot in slots.items()
+        }
+        rounded = values_of(op.body, given)
+        wide = {v: a.astype(np.float64) if dtype_of(metas[v].dtype).is_float else a for v, a in given.items()}
+        true = values_of(_wide(op.body), wide)
+        for v, entry in content["inputs"].items():
+            entry["array"] = self.array(given[v])
+        for v, entry in content["outputs"].items():
+            entry["array"] = self.array(np.asarray(true[v], np.float64))
+            unit = float(np.finfo(np.float32).eps) if entry["dtype"] == "float32" else 0.0
+            entry["bound"] = MARGIN * distance(rounded[v], true[v]) + 4 * unit
+
+    def write(self, path: Path, cases: Sequence[Json], skipped: Mapping[str, str]) -> None:
+        """Writes the file."""
+        head = json.dumps({"cases": list(cases), "skipped": dict(skipped)}).encode()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrays = {f"a{i}": a for i, a in enumerate(self.arrays)}
+        with path.open("wb") as file:
+            np.savez_compressed(file, head=np.frombuffer(head, np.uint8), **arrays)  # type: ignore[arg-type]
+
+
+def _wide(body: Sequence[FrozenOp]) -> list[FrozenOp]:
+    """The ops with casts to floats taken as casts to 64 bits, so that nothing is rounded on the way."""
+    found = []
+    for op in body:
+        wide = op.type == "cast" and dtype_of(op.attrs["out_dtype"]).is_float
+        attrs = {**op.attrs, "out_dtype": dtype_of("float64")} if wide else op.attrs
+        found.append(FrozenOp(op.card, op.inputs, op.outputs, attrs) if wide else op)
+    return found
+
+
+def make(
+    writer: Writer, wanted: str = "", tiny: bool = False, say: Callable[[str], None] = lambda text: None
+) -> tuple[list[Json], dict[str, str]]:
+    """All cases, and what could not be made and why.
+
+    Args:
+        writer: Takes the arrays.
+        wanted: Only labels that contain this.
+        tiny: What is to be timed is as small as what is checked, for devices that only pretend.
+        say: Is told what is being made.
+    """
+    cases: list[Json] = []
+    skipped: dict[str, str] = {}
+    for label, switch, small, large in programs():
+        if wanted not in label:
+            continue
+        say(label)
+        try:
+            if not any(f.switch == switch for f in FUSIONS):
+                raise LookupError(f"no fusion listens to {switch}")
+            first = _kernels(small, switch)
+            second = first if tiny else _kernels(large, switch)
+            if not first or [op.type for op, _, _ in first] != [op.type for op, _, _ in second]:
+                raise LookupError(f"kernels of the two sizes differ: {len(first)} and {len(second)}")
+            for number, ((op, kernel, metas), (other, large_kernel, large_metas)) in enumerate(
+                zip(first, second, strict=True)
+            ):
+                check = writer.variant(op, kernel, metas, exact=True)
+                timed = writer.variant(other, large_kernel, large_metas, exact=False)
+                name = f"{label}/{number}.{op.type}"
+                cases.append(
+                    {"name": name, "fusion": op.fusion, "template": kernel.template, "check": check, "time": timed}
+                )
+        except Exception as error:
+            skipped[label] = f"{type(error).__name__}: {error}"
+    return cases, skipped
+
+
+def _kernels(build: Any, switch: str) -> list[tuple[FrozenOp, Kernel, Mapping[str, Meta]]]:
+    main, (feeds, fetches) = built(build)
+    block = main.global_block()
+    return fused_kernels(main, strategy(switch), {f: [int(s) for s in block.var(f).shape] for f in feeds}, fetches)
+
+
+def elements(entry: Mapping[str, Any]) -> int:
+    """How many numbers a buffer holds."""
+    return math.prod(entry["shape"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the file; 1 where a case could not be made."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=DEFAULT)
+    parser.add_argument("--only", default="", help="cases whose label contains this")
+    parser.add_argument("--tiny", action="store_true", help="nothing large, for a device that only pretends")
+    args = parser.parse_args(arguments)
+    paddle.enable_static()
+    writer = Writer()
+    cases, skipped = make(writer, args.only, args.tiny, print)
+    writer.write(args.file, cases, skipped)
+    print(f"{len(cases)} kernels in {args.file}, {args.file.stat().st_size / 2**20:.1f} MiB")
+    for label, why in skipped.items():
+        print(f"not made: {label}: {why}")
+    return int(bool(skipped))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Single fusions at the shapes of the table of floors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plan_count import Row, built, fused_kernels, moved, paddle, static, strategy
+
+
+def _act(name: str) -> Callable[[Any], Any]:
+    found: Callable[[Any], Any] = getattr(paddle.nn.functional, name)
+    return found
+
+
+def build_program(compute: Callable[..., Any], given: Sequence[tuple[Sequence[int], str]], train: bool) -> Any:
+    """Builds a function of inputs and, to train, all gradients."""
+
+    def build(_: Any) -> tuple[list[str], list[str]]:
+        inputs = [static.data(f"x{i}", list(shape), dtype) for i, (shape, dtype) in enumerate(given)]
+        floats = [v for v, (_, dtype) in zip(inputs, given, strict=True) if "float" in dtype]
+        for v in floats:
+            v.stop_gradient = False
+        made = compute(*inputs)
+        outs = list(made) if isinstance(made, tuple) else [made]
+        if not train:
+            return [v.name for v in inputs], [o.name for o in outs]
+        # As a loss does, this stands between forward and backward: no fusion takes it in.
+        starts = [paddle.flip(o, [0]) for o in outs]
+        wanted = [g.name for g in static.gradients(outs, floats, starts) if g is not None]
+        return [v.name for v in inputs], [*(o.name for o in outs), *wanted]
+
+    return build
+
+
+def floors() -> list[Row]:
+    """Single fusions at the shapes of the table: each kernel's bytes against the formula."""
+    rows: list[Row] = []
+    big, e, half = (8192, 4096), 2, "bfloat16"
+    n = e * math.prod(big)
+    for act in ("relu", "gelu"):
+        for form, other in (("full", big), ("bias", (4096,))):
+            forward = 3 * n if form == "full" else 2 * n
+            backward = 4 * n if (act, form) == ("gelu", "full") else 3 * n
+            compute = lambda x, y, act=act: _act(act)(x + y)  # noqa: E731
+            given = ((big, half), (other, half))
+            switch = "fuse_elewise_add_act_ops"
+            rows += _single(f"add+{act} {form}", compute, given, switch, (forward, backward))
+            rows += _single(f"add+{act} {form}", compute, given, "enable_auto_fusion", (forward,))
+    for layout, shape, residual in (
+        ("NHWC", (256, 56, 56, 64), False),
+        ("NCHW", (256, 64, 56, 56), False),
+        ("NHWC", (256, 56, 56, 256), True),
+        ("NCHW", (256, 256, 56, 56), True),
+    ):
+        label = f"BN{'+add' if residual else ''}+relu {layout}"
+
+        def compute_norm(x: Any, z: Any = None, layout: str = layout) -> Any:
+            y = static.nn.batch_norm(x, data_layout=layout)
+            return _act("relu")(y if z is None else y + z)
+
+        size = e * math.prod(shape)
+        wanted = (4 * size, 7 * size) if residual else (3 * size, 5 * size)
+        switch = "fuse_bn_add_act_ops" if residual else "fuse_bn_act_ops"
+        rows += _single(label, compute_norm, ((shape, half),) * (1 + residual), switch, wanted)
+    for m, width in ((32768, 768), (8192, 4096)):
+        size = e * m * width
+
+        def residual_norm(x: Any, z: Any) -> Any:
+            h = x + z
+            return h, static.nn.layer_norm(h, begin_norm_axis=1)
+
+        given = (((m, width), half),) * 2
+        rows += _single(f"residual+LN {m} x {width}", residual_norm, given, "build_cinn_pass", (4 * size, 4 * size))
+    m, words = 8192, 50304
+
+    def cross_entropy(x: Any, label: Any) -> Any:
+        return paddle.nn.functional.softmax_with_cross_entropy(x, label)
+
+    given = (((m, words), half), ((m, 1), "int64"))
+    return rows + _single(
+        f"CE {m} x {words} fwd+bwd", cross_entropy, given, "build_cinn_pass", (2 * e * m * words,), True
+    )
+
+
+def _single(
+    label: str,
+    compute: Callable[..., Any],
+    given: Sequence[tuple[Sequence[int], str]],
+    switch: str,
+    wanted: tuple[int, ...],
+    together: bool = False,
+) -> list[Row]:
+    """Forward and backward by themselves; the forward alone where one formula is given, or both added up."""
+    main, (feeds, fetches) = built(build_program(compute, given, len(wanted) > 1 or together))
+    block = main.global_block()
+    shapes_of = {f: [int(s) for s in block.var(f).shape] for f in feeds}
+    kernels = fused_kernels(main, strategy(switch), shapes_of, fetches)
+    found = []
+    for direction, least in zip(("fwd", "bwd"), wanted, strict=False):
+        mine = [
+            k
+            for op, k, _ in kernels
+            if together or any(b.type.endswith("_grad") for b in op.body) == (direction == "bwd")
+        ]
+        total = sum(moved(k) for k in mine)
+        found.append(
+            {
+                "what": label if together else f"{label} {direction}", "switch": switch, "kernels": len(mine),
+                "launches": sum(len(k.plan(False).launches) for k in mine), "moved": total, "least": least,
+                "ratio": total / least, "reads": [b.value for k in mine for b in k.inputs],
+                "writes": [b.value for k in mine for b in k.outputs],
+            }
+        )  # fmt: skip
+    return found

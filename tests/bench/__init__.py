@@ -1,0 +1,1 @@
+"""Tests of the benches that need no GPU."""

@@ -1,0 +1,137 @@
+"""Counting launches and bytes on paper: hand-counted kernels, the table's shapes, the models, and a long program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.bench.scripts import run, script
+from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Table
+from tstatic.ir.types import float32, int64
+
+plan = script("plan")
+count = script("plan_count")
+floors = script("plan_floors")
+page = script("plan_page")
+
+
+def kernel(calls: Calls, inputs: dict[str, int], outputs: dict[str, int]) -> Kernel:
+    """A kernel of float32 buffers with these numbers of elements."""
+    first, second = (tuple(Buffer(v, float32, n) for v, n in side.items()) for side in (inputs, outputs))
+    return Kernel("k", "", "t", (), first, second, lambda few: calls)
+
+
+# ------------------------------------------------------------------------------------------------------------- counting
+def test_a_launch_reads_and_writes_what_it_names_once() -> None:
+    twice = Launch("kernel", (1024,), ("x", "x", "y"), {"BLOCK": 1024})
+    assert count.moved(kernel(Calls((twice,), {}), {"x": 1000}, {"y": 500})) == 4 * 1500
+
+
+def test_two_passes_count_twice_and_partial_sums_both_ways() -> None:
+    launches = (
+        Launch("sums", (4,), ("x", "partial:sum"), {"ROWS": 32, "COLUMNS": 64}),
+        Launch("kernel", (16,), ("x", "partial:sum", "y"), {"ROWS": 32, "COLUMNS": 64}),
+    )
+    moved = count.moved(kernel(Calls(launches, {"partial:sum": (256, float32)}), {"x": 10_000}, {"y": 10_000}))
+    assert moved == 4 * (3 * 10_000 + 2 * 256)
+
+
+def test_what_merges_partial_sums_does_not_read_the_tensor() -> None:
+    merge = Launch("merge", (2,), ("x", "partial:sum", "y"), {"STRIPS": 4, "COLUMNS": 32})
+    found = count.moved(kernel(Calls((merge,), {"partial:sum": (256, float32)}), {"x": 10**6}, {"y": 64}))
+    assert found == 4 * (256 + 256 + 64), "as many elements of x as its tiles hold"
+
+
+def test_a_main_function_may_walk_over_more_than_its_tiles() -> None:
+    rows = Launch("kernel", (2,), ("x", "partial:sum"), {"COLUMNS": 32})
+    found = count.moved(kernel(Calls((rows,), {"partial:sum": (256, float32)}), {"x": 10**6}, {}))
+    assert found == 4 * (10**6 + 256)
+
+
+def test_what_a_table_points_to_counts_where_the_elements_are_worked_on() -> None:
+    tables = {"table:addresses": Table(("w", "g", "w2")), "table:blocks": Table(numbers=np.zeros(8, np.int64))}
+    launches = (
+        Launch("prepare", (1,), ("table:addresses", "rate"), {"TENSORS": 16}),
+        Launch("kernel", (9,), ("table:addresses", "table:blocks"), {"BLOCK": 1024}),
+    )
+    moved = count.moved(kernel(Calls(launches, {}, tables), {"w": 9000, "g": 9000}, {"w2": 9000}))
+    assert moved == 4 * 3 * 9000 + 8 * (3 + 3 + 8)
+    assert int64.itemsize == 8
+
+
+# --------------------------------------------------------------------------------------------------- the table's shapes
+@pytest.fixture(scope="module")
+def rows() -> dict[tuple[str, str], dict[str, Any]]:
+    """The floors, by name and switch."""
+    return {(r["what"], r["switch"]): r for r in floors.floors()}
+
+
+HELD = (
+    "add+relu full fwd", "add+relu bias fwd", "add+relu bias bwd", "add+gelu full bwd", "add+gelu bias bwd", "BN+relu NHWC fwd",
+    "BN+relu NCHW fwd", "BN+add+relu NHWC fwd", "BN+add+relu NCHW fwd", "BN+add+relu NHWC bwd", "BN+add+relu NCHW bwd",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_kernels_move_what_the_formulas_say(what: str, rows: dict[tuple[str, str], dict[str, Any]]) -> None:
+    found = [r for (name, switch), r in rows.items() if name == what and switch != "enable_auto_fusion"]
+    assert found
+    for row in found:
+        assert row["kernels"] == 1
+        assert 0.99 <= row["ratio"] <= page.WANTED, f"reads {row['reads']}, writes {row['writes']}"
+
+
+def test_formulas_are_those_of_plain_arithmetic(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
+    n = 2 * 8192 * 4096
+    assert rows["add+relu full fwd", "fuse_elewise_add_act_ops"]["least"] == 3 * n
+    assert rows["BN+relu NHWC bwd", "fuse_bn_act_ops"]["least"] == 5 * 2 * 256 * 56 * 56 * 64
+
+
+# -------------------------------------------------------------------------------------------------------------- programs
+@pytest.mark.parametrize("name", ["gpt", "bert", "resnet"])
+def test_models_learn_as_many_numbers_as_published_and_fusion_saves(name: str) -> None:
+    found = plan.model(name, lambda text: None)
+    assert found["launches"]["fused"] < found["launches"]["unfused"]
+    assert found["bytes"]["fused"] < found["bytes"]["unfused"]
+    assert sum(found["applied"].values()) > 0
+    assert set(found["alone"]) == {f.switch for f in count.FUSIONS}
+    update = {r["what"]: r for r in found["kernels"]}["momentum" if name == "resnet" else "AdamW"]
+    streams = {"gpt": 28, "bert": 28, "resnet": 20}[name]
+    assert update["least"] == streams * found["parameters"]
+    assert update["worst"] <= page.WANTED
+
+
+def test_a_program_is_compiled_within_a_shallow_stack(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    done = run("plan.py", "--only", "large", "--ops", "600", "--profile", "--output-json", str(path))
+    row = json.loads(path.read_text())["large"]
+    assert row["ops"] == 600 > 2 * row["depth"]
+    assert 0 < row["fused_ops"] < 60
+    assert sum(row["seconds"].values()) == pytest.approx(row["total_s"])
+    assert len(row["profile"]) == 15
+    assert "A program of 600 ops" in path.with_suffix(".md").read_text()
+    assert "written to" in done.stdout
+
+
+def test_what_is_not_as_wanted_is_said_and_fails_a_check(tmp_path: Path) -> None:
+    kernels = [{"what": "BN", "table": True, "worst": 1.5}, {"what": "sum", "table": False, "worst": 9}]
+    rows = [("a", 0, 0.0), ("b", 1, 1.03), ("c", 1, 1.02)]
+    result = {
+        "models": {"m": {"title": "M", "kernels": kernels, "launches": {"fused": 61, "unfused": 100}}},
+        "floors": [{"what": what, "switch": "s", "kernels": n, "ratio": ratio} for what, n, ratio in rows],
+        "large": {"ops": 7, "total_s": 60.0},
+    }
+    assert page.failures(result) == [
+        "a (s): no kernel",
+        "b (s): moves 1.030 times the formula",
+        "M: BN moves 1.500 times the formula",
+        "M: 61 of 100 launches are left",
+        "7 ops: 60 s",
+    ]
+    patience = ("--only", "large", "--ops", "100000", "--patience", "0.5")
+    done = run("plan.py", *patience, "--check", "--output-json", str(tmp_path / "p.json"), code=1)
+    assert "not compiled: not done after 0.5 s" in done.stdout

@@ -1,0 +1,297 @@
+"""The page that shows an explanation: self-contained, escaped, and usable by clicks and keys."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tstatic as paddle
+from tests.fusion_programs import CASES, build
+from tstatic import errors, static
+from tstatic.ir.svg import clean
+
+F = paddle.nn.functional
+VOID = {"meta", "link", "img", "br", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes and texts; checks that tags are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {n: v or "" for n, v in attrs}))
+        self.texts.setdefault(tag, []).append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {n: v or "" for n, v in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag in set(self.open):
+            self.texts[tag][-1] += data
+
+    def all(self, tag: str, **wanted: str) -> list[dict[str, str]]:
+        return [a for t, a in self.elements if t == tag and all(a.get(n) == v for n, v in wanted.items())]
+
+
+def strategy(**switches: bool) -> Any:
+    made = static.BuildStrategy()
+    for name, value in switches.items():
+        setattr(made, name, value)
+    return made
+
+
+def explained(case: int = 25, **switches: bool) -> Any:
+    built = build(CASES[case])
+    shapes = {n: a.shape for n, a in built.feed.items()}
+    compiled = static.CompiledProgram(built.main, strategy(**(switches or {"fuse_elewise_add_act_ops": True})))
+    return compiled.explain(fetch_list=built.fetches, feed_shapes=shapes)
+
+
+def refusing() -> Any:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [None, 4], "float32")
+        s = x + x
+        y = F.relu(s)
+        z = paddle.exp(paddle.reshape(y * 2.0, [-1]))
+    compiled = static.CompiledProgram(main, strategy(fuse_elewise_add_act_ops=True))
+    return compiled.explain(fetch_list=[s, y, z])
+
+
+def test_the_page_needs_nothing_else() -> None:
+    text = explained().to_html()
+    page = Page(text)
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
+        for name, value in attributes.items():
+            assert not name.startswith("on"), name
+            if name in ("src", "href", "xlink:href", "action", "poster", "data"):
+                assert value.startswith("#"), (tag, name, value)
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert re.findall(r"https?://\S*", text) == []
+
+
+def test_only_its_own_script_may_run() -> None:
+    page = Page(explained().to_html())
+    policy = page.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
+    scripts = page.texts["script"]
+    assert [a.get("type") for a in page.all("script")] == ["application/json", None]
+    digest = base64.b64encode(hashlib.sha256(scripts[1].encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+@pytest.mark.parametrize("switch", ["fuse_elewise_add_act_ops", "enable_auto_fusion"])
+def test_kernels_stand_there_with_figures(switch: str) -> None:
+    found = explained(**{switch: True})
+    assert found.kernels
+    text = found.to_html()
+    shown = Page(text).texts["pre"]
+    assert shown == [k.text for k in found.kernels]
+    for row in found.to_dict()["fusions"]["applied"]:
+        source = row["source"]
+        assert clean(source["text"]) in text
+        assert f"moves at least {source['bytes']:,} bytes: {source['floor_us']:.3f} µs" in text
+        assert f"<td>{source['launches'][0]['function']}</td>" in text
+    t = found.traffic
+    assert f"<b>{t.launches_before:,} → {t.launches_after:,}</b>" in text
+    assert f"<b>{t.bytes_before:,} → {t.bytes_after:,}</b>" in text
+
+
+def test_verdicts_stand_there() -> None:
+    found = refusing()
+    text = html.unescape(found.to_html())
+    assert [r.code for r in found.refused] == ["FETCHED"]
+    (no,) = found.refused
+    for part in (no.code, no.reason, no.change, "test_explain_html.py:", "elementwise_add", "relu", found.note):
+        assert part in text, part
+    for v in found.verdicts:
+        assert v.name in text
+        assert v.reason in text
+
+
+def notes(found: Any) -> dict[str, dict[str, Any]]:
+    page = Page(found.to_html())
+    data: dict[str, dict[str, Any]] = json.loads(page.texts["script"][0])
+    drawn = [a["data-op"] for a in page.all("g") if "data-op" in a]
+    assert sorted(drawn) == sorted([*data["before"], *data["after"]]), "every op of both drawings has its notes"
+    return data
+
+
+def kinds(rows: dict[str, Any], kind: str) -> set[str]:
+    """Types of the ops with a note of a kind."""
+    return {r["label"].split(" ")[0] for r in rows.values() if any(n[0] == kind for n in r["notes"])}
+
+
+def test_ops_carry_their_verdicts() -> None:
+    data = notes(refusing())
+    assert kinds(data["before"], "refused") == {"elementwise_add", "relu"}
+    assert kinds(data["before"], "applied") == set()
+    assert {"scale", "relu"} <= kinds(data["before"], "off"), "what the other switches would do"
+    found = explained(8)
+    data = notes(found)
+    assert kinds(data["before"], "applied") >= {"elementwise_add", "relu", "elementwise_add_grad", "relu_grad"}
+    assert kinds(data["after"], "applied") == {"fused_elemwise_add_activation", "fused_elemwise_add_activation_grad"}
+    page = Page(found.to_html())
+    ids = {a["id"] for _, a in page.elements if "id" in a}
+    targets = {n[3] for v in data.values() for r in v.values() for n in r["notes"] if n[3]}
+    assert targets
+    assert targets <= ids
+
+
+def test_a_removed_op_says_so() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [4], "float32")
+        y = F.relu(x)
+        paddle.exp(x)
+    data = notes(static.CompiledProgram(main).explain(fetch_list=[y]))
+    assert kinds(data["before"], "gone") == {"exp"}
+    assert {r["label"].split(" ")[0] for r in data["after"].values()} == {"relu"}
+
+
+def test_ids_are_unique_and_references_are_met() -> None:
+    text = explained().to_html()
+    page = Page(text)
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    for _, a in page.elements:
+        for name in ("aria-controls", "aria-labelledby"):
+            assert a.get(name, ids[0]) in ids
+    assert set(re.findall(r'"url\(#([^)"]*)\)"', text)) <= set(ids)
+
+
+def test_tabs_and_style_are_usable() -> None:
+    page = Page(explained().to_html())
+    assert [a["aria-selected"] for a in page.all("button", role="tab")] == ["true", "false"]
+    assert ["hidden" in a for a in page.all("div", role="tabpanel")] == [False, True]
+    assert "prefers-color-scheme:dark" in page.texts["style"][0]
+
+
+HOSTILE = [
+    "</script><img src=x onerror=alert(1)>", "<!--<script>", "\"'><svg onload=alert(1)>", "&lt;b&gt;&amp;", "a\nb\x00\x1b",
+    "]]>", "url(#tst-ea)", '" id="tst-ea"', "\ud800", "\u2028", "javascript:alert(1)", "{{x}}", 'data-op="0.0"',
+]  # fmt: skip
+
+
+def named(name: str, switch: str) -> Any:
+    """An explanation of a program whose input and inner value have a name."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data(name, [3, 4], "float32")
+        block = main.global_block()
+        inner = block.create_var(name=f"{name} inner", shape=[3, 4], dtype="float32")
+        block.append_op(type="elementwise_add", inputs={"X": [x], "Y": [x]}, outputs={"Out": [inner]})
+        a = F.relu(inner)
+        y = paddle.exp(a + 1.0)
+    made = static.CompiledProgram(main, strategy(**{switch: True}))
+    return made.explain(fetch_list=[inner, y])
+
+
+@pytest.mark.parametrize("switch", ["enable_auto_fusion", "fuse_elewise_add_act_ops"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(name: str, switch: str, tmp_path: Path) -> None:
+    found = named(name, switch)
+    assert bool(found.applied) == (switch == "enable_auto_fusion")
+    assert bool(found.refused) == (switch != "enable_auto_fusion")
+    text = found.to_html()
+    page, plain = Page(text), Page(named("plain", switch).to_html())
+
+    def form(p: Page) -> list[tuple[str, list[str]]]:
+        return [(tag, sorted(attributes)) for tag, attributes in p.elements]
+
+    assert form(page) == form(plain), "a name changes no element and no attribute's name"
+    assert [a.get("id") for _, a in page.elements] == [a.get("id") for _, a in plain.elements]
+    assert json.loads(page.texts["script"][0])["before"]["0.0"]["label"] == f"elementwise_add → {name} inner"
+    found.save_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_bytes().decode("utf-8") == text
+
+
+def test_long_programs_are_cut_and_say_so() -> None:
+    found = explained()
+    assert "are left out" in found.to_html(max_ops=1)
+    assert "are left out" not in found.to_html()
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(errors.TstaticError, match="could not be written") as found:
+        explained().save_html(tmp_path / "missing" / "page.html")
+    assert "No such file" in str(found.value)
+
+
+def test_an_explanation_outlives_changes_of_the_program() -> None:
+    built = build(CASES[0])
+    found = static.CompiledProgram(built.main, strategy(fuse_elewise_add_act_ops=True)).explain(
+        fetch_list=built.fetches[:1]
+    )
+    before = found.to_html()
+    with static.program_guard(built.main):
+        paddle.exp(built.main.global_block().var("x0"))
+    assert found.to_html() == before
+
+
+# -------------------------------------------------------------------------------------------------------------- a browser
+def chromium() -> str | None:
+    named = os.environ.get("TSTATIC_CHROMIUM")
+    if named:
+        return named
+    return next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+
+
+@pytest.mark.skipif(
+    chromium() is None, reason="no Chromium found (chromium, chromium-browser, google-chrome, TSTATIC_CHROMIUM)"
+)
+@pytest.mark.parametrize("which", ["fused", "refused"])
+def test_a_browser_clicks_through_it(which: str, tmp_path: Path) -> None:
+    found = explained() if which == "fused" else refusing()
+    file = tmp_path / "page.html"
+    found.save_html(file)
+    browser = chromium()
+    assert browser is not None
+    done = subprocess.run(
+        [
+            browser, "--headless", "--disable-gpu", "--no-sandbox", "--disable-dev-shm-usage", "--virtual-time-budget=20000",
+            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"{file.as_uri()}#selftest",
+        ],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    check_selftest(found, html.unescape(re.findall(r'<pre id="selftest">(.*?)</pre>', done.stdout, re.DOTALL)[0]))
+
+
+def check_selftest(found: Any, result: str) -> None:
+    """What the page writes down when it clicks through itself."""
+    seen = json.loads(result)
+    drawing = found.drawing()
+    ops = len(drawing.before.global_block().ops) + len(drawing.after.global_block().ops)
+    assert seen["errors"] == []
+    assert seen["clicks"] == seen["keys"] == ops
+    assert seen["tabs"] == [
+        ["tab-after", "before"], ["tab-before", "after"], ["ArrowRight", "before"], ["ArrowLeft", "after"],
+    ]  # fmt: skip
+    assert seen["details"] == len(found.kernels)
+    assert ("applied" in seen["kinds"]) == bool(found.applied)
+    assert ("refused" in seen["kinds"]) == bool(found.refused)

@@ -1,0 +1,271 @@
+"""The text of generated kernels: the same everywhere, and never a user's."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tstatic as paddle
+from tests.fusion_programs import CASES, build
+from tstatic import static
+from tstatic.fusion.codegen import emit as emit_module
+from tstatic.fusion.codegen import script as script_module
+from tstatic.fusion.codegen.emit import emit
+from tstatic.fusion.codegen.group import build as build_group
+from tstatic.ir.evaluate import infer_outputs
+from tstatic.ir.frozen import FrozenOp, freeze
+from tstatic.ir.opdef import CARDS
+from tstatic.ir.types import Meta, dtype_of
+
+F = paddle.nn.functional
+SIX = (0, 8, 10, 20, 25, 27)
+
+
+def kernels(case: int, switch: str = "enable_auto_fusion") -> list[Any]:
+    built = build(CASES[case])
+    strategy = static.BuildStrategy()
+    setattr(strategy, switch, True)
+    shapes = {n: a.shape for n, a in built.feed.items()}
+    found = static.CompiledProgram(built.main, strategy).explain(fetch_list=built.fetches, feed_shapes=shapes)
+    return list(found.kernels)
+
+
+def texts_of_six() -> list[str]:
+    """All kernels of six programs; what the processes below print."""
+    return [
+        k.text for case in SIX for s in ("fuse_elewise_add_act_ops", "enable_auto_fusion") for k in kernels(case, s)
+    ]
+
+
+def test_text_is_the_same_under_ten_hash_seeds() -> None:
+    code = "import json\nfrom tests.cpu.test_kernel_text import texts_of_six\nprint(json.dumps(texts_of_six()))\n"
+    wanted = texts_of_six()
+    assert len(wanted) > 12
+    waiting = list(range(10))
+    while waiting:
+        # Two at a time.
+        seeds, waiting = waiting[:2], waiting[2:]
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-c", code],
+                env={**os.environ, "PYTHONHASHSEED": str(seed)},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for seed in seeds
+        ]
+        for process in running:
+            printed, _ = process.communicate(timeout=120)
+            assert process.returncode == 0
+            assert json.loads(printed.splitlines()[-1]) == wanted
+
+
+def test_importing_a_module_runs_nothing_of_its_script() -> None:
+    for kernel in kernels(25):
+        tree = ast.parse(kernel.text)
+        last = tree.body[-1]
+        assert isinstance(last, ast.If)
+        assert ast.unparse(last.test) == "__name__ == '__main__'"
+        for node in tree.body[:-1]:
+            assert isinstance(node, ast.Import | ast.FunctionDef | ast.Assign) or isinstance(
+                getattr(node, "value", None), ast.Constant
+            )
+            if isinstance(node, ast.Import):
+                assert {a.name for a in node.names} <= {"os", "triton", "triton.language"}
+
+
+# ------------------------------------------------------------------------------------------------------------ hostile text
+ALPHABET = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+COUNTED = re.compile(r"(?:[xyavw]|p_y|sum_y|size_y)\d+")
+PIECES = [
+    '"', "'", '"""', "'''", "\\", "\n", "\r", "\x00", "\u2028", "\ud800", "#", ";", "import os", "os.system('x')", "{", "}", "{a}",
+    "%s", "tl.store", "__import__", ")", "(", ":", " ", "\t", "x0", "partial:y0", "table:blocks", "é", "漢", "0", "a", "@GRAD",
+]  # fmt: skip
+
+
+def hostile(rng: random.Random) -> str:
+    return "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 6)))
+
+
+def group_text(names: list[str], file: str, attrs: dict[str, Any]) -> str:
+    """The modules of an add with leaky relu and of a gradient with a sum; names, file and attributes are given."""
+    x, b, s, y, dy, db = names
+    dtype = dtype_of("float32")
+    metas = {x: Meta((4, 6), dtype), b: Meta((6,), dtype), dy: Meta((4, 6), dtype)}
+    where = (file, 7)
+    add = FrozenOp(CARDS["elementwise_add"], (x, b), (s,), CARDS["elementwise_add"].complete({}), where=where)
+    card = CARDS["leaky_relu"]
+    act = FrozenOp(card, (s,), (y,), {**card.complete({}), **attrs}, where=where)
+    grad_card = CARDS["elementwise_add_grad"]
+    slots = {"X": x, "Y": b, "Out@GRAD": dy}
+    grad = FrozenOp(
+        grad_card,
+        tuple(slots.get(slot.name) for slot in grad_card.inputs),
+        tuple(db if slot.name == "Y@GRAD" else None for slot in grad_card.outputs),
+        grad_card.complete({}),
+        where=where,
+    )
+    ops = [add, act, grad]
+    for op in ops:
+        found = infer_outputs(op.card, [metas[e] if isinstance(e, str) else None for e in op.inputs], op.attrs)
+        metas.update({e: m for e, m in zip(op.outputs, found, strict=True) if isinstance(e, str)})
+    return "\n\n".join(emit(build_group(part, metas, kept)).text for part, kept in ((ops[:2], [s, y]), (ops[2:], [db])))
+
+
+PLAIN = ["x", "b", "s", "y", "dy", "db"]
+
+
+def without_lines(text: str) -> str:
+    """The text without the user's lines, which stand in the docstring and in comments only."""
+    kept = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("# ") and ":7" in line:
+            line = line[: line.index("#")]
+        elif line.startswith("    ") and "  at " in line:
+            line = ""
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def check_names(count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    plain = without_lines(group_text(PLAIN, "file.py", {"alpha": 0.25}))
+    for _ in range(count):
+        names: list[str] = []
+        while len(names) < 6:
+            name = hostile(rng)
+            if name not in names:
+                names.append(name)
+        file = hostile(rng)
+        text = group_text(names, file, {"alpha": 0.25, hostile(rng): hostile(rng), "note": hostile(rng)})
+        text.encode("ascii")
+        assert len(text.splitlines()) == len(plain.splitlines()), (names, file)
+        assert without_lines(text) == plain, (names, file)
+
+
+def test_hostile_names_never_reach_the_code() -> None:
+    check_names(300, 1)
+
+
+@pytest.mark.slow
+def test_ten_thousand_hostile_names_never_reach_the_code() -> None:
+    check_names(10_000, 2)
+
+
+class Hostile(float):
+    """A number whose text is code."""
+
+    def __repr__(self) -> str:
+        return "__import__('os').system('x')"
+
+    __str__ = __repr__
+
+
+def test_attributes_are_numbers_of_ours() -> None:
+    plain = group_text(PLAIN, "file.py", {"alpha": 0.25})
+    assert group_text(PLAIN, "file.py", {"alpha": Hostile(0.25)}) == plain
+    assert "0.25" in plain
+    for alpha in (float("inf"), float("-inf"), float("nan"), -0.0, 1e300, -1e-300, 3, True, 2**70, -(2**70)):
+        text = group_text(PLAIN, "file.py", {"alpha": alpha})
+        assert identifiers(text) == identifiers(plain)
+        assert strings(text) <= strings(plain) | {"inf", "-inf", "nan"}
+
+
+def identifiers(text: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        for field in ("id", "attr", "arg", "name", "asname"):
+            value = getattr(node, field, None)
+            if isinstance(value, str):
+                found.update(value.split("."))
+    return found
+
+
+def strings(text: str) -> set[str]:
+    """Constants that are texts, docstrings left out."""
+    tree = ast.parse(text)
+    documents = {
+        id(n.body[0].value)
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Module | ast.FunctionDef) and isinstance(n.body[0], ast.Expr)
+    }
+    return {
+        n.value
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in documents
+    }
+
+
+# Names of the templates; those of the prelude and of the fixed parts of the script are read from there.
+WORDS = """
+    __name__ __main__
+    BLOCK COLUMNS ROWS INPUTS OUTPUTS PARTIALS ALLOWED JUMPS BYTES INTERPRETED kernel finish reference launch memory few
+    offsets mask n columns rows start inside strip strips total kept p y s terms other axis keepdims num_warps element_ty
+    to dtype range float jit tl triton language constexpr program_id arange load store where sum zeros exp log log2 sqrt
+    erf abs sin cos floor ceil float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 int1 bool np torch broadcast_to
+    absolute square maximum minimum sign trunc expm1 log1p tanh isnan isinf isfinite logical_and logical_or logical_not
+    logical_xor divide add subtract multiply whole rounded environ get os
+"""
+
+
+def known() -> set[str]:
+    prelude = Path(emit_module.__file__).with_name("prelude.py").read_text("utf-8")
+    fixed = "".join(textwrap.dedent(part) for part in (script_module._BEFORE, script_module._AFTER))
+    return set(WORDS.split()) | identifiers(prelude) | identifiers(fixed)
+
+
+def test_names_are_counted_or_of_a_fixed_set() -> None:
+    allowed = known()
+    texts = {"0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan"} | strings(textwrap.dedent(script_module._AFTER))
+    for case in range(len(CASES)):
+        for kernel in kernels(case):
+            for name in identifiers(kernel.text):
+                assert ALPHABET.fullmatch(name), name
+                assert COUNTED.fullmatch(name) or name in allowed, name
+            for one in strings(kernel.text):
+                assert COUNTED.fullmatch(one) or one in texts or re.fullmatch(r"torch\.b?float\d\d", one), one
+
+
+def test_a_name_does_not_depend_on_the_users_lines() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [3, 4], "float32")
+        a = F.relu(x + 1.0)
+        b = F.relu(x + 1.0)
+    first, second = (
+        next(k for k in made(main, out).kernels) for out in (a, b)
+    )  # fmt: skip
+    assert first.text != second.text, "the text says the lines"
+    assert first.name == second.name
+
+
+def made(main: Any, out: Any) -> Any:
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    return static.CompiledProgram(main, strategy).explain(fetch_list=[out])
+
+
+def test_a_hostile_file_name_stays_a_comment() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        out = F.relu(static.data("x", [3, 4], "float32") + 1.0)
+    frozen = freeze(main, ["x"], [out.name])
+    evil = 'a\nimport os; os.abort()\n"""\nos.abort()\n#'
+    ops = [replace(op, where=(evil, 3)) for op in frozen.ops]
+    metas = {n: Meta((3, 4), dtype_of("float32")) for n in frozen.names}
+    text = emit(build_group(ops, metas, [out.name])).text
+    assert "abort" in text
+    tree = ast.parse(text)
+    assert "abort" not in identifiers(text)
+    assert "abort" in (ast.get_docstring(tree) or "")

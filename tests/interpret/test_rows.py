@@ -1,0 +1,130 @@
+"""Ops along rows, alone and in groups, against their refs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.fusion_programs import Built, run
+from tests.interpret.kernels import metas_by_name, run_kernel, ulps
+from tests.interpret.test_pointwise import size_of_terms, unit
+from tests.interpret.test_programs import close
+from tests.ops import sampler
+from tstatic import static
+from tstatic.fusion.codegen.define import works_on_rows
+from tstatic.fusion.codegen.group import NoKernel
+from tstatic.fusion.engine import loop_nest
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import CARDS
+
+F = paddle.nn.functional
+CARDS_HERE = sorted(t for t in sampler.card_types(1) if works_on_rows(CARDS[t]))
+
+
+@pytest.mark.parametrize("kind", CARDS_HERE)
+def test_card(kind: str) -> None:
+    card = CARDS[kind]
+    domain = sampler.root(card).domain
+    assert domain is not None
+    tried = 0
+    for dtype in domain.floats:
+        for sample in sampler.samples(card, 12, [dtype], limit=24):
+            given = zip(sample.ins, card.inputs, strict=True)
+            if any(a is None and not s.optional for a, s in given):
+                continue
+            ins = [None if a is None else np.array(a, order="C") for a in sample.ins]
+            outs = sampler.run(card, replace(sample, ins=tuple(ins), layout="contiguous", out_layout="contiguous"))
+            if any(o is not None and o.size == 0 for o in outs):
+                continue
+            op = FrozenOp(
+                card,
+                tuple(f"i{k}" if a is not None else None for k, a in enumerate(ins)),
+                tuple(f"o{k}" if a is not None else None for k, a in enumerate(outs)),
+                card.complete(sample.attrs),
+            )
+            arrays = {n: a for n, a in zip(op.inputs, ins, strict=True) if isinstance(n, str)}
+            wanted = {n: a for n, a in zip(op.outputs, outs, strict=True) if isinstance(n, str)}
+            metas = metas_by_name({**arrays, **wanted})
+            try:
+                kernel = loop_nest([op], metas, list(wanted))
+            except NoKernel as found:
+                if found.code not in ("NOT_POINTWISE", "ROWS", "EMPTY"):
+                    raise
+                continue
+            tried += 1
+            got = run_kernel(kernel, arrays, {n: metas[n] for n in wanted})
+            for name, value in wanted.items():
+                distance = ulps(got[name], value)
+                if distance > 16:
+                    error = np.abs(got[name].astype(np.float64) - value.astype(np.float64)).max()
+                    size = max(size_of_terms(ins), size_of_terms([value]))
+                    assert error <= 64 * unit(size, value.dtype), f"{kind} {sample}: {distance} ulp in {kernel.name}"
+    assert tried >= 3, f"{kind} had no kernel"
+
+
+# --------------------------------------------------------------------------------------------------------------- programs
+def program(compute: Callable[..., Any], shapes: tuple[tuple[int, ...], ...], seed: int = 3) -> Built:
+    main, startup = static.Program(), static.Program()
+    rng = np.random.default_rng(seed)
+    feed = {}
+    with static.program_guard(main, startup):
+        inputs = []
+        for i, shape in enumerate(shapes):
+            feed[f"x{i}"] = rng.standard_normal(shape).astype(np.float32)
+            var = static.data(f"x{i}", list(shape), "float32")
+            var.stop_gradient = False
+            inputs.append(var)
+        out = compute(*inputs)
+        weight = static.data("weight", list(out.shape), "float32")
+        feed["weight"] = rng.standard_normal(out.shape).astype(np.float32)
+        loss = paddle.sum(out * weight)
+        pairs = static.append_backward(loss)
+        grads = [g.name for _, g in pairs] + [f"{v.name}@GRAD" for v in inputs]
+    return Built(main, startup, feed, [out.name, loss.name, *grads])
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "residual + layer norm": (
+        lambda x, r: static.nn.layer_norm(x + r, begin_norm_axis=2), ((2, 5, 33), (2, 5, 33))),
+    "layer norm + gelu": (lambda x: F.gelu(static.nn.layer_norm(x, begin_norm_axis=1)), ((7, 40),)),
+    "layer norm without parameters": (
+        lambda x: paddle.tanh(static.nn.layer_norm(x * 2, scale=False, shift=False, begin_norm_axis=1)), ((7, 3, 5),)),
+    "scaled softmax + mask": (lambda x, m: F.softmax(x * 0.3 + m), ((2, 3, 4, 17), (4, 17))),
+    "log softmax": (lambda x: F.log_softmax(x + 1), ((6, 19),)),
+    "mean of squares": (lambda x: x / paddle.sqrt(paddle.mean(x * x, axis=-1, keepdim=True) + 1e-5), ((9, 31),)),
+    "sum over rows": (lambda x: paddle.exp(-paddle.sum(x * x, axis=[1, 2])), ((5, 3, 4),)),
+    "softmax of softmax": (lambda x: F.softmax(F.softmax(x * 2) + x), ((5, 12),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_along_rows(name: str) -> None:
+    built = program(*PROGRAMS[name])
+    plain, _ = run(built)
+    values, compiled = run(built, build_cinn_pass=True)
+    made = [s.op for s in compiled.plan.steps if s.how == "kernel"]
+    assert any(works_on_rows(one.card) for op in made for one in op.body), [op.type for op in made]
+    for variable, a, b in zip(built.fetches, plain, values, strict=True):
+        assert close(b, a, 4e-6), f"{variable}:\n{b}\n{a}"
+
+
+def test_rows_of_different_axes_stay_apart() -> None:
+    built = program(lambda x: F.softmax(F.softmax(x, axis=-1), axis=0), ((5, 12),))
+    plain, _ = run(built)
+    values, _ = run(built, build_cinn_pass=True)
+    for a, b in zip(plain, values, strict=True):
+        assert close(b, a, 4e-6)
+
+
+def test_nan_stays_in_its_row() -> None:
+    built = program(lambda x: F.softmax(x * 2), ((4, 9),))
+    built.feed["x0"][1, 3] = np.nan
+    built.feed["x0"][2, 0] = np.inf
+    plain, _ = run(built, built.fetches[:1])
+    values, _ = run(built, built.fetches[:1], build_cinn_pass=True)
+    assert (np.isnan(plain[0]) == np.isnan(values[0])).all()

@@ -1,0 +1,217 @@
+"""The tolerance rule, its k, and the float64 twin."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tstatic as paddle
+from tstatic import static
+from tstatic.ir.types import dtype_of
+from tstatic.testing.moves import nudge
+from tstatic.testing.tolerance import check, float64_twin, ulp, ulps_of, units
+
+F32 = np.float32
+
+
+# ----------------------------------------------------------------------------------------------------------------- rule
+@given(st.floats(1e-30, 1e30) | st.sampled_from([1.0, 2.0, 0.5, 3.0]))
+def test_ulp_is_numpys_spacing(x: float) -> None:
+    value = np.array(F32(x), np.float64)
+    assert ulp(value, "float32") == np.spacing(F32(x))
+    assert ulp(value, "float64") == np.spacing(np.float64(value))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_ulp_of_low_precision_is_the_distance_to_the_next_number(dtype: str) -> None:
+    kind = dtype_of(dtype).np
+    values = np.array([1.0, 1.5, 3.0, 0.1, 60.0, 2.0**-14], kind)
+    nearest = np.array([np.nextafter(v, np.array(np.inf, kind), dtype=kind) for v in values]) if dtype == "float16" else (
+        (values.view(np.uint16) + 1).view(ml_dtypes.bfloat16)
+    )  # fmt: skip
+    assert np.array_equal(ulp(values.astype(np.float64), dtype), nearest.astype(np.float64) - values.astype(np.float64))
+
+
+def test_ulp_near_zero_is_the_smallest_number() -> None:
+    assert ulp(np.array([0.0]), "float16") == 2.0**-24
+    assert ulp(np.array([np.inf]), "float16") == 0
+
+
+def one(value: float, dtype: object = F32) -> np.ndarray:
+    return np.array([value], dtype)
+
+
+def test_equal_results_pass_without_any_allowance() -> None:
+    assert check(one(1.0, float), one(1.1), one(1.1)) is None
+
+
+def test_the_fused_error_may_be_half_again_the_unfused_one() -> None:
+    assert check(one(1.0, float), one(1.1), one(1.14)) is None
+    found = check(one(1.0, float), one(1.1), one(1.16))
+    assert found is not None
+    assert found.reason == "value"
+    assert found.index == (0,)
+    assert found.allowed == pytest.approx(0.15, rel=1e-5)
+    assert "error 0.16" in str(found)
+
+
+def test_a_result_nearer_to_float64_passes() -> None:
+    assert check(one(1.0, float), one(1.1), one(0.91)) is None
+
+
+def test_k_counts_units_of_the_dtype() -> None:
+    unit = float(np.spacing(F32(1.0)))
+    assert check(one(1.0, float), one(1.0), one(1.0 + 2 * unit), k=2) is None
+    assert check(one(1.0, float), one(1.0), one(1.0 + 2 * unit), k=1) is not None
+    assert check(one(1.0, float), one(1.0), one(1.0 + 2 * unit), spread=1.4 * unit) is None
+
+
+def test_nan_and_infinity_stand_where_they_stood() -> None:
+    assert check(one(math.nan, float), one(math.nan), one(math.nan)) is None
+    found = check(one(math.nan, float), one(math.nan), one(0.0))
+    assert found is not None
+    assert found.reason == "nan"
+    found = check(one(1.0, float), one(1.0), one(math.nan), k=64)
+    assert found is not None
+    assert found.reason == "nan"
+    found = check(one(math.inf, float), one(math.inf), one(-math.inf))
+    assert found is not None
+    assert found.reason == "infinity"
+    # float16 overflows where float64 does not: positions still have to match.
+    found = check(one(1e6, float), one(math.inf, np.float16), one(6e4, np.float16))
+    assert found is not None
+    assert found.reason == "infinity"
+    assert check(one(math.inf, float), one(1.0), one(1.0)) is None
+
+
+def test_whole_numbers_and_truth_values_are_equal() -> None:
+    assert check(one(1, int), one(1, int), one(1, int)) is None
+    found = check(np.array([1, 2]), np.array([1, 2]), np.array([1, 3]), k=64)
+    assert found is not None
+    assert (found.reason, found.index) == ("exact", (1,))
+
+
+def test_shape_and_dtype_are_the_same() -> None:
+    for fused, reason in ((np.zeros(2, F32), "shape"), (np.zeros(1, float), "dtype")):
+        found = check(np.zeros(1), np.zeros(1, F32), fused)
+        assert found is not None
+        assert found.reason == reason
+        assert reason in str(found)
+
+
+def test_the_worst_element_is_named() -> None:
+    y = np.ones((2, 3))
+    fused = y.astype(F32)
+    fused[1, 2] = 3
+    fused[0, 1] = 2
+    found = check(y, y.astype(F32), fused)
+    assert found is not None
+    assert (found.index, found.count) == ((1, 2), 2)
+
+
+# -------------------------------------------------------------------------------------------------------------------- k
+def net(dtype: str = "float32") -> static.Program:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [8, 16], dtype)
+        y = static.data("y", [16, 4], dtype)
+        paddle.nn.functional.relu(x)
+        paddle.reshape(x, [16, 8])
+        paddle.add(x, x)
+        paddle.sqrt(x)
+        paddle.tanh(x)
+        paddle.nn.functional.gelu(x)
+        paddle.nn.functional.gelu(x, approximate=True)
+        paddle.sum(x, axis=1)
+        paddle.nn.functional.softmax(x)
+        paddle.matmul(x, y)
+        paddle.greater_than(x, x)
+        paddle.gather(x, static.data("i", [3], "int64"))
+    return main
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("float32", [0, 0, 1, 2, 4, 4, 8, 2 + 4, 8 + 4, 4 + 4, 0, 0]),
+        ("float64", [0, 0, 1, 2, 4, 4, 4, 2 + 4, 8 + 4, 4 + 4, 0, 0]),
+        ("bfloat16", [0, 0, 1, 1, 1, 1, 1, 1 + 1, 2, 2, 0, 0]),
+    ],
+)
+def test_k_of_each_group(dtype: str, expected: list[float]) -> None:
+    assert [units(op) for op in net(dtype).global_block().ops] == expected
+
+
+def test_k_of_optimizer_updates_and_gradients() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [4, 3])
+        w = static.create_parameter([3], "float32", name="w")
+        loss = paddle.mean(paddle.tanh(x * w))
+        paddle.optimizer.Adam().minimize(loss)
+    found = {op.type: units(op) for op in main.global_block().ops}
+    assert found["adam"] == 32
+    # The parameter's gradient sums four rows.
+    assert found["elementwise_mul_grad"] >= 2 + math.log2(4)
+
+
+def test_k_of_a_value_adds_up_what_it_depends_on() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [4])
+        a = paddle.tanh(x)
+        b = paddle.add(a, x)
+        c = paddle.sqrt(x)
+    found = ulps_of(main, [a.name, b.name, c.name, x.name])
+    assert [found[v.name] for v in (a, b, c, x)] == [4, 5, 2, 0]
+
+
+def test_k_is_at_most_64_and_0_where_nothing_was_rewritten() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        y = static.data("x", [4])
+        for _ in range(30):
+            y = paddle.tanh(y)
+    assert ulps_of(main, [y.name]) == {y.name: 64}
+    assert ulps_of(main, [y.name], main.clone()) == {y.name: 0}
+    other = main.clone()
+    other.global_block().ops[3].type = "sigmoid"
+    assert ulps_of(main, [y.name], other) == {y.name: 4}
+
+
+# ----------------------------------------------------------------------------------------------------------------- twin
+def test_the_twin_computes_in_float64() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [3], "float16")
+        y = paddle.exp(paddle.cast(x, "bfloat16")) + paddle.full([3], 0.1, "bfloat16")
+    twin = float64_twin(main)
+    values = np.array([0.1, 0.2, 0.3], np.float16)
+    (found,) = static.Executor("cpu").run(twin, feed={"x": values.astype(float)}, fetch_list=[y.name])
+    assert found.dtype == np.float64
+    assert np.allclose(found, np.exp(values.astype(float)) + 0.1, rtol=1e-15)
+    assert y.dtype == "bfloat16"
+
+
+def test_the_twin_keeps_constants_that_are_bytes() -> None:
+    main = static.Program()
+    table = np.linspace(0, 1, 200).astype(F32)
+    with static.program_guard(main, static.Program()):
+        y = paddle.assign(table) * 1.0
+    (found,) = static.Executor("cpu").run(float64_twin(main), fetch_list=[y.name])
+    assert np.array_equal(found, table.astype(float))
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000))
+def test_a_nudge_moves_each_element_by_one_unit(seed: int) -> None:
+    array = np.array([1.0, -3.0, 0.0, 1e-3], np.float16)
+    moved = nudge(array, np.random.default_rng(seed))
+    assert np.array_equal(np.abs(moved - array.astype(float)), ulp(array.astype(float), "float16") * (array != 0))
+    whole = np.array([1, 2])
+    assert np.array_equal(nudge(whole, np.random.default_rng(seed)), whole)

@@ -1,0 +1,133 @@
+"""The sum of squares of many tensors: partial sums per block, then one per tensor, then those added in the given order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tstatic.fusion.codegen.emit import function, header, module, named
+from tstatic.fusion.codegen.group import NoKernel
+from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Parameter, Table, power_of_two
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES
+from tstatic.fusion.codegen.update import ADDRESSES, BLOCKS, STEP, segments
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import DType, Meta
+
+BLOCK = 4096
+"""Elements per program: 16 per thread, enough loads in flight."""
+
+FIRSTS, PARTIALS, SUMS = "table:firsts", "partial:blocks", "partial:tensors"
+
+
+def _functions(dtype: DType, compute: DType) -> str:
+    kind, memory = LANGUAGE[compute.name], LANGUAGE[dtype.name]
+    cast = "" if dtype is compute else f".to({kind})"
+    block = function(
+        "kernel",
+        (
+            Parameter("addresses", "pointer"), Parameter("blocks", "pointer"), Parameter("partials", "pointer"),
+            Parameter("BLOCK", "constant"),
+        ),
+        [
+            "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
+            "block = blocks + tl.program_id(0).to(tl.int64) * 4",
+            f"at = tl.multiple_of(tl.load(addresses + tl.load(block)).to(tl.pointer_type({memory})), 16)",
+            f"at += tl.multiple_of(tl.load(block + 1), {STEP})",
+            "offsets = tl.arange(0, BLOCK)",
+            f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
+            f"x = tl.load(at + offsets, mask=mask, other=0){cast}",
+            "x = tl.where(offsets < tl.load(block + 2).to(tl.int32), x, 0.0)",
+            "tl.store(partials + tl.program_id(0), tl.sum(x * x, 0))",
+        ],
+    )  # fmt: skip
+    tensors = function(
+        "tensors",
+        (
+            Parameter("partials", "pointer"), Parameter("firsts", "pointer"), Parameter("sums", "pointer"),
+            Parameter("BLOCK", "constant"),
+        ),
+        [
+            "tensor = tl.program_id(0)",
+            "last = tl.load(firsts + tensor + 1).to(tl.int32)",
+            f"total = tl.zeros((BLOCK,), {kind})",
+            "for start in range(tl.load(firsts + tensor).to(tl.int32), last, BLOCK):",
+            "    offsets = start + tl.arange(0, BLOCK)",
+            "    total += tl.load(partials + offsets, mask=offsets < last, other=0)",
+            "tl.store(sums + tensor, tl.sum(total, 0))",
+        ],
+    )  # fmt: skip
+    total = function(
+        "total",
+        (Parameter("sums", "pointer"), Parameter("count", "integer"), Parameter("y", "pointer")),
+        [
+            "result = tl.load(sums)",
+            "for tensor in range(1, count):",
+            "    result += tl.load(sums + tensor)",
+            "tl.store(y, result)",
+        ],
+    )
+    return "\n\n\n".join((block, tensors, total))
+
+
+def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
+    """The kernel of a ``sum`` over ``squared_l2_norm`` of many tensors, some of them cast first.
+
+    Args:
+        body: The casts, the norms, and the sum at the end.
+        metas: Metadata of all their values.
+        needed: The sum.
+
+    Raises:
+        NoKernel: If the tensors or the sums have several types.
+    """
+    last = body[-1]
+    source = {str(op.output("Out")): str(op.input("X")) for op in body if op.type == "cast"}
+    norms = {str(op.output("Out")): str(op.input("X")) for op in body if op.type == "squared_l2_norm"}
+    entries = last.input("X")
+    assert isinstance(entries, tuple)
+    tensors = tuple(source.get(norms[v], norms[v]) for v in entries)
+    (result,) = needed
+    compute = metas[result].dtype
+    dtypes = {metas[t].dtype for t in tensors}
+    if len(dtypes) > 1 or compute.is_low or next(iter(dtypes)).compute is not compute:
+        raise NoKernel("NO_KERNEL_FORM", "the gradients have several types", last)
+    dtype = dtypes.pop()
+    functions = _functions(dtype, compute)
+    name = named(module("", "", functions), "square_sum")
+    sizes = [metas[t].numel for t in tensors]
+    number = TYPES[compute.name]
+    parameters = (
+        Parameter("addresses", "pointer", "i64", ADDRESSES),
+        Parameter("blocks", "pointer", "i64", BLOCKS),
+        Parameter("partials", "pointer", number, PARTIALS),
+        Parameter("BLOCK", "constant"),
+    )
+
+    def plan(few: bool) -> Calls:
+        block = power_of_two(max(sizes), 16, 1 << 16) if few else BLOCK
+        table = segments(sizes, block, 1 if few else STEP)
+        firsts = np.concatenate([[0], np.cumsum(np.bincount(table[:, 0], minlength=len(sizes)))]).astype(np.int64)
+        wide = power_of_two(max(1, int(np.diff(firsts).max())), 16, 1024)
+        launches = []
+        if len(table):
+            launches.append(Launch("kernel", (len(table),), (ADDRESSES, BLOCKS, PARTIALS), {"BLOCK": block}))
+        launches.append(Launch("tensors", (len(sizes),), (PARTIALS, FIRSTS, SUMS), {"BLOCK": wide}))
+        launches.append(Launch("total", (1,), (SUMS, len(sizes), result), {}, 1))
+        partials = {PARTIALS: (max(1, len(table)), compute), SUMS: (len(sizes), compute)}
+        tables = {
+            ADDRESSES: Table(tensors),
+            BLOCKS: Table(numbers=table.reshape(-1)),
+            FIRSTS: Table(numbers=firsts),
+        }
+        return Calls(tuple(launches), partials, tables)
+
+    return Kernel(
+        name,
+        module(header(body, name), "", functions),
+        "square_sum",
+        parameters,
+        tuple(Buffer(t, dtype, metas[t].numel) for t in tensors),
+        (Buffer(result, compute, 1),),
+        plan,
+    )

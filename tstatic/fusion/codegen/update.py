@@ -1,0 +1,376 @@
+"""Many optimizer updates of one rule as one launch: programs look up which tensor, and which part of it, is theirs.
+
+The arithmetic is that of ``ops/kernels/update.py``, operation by operation: same order, same constants, nothing contracted
+or reassociated, so that the results have the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tstatic.fusion.codegen.emit import function, header, helpers, module, named, stored
+from tstatic.fusion.codegen.group import NoKernel
+from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Parameter, Table, power_of_two
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, number
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import DType, Meta, float64
+
+BLOCK = 1024
+"""Elements per program; flat buffers are padded to it."""
+MIXED_BLOCK = 512
+"""Where types of several sizes meet: from 1,024 on Triton converts layouts through shared memory."""
+
+STEP = 16
+"""Tensors in memory of plans and flat buffers may be read up to a multiple of this, so that accesses are wide."""
+
+ADDRESSES, BLOCKS, NUMBERS = "table:addresses", "table:blocks", "partial:numbers"
+
+Numbers = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An update rule.
+
+    Attributes:
+        state: Slots beside the parameter, with their names in the text; their new values are called ``new_<name>``.
+        lines: ``(attributes, compute type) -> (constants, lines)``; lines read ``p``, ``g``, ``rate`` and the state, and make
+            ``new_p`` and the new state.
+        powers: Slots of the numbers that the op moves on, with the attribute that they are multiplied by. With powers, a
+            first launch computes ``rate``, ``epsilon`` and ``shrink`` per tensor: they move while other programs would read
+            them.
+    """
+
+    state: tuple[tuple[str, str], ...]
+    lines: Callable[[Mapping[str, Any], DType], tuple[Numbers, list[str]]]
+    powers: tuple[tuple[str, str], ...] = ()
+
+
+def _sgd(attrs: Mapping[str, Any], dtype: DType) -> tuple[Numbers, list[str]]:
+    return {}, ["new_p = p - g * rate"]
+
+
+def _momentum(attrs: Mapping[str, Any], dtype: DType) -> tuple[Numbers, list[str]]:
+    constants = {"mu": attrs["mu"]}
+    lines = []
+    if attrs["rescale_grad"] != 1:
+        constants["scale"] = attrs["rescale_grad"]
+        lines.append("g = g * scale")
+    if attrs["regularization_method"] == "l2_decay" and attrs["regularization_coeff"]:
+        constants["coefficient"] = attrs["regularization_coeff"]
+        lines.append("g = g + p * coefficient")
+    lines.append("new_velocity = velocity * mu + g")
+    lines.append("step = new_velocity * mu + g" if attrs["use_nesterov"] else "step = new_velocity")
+    lines.append("new_p = p - step * rate")
+    return constants, lines
+
+
+def _adam(attrs: Mapping[str, Any], dtype: DType) -> tuple[Numbers, list[str]]:
+    beta1, beta2 = attrs["beta1"], attrs["beta2"]
+    constants = {"beta1": beta1, "rest1": 1.0 - beta1, "beta2": beta2, "rest2": 1.0 - beta2}
+    # The plain operators are approximate in 32 bits; in 64 bits they are exact, and the others do not exist.
+    exact = dtype is float64
+    root = "tl.sqrt(new_moment2)" if exact else "tl.sqrt_rn(new_moment2)"
+    lines = [
+        "new_moment1 = moment1 * beta1 + g * rest1",
+        "new_moment2 = moment2 * beta2 + g * g * rest2",
+        f"root = {root} + epsilon",
+        "step = new_moment1 / root * rate" if exact else "step = tl.div_rn(new_moment1, root) * rate",
+        "new_p = p * shrink - step" if attrs.get("with_decay") else "new_p = p - step",
+    ]
+    return constants, lines
+
+
+_MOMENTS = (("Moment1", "moment1"), ("Moment2", "moment2"))
+_POWERS = (("Beta1Pow", "beta1"), ("Beta2Pow", "beta2"))
+
+RULES: Mapping[str, Rule] = {
+    "sgd": Rule((), _sgd),
+    "momentum": Rule((("Velocity", "velocity"),), _momentum),
+    "adam": Rule(_MOMENTS, _adam, _POWERS),
+    "adamw": Rule(_MOMENTS, _adam, _POWERS),
+}
+"""Op type -> rule."""
+
+DEVICE_NUMBERS = ("Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
+"""Slots that replace an attribute by a number in memory; kernels have attributes as constants."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One tensor of every member.
+
+    ``slot`` is the card's, ``name`` its name in the text.
+    """
+
+    slot: str
+    name: str
+    dtype: DType
+
+
+class _Update:
+    """The text of one group: its updates, and the products with one factor that make their gradients."""
+
+    def __init__(self, body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> None:
+        self.body = [op for op in body if op.card.update]
+        self.metas = metas
+        self.first = self.body[0]
+        products = [op for op in body if not op.card.update]
+        self.raw = {str(op.output("Out")): str(op.input("X")) for op in products}
+        self.factor = products[0].input("Y") if products else None
+        assert all(op.type == "elementwise_mul" and op.input("Y") == self.factor for op in products)
+        self.rule = RULES[self.first.type]
+        self.attrs = self.first.attrs
+        self.inputs = {s.name for s in self.first.card.inputs}
+        self.used: set[str] = set()
+        self.master = self.given("MasterParam")
+        self.skip = self.given("SkipUpdate")
+        self.compute = self.dtype("MasterParam" if self.master else "Param").compute
+        if any(self.given(s) for s in DEVICE_NUMBERS) or self.dtype("LearningRate").is_low:
+            raise NoKernel("NO_KERNEL_FORM", "the rule's numbers lie in memory", self.first)
+        if any(self.dtype(s).is_low for s, _ in self.rule.powers):
+            raise NoKernel("NO_KERNEL_FORM", "the powers of the betas have 16 bits", self.first)
+        self.reads = self._reads()
+        self.writes = [
+            _Stream("ParamOut", "p", self.dtype("Param")),
+            *(_Stream(f"{s}Out", n, self.dtype(s)) for s, n in self.rule.state),
+            *([_Stream("MasterParamOut", "p", self.dtype("MasterParam"))] if self.master else []),
+        ]
+        self.powers = [_Stream(s, a, self.dtype(s)) for s, a in self.rule.powers]
+        self.row = (
+            *(s.slot for s in self.reads),
+            *(s.slot for s in self.writes),
+            *(s.slot for s in self.powers),
+            *(f"{s.slot}Out" for s in self.powers),
+        )
+
+    def given(self, slot: str) -> bool:
+        return slot in self.inputs and self.first.input(slot) is not None
+
+    def value(self, op: FrozenOp, slot: str) -> str:
+        entry = op.input(slot) if slot in self.inputs else op.output(slot)
+        if not isinstance(entry, str):
+            raise NoKernel("NO_KERNEL_FORM", f"'{slot}' is not written", op)
+        return self.raw[entry] if slot == "Grad" and self.raw else entry
+
+    def dtype(self, slot: str) -> DType:
+        return self.metas[self.value(self.first, slot)].dtype
+
+    def _reads(self) -> list[_Stream]:
+        streams = [_Stream("Grad", "g", self.dtype("Grad"))]
+        streams += [_Stream(s, n, self.dtype(s)) for s, n in self.rule.state]
+        if self.master:
+            streams.append(_Stream("MasterParam", "p", self.dtype("MasterParam")))
+        if not self.master or self.skip:
+            # Beside a master the parameter itself is only needed where a skipped step must leave it.
+            streams.append(_Stream("Param", "rounded" if self.master else "p", self.dtype("Param")))
+        return streams
+
+    def place(self, slot: str) -> int:
+        """Where an address stands in a tensor's row."""
+        return self.row.index(slot)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        found = [Parameter("addresses", "pointer", "i64", ADDRESSES), Parameter("blocks", "pointer", "i64", BLOCKS)]
+        if self.powers:
+            found.append(Parameter("numbers", "pointer", TYPES[self.compute.name], NUMBERS))
+        else:
+            rate = self.value(self.first, "LearningRate")
+            found.append(Parameter("learning_rate", "pointer", TYPES[self.dtype("LearningRate").name], rate))
+        if isinstance(self.factor, str):
+            found.append(Parameter("factor", "pointer", TYPES[self.metas[self.factor].dtype.name], self.factor))
+        if self.skip:
+            found.append(Parameter("skip", "pointer", "i1", self.value(self.first, "SkipUpdate")))
+        return (*found, Parameter("BLOCK", "constant"))
+
+    def constant(self, name: str, value: float, dtype: DType) -> str:
+        kind = LANGUAGE[dtype.name]
+        return f"{name} = tl.full((), {number(float(value), dtype)}, {kind})"
+
+    def kernel(self) -> str:
+        """The launch over all elements."""
+        constants, lines = self.rule.lines(self.attrs, self.compute)
+        kind = LANGUAGE[self.compute.name]
+        body = [
+            "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
+            "block = blocks + tl.program_id(0).to(tl.int64) * 4",
+            f"row = addresses + tl.load(block) * {len(self.row)}",
+            f"start = tl.multiple_of(tl.load(block + 1), {STEP})",
+            "offsets = tl.arange(0, BLOCK)",
+            "own = offsets < tl.load(block + 2).to(tl.int32)",
+            f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
+        ]
+        if self.powers:
+            body.append("tensor = tl.load(block) * 3")
+            body += [f"{n} = tl.load(numbers + tensor + {i})" for i, n in enumerate(("rate", "epsilon"))]
+            if self.attrs.get("with_decay"):
+                body.append("shrink = tl.load(numbers + tensor + 2)")
+        else:
+            body.append(f"rate = tl.load(learning_rate).to({kind})")
+        if self.skip:
+            body.append("skipped = tl.load(skip) != 0")
+        body += [self.constant(n, v, self.compute) for n, v in constants.items()]
+        for s in self.reads:
+            body.append(f"at_{s.name} = {self.pointer(s)} + start")
+            body.append(f"old_{s.name} = tl.load(at_{s.name} + offsets, mask=mask, other=0)")
+            if s.name != "rounded":
+                body.append(f"{s.name} = old_{s.name}" + ("" if s.dtype is self.compute else f".to({kind})"))
+        if self.factor is not None:
+            body += self.scaled()
+        body += lines
+        for s in self.writes:
+            # What is beyond the tensor's own elements is padding, and stays zero.
+            text = f"tl.where(own, new_{s.name}, 0.0)"
+            new = stored(Typed(text, self.compute), s.dtype, self.used)
+            if self.skip:
+                old = "old_rounded" if s.slot == "ParamOut" and self.master else f"old_{s.name}"
+                new = f"tl.where(skipped, {old}, {new})"
+            body.append(f"at_{s.name} = {self.pointer(s)} + start")
+            body.append(f"tl.store(at_{s.name} + offsets, {new}, mask=mask)")
+        return function("kernel", self.parameters(), body)
+
+    def scaled(self) -> list[str]:
+        """The product of gradient and factor, rounded as the gradient's type holds it."""
+        product = f"g * tl.load(factor).to({LANGUAGE[self.compute.name]})"
+        dtype = self.dtype("Grad")
+        if dtype.is_low:
+            helper = "round_bf16" if dtype.name == "bfloat16" else "round_fp16"
+            self.used.add(helper)
+            product = f"{helper}({product})"
+        return [f"g = {product}"]
+
+    def pointer(self, stream: _Stream) -> str:
+        """The text of where a stream's tensor begins; memory of plans and scopes is aligned to 16 bytes and more."""
+        address = f"tl.load(row + {self.place(stream.slot)})"
+        return f"tl.multiple_of({address}.to(tl.pointer_type({LANGUAGE[stream.dtype.name]})), 16)"
+
+    def pointers(self, stream: _Stream, slot: str) -> str:
+        """The text of where a slot of several tensors lies."""
+        kind = LANGUAGE[stream.dtype.name]
+        return f"tl.load(row + {self.place(slot)}, mask=mask, other=0).to(tl.pointer_type({kind}))"
+
+    def prepare(self) -> str:
+        """The launch over tensors: numbers that are one per tensor, in 64 bits as the references have them."""
+        kind = LANGUAGE[self.compute.name]
+        parameters = [Parameter("addresses", "pointer"), Parameter("learning_rate", "pointer")]
+        parameters += [Parameter("skip", "pointer")] if self.skip else []
+        parameters += [Parameter("numbers", "pointer"), Parameter("count", "integer"), Parameter("TENSORS", "constant")]
+        body = [
+            "tensor = tl.program_id(0) * TENSORS + tl.arange(0, TENSORS)",
+            "mask = tensor < count",
+            f"row = addresses + tensor * {len(self.row)}",
+            "numbers += tensor * 3",
+            self.constant("ratio", self.attrs.get("lr_ratio", 1.0), float64),
+            self.constant("small", self.attrs["epsilon"], float64),
+            "rate = tl.load(learning_rate).to(tl.float64) * ratio",
+        ]
+        for s in self.powers:
+            body.append(f"at = {self.pointers(s, s.slot)}")
+            body.append(f"{s.name} = tl.load(at, mask=mask, other=0)")
+        body += [
+            "correct = tl.sqrt(1 - beta2.to(tl.float64))",
+            f"tl.store(numbers, (rate * correct / (1 - beta1.to(tl.float64))).to({kind}), mask=mask)",
+            f"tl.store(numbers + 1, (small * correct).to({kind}), mask=mask)",
+        ]
+        if self.attrs.get("with_decay"):
+            body.append(self.constant("coefficient", self.attrs["coeff"], float64))
+            body.append("shrink = tl.full((TENSORS,), 1, tl.float64) - rate * coefficient")
+            body.append(f"tl.store(numbers + 2, shrink.to({kind}), mask=mask)")
+        for s in self.powers:
+            factor = 1.0 if self.attrs["use_global_beta_pow"] else self.attrs[s.name]
+            body.append(self.constant("factor", factor, s.dtype))
+            new = f"{s.name} * factor"
+            if self.skip:
+                new = f"tl.where(tl.load(skip) != 0, {s.name}, {new})"
+            body.append(f"at = {self.pointers(s, f'{s.slot}Out')}")
+            body.append(f"tl.store(at, {new}, mask=mask)")
+        return function("prepare", tuple(parameters), body)
+
+
+def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
+    """The kernel of updates of one rule with equal attributes, types and shared inputs.
+
+    Args:
+        body: The updates; before them, products (``elementwise_mul``) of all their gradients with one number.
+        metas: Metadata of all their values.
+        needed: Values that are written; all results of updates must be.
+
+    Raises:
+        NoKernel: If a result is not wanted, or a number that is an attribute elsewhere lies in memory.
+    """
+    update = _Update(body, metas)
+    rows = tuple(update.value(op, slot) for op in update.body for slot in update.row)
+    wanted = set(needed)
+    for op in update.body:
+        if not all(v in wanted for v in op.writes()):
+            raise NoKernel("NO_KERNEL_FORM", "a result is not wanted", op)
+    functions = update.kernel()
+    if update.powers:
+        functions = f"{update.prepare()}\n\n\n{functions}"
+    text = helpers(update.used)
+    name = named(module("", text, functions), "update")
+    sizes = [metas[update.value(op, "Param")].numel for op in update.body]
+    parameters = update.parameters()
+    arguments = tuple(p.operand for p in parameters if p.kind == "pointer")
+    widths = {s.dtype.itemsize for s in (*update.reads, *update.writes)}
+
+    def plan(few: bool) -> Calls:
+        block = power_of_two(max(sizes), 16, 1 << 16) if few else BLOCK if len(widths) == 1 else MIXED_BLOCK
+        # The interpreter also meets memory that ends with its last element.
+        table = segments(sizes, block, 1 if few else STEP)
+        launches: list[Launch] = []
+        partials: dict[str, tuple[int, DType]] = {}
+        if update.powers:
+            partials[NUMBERS] = 3 * len(sizes), update.compute
+            tensors = power_of_two(len(sizes), 16, 1 << 12 if few else 128)
+            skip = (update.value(update.first, "SkipUpdate"),) if update.skip else ()
+            given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, NUMBERS, len(sizes))
+            launches.append(Launch("prepare", (-(-len(sizes) // tensors),), given, {"TENSORS": tensors}))
+        if len(table):
+            launches.append(Launch("kernel", (len(table),), arguments, {"BLOCK": block}))
+        return Calls(tuple(launches), partials, {ADDRESSES: Table(rows), BLOCKS: Table(numbers=table.reshape(-1))})
+
+    return Kernel(
+        name,
+        module(header(body, name), text, functions),
+        "update",
+        parameters,
+        _buffers(update, update.reads),
+        _buffers(update, update.writes),
+        plan,
+    )
+
+
+def segments(sizes: Sequence[int], block: int, step: int = 1) -> np.ndarray[Any, Any]:
+    """A row per block: tensor, its first element there, elements of its own, elements that may be touched.
+
+    Args:
+        sizes: Elements per tensor; empty tensors have no blocks.
+        block: Elements per block.
+        step: Tensors' memory reaches to a multiple of so many elements.
+
+    Returns:
+        int64 of shape ``[blocks, 4]``.
+    """
+    count = np.asarray(sizes, np.int64)
+    blocks = -(-count // block)
+    tensor = np.repeat(np.arange(len(count)), blocks)
+    start = (np.arange(int(blocks.sum())) - np.repeat(np.cumsum(blocks) - blocks, blocks)) * block
+    own = np.minimum(count[tensor] - start, block)
+    touched = np.minimum(-(-own // step) * step, block)
+    table: np.ndarray[Any, Any] = np.stack([tensor, start, own, touched], 1)
+    return table
+
+
+def _buffers(update: _Update, streams: Sequence[_Stream]) -> tuple[Buffer, ...]:
+    return tuple(
+        Buffer(v, s.dtype, math.prod(update.metas[v].shape))
+        for op in update.body
+        for s in streams
+        for v in (update.value(op, s.slot),)
+    )

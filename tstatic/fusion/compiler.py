@@ -1,0 +1,17 @@
+"""The general compiler: groups that also take in reductions, softmax and normalisations along rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tstatic.fusion import auto
+from tstatic.fusion.engine import Fusion
+from tstatic.fusion.view import View
+
+
+def groups(view: View) -> Iterator[tuple[int, ...]]:
+    """As :mod:`tstatic.fusion.auto`, and along rows."""
+    return auto.groups(view, rows=True)
+
+
+FUSION = Fusion("compiler", "build_cinn_pass", groups=groups)

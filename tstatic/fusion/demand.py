@@ -1,0 +1,45 @@
+"""Fusions that the user demands with ``static.fuse_together``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tstatic.errors import UnsupportedError
+from tstatic.fusion.engine import Fusion, Log, apply
+from tstatic.ir.declare import FUSE_TOGETHER
+from tstatic.ir.frozen import FrozenProgram
+from tstatic.ir.types import Meta
+from tstatic.ir.where import show
+
+TOGETHER = Fusion("together", "fuse_together()", groups=lambda view: view.demanded())
+"""What users demand with ``static.fuse_together``; made before any other fusion."""
+
+
+def demands(program: FrozenProgram) -> bool:
+    """Whether the user demands a fusion."""
+    return any(FUSE_TOGETHER in op.scope for op in program.ops)
+
+
+def demand(program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
+    """Makes the fusions that the user demands.
+
+    Raises:
+        UnsupportedError: If one cannot be: the code, the reason, the ops with the user's lines, and the smallest change.
+    """
+    if not demands(program):
+        return program
+    mine = Log()
+    done = apply(TOGETHER, program, metas, mine)
+    log.applied.extend(mine.applied)
+    if not mine.refused:
+        return done
+    no = mine.refused[0]
+    ops = ", ".join(f"{m.type} at {show(m.where)}" if m.where else m.type for m in no.members)
+    raise UnsupportedError(
+        f"the operators inside fuse_together() cannot be one kernel: {no.code}, {no.reason}",
+        expected="operators that one kernel can compute",
+        received=ops,
+        fix=no.change,
+        op=no.members[-1].type,
+        where=show(no.members[-1].where),
+    )

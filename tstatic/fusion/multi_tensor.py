@@ -1,0 +1,208 @@
+"""Optimizer updates of one rule with equal settings as one op: ``fuse_adamw`` and ``fuse_all_optimizer_ops``.
+
+Ops share a group when nothing tells them apart but their tensors: all attributes, the learning rate, the skip flag, the
+types, and which optional slots are given. What differs makes another group, so no parameter's own setting is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tstatic.fusion.codegen.update import DEVICE_NUMBERS, update_kernel
+from tstatic.fusion.engine import Fused, Fusion, Unfit
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import FrozenOp
+
+SHARED = ("LearningRate", "SkipUpdate", *DEVICE_NUMBERS)
+"""Slots that hold one number for all members."""
+
+ADAM_LISTS = {
+    "Params": "Param", "Grads": "Grad", "Moments1": "Moment1", "Moments2": "Moment2", "Beta1Pows": "Beta1Pow",
+    "Beta2Pows": "Beta2Pow", "MasterParams": "MasterParam",
+}  # fmt: skip
+"""Slots of ``fused_adam`` -> slots of its members."""
+
+Proposal = tuple[tuple[int, ...], Callable[[], Fused]]
+Key = tuple[tuple[str, object], ...]
+
+
+def _key(view: View, op: FrozenOp, product: int | None) -> Key:
+    """What members of one group have in common: (what it is, value) pairs in the order in which a report names them."""
+    factor = view.ops[product].input("Y") if product is not None else None
+    parts: list[tuple[str, object]] = [("operator", op.type), ("factor of the gradient", factor)]
+    for sides in ((op.card.inputs, op.inputs), (op.card.outputs, op.outputs)):
+        for slot, entry in zip(*sides, strict=True):
+            if slot.name in SHARED:
+                parts.append((slot.name, entry))
+            else:
+                parts.append((f"type of {slot.name}", view.metas[entry].dtype.name if isinstance(entry, str) else None))
+    parts.extend((name, repr(value)) for name, value in sorted(op.attrs.items()))
+    return tuple(parts)
+
+
+def _product(view: View, op: FrozenOp) -> int | None:
+    """The op that makes the gradient, if it only scales one by a number in memory, as clipping by the global norm does."""
+    grad = op.input("Grad")
+    if not isinstance(grad, str) or grad in view.fetched or grad in view.kept or len(view.readers[grad]) > 1:
+        return None
+    index = view.maker.get(grad)
+    if index is None or index in view.forbidden or view.ops[index].type != "elementwise_mul" or view.ops[index].body:
+        return None
+    made = view.metas[grad]
+    x, y = (view.metas[e] for e in view.ops[index].inputs if isinstance(e, str))
+    return index if x == made and y.numel == 1 and y.dtype is made.dtype else None
+
+
+def _later_reader(view: View, op: FrozenOp) -> tuple[str, FrozenOp] | None:
+    """A result that another op reads: such an update cannot wait for the end of the step, as the others do."""
+    for value in op.writes():
+        for reader in view.readers.get(value, ()):
+            return value, view.ops[reader]
+    return None
+
+
+def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Proposal]:
+    """Refusals first, then groups in program order.
+
+    Args:
+        kinds: Types of the ops.
+        alone: A group of one counts, too.
+        view: The program.
+    """
+    groups: list[list[int]] = []
+    keys: list[Key] = []
+    open_of: dict[Key, list[int]] = {}
+    refused: list[tuple[int, str, FrozenOp]] = []
+    after: dict[str, frozenset[int]] = {}
+    products: dict[int, int | None] = {}
+    for index, op in enumerate(view.ops):
+        before = frozenset().union(*(after[v] for v in op.reads() if v in after))
+        if op.type in kinds and not op.body and index not in view.forbidden:
+            reader = _later_reader(view, op)
+            if reader is not None:
+                refused.append((index, *reader))
+            elif all(v in view.kept for v in op.writes()):
+                products[index] = _product(view, op)
+                key = _key(view, op, products[index])
+                # A group that this op depends on cannot take it in.
+                group = next((g for g in open_of.get(key, ()) if g not in before), None)
+                if group is None:
+                    group = len(groups)
+                    groups.append([])
+                    keys.append(key)
+                    open_of.setdefault(key, []).append(group)
+                groups[group].append(index)
+                before |= {group}
+        if before:
+            after.update(dict.fromkeys(op.writes(), before))
+    yield from _refusals(view, groups, keys, refused, alone)
+    for members in groups:
+        if len(members) > 1 or alone:
+            made = [p for i in members if (p := products[i]) is not None]
+            yield (
+                tuple(sorted({*members, *made})),
+                partial(_fused, *([view.ops[i] for i in s] for s in (members, made))),
+            )
+
+
+def _refusals(
+    view: View,
+    groups: Sequence[list[int]],
+    keys: Sequence[Key],
+    refused: Sequence[tuple[int, str, FrozenOp]],
+    alone: bool,
+) -> Iterator[Proposal]:
+    by_kind: dict[str, list[int]] = {}
+    for g, members in enumerate(groups):
+        by_kind.setdefault(view.ops[members[0]].type, []).append(g)
+    for index, value, reader in refused:
+        same = by_kind.get(view.ops[index].type)
+        pair = (index, groups[same[0]][0]) if same else (index,)
+        yield tuple(sorted(pair)), partial(_refuse, Unfit("EXTRA_READER", value, reader=reader.type))
+    for same in by_kind.values():
+        largest = max(same, key=lambda g: len(groups[g]))
+        for g in same:
+            if g == largest or len(groups[g]) > 1 or alone:
+                continue
+            differs = _difference(keys[largest], keys[g])
+            unfit = Unfit("CYCLE", reader=view.ops[groups[g][0]].type)
+            if differs is not None:
+                unfit = Unfit("ATTRIBUTE", f"'{differs}' of the two differs", f"give both the same '{differs}'")
+            yield tuple(sorted((groups[largest][0], groups[g][0]))), partial(_refuse, unfit)
+
+
+def _difference(a: Key, b: Key) -> str | None:
+    return next((name for (name, x), (_, y) in zip(a, b, strict=True) if x != y), None)
+
+
+def _refuse(unfit: Unfit) -> Fused:
+    raise unfit
+
+
+def _column(ops: Sequence[FrozenOp], slot: str, output: bool = False) -> tuple[str, ...] | None:
+    """The values that stand in a slot of all members, or ``None`` where the slot is empty or the card has none."""
+    first = ops[0]
+    if slot not in {s.name for s in (first.card.outputs if output else first.card.inputs)}:
+        return None
+    entries = [op.output(slot) if output else op.input(slot) for op in ops]
+    return tuple(e for e in entries if isinstance(e, str)) or None
+
+
+def _fused(ops: Sequence[FrozenOp], products: Sequence[FrozenOp]) -> Fused:
+    first = ops[0]
+    # With the products inside, the gradients are what they scale.
+    raw = {op.output("Out"): op.input("X") for op in products}
+    ops = [op.with_inputs({k: v for k, v in raw.items() if isinstance(k, str) and isinstance(v, str)}) for op in ops]
+    factor = products[0].input("Y") if products else None
+    scale = {"GradScale": factor} if isinstance(factor, str) else {}
+    inputs: dict[str, str | tuple[str, ...] | None] = {}
+    outputs: dict[str, str | tuple[str, ...] | None] = {}
+    if first.type != "adamw":
+        for slot in first.card.inputs:
+            column = _column(ops, slot.name)
+            inputs[slot.name] = column[0] if column and slot.name in SHARED else column
+        outputs = {slot.name: _column(ops, slot.name, output=True) for slot in first.card.outputs}
+        return Fused(first.type, {**inputs, **scale}, outputs, dict(first.attrs))
+    for many, one in ADAM_LISTS.items():
+        inputs[many] = _column(ops, one)
+        outputs[f"{many}Out"] = _column(ops, f"{one}Out", output=True) if one != "Grad" else None
+    for slot_name in SHARED:
+        column = _column(ops, slot_name)
+        inputs[slot_name] = column[0] if column else None
+    del outputs["GradsOut"]
+    return Fused("fused_adam", {**inputs, **scale}, outputs, _adam_attrs(first.attrs))
+
+
+def _adam_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of Paddle's ``fused_adam``, and the ratio that it does not have."""
+    return {
+        "beta1": attrs["beta1"],
+        "beta2": attrs["beta2"],
+        "epsilon": attrs["epsilon"],
+        "chunk_size": 32768,
+        "weight_decay": attrs["coeff"] if attrs["with_decay"] else 0.0,
+        "use_adamw": True,
+        "multi_precision": attrs["multi_precision"],
+        "use_global_beta_pow": attrs["use_global_beta_pow"],
+        "lr_ratio": attrs["lr_ratio"],
+    }
+
+
+ADAMW = Fusion(
+    "adamw",
+    "fuse_adamw",
+    proposes=partial(_propose, ("adamw",), True),
+    kernel=update_kernel,
+)
+"""Every ``adamw`` becomes part of a ``fused_adam``, as in Paddle also where it is the only one of its settings."""
+
+ALL_KINDS = ("sgd", "momentum", "adam", "adamw")
+
+ALL = Fusion(
+    "all_optimizer",
+    "fuse_all_optimizer_ops",
+    proposes=partial(_propose, ALL_KINDS, False),
+    kernel=update_kernel,
+)

@@ -1,0 +1,125 @@
+"""relu and the depthwise convolution that reads it, forward and backward: relu's result is never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
+from tstatic.fusion.codegen.per_channel import LAST
+from tstatic.fusion.engine import Fused, Fusion, Unfit
+from tstatic.fusion.pattern import Match, Pattern
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.types import UNKNOWN, Meta
+
+CONVOLUTIONS = ("depthwise_conv2d", "conv2d")
+GRADS = tuple(f"{c}_grad" for c in CONVOLUTIONS)
+
+
+def conv_of_relu(p: Pattern) -> None:
+    """``conv(relu(x))``."""
+    relu = p.op("relu", "relu", X=p.value("x"))
+    conv = p.op("conv", CONVOLUTIONS, Input=relu.Out)
+    conv.Output  # noqa: B018 - names the result
+
+
+def grads_of_conv_of_relu(p: Pattern) -> None:
+    """The gradients of ``conv(relu(x))``, with relu computed again."""
+    relu = p.op("relu", "relu", X=p.value("x"))
+    conv = p.op("conv", GRADS, Input=relu.Out, Output_GRAD=p.value("dout"))
+    p.op("act", "relu_grad", Out=relu.Out, Out_GRAD=conv.Input_GRAD)
+
+
+def grad_of_filter(p: Pattern) -> None:
+    """The filter's gradient alone, where none is wanted for x."""
+    relu = p.op("relu", "relu", X=p.value("x"))
+    p.op("conv", GRADS, Input=relu.Out, Output_GRAD=p.value("dout"))
+
+
+def is_depthwise(conv: FrozenOp, metas: Mapping[str, Meta]) -> bool:
+    """Whether each channel has filters of its own."""
+    x, w = (metas.get(str(conv.input(s))) for s in ("Input", "Filter"))
+    if x is None or w is None or x.rank != 4 or UNKNOWN in (*x.shape, *w.shape):
+        return False
+    channels = x.shape[3] if conv.attrs["data_format"] in LAST else x.shape[1]
+    return bool(w.shape[1] == 1 and conv.attrs["groups"] == channels)
+
+
+def recomputed(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
+    """Gives the gradients of a depthwise convolution of relu a relu of their own.
+
+    They read relu's result, which would have to be stored for them; taken again from x, as they load it, it costs nothing.
+
+    Args:
+        program: Frozen.
+        metas: Metadata of all its values; those of the new ones are added.
+    """
+    view = View(program, metas)
+    copies: dict[int, FrozenOp] = {}
+    renamed: dict[int, dict[str, str]] = {}
+    for index in view.of_type("relu"):
+        relu = view.ops[index]
+        out = str(relu.output("Out"))
+        readers = [view.ops[i] for i in view.readers.get(out, ())]
+        kinds = sorted(op.type for op in readers)
+        gradients = [op for op in readers if op.type in GRADS]
+        convolutions = [op for op in readers if op.type in CONVOLUTIONS]
+        if out in view.fetched or out in view.kept or len(convolutions) != 1 or len(gradients) != 1:
+            continue
+        forward, backward = convolutions[0], gradients[0]
+        relu_grads = kinds.count("relu_grad")
+        if len(readers) != 2 + relu_grads or relu_grads > 1 or backward.type != f"{forward.type}_grad":
+            continue
+        if not is_depthwise(forward, metas) or out in (forward.input("Filter"), backward.input("Output@GRAD")):
+            continue
+        new = _fresh(f"{out}@RECOMPUTED", metas)
+        metas[new] = metas[out]
+        later = [i for i in view.readers[out] if view.ops[i] is not forward]
+        copies[min(later)] = replace(relu, outputs=(new,), role=backward.role, role_var=())
+        for i in later:
+            renamed[i] = {out: new}
+    if not copies:
+        return program
+    ops: list[FrozenOp] = []
+    for index, op in enumerate(view.ops):
+        if index in copies:
+            ops.append(copies[index])
+        ops.append(op.with_inputs(renamed[index]) if index in renamed else op)
+    new_names = {str(c.output("Out")): str(c.output("Out")) for c in copies.values()}
+    return program.edit(ops=tuple(ops), names={**program.names, **new_names})
+
+
+def _fresh(name: str, known: Mapping[str, Meta]) -> str:
+    while name in known:
+        name += "_"
+    return name
+
+
+def _fuse(match: Match) -> Fused:
+    conv, metas = match.op("conv"), match.view.metas
+    if not is_depthwise(conv, metas):
+        raise Unfit("ATTRIBUTE", "the convolution has fewer groups than channels", "nothing: it is no depthwise one")
+    attrs = {**conv.attrs, "use_cudnn": False, "fuse_relu_before_depthwise_conv": True}
+    ins = {"Input": match.values["x"], "Filter": _one(conv.input("Filter"))}
+    if not conv.type.endswith("_grad"):
+        return Fused(conv.type, ins, {"Output": _one(conv.output("Output"))}, attrs)
+    ins["Output@GRAD"] = match.values["dout"]
+    dx = _one(match.op("act").output("X@GRAD")) if "act" in match.ops else None
+    if dx is None and conv.output("Input@GRAD") is not None:
+        raise Unfit("ATTRIBUTE", "the gradient of relu's result is read by another operator", "nothing")
+    return Fused(conv.type, ins, {"Input@GRAD": dx, "Filter@GRAD": _one(conv.output("Filter@GRAD"))}, attrs)
+
+
+def _one(entry: object) -> str | None:
+    return entry if isinstance(entry, str) else None
+
+
+FUSION = Fusion(
+    "relu_depthwise_conv",
+    "fuse_relu_depthwise_conv",
+    (conv_of_relu, grads_of_conv_of_relu, grad_of_filter),
+    _fuse,
+    kernel=relu_depthwise_kernel,
+    prepare=recomputed,
+)

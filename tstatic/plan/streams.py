@@ -1,0 +1,79 @@
+"""The order in which parameters, their states and their gradients lie in flat buffers: whose gradient is ready last, first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.program import OpRole
+
+PAD = 1024
+"""Every tensor begins at a multiple of so many elements; what lies between two of them is zero and stays zero."""
+
+
+def state_streams(program: FrozenProgram) -> dict[str, list[str]]:
+    """Which variables lie in one buffer.
+
+    Args:
+        program: With its updates, fused or not.
+
+    Returns:
+        Slot of the update (``Param``, ``Moment1``, ...) -> variables in order.
+    """
+    updates = [op for op in _members(program.ops) if op.card.update]
+    if not updates:
+        return {}
+    variable = {value: var for var, value in program.reads.items()}
+    found: dict[str, dict[str, None]] = {}
+    for op in _sorted(updates, program):
+        # Numbers that the op moves on, as the powers of the betas, are no streams.
+        numbers = {source for source, _ in getattr(op.card.ref, "powers", {}).values()}
+        for slot, _ in op.card.state:
+            value = _one(op, slot)
+            if value in variable and slot not in numbers:
+                found.setdefault(slot, {})[variable[value]] = None
+    return {slot: list(names) for slot, names in found.items()}
+
+
+def gradient_streams(program: FrozenProgram) -> list[list[str]]:
+    """Per fused update the gradients that it reads from memory, each once, in the order of the parameters."""
+    found = []
+    for fused in program.ops:
+        updates = [op for op in fused.body if op.card.update]
+        if updates:
+            inside = {v: op for op in fused.body for v in op.writes()}
+            grads = (_one(op, "Grad") for op in _sorted(updates, program))
+            # A gradient that is made inside, by a product with a factor, is read as what it was before.
+            raw = (str(inside[g].inputs[0]) if g in inside else g for g in grads)
+            found.append(list(dict.fromkeys(raw)))
+    return found
+
+
+def _members(ops: Sequence[FrozenOp]) -> Iterator[FrozenOp]:
+    for op in ops:
+        if op.body:
+            yield from _members(op.body)
+        else:
+            yield op
+
+
+def _one(op: FrozenOp, slot: str) -> str:
+    if slot not in {s.name for s in op.card.inputs}:
+        return ""
+    entry = op.input(slot)
+    return entry if isinstance(entry, str) else ""
+
+
+def _sorted(updates: Sequence[FrozenOp], program: FrozenProgram) -> list[FrozenOp]:
+    variable = {value: var for var, value in program.reads.items()}
+    ready = _ready(program)
+    return sorted(updates, key=lambda op: -ready.get(variable.get(_one(op, "Param"), ""), -1))
+
+
+def _ready(program: FrozenProgram) -> Mapping[str, int]:
+    """Parameter -> position of the backward op that completes its gradient."""
+    found: dict[str, int] = {}
+    for index, op in enumerate(program.ops):
+        if op.role & OpRole.Backward:
+            found.update(dict.fromkeys(op.role_var[::2], index))
+    return found

@@ -1,0 +1,58 @@
+"""Parameters, moments and masters as views of flat buffers of the scope, so that one launch or one pass reaches them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tstatic.devices.buffer import Buffer
+from tstatic.ir.types import dtype_of
+from tstatic.plan.streams import PAD
+from tstatic.runtime.scope import Flat, Scope, ScopeVar
+
+
+def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]]) -> int:
+    """Moves variables that do not lie in a flat buffer yet into new ones, one per stream and dtype.
+
+    Values, shapes and dtypes stay; bound plans bind anew. Variables without a value, and empty ones, are left alone.
+
+    Args:
+        scope: Whose variables, or whose parents', they are.
+        wanted: Stream -> variables in order.
+
+    Returns:
+        How many variables were moved.
+    """
+    touched: dict[int, Scope] = {}
+    moved = 0
+    for stream, names in wanted.items():
+        loose: dict[str, list[ScopeVar]] = {}
+        for name in dict.fromkeys(names):
+            var = scope.find_var(name)
+            array = None if var is None else var.get_tensor().array
+            if var is not None and array is not None and array.size and var.get_tensor().flat is None:
+                loose.setdefault(dtype_of(array.dtype).name, []).append(var)
+        for group in loose.values():
+            _move(stream, group)
+            moved += len(group)
+            touched.update((id(v.scope), v.scope) for v in group)
+    for owner in touched.values():
+        owner._layout_changed()
+    return moved
+
+
+def _move(stream: str, group: Sequence[ScopeVar]) -> None:
+    offsets: list[int] = []
+    total = 0
+    dtype = None
+    for var in group:
+        array = var.get_tensor().array
+        assert array is not None
+        offsets.append(total)
+        total += -(-array.size // PAD) * PAD
+        dtype = array.dtype
+    assert dtype is not None
+    buffer = Buffer(total * dtype.itemsize)
+    buffer.touch()
+    flat = Flat(stream, buffer.array.view(dtype), tuple(v.name for v in group), tuple(offsets))
+    for var, offset in zip(group, offsets, strict=True):
+        var.get_tensor()._move_to(flat, offset)

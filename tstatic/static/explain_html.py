@@ -1,0 +1,239 @@
+"""An explanation as one HTML page that needs nothing else: verdicts, kernels, and the program drawn before and after."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tstatic.errors import TstaticError
+from tstatic.ir.program import Program
+from tstatic.ir.svg import clean, svg
+from tstatic.ir.where import show
+from tstatic.static.explain_page import SCRIPT, STYLE
+
+if TYPE_CHECKING:
+    from tstatic.static.explain import Drawing, Explanation, Note
+
+
+def page(explanation: Explanation, max_ops: int = 600) -> str:
+    """Returns the page.
+
+    All text of the user's (names, files, attributes) is escaped; the page loads nothing and runs its own script only.
+
+    Args:
+        explanation: What to show.
+        max_ops: Ops drawn at most in each picture.
+    """
+    drawing = explanation.drawing()
+    panels: dict[str, str] = {}
+    if drawing is not None:
+        panels = {v: _panel(v, p, max_ops) for v, p in (("before", drawing.before), ("after", drawing.after))}
+    digest = base64.b64encode(hashlib.sha256(f"\n{SCRIPT}\n".encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    body = [
+        "<h1>What the strategy did</h1>",
+        f'<p class="note">{clean(explanation.note)}</p>' if explanation.note else "",
+        _summary(explanation),
+        _pictures(panels) if panels else "",
+        _applied(explanation),
+        _refused(explanation),
+        _properties(explanation),
+    ]
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            "<title>tstatic: what the strategy did</title>",
+            f"<style>\n{STYLE}\n</style>",
+            "</head>",
+            "<body>",
+            *[part for part in body if part],
+            f'<script type="application/json" id="data">{_data(drawing, panels)}</script>',
+            f"<script>\n{SCRIPT}\n</script>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def save(explanation: Explanation, path: str | os.PathLike[str], max_ops: int = 600) -> None:
+    """Writes the page to a file.
+
+    Raises:
+        TstaticError: If it cannot be written.
+    """
+    text = page(explanation, max_ops)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise TstaticError(
+            f"the explanation could not be written to {os.fspath(path)!r}",
+            expected="a file in a folder that exists and can be written",
+            received=str(error),
+            fix="make the folder, or pass another path to save_html",
+        ) from error
+
+
+# -------------------------------------------------------------------------------------------------------------- sections
+def _summary(explanation: Explanation) -> str:
+    t = explanation.traffic
+    rows = (
+        ("Launches a step", t.launches_before, t.launches_after),
+        ("Bytes a step", t.bytes_before, t.bytes_after),
+    )
+    cards = [
+        f'<div class="card"><span>{name}</span><b>{before:,} → {after:,}</b></div>' for name, before, after in rows
+    ]
+    made, not_made = len(explanation.applied), len(explanation.refused)
+    cards.append(f'<div class="card"><span>Fusions</span><b>{made} made, {not_made} refused</b></div>')
+    cards.append(f'<div class="card"><span>Kernels here</span><b>{clean(explanation.kernel_kind)}</b></div>')
+    return f'<section class="cards">{"".join(cards)}</section>'
+
+
+def _pictures(panels: Mapping[str, str]) -> str:
+    return "\n".join(
+        [
+            '<section aria-label="The program">',
+            "<h2>The program</h2>",
+            '<div role="tablist" aria-label="Before and after the fusions">',
+            '<button role="tab" id="tab-before" aria-controls="panel-before" aria-selected="true">before</button>',
+            '<button role="tab" id="tab-after" aria-controls="panel-after" aria-selected="false" tabindex="-1">after</button>',
+            "</div>",
+            '<div class="views">',
+            *panels.values(),
+            '<aside id="verdict" aria-live="polite"><p>Choose an operator in the drawing: click on it, or move there with '
+            "Tab and press Enter.</p></aside>",
+            "</div>",
+            "</section>",
+        ]
+    )
+
+
+def _panel(view: str, program: Program, max_ops: int) -> str:
+    drawn = svg(program, max_ops)
+    # Both drawings bring their arrows: ids are unique in a page.
+    drawn = re.sub(r' id="(tst-eg?a)"', rf' id="\1-{view}"', drawn)
+    drawn = re.sub(r'"url\(#(tst-eg?a)\)"', rf'"url(#\1-{view})"', drawn)
+    drawn = drawn.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
+    hidden = "" if view == "before" else " hidden"
+    return f'<div role="tabpanel" id="panel-{view}" aria-labelledby="tab-{view}" tabindex="0"{hidden}>\n{drawn}</div>'
+
+
+def _members(members: Iterable[Any]) -> str:
+    rows = []
+    for m in members:
+        where = show(m.where) if m.where is not None else ""
+        at = f" <span>{clean(where)}</span>" if where else ""
+        rows.append(f"<li><code>{clean(m.type)}</code> → <code>{clean(', '.join(m.outputs))}</code>{at}</li>")
+    return f'<ul class="ops">{"".join(rows)}</ul>'
+
+
+def _applied(explanation: Explanation) -> str:
+    # The report as plain data says a kernel's bytes, floor and launches once, for all forms.
+    rows = explanation.to_dict()["fusions"]["applied"]
+    parts = [f'<section aria-label="Fusions made"><h2>Fusions made ({len(rows)})</h2>']
+    for i, (made, row) in enumerate(zip(explanation.applied, rows, strict=True)):
+        parts.append(f'<article id="applied-{i}"><h3><code>{clean(made.op)}</code> by {clean(made.switch)}</h3>')
+        parts.append(_members(made.members))
+        if made.gone:
+            parts.append(f"<p>No longer in memory: <code>{clean(', '.join(made.gone))}</code>.</p>")
+        if made.kept:
+            parts.append(
+                f"<p>Also written, since its gradient reads it: <code>{clean(', '.join(made.kept))}</code>.</p>"
+            )
+        if "source" in row:
+            parts.append(_kernel(row["source"]))
+        parts.append("</article>")
+    if not rows:
+        parts.append("<p>None.</p>")
+    parts.append("</section>")
+    return "\n".join(parts)
+
+
+def _kernel(source: Mapping[str, Any]) -> str:
+    launches = []
+    for one in source["launches"]:
+        constants = ", ".join(f"{n} = {v}" for n, v in one["constants"].items())
+        cells = (one["function"], " × ".join(map(str, one["grid"])), constants, one["num_warps"])
+        launches.append("<tr>" + "".join(f"<td>{clean(str(c))}</td>" for c in cells) + "</tr>")
+    return "\n".join(
+        [
+            f'<details class="kernel"><summary>kernel <code>{clean(source["name"])}</code></summary>',
+            f"<p>Template <b>{clean(source['template'])}</b>; moves at least {source['bytes']:,} bytes: "
+            f"{source['floor_us']:.3f} µs at 3 TB/s; {len(launches)} launch{'es' * (len(launches) != 1)}.</p>",
+            "<table><thead><tr><th>function</th><th>grid</th><th>constants</th><th>warps</th></tr></thead>"
+            f"<tbody>{''.join(launches)}</tbody></table>",
+            f"<pre><code>{clean(source['text'])}</code></pre>",
+            "</details>",
+        ]
+    )
+
+
+def _refused(explanation: Explanation) -> str:
+    parts = [f'<section aria-label="Fusions refused"><h2>Fusions refused ({len(explanation.refused)})</h2>']
+    for i, no in enumerate(explanation.refused):
+        parts.append(
+            f'<article id="refused-{i}"><h3><code>{clean(no.code)}</code> {clean(no.switch)}</h3>{_members(no.members)}'
+            f"<p>{clean(no.reason)}.</p><p><b>To allow it:</b> {clean(no.change)}.</p></article>"
+        )
+    if not explanation.refused:
+        parts.append("<p>None.</p>")
+    parts.append("</section>")
+    return "\n".join(parts)
+
+
+def _properties(explanation: Explanation) -> str:
+    plain = explanation.to_dict()
+    parts = ['<section aria-label="Properties"><h2>Properties</h2>']
+    for strategy in dict.fromkeys(v.strategy for v in explanation.verdicts):
+        rows = []
+        for v in explanation.verdicts:
+            if v.strategy == strategy:
+                value = repr(plain[strategy][v.name]["value"])
+                mark = "" if v.value == v.default else ' class="set"'
+                cells = f"<td><code>{clean(v.name)}</code></td><td><code>{clean(value)}</code></td>"
+                rows.append(f"<tr{mark}>{cells}<td>{clean(v.status)}</td><td>{clean(v.reason)}</td></tr>")
+        parts.append(
+            f"<details{' open' if strategy == 'BuildStrategy' else ''}><summary>{clean(strategy)}</summary><table><thead><tr>"
+            f"<th>property</th><th>value</th><th>status</th><th>what it did</th></tr></thead><tbody>{''.join(rows)}</tbody>"
+            "</table></details>"
+        )
+    parts.append("</section>")
+    return "\n".join(parts)
+
+
+# ------------------------------------------------------------------------------------------------------------------ data
+def _data(drawing: Drawing | None, panels: Mapping[str, str]) -> str:
+    """The notes on all ops that are drawn, as JSON that may stand in a script element."""
+    data: dict[str, Any] = {}
+    if drawing is not None:
+        data = {
+            "before": _notes(drawing.before, drawing.notes_before, panels["before"]),
+            "after": _notes(drawing.after, drawing.notes_after, panels["after"]),
+        }
+    text = json.dumps(data, separators=(",", ":"), sort_keys=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _notes(program: Program, notes: Mapping[int, Sequence[Note]], panel: str) -> dict[str, Any]:
+    ops = program.global_block().ops
+    found = {}
+    # Quotes of the user's are escaped, so that these marks are the drawing's own.
+    for i in map(int, re.findall(r' data-op="0\.(\d+)"', panel)):
+        op = ops[i]
+        label = f"{op.type} → {', '.join(op.output_arg_names)}"
+        where = show(op.where) if op.where is not None else ""
+        rows = [[n.kind, n.text, n.change, f"{n.kind}-{n.record}" if n.record >= 0 else ""] for n in notes.get(i, ())]
+        found[f"0.{i}"] = {"label": label, "where": where, "notes": rows}
+    return found

@@ -1,0 +1,381 @@
+"""A recipe while it is drawn: each step is run at once, in its dtype and in float64, and refused if it is no fair test."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import TstaticError
+from tstatic.ir.domain import Case, Values
+from tstatic.ir.evaluate import evaluate
+from tstatic.ir.opdef import DERIVE, GRAD, Card, GradOp, card_of
+from tstatic.ir.types import dtype_of, numel
+from tstatic.testing.families import MOST_INPUT, attempt, bounds, flat
+from tstatic.testing.moves import widen
+from tstatic.testing.recipe import GAP, Array, Input, Recipe, Step
+from tstatic.testing.tolerance import float64_twin, is_free, ulp
+from tstatic.testing.trial import Trial, trial_of_recipe
+
+MOST_ELEMENTS = 600
+MOST = 100.0
+"""Larger values are not let in: they would overflow float16 some steps later."""
+MOST_GAIN = 1e3
+"""Largest product of derivatives along a path."""
+NOISE = 1e-10
+"""Gradients nearer to zero in float64 are what cancellation left."""
+MOST_TRAINED_GAIN = 20.0
+"""The same where an optimizer moves parameters by it: they have to stay inside the ops' domains."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a draft, in its dtype (what the unfused program computes) and in float64.
+
+    Attributes:
+        exact: No fusion can change it: it is an input, or chosen and copied from what is exact.
+        gain: Bound of the derivative by the inputs.
+    """
+
+    own: Array
+    wide: Array
+    gain: float = 1.0
+    exact: bool = True
+
+    @functools.cached_property
+    def range(self) -> tuple[float, float]:
+        return float(self.wide.min()), float(self.wide.max())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.own.shape)
+
+    @functools.cached_property
+    def dtype(self) -> str:
+        return dtype_of(self.own.dtype).name
+
+    @property
+    def is_float(self) -> bool:
+        return dtype_of(self.own.dtype).is_float
+
+
+# ---------------------------------------------------------------------------------------------------------------- draft
+class Draft:
+    """Inputs and steps so far, with their values.
+
+    Attributes:
+        pool: Names that later steps may read, oldest first.
+    """
+
+    def __init__(self, backward: bool = False, parameters: bool = False) -> None:
+        self.backward = backward
+        self.parameters = parameters
+        self.inputs: list[Input] = []
+        self.steps: list[Step] = []
+        self.values: dict[str, Value] = {}
+        self.pool: list[str] = []
+        self._named = 0
+
+    def _add(self, one: Input) -> str:
+        self.inputs.append(one)
+        own = one.array()
+        wide = own.astype(np.float64) if dtype_of(one.dtype).is_float else own
+        self.values[one.name] = Value(own, wide)
+        return one.name
+
+    def fresh(self, shape: tuple[int, ...], dtype: str, values: Values | None = None, seed: int = 0) -> str:
+        """A new input; in a draft with parameters every float of a positive size is one, cast to the dtype."""
+        number = len(self.inputs)
+        one = Input(f"x{number}", shape, dtype, values or Values(), 1000 * number + seed)
+        floats = dtype_of(dtype).is_float
+        if not (self.parameters and floats and shape and numel(shape) > 0):
+            name = self._add(one)
+            if floats:
+                self.pool.append(name)
+            return name
+        name = self._add(replace(one, dtype="float32", parameter=True))
+        self.pool.append(name)
+        return (
+            name
+            if dtype == "float32"
+            else (self.emit("cast", {"X": name}, {"in_dtype": "float32", "out_dtype": dtype}) or [name])[0]
+        )
+
+    def index(self, shape: tuple[int, ...], high: int, seed: int) -> str:
+        """A new input of whole numbers below ``high``."""
+        return self.fresh(shape, "int64", Values(0, high, dtype="int64"), seed)
+
+    def threshold(self, name: str) -> str:
+        """A new input of one element that lies in the widest gap between the elements of a value."""
+        value = self.values[name]
+        points = np.unique(value.wide) if value.wide.size else np.zeros(1)
+        at = int(np.argmax(np.diff(points))) if points.size > 1 else 0
+        middle = float(points[at : at + 2].mean()) if points.size > 1 else float(points[0]) + 1.0
+        return self._add(Input(f"x{len(self.inputs)}", (1,), value.dtype, given=(round(middle, 2),)))
+
+    @staticmethod
+    def bounded(card: Card, case: Case, values: Values) -> Values:
+        """Values whose ``high`` is a number: ``"W.0"`` is the size of axis 0 of input W, any other text an attribute."""
+        if not isinstance(values.high, str):
+            return values
+        slot, dot, axis = values.high.partition(".")
+        if not dot:
+            return replace(values, high=float(card.complete(case.attrs)[slot]))
+        shape = next(s for c, s in zip(card.inputs, case.shapes, strict=False) if c.name == slot)
+        first = shape[0] if shape and isinstance(shape[0], tuple | list) else shape
+        return replace(values, high=float(first[int(axis)] if first else 1))
+
+    # ------------------------------------------------------------------------------------------------------------- emit
+    def emit(self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[str] | None:
+        """Appends a step.
+
+        Args:
+            type: Op type.
+            inputs: Slot -> name or list of names.
+            attrs: Attributes.
+
+        Returns:
+            The names of its outputs (intermediate ones left out), or ``None`` if it was refused: it does not infer, it
+            overflows, or its result jumps when its inputs are rounded differently.
+        """
+        card = card_of(type)
+        fitted = {
+            slot: [self._fit(card, slot, n) for n in row] if isinstance(row, list) else self._fit(card, slot, row)
+            for slot, row in inputs.items()
+        }
+        rows = [fitted.get(s.name) for s in card.inputs]
+        own = self._run(card, rows, attrs, lambda v: v.own)
+        if own is None:
+            return None
+        wide_attrs = _widened(card, attrs)
+        wide = self._run(card, rows, wide_attrs, lambda v: v.wide)
+        if wide is None or not _sound(own, wide) or self._jumps(card, rows, wide_attrs, wide):
+            return None
+        gain = self._gain(card, rows, wide_attrs, wide) if self.backward else 1.0
+        if gain is None or gain > (MOST_TRAINED_GAIN if self.parameters else MOST_GAIN):
+            return None
+        return self._append(card, fitted, attrs, own, wide, gain)
+
+    def _append(
+        self, card: Card, fitted: Mapping[str, Any], attrs: Mapping[str, Any], own: Sequence[Any], wide: Sequence[Any], gain: float
+    ) -> list[str]:  # fmt: skip
+        outputs: dict[str, Any] = {}
+        made = []
+        for slot, a, b in zip(card.outputs, own, wide, strict=True):
+            if a is None:
+                continue
+            row = []
+            for x, y in zip(a if isinstance(a, list) else [a], b if isinstance(b, list) else [b], strict=True):
+                name = f"v{self._named}"
+                self._named += 1
+                same = bool(np.array_equal(x.astype(y.dtype), y, equal_nan=True))
+                self.values[name] = Value(x, y, gain, same and is_free(card.type))
+                row.append(name)
+                if not slot.intermediate:
+                    made.append(name)
+                    self.pool.append(name)
+            outputs[slot.name] = row
+        self.steps.append(Step.of(card.type, fitted, outputs, attrs))
+        return made
+
+    def _run(self, card: Card, rows: Sequence[Any], attrs: Mapping[str, Any], look: Any) -> list[Any] | None:
+        ins = [
+            None if r is None else [look(self.values[n]) for n in r] if isinstance(r, list) else look(self.values[r])
+            for r in rows
+        ]
+        outs = attempt(card, ins, attrs)
+        if outs is None or sum(a.size for a in flat(outs)) > MOST_ELEMENTS:
+            return None
+        return outs
+
+    def fits(self, card: Card, slot: str, name: str) -> bool:
+        """Whether a value lies in the domain of a slot."""
+        value = self.values[name]
+        if not value.is_float or not value.wide.size:
+            return True
+        low, high = bounds(card, slot)
+        least, most = value.range
+        return low <= least and most <= high
+
+    def _fit(self, card: Card, slot: str, name: str) -> str:
+        """Brings a value into the domain of a slot by ``tanh`` and ``scale``, where it is not there."""
+        if card.type in ("tanh", "scale") or self.fits(card, slot, name):
+            return name
+        low, high = bounds(card, slot)
+        if high == MOST_INPUT:
+            low, high = -2.0, 2.0
+        small = self.emit("tanh", {"X": name}, {})
+        half = (high - low) / 2 - GAP
+        moved = small and self.emit(
+            "scale", {"X": small[0]}, {"scale": round(half, 4), "bias": round((high + low) / 2, 4)}
+        )
+        return moved[0] if moved else name
+
+    # ----------------------------------------------------------------------------------------------------- fair tests
+    def _variants(self, rows: Sequence[Any]) -> list[Any]:
+        """Looks at the values as other roundings would have them: further out in the same and the other direction."""
+        used = {n for r in rows if r is not None for n in (r if isinstance(r, list) else [r])}
+        if all(self.values[n].exact for n in used):
+            return []
+
+        order = {id(self.values[n]): k for k, n in enumerate(sorted(used))}
+
+        def away(pattern: Any) -> Any:
+            def look(value: Value) -> Array:
+                if not value.is_float or value.exact:
+                    return value.wide
+                error = value.own.astype(np.float64) - value.wide
+                unit = 8 * ulp(value.wide, value.own.dtype) * (value.wide != 0)
+                return np.asarray(value.wide + pattern(value) * (np.copysign(unit, error) + 4 * error))
+
+            return look
+
+        return [
+            lambda v: v.own.astype(np.float64) if v.is_float else v.own,
+            away(lambda v: 1.0),
+            away(lambda v: -1.0),
+            # Each value in a direction of its own, and neighbours against each other.
+            away(lambda v: (-1.0) ** order[id(v)]),
+            away(lambda v: np.where(np.arange(v.wide.size) % 2, 1.0, -1.0).reshape(v.shape)),
+        ]
+
+    def _jumps(self, card: Card, rows: Sequence[Any], attrs: Mapping[str, Any], wide: Sequence[Any]) -> bool:
+        for look in self._variants(rows):
+            other = self._run(card, rows, attrs, look)
+            if other is None or any(_apart(a, b) for a, b in zip(flat(wide), flat(other), strict=True)):
+                return True
+        return False
+
+    def _gain(self, card: Card, rows: Sequence[Any], attrs: Mapping[str, Any], wide: Sequence[Any]) -> float | None:
+        """Bound of the derivative by the inputs, or ``None`` if the op's gradient jumps."""
+        names = [n for r in rows if r is not None for n in (r if isinstance(r, list) else [r])]
+        before = max((self.values[n].gain for n in names), default=1.0)
+        has_op = isinstance(card.grad, GradOp) or (card.grad is DERIVE and card.pointwise is not None)
+        if not has_op:
+            return 2 * before
+        back = card_of(f"{card.type}_grad")
+        results = []
+        for look in [lambda v: v.wide, *self._variants(rows)]:
+            outs = self._run(card, rows, attrs, look)
+            if outs is None:
+                return None
+            named: dict[str, Any] = {}
+            for slot, row in zip(card.inputs, rows, strict=True):
+                named[slot.name] = _map(lambda n, look=look: look(self.values[n]), row)
+            for slot, out in zip(card.outputs, outs, strict=True):
+                named[slot.name] = out
+                named[slot.name + GRAD] = _map(lambda a: np.ones(a.shape) if a.dtype == np.float64 else None, out)
+            picked = {n: v for n, v in attrs.items() if n in back.attrs}
+            try:
+                with np.errstate(all="ignore"):
+                    wanted = [_reached(named.get(o.name.removesuffix(GRAD))) for o in back.outputs]
+                    found = evaluate(back, [named.get(s.name) for s in back.inputs], picked, wanted)
+            except (TstaticError, ValueError, TypeError, IndexError, AttributeError):
+                return None
+            results.append(flat(found))
+        local = max((float(np.abs(a).max(initial=0.0)) for a in results[0] if a.dtype == np.float64), default=0.0)
+        if not np.isfinite(local) or any(_apart(a, b) for r in results[1:] for a, b in zip(results[0], r, strict=True)):
+            return None
+        return before * max(1.0, local)
+
+    # ----------------------------------------------------------------------------------------------------------- finish
+    def recipe(self, inner: Sequence[str] = ()) -> Recipe:
+        """The recipe: results that nobody reads are fetched, and the given inner values too."""
+        read = {n for s in self.steps for n in s.reads}
+        made = {n for s in self.steps for n in s.writes}
+        ends = [n for n in self.pool if n in made and n not in read]
+        fetches = tuple(dict.fromkeys([*ends, *(n for n in inner if n in made)]))
+        used = tuple(i for i in self.inputs if i.name in read)
+        floats = (
+            tuple(i.name for i in used if dtype_of(i.dtype).is_float) if self.backward and not self.parameters else ()
+        )
+        return _quiet(Recipe(used, tuple(self.steps), fetches, floats))
+
+    def trained(self, recipe: Recipe, optimizer: str, runs: int) -> Recipe | None:
+        """The recipe with an optimizer, or ``None`` if no gradient reaches a parameter."""
+        found = replace(recipe, optimizer=optimizer, runs=runs)
+        if not any(self.values[n].is_float and self.values[n].own.size for n in recipe.fetches):
+            return None
+        try:
+            built = found.build()
+        except TstaticError:
+            return None
+        if not any(op.card.update for op in built.main.global_block().ops):
+            return None
+        noisy = _noisy(found, {f"{i.name}{GRAD}": i.name for i in found.inputs if i.parameter})
+        if not noisy:
+            return found
+        # What has only noise for a gradient is fed instead of trained.
+        inputs = tuple(replace(i, parameter=i.parameter and i.name not in noisy) for i in found.inputs)
+        return self.trained(replace(recipe, inputs=inputs), optimizer, runs)
+
+
+def _noisy(recipe: Recipe, names: Mapping[str, str]) -> set[str]:
+    """Inputs with gradients that cancel to rounding noise in float64 (a shift under a softmax): no two kernels agree there."""
+    trial, feeds = trial_of_recipe(replace(recipe, runs=1))
+    block = trial.program.global_block()
+    wanted = [n for n in names if block.has_var(n)]
+    twin = Trial(float64_twin(trial.program), trial.state, wanted)
+    (found, *_) = twin.run(
+        twin.program, {n: widen(a) for n, a in feeds.items()}, {n: widen(a) for n, a in trial.state.items()}
+    )
+    return {names[n] for n, g in zip(wanted, found, strict=True) if ((np.abs(g) > 0) & (np.abs(g) < NOISE)).any()}
+
+
+def _quiet(recipe: Recipe) -> Recipe:
+    """The recipe without the gradients that are only noise."""
+    if not recipe.gradients:
+        return recipe
+    noisy = _noisy(recipe, {f"{n}{GRAD}": n for n in recipe.gradients})
+    return replace(recipe, gradients=tuple(n for n in recipe.gradients if n not in noisy))
+
+
+def _widened(card: Card, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of the float64 twin."""
+
+    def wide(name: str, value: Any) -> Any:
+        return (
+            "float64" if card.attrs[name].kind == "dtype" and value is not None and dtype_of(value).is_float else value
+        )
+
+    return {n: wide(n, v) for n, v in attrs.items()}
+
+
+def _map(function: Any, value: Any) -> Any:
+    return None if value is None else [function(v) for v in value] if isinstance(value, list) else function(value)
+
+
+def _reached(value: Any) -> bool:
+    first = value[0] if isinstance(value, list) and value else value
+    return first is not None and not isinstance(first, list) and first.dtype == np.float64
+
+
+def _sound(own: Sequence[Any], wide: Sequence[Any]) -> bool:
+    """Finite and small in both, and no farther apart than rounding explains."""
+    for a, b in zip(flat(own), flat(wide), strict=True):
+        if not dtype_of(a.dtype).is_float:
+            if not np.array_equal(a, b):
+                return False
+            continue
+        narrow = a.astype(np.float64)
+        if not (np.isfinite(narrow).all() and (np.abs(b) <= MOST).all()):
+            return False
+        if _apart(narrow, b):
+            return False
+    return True
+
+
+def _apart(a: Array, b: Array) -> bool:
+    """Whether two roundings of one result are further apart than smooth ops make them."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return True
+    if not dtype_of(a.dtype).is_float:
+        return not np.array_equal(a, b)
+    with np.errstate(all="ignore"):
+        return bool((~(np.abs(a - b) <= 0.25 * np.maximum(1.0, np.abs(a)))).any()) if a.size else False
+
+
+__all__ = ["MOST_ELEMENTS", "Draft", "Value"]

@@ -1,0 +1,308 @@
+"""A recipe as a script of at most 30 lines in the user's public API."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tstatic.errors import TstaticError
+from tstatic.ir import names
+from tstatic.ir.opdef import card_of
+from tstatic.ir.program import Program, Variable, program_guard
+from tstatic.ir.spelling import SPELLINGS
+from tstatic.ir.types import DType, dtype_of
+from tstatic.static.strategy import BuildStrategy
+
+if TYPE_CHECKING:
+    from tstatic.testing.recipe import Input, Recipe, Step
+
+MOST_LINES = 30
+WIDTH = 118
+WIDEN = ".astype('float32')"
+MOST_NUMBERS = 48
+"""Arrays of up to so many elements stand in the script; larger ones are drawn again from their seed."""
+_PREFIXES = {"tensor.": "paddle.", "nn.functional.": "F."}
+_HELPER = (
+    "def op(type, inputs, outputs, attrs):  # appends one operator; a number of outputs makes new variables",
+    "    block = main.global_block()",
+    "    new = {s: [block.create_var() for _ in range(o)] if isinstance(o, int) else o for s, o in outputs.items()}",
+    "    block.append_op(type, inputs, new, attrs)",
+    "    return [v for row in new.values() for v in row]",
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------- write
+def write(recipe: Recipe, strategies: Any = ()) -> str:
+    """Returns the script; run as it stands it raises ``EquivalenceError`` where the strategies' results differ.
+
+    Args:
+        recipe: The program.
+        strategies: A BuildStrategy, or several; ``()`` leaves the comparison out and prints the values.
+    """
+    metas = _metas(recipe)
+    steps = [_step_text(step, recipe, metas) for step in recipe.steps]
+    head = ["import numpy as np", "import tstatic as paddle", "from tstatic import static, testing"]
+    if any("F." in s for s in steps):
+        head.append("F = paddle.nn.functional")
+    tail = _tail(recipe, strategies)
+    body = [_input_text(i) for i in recipe.inputs]
+    seeds = _seeds(recipe, metas)
+    body += [_input_text(i) for i in seeds]
+    body += [line for i in (*recipe.inputs, *seeds) if (line := _stop_text(i, recipe))]
+    body += steps + _gradient_lines(recipe, metas)
+    if recipe.optimizer:
+        terms = [f"paddle.mean({n}{WIDEN * metas[n][1].is_low} * {n}_weights)" for n in _trained(recipe, metas)]
+        body.append(f"loss = {' + '.join(terms)}")
+        body.append(f"paddle.optimizer.{recipe.optimizer}(learning_rate=0.01).minimize(loss)")
+    feeds = [f"    {i.name!r}: {_array_text(i)}," for i in (*recipe.inputs, *seeds) if not i.parameter]
+    helper = list(_HELPER) if any("op(" in _code(s) for s in steps) else []
+    start = ["main, startup = static.Program(), static.Program()"]
+    room = MOST_LINES - len(head) - len(helper) - len(start) - 1 - len(tail)
+    feed_lines = ["feeds = {", *feeds, "}"] if len(feeds) + 2 + len(body) <= room else None
+    if feed_lines is None:
+        feed_lines = [f"feeds = {{{' '.join(f.strip() for f in feeds)}}}"]
+    packed = _pack(body, room - len(feed_lines))
+    guard = ["with static.program_guard(main, startup):", *(f"    {line}" for line in packed)]
+    return "\n".join([*head, *start, *helper, *guard, *feed_lines, *tail]) + "\n"
+
+
+def _code(text: str) -> str:
+    return text.partition("= ")[2]
+
+
+def _pack(lines: Sequence[str], room: int) -> list[str]:
+    """Joins statements with semicolons until they fit; lines run over the width only if they must."""
+    room = max(room, 1)
+    if len(lines) <= room:
+        return list(lines)
+    for width in (WIDTH - 4, 4 * WIDTH):
+        done: list[str] = []
+        for line in lines:
+            if done and len(done[-1]) + len(line) + 2 <= width:
+                done[-1] += "; " + line
+            else:
+                done.append(line)
+        if len(done) <= room:
+            return done
+    each = -(-len(lines) // room)
+    return ["; ".join(lines[i : i + each]) for i in range(0, len(lines), each)]
+
+
+def _metas(recipe: Recipe) -> dict[str, tuple[tuple[int, ...], DType]]:
+    main = recipe.build().main
+    return {n: (v.shape, v.dtype) for n, v in main.global_block().vars.items()}
+
+
+def _trained(recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], DType]]) -> list[str]:
+    """The fetches that the loss adds up."""
+    return [n for n in recipe.fetches if metas[n][1].is_float and 0 not in metas[n][0]]
+
+
+def _seeds(recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], DType]]) -> list[Input]:
+    """Fed gradients of fetched values, and their weights in the loss."""
+    block = recipe.build().main.global_block()
+    floats = [n for n in recipe.fetches if metas[n][1].is_float]
+    found = [recipe.seed_of(block.var(n), k) for k, n in enumerate(floats)] if recipe.gradients else []
+    if recipe.optimizer:
+        trained = set(_trained(recipe, metas))
+        found += [recipe.weights_of(block.var(n), k) for k, n in enumerate(floats) if n in trained]
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------- inputs
+def _input_text(one: Input) -> str:
+    if one.parameter:
+        start = f"paddle.nn.initializer.Assign({_array_text(one)})"
+        return f"{one.name} = static.create_parameter({list(one.shape)}, {one.dtype!r}, {one.name!r}, default_initializer={start})"
+    return f"{one.name} = static.data({one.name!r}, {list(one.shape)}, {one.dtype!r})"
+
+
+def _stop_text(one: Input, recipe: Recipe) -> str:
+    return f"{one.name}.stop_gradient = False" if one.name in recipe.gradients and not one.parameter else ""
+
+
+def _array_text(one: Input) -> str:
+    size = int(np.prod(one.shape))
+    if one.given is None and size > MOST_NUMBERS:
+        v = one.values
+        extra = f", avoid={v.avoid!r}" if v.avoid else ""
+        extra += ", rows=True" if v.rows else ""
+        return f"testing.sample({one.shape!r}, {one.dtype!r}, {v.low!r}, {float(v.high)!r}, {one.seed}{extra})"
+    array = one.array()
+    if not size:
+        return f"np.zeros({one.shape!r}, {one.dtype!r})"
+    plain = array.astype(np.float64) if dtype_of(array.dtype).is_float else array
+    text = repr(_numbers(plain.tolist(), array.dtype)).replace("nan", "np.nan").replace("inf", "np.inf")
+    # numpy knows the name "bfloat16" once tstatic is imported.
+    return f"np.array({text}, {one.dtype!r})"
+
+
+# ---------------------------------------------------------------------------------------------------------------- steps
+def _numbers(value: Any, dtype: Any) -> Any:
+    """Floats with the fewest digits that give the same element back."""
+    if isinstance(value, list):
+        return [_numbers(v, dtype) for v in value]
+    return float(str(np.array(value, dtype)[()])) if isinstance(value, float) else value
+
+
+def _step_text(step: Step, recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], DType]]) -> str:
+    """``v1 = paddle.tanh(v0)`` where a public function appends just this op, else a call of the helper ``op``."""
+    card_outputs = [n for slot, row in step.outputs for n in row]
+    if not step.role:
+        kinds = tuple((slot, tuple((metas[n][0], metas[n][1].name) for n in row)) for slot, row in step.inputs)
+        found = _call(step.type, kinds, _key(step.attrs), tuple((s, len(r)) for s, r in step.outputs))
+        if found is not None:
+            name, arguments = found
+            visible = [n for n in card_outputs if not _hidden(step, n)]
+            reads = [n for _, row in step.inputs for n in row]
+            return f"{', '.join(visible)} = {name}({', '.join([*reads, *arguments])})"
+    known = {i.name for i in recipe.inputs}
+    ins = "{" + ", ".join(f"{s!r}: [{', '.join(row)}]" for s, row in step.inputs) + "}"
+    outs = _outs_text(step, known)
+    left = ", ".join(card_outputs)
+    return f"{left}{',' if len(card_outputs) == 1 else ''} = op({step.type!r}, {ins}, {outs}, {_attrs_text(step)})"
+
+
+def _outs_text(step: Step, known: set[str]) -> str:
+    parts = []
+    for slot, row in step.outputs:
+        count = f"[{', '.join(row)}]" if set(row) & known else str(len(row))
+        parts.append(f"{slot!r}: {count}")
+    return "{" + ", ".join(parts) + "}"
+
+
+def _attrs_text(step: Step) -> str:
+    return "{" + ", ".join(f"{n!r}: {_value_text(v)}" for n, v in step.all_attrs().items()) + "}"
+
+
+def _hidden(step: Step, name: str) -> bool:
+    slots = card_of(step.type).output_slots
+    return any(slots[s].intermediate for s, row in step.outputs if name in row)
+
+
+def _key(attrs: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple((n, tuple(v) if isinstance(v, list) else v) for n, v in attrs)
+
+
+@cache
+def _call(
+    type: str, kinds: tuple[Any, ...], attrs: tuple[tuple[str, Any], ...], outputs: tuple[tuple[str, int], ...]
+) -> tuple[str, tuple[str, ...]] | None:
+    """A public function that appends exactly this op, and the text of its further arguments; found by trying it."""
+    for spelling, entry in SPELLINGS.items():
+        prefix = next((p for p in _PREFIXES if spelling.startswith(p)), "")
+        if entry.op != type or not prefix or not inspect.isfunction(entry.function) or "." in spelling[len(prefix) :]:
+            continue
+        own = list(inspect.signature(entry.function).parameters)
+        by_name = {n: v for n, v in attrs if n in own}
+        texts = tuple(f"{n}={_value_text(v)}" for n, v in attrs if n in own)
+        values = [v for _, v in attrs]
+        for args, keywords, shown in (
+            ([], by_name, texts),
+            (values, {}, tuple(map(_value_text, values))),
+            (values[-1:], {}, tuple(map(_value_text, values[-1:]))),
+            ([], {}, ()),
+        ):
+            if _does(entry.function, type, kinds, attrs, outputs, args, keywords):
+                return _PREFIXES[prefix] + spelling[len(prefix) :], shown
+    return None
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, DType):
+        return repr(value.name)
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_value_text, value))}]"
+    if isinstance(value, float) and not np.isfinite(value):
+        return f"float('{value}')"
+    return repr(value)
+
+
+def _does(
+    function: Any, type: str, kinds: Any, attrs: Any, outputs: Any, args: Sequence[Any], keywords: Mapping[str, Any]
+) -> bool:
+    main = Program()
+    with program_guard(main, Program()), names.guard():
+        block = main.global_block()
+        rows = [
+            (slot, [Variable(block, f"{slot}{k}", shape, dtype) for k, (shape, dtype) in enumerate(row)])
+            for slot, row in kinds
+        ]
+        for _, row in rows:
+            block.vars.update((v.name, v) for v in row)
+        try:
+            ready = [v for _, row in rows for v in row]
+            result = function(*ready, *(list(a) if isinstance(a, tuple) else a for a in args), **keywords)
+            wanted = Program()
+            with program_guard(wanted, Program()):
+                twin = wanted.global_block()
+                for v in ready:
+                    twin.create_var(name=v.name, shape=v.shape, dtype=v.dtype)
+                outs = {slot: [twin.create_var() for _ in range(count)] for slot, count in outputs}
+                made = twin.append_op(type, {slot: [v.name for v in row] for slot, row in rows}, outs, dict(attrs))
+        except (TstaticError, TypeError, ValueError, AttributeError, AssertionError, IndexError):
+            return False
+        if len(block.ops) != 1:
+            return False
+        op = block.ops[0]
+        slots = card_of(type).output_slots
+        visible = sum(count for slot, count in outputs if not slots[slot].intermediate)
+        given = len(result) if isinstance(result, list | tuple) else 1
+        same = dict(op.attrs) == made.attrs
+        # A function that writes into its argument is another op, whatever its type.
+        apart = set(op.output_arg_names).isdisjoint(op.input_arg_names)
+        return op.type == type and same and op.inputs == made.inputs and given == visible and apart
+
+
+# ----------------------------------------------------------------------------------------------------------------- tail
+def _gradient_lines(recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], DType]]) -> list[str]:
+    targets = [n for n in recipe.fetches if metas[n][1].is_float] if recipe.gradients else []
+    if not targets:
+        return []
+    seeds = ", ".join(f"{n}_bar" for n in targets)
+    return [f"grads = static.gradients([{', '.join(targets)}], [{', '.join(recipe.gradients)}], [{seeds}])"]
+
+
+def _tail(recipe: Recipe, strategies: Any) -> list[str]:
+    fetches = ", ".join(recipe.fetches)
+    fetch = f"[{fetches}]"
+    if recipe.gradients:
+        fetch = f"[{fetches}, *(g for g in grads if g is not None)]"
+    if recipe.optimizer:
+        fetch = fetch[:-1] + ", loss]"
+    chosen = [strategies] if isinstance(strategies, BuildStrategy) else list(strategies)
+    if not chosen:
+        return [
+            "exe = static.Executor(paddle.CPUPlace())",
+            "exe.run(startup)",
+            f"print(*exe.run(main, feed=feeds, fetch_list={fetch}), sep='\\n')",
+        ]
+    lines = []
+    for k, strategy in enumerate(chosen):
+        name = "strategy" if len(chosen) == 1 else f"strategy{k}"
+        lines.append(f"{name} = static.BuildStrategy()")
+        settings = strategy.changed()
+        if len(settings) <= 2:
+            lines += [f"{name}.{n} = {_setting(v)}" for n, v in settings.items()]
+        else:
+            pairs = ", ".join(f"{n!r}: {_setting(v)}" for n, v in settings.items())
+            lines += [f"for name, value in {{{pairs}}}.items():", f"    setattr({name}, name, value)"]
+    listed = "strategy" if len(chosen) == 1 else "[" + ", ".join(f"strategy{k}" for k in range(len(chosen))) + "]"
+    steps = f", steps={recipe.runs}" if recipe.runs > 1 else ""
+    lines.append(
+        f"testing.assert_equivalent(main, {listed}, feeds=feeds, fetch_list={fetch}, startup=startup{steps}, shrink=False)"
+    )
+    return lines
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, bool | int | str | set | list | frozenset | type(None)):
+        return repr(value)
+    return f"static.BuildStrategy.{type(value).__name__}.{value.name}"
+
+
+__all__ = ["MOST_LINES", "write"]

@@ -1,0 +1,288 @@
+"""From a program that differs to the smallest recipe that still does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.domain import Values
+from tstatic.ir.types import dtype_of
+from tstatic.static.strategy import BuildStrategy
+from tstatic.testing.recipe import Array, Feeds, Input, Recipe, Step
+from tstatic.testing.script import write
+from tstatic.testing.trial import Failure, Trial, baseline_of, trial_of_recipe
+
+MOST_TRIES = 200
+MOST_GIVEN = 4096
+"""Arrays of more elements are drawn again instead of written down."""
+
+
+def smallest(failure: Failure, trial: Trial, feeds: Feeds, recipe: Recipe | None) -> tuple[str, str]:
+    """Returns the script of the smallest recipe found, and a line that says what it is.
+
+    Args:
+        failure: What differs.
+        trial: Where it was found.
+        feeds: With which feeds.
+        recipe: The recipe behind the trial; ``None`` for a user's program.
+    """
+    try:
+        start = recipe if recipe is not None else flatten(trial, feeds, failure.strategy)
+    except Exception as error:
+        return _whole(trial, failure, f"the program does not fit into a recipe ({type(error).__name__}: {error})")
+    search = _Search(failure, trial.k)
+    if recipe is None and not search.fails(start):
+        return _whole(trial, failure, "its ops alone, written one by one, agree")
+    start = search.shrink(start)
+    return write(start, failure.strategy), f"this script shows it ({len(start.steps)} ops):"
+
+
+def postponed() -> bool:
+    """Whether hypothesis is still shrinking: only the example that it reports needs a script."""
+    # Not imported here: a plain script needs no hypothesis.
+    module = sys.modules.get("hypothesis")
+    if module is None or not module.currently_in_test_context():
+        return False
+    return not getattr(module.control.current_build_context(), "is_final", True)
+
+
+def _whole(trial: Trial, failure: Failure, reason: str) -> tuple[str, str]:
+    """The program's own text, cut down to the variable, where no recipe can stand for it."""
+    program = trial.program._prune([failure.variable]) if failure.variable else trial.program
+    text = str(program).splitlines()
+    shown = text if len(text) <= 30 else [*text[:29], f"# ... {len(text) - 29} more lines"]
+    return "\n".join(shown) + "\n", f"no script: {reason}; the program (Program.parse_from_text reads it):"
+
+
+# -------------------------------------------------------------------------------------------------------------- flatten
+def flatten(trial: Trial, feeds: Feeds, strategy: Any) -> Recipe:
+    """A user's program as a recipe: each op a step, feeds and parameters as inputs with their values.
+
+    Raises:
+        ValueError: For programs with control flow, and state that is no parameter.
+    """
+    program = trial.program
+    if len(program.blocks) > 1:
+        raise ValueError("it has control flow")
+    block = program.global_block()
+    steps = []
+    for op in block.ops:
+        attrs = tuple((n, v.name if hasattr(v, "itemsize") and hasattr(v, "name") else v) for n, v in op.attrs.items())
+        steps.append(
+            Step(op.type, tuple(op.inputs.items()), tuple(op.outputs.items()), attrs, op.role, tuple(op.role_var))
+        )
+    read = {n for s in steps for n in s.reads} | set(trial.fetches)
+    written = {n for s in steps for n in s.writes}
+    inputs = [_given(n, a) for n, a in feeds.items() if n in read]
+    for name, array in trial.state.items():
+        if name in read:
+            one = _given(name, array)
+            inputs.append(replace(one, parameter=True) if name in written else one)
+    recipe = Recipe(tuple(inputs), tuple(steps), tuple(dict.fromkeys([*trial.fetches])), runs=trial.steps)
+    if not recipe.fetches:
+        recipe = replace(recipe, fetches=tuple(n for n in trial.written))
+    return _renamed(recipe)
+
+
+def _renamed(recipe: Recipe) -> Recipe:
+    """The same recipe with names that are Python names (``fc_0.tmp_1`` becomes ``fc_0_tmp_1``)."""
+    taken: dict[str, str] = {}
+
+    def new(name: str) -> str:
+        if name not in taken:
+            plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name).strip("_") or "v"
+            plain = plain if plain[0].isalpha() else f"v{plain}"
+            count = sum(1 for t in taken.values() if t == plain or t.startswith(f"{plain}__"))
+            taken[name] = f"{plain}__{count}" if count else plain
+        return taken[name]
+
+    def side(slots: Any) -> Any:
+        return tuple((s, tuple(new(n) for n in row)) for s, row in slots)
+
+    return replace(
+        recipe,
+        inputs=tuple(replace(i, name=new(i.name)) for i in recipe.inputs),
+        steps=tuple(
+            replace(s, inputs=side(s.inputs), outputs=side(s.outputs), role_var=tuple(new(n) for n in s.role_var))
+            for s in recipe.steps
+        ),
+        fetches=tuple(new(n) for n in recipe.fetches),
+    )
+
+
+def _given(name: str, array: Array) -> Input:
+    """An input that holds an array's values, or draws like ones where there are too many."""
+    array = np.asarray(array)
+    kind = dtype_of(array.dtype)
+    one = Input(name, array.shape, kind.name, _range(array))
+    if array.size > MOST_GIVEN:
+        return one
+    return replace(one, given=_tuple(array.astype(np.float64) if kind.is_float else array))
+
+
+def _tuple(array: Array) -> Any:
+    def deep(v: Any) -> Any:
+        return tuple(map(deep, v)) if isinstance(v, list) else v
+
+    return deep(array.tolist())
+
+
+def _range(array: Array) -> Values:
+    kind = dtype_of(array.dtype)
+    if not array.size or kind.name == "bool":
+        return Values()
+    low, high = float(array.astype(np.float64).min()), float(array.astype(np.float64).max())
+    if not kind.is_float:
+        return Values(low, high + 1, dtype=kind.name)
+    if not np.isfinite([low, high]).all():
+        return Values()
+    return Values(round(low, 3), max(round(high, 3), round(low, 3) + 0.001))
+
+
+# --------------------------------------------------------------------------------------------------------------- search
+class _Search:
+    """Tries smaller recipes, each kept if it still fails in the same way."""
+
+    def __init__(self, failure: Failure, k: float | None) -> None:
+        self.failure = failure
+        self.k = k
+        self.tries = 0
+
+    def fails(self, recipe: Recipe) -> bool:
+        if self.tries >= MOST_TRIES:
+            return False
+        self.tries += 1
+        try:
+            trial, feeds = trial_of_recipe(recipe, self.k)
+            found = trial.compare(self.failure.strategy, feeds)
+        except Exception:
+            return False
+        return found is not None and (found.error is None) == (self.failure.error is None)
+
+    def shrink(self, recipe: Recipe) -> Recipe:
+        """Drops what the difference does not need: training, fetches, ops behind it, ops before it, ops between."""
+        recipe = self._simpler(recipe)
+        recipe = self._first_variable(recipe)
+        recipe = self._cut(recipe)
+        recipe = self._bypass(recipe)
+        return self._redraw(self._simpler(recipe))
+
+    def _simpler(self, recipe: Recipe) -> Recipe:
+        """Fewer runs, no optimizer, no gradients."""
+        simpler: tuple[dict[str, Any], ...] = ({"runs": 1}, {"optimizer": "", "runs": 1}, {"gradients": ()})
+        for change in simpler:
+            other = replace(recipe, **change)
+            if other != recipe and self.fails(other):
+                recipe = other
+        return recipe
+
+    def _first_variable(self, recipe: Recipe) -> Recipe:
+        """The first value that differs when it alone is fetched: bisection, then the fetches one by one."""
+        if recipe.optimizer or not recipe.steps:
+            return recipe
+        kinds = self._kinds(recipe)
+        names = [n for s in recipe.steps for n in s.writes if n in kinds and kinds[n] and n not in _parameters(recipe)]
+        names = list(dict.fromkeys(names))
+        best: Recipe | None = None
+        low, high = 0, len(names) - 1
+        while low <= high and len(names) > 24:
+            middle = (low + high) // 2
+            smaller = recipe.pruned([names[middle]])
+            if self.fails(smaller):
+                best, high = smaller, middle - 1
+            else:
+                low = middle + 1
+        for name in [] if best is not None else names if len(names) <= 24 else recipe.fetches:
+            smaller = recipe.pruned([name])
+            if self.fails(smaller):
+                return smaller
+        return best if best is not None else recipe
+
+    @staticmethod
+    def _kinds(recipe: Recipe) -> dict[str, bool]:
+        """Which values of the program can be fetched."""
+        block = recipe.build().main.global_block()
+        return {n: v.type == "dense_tensor" for n, v in block.vars.items()}
+
+    def _cut(self, recipe: Recipe) -> Recipe:
+        """Feeds inner values instead of computing them, from the front."""
+        values = observe(recipe)
+        for step in recipe.steps:
+            if step not in recipe.steps or set(step.writes) & (set(recipe.fetches) | _parameters(recipe)):
+                continue
+            if any(n not in values for n in step.writes):
+                continue
+            used = {n for s in recipe.steps if s is not step for n in s.reads}
+            fed = tuple(_given(n, values[n]) for n in step.writes if n in used)
+            rest = tuple(s for s in recipe.steps if s is not step)
+            smaller = replace(recipe, steps=rest, inputs=(*recipe.inputs, *fed)).pruned(recipe.fetches)
+            if self.fails(smaller):
+                recipe = smaller
+        return recipe
+
+    def _bypass(self, recipe: Recipe) -> Recipe:
+        """Leaves out ops whose result has the shape and dtype of what they read."""
+        for step in recipe.steps:
+            block = recipe.build().main.global_block()
+            outs = [n for n in step.writes if n in block.vars]
+            if step not in recipe.steps or not outs or outs[0] in _parameters(recipe):
+                continue
+            meta = block.vars[outs[0]].meta
+            for name in dict.fromkeys(step.reads):
+                if block.var(name).meta != meta:
+                    continue
+                smaller = _replaced(recipe, step, outs[0], name)
+                if smaller is not None and self.fails(smaller):
+                    recipe = smaller
+                    break
+        return recipe
+
+    def _redraw(self, recipe: Recipe) -> Recipe:
+        """Draws inputs from a seed where their own values do not matter, since that is shorter to write."""
+        for one in recipe.inputs:
+            if one.given is not None and one.array().size > 4:
+                drawn = replace(one, given=None)
+                smaller = replace(recipe, inputs=tuple(drawn if i is one else i for i in recipe.inputs))
+                if self.fails(smaller):
+                    recipe = smaller
+        return recipe
+
+
+def _parameters(recipe: Recipe) -> set[str]:
+    return {i.name for i in recipe.inputs if i.parameter}
+
+
+def _replaced(recipe: Recipe, step: Step, old: str, new: str) -> Recipe | None:
+    rest = []
+    for other in recipe.steps:
+        if other is step:
+            continue
+        rows = tuple((s, tuple(new if n == old else n for n in row)) for s, row in other.inputs)
+        if set(step.writes) - {old} & set(other.reads):
+            return None
+        rest.append(replace(other, inputs=rows))
+    fetches = tuple(dict.fromkeys(new if n == old else n for n in recipe.fetches))
+    written = {n for s in rest for n in s.writes}
+    if not set(fetches) <= written:
+        return None
+    return replace(recipe, steps=tuple(rest)).pruned(fetches)
+
+
+def observe(recipe: Recipe) -> Mapping[str, Array]:
+    """The values that the unfused program computes, by name."""
+    trial, feeds = trial_of_recipe(recipe)
+    block = trial.program.global_block()
+    names = [n for s in recipe.steps for n in s.writes if block.has_var(n) and not block.var(n).persistable]
+    trial = Trial(trial.program, trial.state, list(dict.fromkeys(names)))
+    try:
+        (values, *_) = trial.run(trial.compiled(baseline_of(BuildStrategy())), feeds, trial.state)
+    except Exception:
+        return {}
+    return dict(zip(trial.fetches, values, strict=True))
+
+
+__all__ = ["flatten", "observe", "smallest"]

@@ -1,0 +1,381 @@
+"""The tolerance rule: how far a fused result may lie from float64, and the float64 twin that it is measured against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tstatic.ir import expr
+from tstatic.ir.evaluate import evaluate
+from tstatic.ir.opdef import GRAD, Card, card_of
+from tstatic.ir.program import Operator, Program
+from tstatic.ir.types import DType, dtype_of
+
+Array = np.ndarray[Any, Any]
+
+FACTOR = 1.5
+"""How much further from float64 than the unfused result."""
+MOST_ULPS = 64
+"""The largest k of a program."""
+
+
+# ----------------------------------------------------------------------------------------------------------------- rule
+@dataclass(frozen=True)
+class Difference:
+    """The worst element of a value that breaks the rule.
+
+    Attributes:
+        reason: ``"value"``, ``"nan"``, ``"infinity"``, ``"exact"`` (integers, truth values), ``"shape"`` or ``"dtype"``.
+        index: Position of the element.
+        y64, unfused, fused: Its three values.
+        allowed: Distance from ``y64`` that the rule allows.
+        count: How many elements break the rule.
+    """
+
+    reason: str
+    index: tuple[int, ...] = ()
+    y64: Any = None
+    unfused: Any = None
+    fused: Any = None
+    allowed: float = 0.0
+    count: int = 1
+
+    def __str__(self) -> str:
+        if self.reason in ("shape", "dtype"):
+            return f"{self.reason}: unfused {self.unfused}, fused {self.fused}"
+        error = abs(float(self.fused) - float(self.y64)) if self.reason == "value" else math.nan
+        tail = f", error {error:.3g}, allowed {self.allowed:.3g}" if self.reason == "value" else ""
+        return (
+            f"at {list(self.index)} ({self.reason}): float64 {self.y64}, unfused {self.unfused}, fused {self.fused}"
+            f"{tail}; {self.count} such elements"
+        )
+
+
+def ulp(y64: Array, dtype: Any) -> Array:
+    """The unit in the last place of ``dtype`` at each value (that of the smallest normal number below it)."""
+    kind = dtype_of(dtype)
+    info = np.finfo(kind.np) if kind.name != "bfloat16" else ml_dtypes.finfo(kind.np)
+    _, exponent = np.frexp(np.abs(y64))
+    lowest = int(info.minexp) - int(info.nmant)
+    unit = np.ldexp(1.0, np.where(y64 == 0, lowest, np.maximum(exponent - 1 - int(info.nmant), lowest)))
+    return np.asarray(np.where(np.isfinite(y64), unit, 0.0))
+
+
+def check(y64: Array, unfused: Array, fused: Array, k: float = 0.0, spread: Any = 0.0) -> Difference | None:
+    """Applies the tolerance rule to one value.
+
+    A float passes if everywhere ``|fused - y64| <= 1.5 * max(|unfused - y64|, spread) + k * ulp(y64)``, and NaN and
+    infinities stand where the unfused result has them. Anything else must be equal.
+
+    Args:
+        y64: The float64 twin's value.
+        unfused: The unfused program's value.
+        fused: The fused program's value.
+        k: Units in the last place (see :func:`ulps_of`).
+        spread: How far ``y64`` moves when each input moves by one unit in the last place.
+
+    Returns:
+        The worst element, or ``None`` if the rule holds.
+    """
+    if fused.dtype != unfused.dtype:
+        return Difference("dtype", unfused=unfused.dtype, fused=fused.dtype)
+    if fused.shape != unfused.shape:
+        return Difference("shape", unfused=unfused.shape, fused=fused.shape)
+    if not dtype_of(unfused.dtype).is_float:
+        return _worst("exact", fused != unfused, None, y64, unfused, fused)
+    u, f = unfused.astype(np.float64), fused.astype(np.float64)
+    if (np.isnan(u) != np.isnan(f)).any():
+        return _worst("nan", np.isnan(u) != np.isnan(f), None, y64, unfused, fused)
+    infinite = np.isinf(u) | np.isinf(f)
+    if (u[infinite] != f[infinite]).any():
+        return _worst("infinity", infinite & (u != f), None, y64, unfused, fused)
+    # Where float64 has no finite value (it overflowed, or the dtype did), the unfused result is all there is.
+    base = np.where(np.isfinite(y64) & np.isfinite(u), y64, u).astype(np.float64)
+    with np.errstate(all="ignore"):
+        moved = np.nan_to_num(np.broadcast_to(np.asarray(spread, np.float64), u.shape), nan=0.0, posinf=0.0)
+        allowed = FACTOR * np.maximum(np.abs(u - base), moved) + k * ulp(base, unfused.dtype)
+        error = np.abs(f - base)
+        bad = np.isfinite(u) & ~(error <= allowed)
+        return _worst("value", bad, np.where(bad, error - allowed, -1.0), base, unfused, fused, allowed)
+
+
+def _worst(
+    reason: str, bad: Array, score: Array | None, y64: Array, unfused: Array, fused: Array, allowed: Array | None = None
+) -> Difference | None:
+    if not np.any(bad):
+        return None
+    flat = int(np.argmax(np.asarray(bad if score is None else score)))
+    at = tuple(int(i) for i in np.unravel_index(flat, unfused.shape))
+    limit = 0.0 if allowed is None else float(allowed[at])
+    same = np.shape(y64) == unfused.shape
+    return Difference(reason, at, y64[at] if same else None, unfused[at], fused[at], limit, int(np.sum(bad)))
+
+
+# -------------------------------------------------------------------------------------------------------------------- k
+_FREE, _SMALL, _ROOT, _CURVE = 0, 1, 2, 4
+# By function of the expression language, in float32: add, subtract, multiply 1; quotients and roots 2; powers 8; what only
+# chooses, copies or compares 0; all other functions 4.
+_UNITS = {
+    **dict.fromkeys(("add", "sub", "mul", "square"), _SMALL),
+    **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal", "remainder", "floordiv"), _ROOT),
+    **dict.fromkeys(("neg", "abs", "sign", "floor", "ceil", "trunc", "round"), _FREE),
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "where"), _FREE),
+    "pow": 2 * _CURVE,
+}  # fmt: skip
+
+
+def _function_units(name: str) -> int:
+    function = expr.FUNCTIONS[name]
+    return _FREE if function.kind == "bool" else _UNITS.get(name, _CURVE)
+
+
+@cache
+def _text_units(text: str) -> int:
+    """The dearest function of an expression; one on a cubic argument (the tanh form of gelu) counts like a power."""
+    best = 0
+    stack = [expr.parse(text)]
+    while stack:
+        node = stack.pop()
+        stack += node.args
+        if node.op not in ("var", "const"):
+            own = _function_units(node.op)
+            cubic = own == _CURVE and max((_degree(a) for a in node.args), default=0) > 2
+            best = max(best, 2 * own if cubic else own)
+    return best
+
+
+def _degree(node: expr.Node) -> int:
+    """Number of factors of the longest product of variables."""
+    if node.op in ("var", "const"):
+        return int(node.op == "var")
+    inner = [_degree(a) for a in node.args]
+    return sum(inner) if node.op == "mul" else max(inner, default=0)
+
+
+@cache
+def _copies(type: str) -> bool:
+    """Whether each result is one of the input's elements, perhaps negated, or a constant of small size: tried out once."""
+    card = card_of(type)
+    domain = card.domain
+    if domain is None or card.random or card.effects or card.dynamic or card.objects or not domain.cases:
+        return False
+    rng = np.random.default_rng(0)
+    for case in domain.cases[:3]:
+        ins: list[Any] = []
+        for slot, shape in zip(card.inputs, case.shapes + (None,) * len(card.inputs), strict=False):
+            values = domain.values.get(slot.name)
+            whole = values is not None and values.dtype != "float"
+
+            def one(size: Any, values: Any = values, whole: bool = whole) -> Array:
+                if whole:
+                    return np.zeros(size, dtype_of(values.dtype).np)
+                return np.asarray(rng.uniform(0.3, 0.9, size))
+
+            ins.append(None if shape is None else [one(s) for s in shape] if slot.many else one(shape))
+        try:
+            outs = evaluate(card, ins, case.attrs)
+        except Exception:
+            return False
+        given = np.concatenate(
+            [np.ravel(a) for v in ins if v is not None for a in (v if isinstance(v, list) else [v])] or [np.zeros(0)]
+        )
+        known = np.concatenate([given, -given, [0.0, 1.0, -1.0]])
+        for slot, out in zip(card.outputs, outs, strict=True):
+            for a in [] if out is None or slot.intermediate else out if isinstance(out, list) else [out]:
+                if dtype_of(a.dtype).is_float and not np.isin(a, known).all():
+                    return False
+    return True
+
+
+def is_free(type: str) -> bool:
+    """Whether an op only chooses and copies, so that two correct kernels give the same bits."""
+    card = card_of(type)
+    if card.pointwise is not None:
+        return all(_text_units(text) == 0 for text in card.pointwise.values())
+    return _copies(type)
+
+
+def _reads_values(card: Card) -> bool:
+    """Whether the op's gradient depends on its values: what is linear (a sum) does not."""
+    try:
+        backward = card_of(f"{card.type}_grad")
+    except Exception:
+        return False
+    return any(not s.name.endswith(GRAD) and s.name not in backward.shape_only for s in backward.inputs)
+
+
+def units(op: Operator) -> float:
+    """Returns k of one op: how many units in the last place two correct kernels may differ by (the table of docs/testing.md)."""
+    card = op.card
+    block = op.block
+    outs = [block._var_recursive(n) for n in op.output_arg_names if block._find_var_recursive(n) is not None]
+    floats = [v for v in outs if v.dtype.is_float]
+    if not floats or card.random:
+        return 0.0
+    low = all(v.dtype.is_low for v in floats)
+    wide = all(v.dtype.name == "float64" for v in floats)
+    if card.update:
+        return 4.0 if low else 16.0 if wide else 32.0
+    if card.pointwise is not None:
+        found = max(_text_units(_folded(text, op.attrs)) for text in card.pointwise.values())
+        reduced = _terms(op)
+        base = float(min(found, 1) if low else min(found, _CURVE) if wide else found)
+        # The gradient of a broadcast operand is a sum.
+        return base + (_sum_units(reduced, low) if card.of and reduced > 1 else 0.0)
+    forward = card
+    while forward.of:
+        forward = card_of(forward.of)
+    terms = _terms(op)
+    if forward.amp == "white":
+        inner = max(2, _inner(op))
+        return 2.0 if low else 4.0 + math.log2(inner)
+    if not card.of and _copies(card.type):
+        return 0.0
+    if card.of and _copies(forward.type):
+        # Gradients of gathers and expansions add up what was read several times.
+        return (2.0 if low else 4.0 + math.log2(terms)) if terms > 1 or _has_index(op) else 0.0
+    if not _reads_values(forward):
+        return _sum_units(terms, low)
+    return 2.0 if low else 8.0 + math.log2(max(2, terms))
+
+
+def _sum_units(terms: int, low: bool) -> float:
+    return 1.0 + 0.25 * math.log2(max(1, terms)) if low else 2.0 + math.log2(max(1, terms))
+
+
+def _folded(text: str, attrs: Mapping[str, Any]) -> str:
+    """The expression with the attributes' values in it, so that branches not taken do not count."""
+    values = {n: expr.const(v) for n, v in attrs.items() if isinstance(v, bool | int | float)}
+    node = expr.substitute(expr.parse(text), values)
+    return expr.to_text(_taken(node))
+
+
+def _taken(node: expr.Node) -> expr.Node:
+    if node.op == "where" and node.args[0].op == "const":
+        return _taken(node.args[1 if node.args[0].value else 2])
+    if not node.args:
+        return node
+    return expr.Node(node.op, tuple(_taken(a) for a in node.args), node.value)
+
+
+def _sizes(op: Operator, names: Iterable[str]) -> list[int]:
+    found = []
+    for name in names:
+        var = op.block._find_var_recursive(name)
+        if var is not None and var.dtype.is_float:
+            found.append(math.prod(max(s, 1) for s in var.shape))
+    return found
+
+
+def _terms(op: Operator) -> int:
+    """How many terms an element of the result adds: the ratio of sizes, or the longest axis where sizes are equal."""
+    reads, writes = _sizes(op, op.input_arg_names), _sizes(op, op.output_arg_names)
+    if not reads or not writes:
+        return 1
+    ratio = max(reads) // max(1, min(writes))
+    if ratio > 1 or op.card.pointwise is not None:
+        return max(1, ratio)
+    shapes = [op.block._var_recursive(n).shape for n in op.input_arg_names]
+    return max((s for shape in shapes for s in shape), default=1)
+
+
+def _inner(op: Operator) -> int:
+    """Length of the inner product of a matrix product or convolution: sqrt(|x| |y| / |out|) for matrices."""
+    reads, writes = sorted(_sizes(op, op.input_arg_names)), _sizes(op, op.output_arg_names)
+    if len(reads) < 2 or not writes:
+        return 2
+    return math.ceil(math.sqrt(reads[-1] * reads[-2] / max(1, min(writes))))
+
+
+def _has_index(op: Operator) -> bool:
+    shape_only = op.card.shape_only
+    return any(
+        not op.block._var_recursive(n).dtype.is_float
+        for s, row in op.inputs.items()
+        if s not in shape_only
+        for n in row
+    )
+
+
+def ulps_of(program: Program, names: Collection[str], rewritten: Program | None = None) -> dict[str, float]:
+    """Returns k of values of a program: the sum of k over the ops that they depend on and that were rewritten, at most 64.
+
+    Args:
+        program: The user's program.
+        names: Values.
+        rewritten: The program as it runs (``compiled.program``): ops that stand in it unchanged count nothing, since they
+            run the same code. ``None`` counts every op.
+    """
+    untouched: set[tuple[str, tuple[str, ...]]] = set()
+    if rewritten is not None:
+        untouched = {(op.type, tuple(op.output_arg_names)) for block in rewritten.blocks for op in block.ops}
+    masks: dict[str, int] = {}
+    costs: list[float] = []
+    everything = 0
+    for block in program.blocks:
+        for op in block.ops:
+            bit = 1 << len(costs)
+            same = (op.type, tuple(op.output_arg_names)) in untouched
+            costs.append(0.0 if same else units(op))
+            mask = bit
+            for name in op.input_arg_names:
+                mask |= masks.get(name, 0)
+            for name in op.output_arg_names:
+                masks[name] = masks.get(name, 0) | mask
+            everything |= bit
+
+    def total(name: str) -> float:
+        # With blocks inside blocks any op may reach the value.
+        mask = masks.get(name, 0) if len(program.blocks) == 1 else everything
+        return min(float(MOST_ULPS), sum(c for i, c in enumerate(costs) if c and mask >> i & 1))
+
+    return {name: total(name) for name in names}
+
+
+# ----------------------------------------------------------------------------------------------------------------- twin
+def float64_twin(program: Program) -> Program:
+    """A copy in which every float variable, parameter and dtype attribute is float64, so that float casts do nothing."""
+    return retyped(program, dtype_of("float64"))
+
+
+def retyped(program: Program, dtype: DType) -> Program:
+    """A copy in which every float variable, parameter and dtype attribute has the given dtype."""
+    twin = program.clone()
+    for block in twin.blocks:
+        for var in block.vars.values():
+            if var._dtype is not None and var._dtype.is_float:
+                var._dtype = dtype
+        for op in block.ops:
+            for name, spec in op.card.attrs.items():
+                value = op.attrs.get(name)
+                if spec.kind == "dtype" and isinstance(value, DType) and value.is_float:
+                    _retype_bytes(op, value, dtype)
+                    op.attrs[name] = dtype
+    twin._touch()
+    return twin
+
+
+def _retype_bytes(op: Operator, old: DType, new: DType) -> None:
+    """Constants that an attribute holds as bytes of the old dtype."""
+    for name, value in op.attrs.items():
+        if isinstance(value, bytes):
+            op.attrs[name] = np.frombuffer(value, old.np).astype(new.np).tobytes()
+
+
+__all__ = [
+    "FACTOR",
+    "MOST_ULPS",
+    "Difference",
+    "check",
+    "float64_twin",
+    "retyped",
+    "ulp",
+    "ulps_of",
+    "units",
+]

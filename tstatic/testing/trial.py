@@ -1,0 +1,207 @@
+"""One program from one state under several strategies, and the first difference by the tolerance rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ProgramError
+from tstatic.ir.program import Program, default_startup_program
+from tstatic.places import CPUPlace
+from tstatic.runtime.scope import Scope, global_scope
+from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.executor import Executor
+from tstatic.static.strategy import BuildStrategy
+from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
+from tstatic.testing.moves import coarsest, nudge, widen
+from tstatic.testing.recipe import Array, Feeds, Recipe
+from tstatic.testing.tolerance import Difference, check, float64_twin, ulps_of
+
+PATTERNS = 2
+"""Random sign patterns by which the inputs move to measure the spread."""
+_SWITCHES = ("compiler", "fusion", "memory", "optimizer fusion", "rewrite")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What differs: a variable in a step, or (``error``) the run itself."""
+
+    variable: str
+    step: int
+    difference: Difference | None
+    strategy: BuildStrategy
+    error: BaseException | None = None
+
+
+def baseline_of(strategy: BuildStrategy) -> BuildStrategy:
+    """A copy of a strategy with everything off that rewrites the program or shares memory; its meaning stays."""
+    plain = strategy.copy()
+    for item in BuildStrategy.properties():
+        if item.effect in _SWITCHES and item.kind in (BOOL, OPTIONAL_BOOL):
+            setattr(plain, item.name, False)
+    return plain
+
+
+def everything_on() -> BuildStrategy:
+    """A strategy with every fusion switch on."""
+    strategy = BuildStrategy()
+    for item in BuildStrategy.properties():
+        if item.effect in ("compiler", "fusion", "optimizer fusion") and item.kind is BOOL:
+            setattr(strategy, item.name, True)
+    return strategy
+
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+@dataclass
+class Trial:
+    """A program with its start values: runs under any strategy, each time from the same state.
+
+    Attributes:
+        program: What runs; it has a seed.
+        state: Persistable variables and their start values.
+        fetches: Names that each run returns.
+        steps: Number of runs.
+        k: Units in the last place to allow; ``None`` counts those of the ops that a strategy rewrote.
+    """
+
+    program: Program
+    state: Mapping[str, Array]
+    fetches: list[str]
+    steps: int = 1
+    k: float | None = None
+    executor: Executor = field(default_factory=lambda: Executor(CPUPlace()))
+    _twin: Program | None = None
+    _compiled: dict[Any, CompiledProgram] = field(default_factory=dict)
+    _plain: dict[Any, list[list[Array]]] = field(default_factory=dict)
+
+    @property
+    def written(self) -> list[str]:
+        """Persistable variables that the program writes."""
+        outs = {n for op in self.program.global_block().ops for n in op.output_arg_names}
+        return [n for n in self.state if n in outs]
+
+    def run(self, program: Any, feeds: Feeds, state: Mapping[str, Array]) -> list[list[Array]]:
+        """Runs the steps in a fresh scope; the last entry holds the persistable variables that were written."""
+        scope = Scope()
+        for name, array in state.items():
+            scope.publish(name, array.copy())
+        results = [
+            self.executor.run(program, feed=feeds, fetch_list=self.fetches, scope=scope) for _ in range(self.steps)
+        ]
+        results.append([np.array(scope.find_var(n).get_tensor()) for n in self.written])  # type: ignore[union-attr]
+        return results
+
+    def compiled(self, strategy: BuildStrategy) -> CompiledProgram:
+        key = strategy.key()
+        if key not in self._compiled:
+            self._compiled[key] = CompiledProgram(self.program, build_strategy=strategy)
+        return self._compiled[key]
+
+    def reference(self, feeds: Feeds, seed: int) -> tuple[list[list[Array]], list[list[Array]]]:
+        """The float64 twin's values, and how far they move when the inputs move by a unit in the last place."""
+        if self._twin is None:
+            self._twin = float64_twin(self.program)
+        twin = self._twin
+        y64 = self.run(twin, {n: widen(a) for n, a in feeds.items()}, {n: widen(a) for n, a in self.state.items()})
+        coarse = coarsest(self.program)
+        spread = [[np.zeros(np.shape(v)) for v in row] for row in y64]
+        for pattern in range(PATTERNS):
+            rng = np.random.default_rng([seed, pattern])
+            moved = self.run(
+                twin,
+                {n: nudge(a, rng, coarse) for n, a in feeds.items()},
+                {n: nudge(a, rng, coarse) for n, a in self.state.items()},
+            )
+            with np.errstate(all="ignore"):
+                for row, other, base in zip(spread, moved, y64, strict=True):
+                    for i, (b, c) in enumerate(zip(other, base, strict=True)):
+                        if b.dtype == np.float64 and b.shape == c.shape == row[i].shape:
+                            row[i] = np.fmax(row[i], np.abs(b - c))
+        return y64, spread
+
+    def compare(self, strategy: BuildStrategy, feeds: Feeds, seed: int = 0) -> Failure | None:
+        """Runs unfused and under a strategy.
+
+        Returns:
+            The first difference, in the order of steps and fetches, or ``None``.
+
+        Raises:
+            TstaticError: What the unfused run refuses; it is the program's own fault.
+        """
+        plain = baseline_of(strategy)
+        key = (plain.key(), id(feeds))
+        if key not in self._plain:
+            self._plain = {key: self.run(self.compiled(plain), feeds, self.state)}
+        unfused = self._plain[key]
+        compiled = self.compiled(strategy)
+        try:
+            fused = self.run(compiled, feeds, self.state)
+        except Exception as error:
+            return Failure("", 0, None, strategy, error)
+        names = [*([self.fetches] * self.steps), self.written]
+        # Equal bits pass the rule whatever float64 says, so the twin runs only where there is something to judge.
+        if all(_same(u, f) for row, other in zip(unfused, fused, strict=True) for u, f in zip(row, other, strict=True)):
+            return None
+        y64, spread = self.reference(feeds, seed)
+        every = {n for row in names for n in row}
+        k = dict.fromkeys(every, self.k) if self.k is not None else ulps_of(self.program, every, compiled.program)
+        for step, row in enumerate(names):
+            for i, name in enumerate(row):
+                found = check(y64[step][i], unfused[step][i], fused[step][i], k[name] or 0.0, spread[step][i])
+                if found is not None:
+                    return Failure(name, min(step, self.steps - 1), found, strategy)
+        return None
+
+
+def _same(a: Array, b: Array) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def trial_of_recipe(recipe: Recipe, k: float | None = None) -> tuple[Trial, Feeds]:
+    """A trial of a recipe, and its feeds."""
+    built = recipe.build()
+    state = start_values(built.main, built.startup)
+    return Trial(built.main, state, built.fetches, recipe.runs, k), built.feeds
+
+
+def start_values(program: Program, startup: Program | None, scope: Scope | None = None) -> dict[str, Array]:
+    """Start values of a program's persistable variables.
+
+    Args:
+        program: The main program.
+        startup: Its startup program; ``None`` takes the values of the scope, and without them runs the default one.
+        scope: Where values may be; the global scope if ``None``.
+
+    Raises:
+        ProgramError: If a variable that the program reads has no start value.
+    """
+    wanted = [v.name for v in program.list_vars() if v.persistable]
+    where = global_scope() if scope is None else scope
+    if startup is None and all(where.array(n) is not None for n in wanted):
+        return {n: where.array(n).copy() for n in wanted}  # type: ignore[union-attr]
+    fresh = Scope()
+    start = (default_startup_program() if startup is None else startup).clone()
+    if start.global_block().ops:
+        start.random_seed = start.random_seed or 1
+        Executor(CPUPlace()).run(start, scope=fresh)
+    found = {n: fresh.array(n) for n in wanted}
+    missing = [n for n, a in found.items() if a is None and _is_read(program, n)]
+    if missing:
+        raise ProgramError(
+            f"'{missing[0]}' has no start value",
+            expected="a startup program that initialises every parameter, or a scope that holds them",
+            received=f"no value for {', '.join(map(repr, missing[:5]))}",
+            fix="pass startup=..., or run the startup program before assert_equivalent",
+            var=missing[0],
+        )
+    return {n: a for n, a in found.items() if a is not None}
+
+
+def _is_read(program: Program, name: str) -> bool:
+    return any(name in op.input_arg_names for block in program.blocks for op in block.ops)
+
+
+__all__ = ["Failure", "Trial", "baseline_of", "everything_on", "start_values", "trial_of_recipe"]
