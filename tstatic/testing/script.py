@@ -251,7 +251,9 @@ def _does(
         op = block.ops[0]
         slots = card_of(type).output_slots
         visible = sum(count for slot, count in outputs if not slots[slot].intermediate)
-        given = len(result) if isinstance(result, list | tuple) else 1
+        # A list of one result cannot stand where the script writes one name.
+        several = isinstance(result, list | tuple)
+        given = 0 if several and visible == 1 else len(result) if several else 1
         same = dict(op.attrs) == made.attrs
         # A function that writes into its argument is another op, whatever its type.
         apart = set(op.output_arg_names).isdisjoint(op.input_arg_names)
