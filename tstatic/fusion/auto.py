@@ -44,7 +44,11 @@ def _has_form(op: FrozenOp, view: View) -> bool:
     dtypes = tuple(view.metas[v].dtype.name for v in (*op.reads(), *op.writes()))
     wanted = tuple(e is not None for e in (*op.inputs, *op.outputs))
     same = tuple(view.metas[v].shape == view.metas[next(iter(op.writes()))].shape for v in op.reads())
-    key = (op.type, tuple(sorted((n, repr(v)) for n, v in op.attrs.items())), dtypes, wanted, same)
+    # Whether an op along rows has a kernel depends on its sizes: on which axes a row has, and on how many elements.
+    sizes = tuple(view.metas[v].shape for v in (*op.reads(), *op.writes())) if works_on_rows(op.card) else ()
+    empty = any(0 in view.metas[v].shape for v in (*op.reads(), *op.writes()))
+    attrs = tuple(sorted((n, repr(v)) for n, v in op.attrs.items()))
+    key = (op.type, attrs, dtypes, wanted, same, sizes, empty)
     found = _forms.get(key)
     if found is None:
         try:
