@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
+from tstatic.fusion.codegen.define import Definition, is_pointwise, works_on_rows
 from tstatic.fusion.codegen.group import NoKernel, build
 from tstatic.fusion.codegen.rows import LONGEST
 from tstatic.fusion.engine import Fusion, loop_nest
@@ -67,6 +67,7 @@ class _Groups:
 
     def __init__(self, view: View) -> None:
         self.view = view
+        self.known: dict[int, Definition | None] = {}
         self.members: list[list[int]] = []
         self.of: dict[int, int] = {}
         self.after: list[set[int]] = []
@@ -128,7 +129,7 @@ class _Groups:
         inside = {*members, index}
         ops = [one for i in sorted(inside) for one in _parts(self.view.ops[i])]
         try:
-            built = build(ops, self.view.metas, self.view.needed(inside))
+            built = build(ops, self.view.metas, self.view.needed(inside), self.known)
         except NoKernel:
             return False
         if len(built.inputs) + len(built.outputs) > MOST_STREAMS or len({o.dims for o in built.summed}) > 1:

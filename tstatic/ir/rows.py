@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tstatic.ir import expr
-from tstatic.ir.types import Shape
+from tstatic.ir.types import Shape, numel
 
 
 def _kernels_only(torch: object, *args: object) -> object:
@@ -39,10 +39,7 @@ class Rows:
     @property
     def length(self) -> int:
         """Elements of a row."""
-        total = 1
-        for s in self.shape[self.axis :]:
-            total *= s
-        return total
+        return numel(self.shape[self.axis :])
 
     @property
     def per_row(self) -> Shape:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.group import Group, NoKernel, Operand
 from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Parameter, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed, safe
@@ -49,7 +50,8 @@ def helpers(used: set[str]) -> str:
     return "\n\n\n".join(text for name, (text, _) in known.items() if name in wanted)
 
 
-def _load(operand: Operand, index: str, mask: str) -> tuple[str, DType]:
+def load(operand: Operand, index: str, mask: str) -> tuple[str, DType]:
+    """The text that reads an operand, in the type that it is computed in."""
     text = f"tl.load({operand.name} + {index}, mask={mask}, other=0)"
     compute = operand.dtype.compute
     if operand.dtype.name == "bool":
@@ -67,13 +69,12 @@ def stored(value: Typed, dtype: DType, used: set[str]) -> str:
     return value.text if value.dtype is dtype else f"{value.text}.to({LANGUAGE[dtype.name]})"
 
 
-def _coordinates(space: tuple[int, ...], operand: Operand, offset: str) -> str:
+def coordinates(space: tuple[int, ...], operand: Operand, offset: str) -> str:
     """An operand's element for a linear offset into the space."""
     if operand.full:
         return offset
     terms: list[str] = []
     stride = 1
-    inner = 1
     run: list[int] = []
     # Neighbouring dimensions that the operand has count as one.
     dims = list(range(len(space)))
@@ -94,7 +95,6 @@ def _coordinates(space: tuple[int, ...], operand: Operand, offset: str) -> str:
             terms.append(text if stride == 1 else f"{text} * {stride}")
             stride *= size
             run = []
-        inner *= space[d]
     return " + ".join(reversed(terms)) if terms else "0 * " + offset
 
 
@@ -138,16 +138,27 @@ def named(text: str, template: str) -> str:
     return f"{template}_{hashlib.sha256(code.encode()).hexdigest()[:10]}"
 
 
-def _offset_type(group: Group) -> str:
+def offset_type(group: Group) -> str:
     """64-bit offsets unless the space is known to be small."""
     return "tl.int64" if group.numel >= 1 << 30 else "tl.int32"
+
+
+def pointers_of(group: Group) -> tuple[Parameter, ...]:
+    """Parameters for a group's memory; a summed output is written to partial sums first."""
+    summed = set(group.summed)
+    return tuple(
+        Parameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], f"partial:{o.name}")
+        if o in summed
+        else Parameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
+        for o in (*group.inputs, *group.outputs)
+    )
 
 
 def _pointwise_kernel(group: Group) -> Kernel:
     loads = []
     loaded: dict[int, Typed] = {}
     for i, operand in enumerate(group.inputs):
-        text, dtype = _load(operand, _coordinates(group.space, operand, "offsets"), "mask")
+        text, dtype = load(operand, coordinates(group.space, operand, "offsets"), "mask")
         loads.append(f"a{i} = {text}")
         loaded[i] = Typed(f"a{i}", dtype)
     lines = Lines(group, loaded)
@@ -157,12 +168,12 @@ def _pointwise_kernel(group: Group) -> Kernel:
         value = lines.done[operand.value]
         stores.append(f"tl.store({operand.name} + offsets, {stored(value, operand.dtype, lines.used)}, mask=mask)")
     parameters = (
-        *(Parameter(o.name, "pointer", TYPES[o.dtype.name], o.value) for o in (*group.inputs, *group.outputs)),
+        *pointers_of(group),
         Parameter("n", "integer", "i64" if group.numel >= 1 << 31 else "i32"),
         Parameter("BLOCK", "constant"),
     )
     body = [
-        f"offsets = tl.program_id(0).to({_offset_type(group)}) * BLOCK + tl.arange(0, BLOCK)",
+        f"offsets = tl.program_id(0).to({offset_type(group)}) * BLOCK + tl.arange(0, BLOCK)",
         "mask = offsets < n",
         *loads,
         *lines.lines,
@@ -177,7 +188,8 @@ def _pointwise_kernel(group: Group) -> Kernel:
         block = power_of_two(-(-numel // 3), 16, 1 << 17) if few else 2048 // wide
         return Calls((Launch("kernel", (-(-numel // block),), arguments, {"BLOCK": block}),), {})
 
-    return _finish(group, "pointwise", parameters, lines.used, function("kernel", parameters, body), plan)
+    main, alone = function("kernel", parameters, body), script(group, parameters, plan)
+    return assemble(group, "pointwise", parameters, lines.used, main, plan, alone)
 
 
 def function(name: str, parameters: tuple[Parameter, ...], body: list[str]) -> str:
@@ -186,17 +198,19 @@ def function(name: str, parameters: tuple[Parameter, ...], body: list[str]) -> s
     return f"@triton.jit\ndef {name}({', '.join(texts)}):\n" + "\n".join(f"    {line}" for line in body)
 
 
-def _finish(
+def assemble(
     group: Group,
     template: str,
     parameters: tuple[Parameter, ...],
     used: set[str],
     functions: str,
     plan: Callable[[bool], Calls],
+    alone: str = "",
 ) -> Kernel:
+    """The kernel of a group; ``alone`` is the part that lets its module run as a script."""
     name = named(module("", helpers(used), functions), template)
-    alone = script(group, parameters, plan)
-    text = module(header([op for op, _ in group.ops], name), helpers(used), f"{functions}\n\n\n{alone}")
+    whole = f"{functions}\n\n\n{alone}" if alone else functions
+    text = module(header([op for op, _ in group.ops], name), helpers(used), whole)
     buffers = [
         Buffer(o.value, o.dtype, math.prod(n for n, has in zip(group.space, o.dims, strict=True) if has))
         for o in (*group.inputs, *group.outputs)
@@ -223,7 +237,7 @@ def _sum_kernel(group: Group) -> Kernel:
     loads = []
     loaded: dict[int, Typed] = {}
     for i, operand in enumerate(group.inputs):
-        text, dtype = _load(operand, _coordinates(group.space, operand, "offsets"), "mask")
+        text, dtype = load(operand, coordinates(group.space, operand, "offsets"), "mask")
         loads.append(f"a{i} = {text}")
         loaded[i] = Typed(f"a{i}", dtype)
     lines = Lines(group, loaded)
@@ -243,13 +257,7 @@ def _sum_kernel(group: Group) -> Kernel:
             f"tl.store(p_{operand.name} + tl.program_id(1) * {kept} + columns, tl.sum({total}, 0), mask=columns < {kept})"
         )
     parameters = (
-        *(Parameter(o.name, "pointer", TYPES[o.dtype.name], o.value) for o in group.inputs),
-        *(
-            Parameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
-            if o.full
-            else Parameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], f"partial:{o.name}")
-            for o in group.outputs
-        ),
+        *pointers_of(group),
         Parameter("strip", "integer", "i32"),
         Parameter("ROWS", "constant"),
         Parameter("COLUMNS", "constant"),
@@ -259,14 +267,14 @@ def _sum_kernel(group: Group) -> Kernel:
         f"(rows // {inner} * {kept} + columns) * {inner} + rows % {inner}" if inner > 1 else f"rows * {kept} + columns"
     )
     body = [
-        f"columns = tl.program_id(0).to({_offset_type(group)}) * COLUMNS + tl.arange(0, COLUMNS)",
+        f"columns = tl.program_id(0).to({offset_type(group)}) * COLUMNS + tl.arange(0, COLUMNS)",
         *totals,
         "for start in range(0, strip, ROWS):",
         *(
             f"    {line}"
             for line in [
                 "inside = start + tl.arange(0, ROWS)",
-                f"rows = (tl.program_id(1).to({_offset_type(group)}) * strip + inside)[:, None]",
+                f"rows = (tl.program_id(1).to({offset_type(group)}) * strip + inside)[:, None]",
                 f"mask = (inside[:, None] < strip) & (rows < {rows}) & (columns[None, :] < {kept})",
                 f"offsets = {position.replace('columns', 'columns[None, :]')}",
                 *loads,
@@ -277,21 +285,6 @@ def _sum_kernel(group: Group) -> Kernel:
         *writes,
     ]
     main = function("kernel", parameters, body)
-    finish = function(
-        "finish",
-        (
-            Parameter("p", "pointer"), Parameter("y", "pointer"), Parameter("strips", "integer"), Parameter("kept", "integer"),
-            Parameter("COLUMNS", "constant"),
-        ),
-        [
-            "columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)",
-            "total = tl.load(p + columns, mask=columns < kept, other=0)",
-            "for s in range(1, strips):",
-            "    total += tl.load(p + s * kept + columns, mask=columns < kept, other=0)",
-            "tl.store(y + columns, to_bf16(total) if y.dtype.element_ty == tl.bfloat16 else total.to(y.dtype.element_ty), "
-            "mask=columns < kept)",
-        ],
-    )  # fmt: skip
     lines.used.add("to_bf16")
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
@@ -309,15 +302,13 @@ def _sum_kernel(group: Group) -> Kernel:
         strip = math.ceil(math.ceil(rows / strips) / tall) * tall
         strips = -(-rows // strip)
         launches = [Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})]
-        last = power_of_two(kept, 16, 1 << 12 if few else 256)
         partials = {}
         for o in group.summed:
             name = f"partial:{o.name}"
             partials[name] = (strips * kept, o.dtype.compute)
-            types = (f"*{TYPES[o.dtype.compute.name]}", f"*{TYPES[o.dtype.name]}", "i32", "i32")
-            launches.append(
-                Launch("finish", (-(-kept // last),), (name, o.value, strips, kept), {"COLUMNS": last}, types=types)
-            )
+            launches.append(sums.finish(name, o.value, o.dtype, strips, kept, few))
         return Calls(tuple(launches), partials)
 
-    return _finish(group, "sum", parameters, lines.used, f"{main}\n\n\n{finish}", plan)
+    return assemble(
+        group, "sum", parameters, lines.used, f"{main}\n\n\n{sums.TEXT}", plan, script(group, parameters, plan)
+    )

@@ -66,10 +66,7 @@ class Group:
 
     @property
     def numel(self) -> int:
-        total = 1
-        for s in self.space:
-            total *= s
-        return total
+        return _product(self.space)
 
     @property
     def rows(self) -> int:
@@ -126,19 +123,6 @@ def _places(ops: Sequence[FrozenOp], definitions: Sequence[Definition]) -> tuple
     return space, [found[i] for i in range(len(ops))]
 
 
-_known: dict[int, tuple[FrozenOp, Mapping[str, Meta], Definition | None]] = {}
-
-
-def _defined(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
-    """An op's definition, remembered: a group that grows op by op asks for those of all its members every time."""
-    found = _known.get(id(op))
-    if found is None or found[0] is not op or found[1] is not metas:
-        if len(_known) > 1 << 14:
-            _known.clear()
-        found = _known[id(op)] = op, metas, define(op, metas)
-    return found[2]
-
-
 def _made(ops: Sequence[FrozenOp]) -> set[str]:
     return {v for op in ops for v in op.writes()}
 
@@ -186,20 +170,31 @@ def _product(sizes: Sequence[int]) -> int:
     return total
 
 
-def build(ops: Sequence[FrozenOp], metas: Mapping[str, Meta], kept: Sequence[str]) -> Group:
+def build(
+    ops: Sequence[FrozenOp],
+    metas: Mapping[str, Meta],
+    kept: Sequence[str],
+    known: dict[int, Definition | None] | None = None,
+) -> Group:
     """Puts ops into one loop nest.
 
     Args:
         ops: In program order.
         metas: Metadata of all their values; every size is known.
         kept: Values that are written to memory; all others stay in registers.
+        known: Definitions by the op's ``id``, filled here: for a caller who holds the ops and builds groups that grow.
 
     Raises:
         NoKernel: With the reason, if they do not fit.
     """
     definitions = []
     for op in ops:
-        definition = _defined(op, metas)
+        if known is None or id(op) not in known:
+            definition = define(op, metas)
+            if known is not None:
+                known[id(op)] = definition
+        else:
+            definition = known[id(op)]
         if definition is None:
             raise NoKernel("NOT_POINTWISE", f"{op.type} states no expression", op)
         if 0 in definition.full:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.group import Group, NoKernel
 from tstatic.ir.expr import FUNCTIONS, Node, parse, substitute
-from tstatic.ir.types import DType, bool_, dtype_of, float32
+from tstatic.ir.types import DType, bool_, float32
 from tstatic.ir.where import show
 
 TYPES = {
@@ -130,10 +130,7 @@ def convert(value: Typed, dtype: DType) -> Typed:
         return value
     if dtype is bool_:
         return Typed(f"({value.text} != 0)", dtype)
-    text = value.text
-    if value.dtype.is_float and dtype.is_integer:
-        return Typed(f"{_target(text)}.to({LANGUAGE[dtype.name]})", dtype)
-    return Typed(f"{_target(text)}.to({LANGUAGE[dtype.name]})", dtype)
+    return Typed(f"{_target(value.text)}.to({LANGUAGE[dtype.name]})", dtype)
 
 
 def _target(text: str) -> str:
@@ -249,8 +246,3 @@ class _Expression:
 
 def _words(text: str) -> list[str]:
     return [w for w in "".join(c if c.isalnum() or c == "_" else " " for c in text).split() if w]
-
-
-def dtype_name(name: str) -> str:
-    """Triton's short name of a type."""
-    return TYPES[dtype_of(name).name]

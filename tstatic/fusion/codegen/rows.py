@@ -5,11 +5,18 @@ from __future__ import annotations
 import math
 
 from tstatic.fusion.codegen import sums
-from tstatic.fusion.codegen.emit import function, header, helpers, module, named, stored
+from tstatic.fusion.codegen.emit import (
+    assemble,
+    coordinates,
+    function,
+    load,
+    offset_type,
+    pointers_of,
+    stored,
+)
 from tstatic.fusion.codegen.group import Group, NoKernel, Operand
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Parameter, power_of_two
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed
-from tstatic.ir.types import DType
+from tstatic.fusion.codegen.kernel import Calls, Kernel, Launch, Parameter, power_of_two
+from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed
 
 LONGEST = 16384
 """Elements of a row that one program's registers hold without spilling (32 values a thread)."""
@@ -28,25 +35,7 @@ def _index(group: Group, operand: Operand) -> tuple[str, str]:
     outer, inside = operand.dims[: group.inner], operand.dims[group.inner :]
     if all(inside) and not any(outer):
         return "columns", f"columns < {math.prod(group.space[group.inner :])}"
-    terms: list[str] = []
-    below = stride = 1
-    for d in reversed(range(len(group.space))):
-        if operand.dims[d]:
-            at = "offsets" if below == 1 else f"(offsets // {below})"
-            at = f"({at} % {group.space[d]})" if d else at
-            terms.append(at if stride == 1 else f"{at} * {stride}")
-            stride *= group.space[d]
-        below *= group.space[d]
-    return (" + ".join(reversed(terms)) or "0 * offsets"), "mask"
-
-
-def _load(group: Group, operand: Operand) -> tuple[str, DType]:
-    index, mask = _index(group, operand)
-    text = f"tl.load({operand.name} + ({index}), mask={mask}, other=0)"
-    compute = operand.dtype.compute
-    if operand.dtype.name == "bool":
-        return f"({text} != 0)", compute
-    return text if compute is operand.dtype else f"{text}.to({LANGUAGE[compute.name]})", compute
+    return f"({coordinates(group.space, operand, 'offsets')})", "mask"
 
 
 def rows_kernel(group: Group) -> Kernel:
@@ -61,7 +50,7 @@ def rows_kernel(group: Group) -> Kernel:
         raise NoKernel("LONG_ROW", f"a row has {length} elements, a program holds {LONGEST}")
     loads, loaded = [], {}
     for i, operand in enumerate(group.inputs):
-        text, dtype = _load(group, operand)
+        text, dtype = load(operand, *_index(group, operand))
         loads.append(f"a{i} = {text}")
         loaded[i] = Typed(f"a{i}", dtype)
     lines = Lines(group, loaded)
@@ -83,18 +72,11 @@ def rows_kernel(group: Group) -> Kernel:
         place = f"p_{operand.name} + tl.program_id(0) * {length} + tl.arange(0, COLUMNS)"
         writes.append(f"tl.store({place}, {total}, mask=tl.arange(0, COLUMNS) < {length})")
     parameters = (
-        *(Parameter(o.name, "pointer", TYPES[o.dtype.name], o.value) for o in group.inputs),
-        *(
-            Parameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], f"partial:{o.name}")
-            if o in group.summed
-            else Parameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
-            for o in group.outputs
-        ),
+        *pointers_of(group),
         Parameter("strip", "integer", "i32"),
         Parameter("ROWS", "constant"),
         Parameter("COLUMNS", "constant"),
     )
-    offset = "tl.int64" if group.numel >= 1 << 30 else "tl.int32"
     body = [
         "columns = tl.arange(0, COLUMNS)[None, :]",
         *totals,
@@ -103,7 +85,7 @@ def rows_kernel(group: Group) -> Kernel:
             f"    {line}"
             for line in [
                 "inside = start + tl.arange(0, ROWS)",
-                f"rows = (tl.program_id(0).to({offset}) * strip + inside)[:, None]",
+                f"rows = (tl.program_id(0).to({offset_type(group)}) * strip + inside)[:, None]",
                 f"row_mask = (inside[:, None] < strip) & (rows < {count})",
                 f"mask = row_mask & (columns < {length})",
                 f"offsets = rows * {length} + columns",
@@ -138,12 +120,4 @@ def rows_kernel(group: Group) -> Kernel:
             launches.append(sums.finish(name, o.value, o.dtype, strips, length, few))
         return Calls(tuple(launches), partials)
 
-    name = named(module("", helpers(lines.used), text), "rows")
-    buffers = [
-        Buffer(o.value, o.dtype, math.prod(n for n, has in zip(group.space, o.dims, strict=True) if has))
-        for o in (*group.inputs, *group.outputs)
-    ]
-    return Kernel(
-        name, module(header([op for op, _ in group.ops], name), helpers(lines.used), text), "rows", parameters,
-        tuple(buffers[: len(group.inputs)]), tuple(buffers[len(group.inputs) :]), plan,
-    )  # fmt: skip
+    return assemble(group, "rows", parameters, lines.used, text, plan)
