@@ -19,6 +19,7 @@ from tstatic.ops.kernels.pool import (
     max_pool2d,
     max_pool2d_grad,
     max_pool2d_grad_scratch,
+    max_pool2d_scratch,
 )
 
 
@@ -26,14 +27,21 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
     return infer_pool(x, attrs)
 
 
+def _scratch(x: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
+    if attrs["pooling_type"] != "max":
+        return ()
+    layout = attrs["data_format"]
+    return as_metas(max_pool2d_scratch(first_shape(x.shape, layout), first_shape(out.shape, layout), np_compute(x)))
+
+
 @in_float32()
-def _ref(x: Array, out: Array, **attrs: Any) -> None:
+def _ref(x: Array, out: Array, scratch: Sequence[Array] = (), **attrs: Any) -> None:
     layout = attrs["data_format"]
     source, target = first(x, layout), first(out, layout)
     pooling = Pooling(source.shape[2:], attrs)
     rows, columns = pooling.bounds
     if attrs["pooling_type"] == "max":
-        max_pool2d(source, target, rows, columns)
+        max_pool2d(source, target, rows, columns, scratch)
         return
     avg_pool2d(source, target, rows, columns, pooling.extents(attrs["exclusive"]))
 
@@ -146,6 +154,7 @@ register(
         attrs=pool_attrs(True),
         infer=_infer,
         ref=_ref,
+        scratch=_scratch,
         lower=_lower,
         split=_split,
         cost=_cost,

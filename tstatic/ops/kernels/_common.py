@@ -49,3 +49,16 @@ def make(needs: Sequence[Buffer]) -> tuple[Array, ...]:
 def contiguous(array: Array) -> Array:
     """``array`` itself, or a C-contiguous copy (the slow path for odd strides)."""
     return array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
+
+
+def copy_rows(target: Array, source: Array) -> None:
+    """Copies an array of the same shape and dtype; short contiguous rows go as one element each.
+
+    numpy takes 5 ns to begin an inner loop, half the time of copying rows of 16 or 32 values.
+    """
+    row = target.shape[-1] * target.itemsize
+    lies = target.ndim > 1 and target.size and target.strides[-1] == source.strides[-1] == target.itemsize
+    if lies and row <= 512 and not target.strides[-2] == source.strides[-2] == row:
+        item = f"V{row}"
+        target, source = target.view(item), source.view(item)
+    np.copyto(target, source)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tstatic.ops.kernels._common import Array, contiguous, flat
+from tstatic.ops.kernels._common import Array, contiguous, copy_rows, flat
 from tstatic.ops.kernels._windows import ConvPlan, small_parts
 
 
@@ -22,7 +22,7 @@ def _source(x: Array, plan: ConvPlan, first: int, count: int, buffer: Array) -> 
         return contiguous(block)
     top, _, left, _ = plan.pads
     source = flat(buffer, (count, plan.channels, *plan.padded_size))
-    np.copyto(source[:, :, top : top + plan.height, left : left + plan.width], block)
+    copy_rows(source[:, :, top : top + plan.height, left : left + plan.width], block)
     return source
 
 
@@ -45,8 +45,13 @@ def _columns(source: Array, plan: ConvPlan, row: int, rows: int, buffer: Array) 
         return columns
     shape = (count, plan.channels, kh, kw, rows, ow)
     strides = (by_image, by_channel, dh * by_row, dw * by_value, sh * by_row, sw * by_value)
-    np.copyto(flat(buffer, shape), np.ndarray(shape, source.dtype, source, row * sh * by_row, strides))
+    copy_rows(flat(buffer, shape), np.ndarray(shape, source.dtype, source, row * sh * by_row, strides))
     return flat(buffer, (count, groups, depth, rows * ow))
+
+
+def _clear_shifts(plan: ConvPlan, buffer: Array) -> None:
+    if plan.rows >= plan.out[0]:
+        buffer[: plan.columns].fill(0)
 
 
 def _shifts(x: Array, plan: ConvPlan, first: int, count: int, row: int, rows: int, buffer: Array) -> Array:
@@ -72,13 +77,8 @@ def _shifts(x: Array, plan: ConvPlan, first: int, count: int, row: int, rows: in
         stop = min(ow, (plan.width - 1 - start) // sw + 1)
         if low > high and stop > begin:
             source = block[..., begin * sw + start : (stop - 1) * sw + start + 1 : sw]
-            np.copyto(target[:, :, b, high:low, begin:stop], source)
+            copy_rows(target[:, :, b, high:low, begin:stop], source)
     return flat(buffer, (count, plan.groups, per_group, height * ow))
-
-
-def _clear_shifts(plan: ConvPlan, buffer: Array) -> None:
-    if plan.rows >= plan.out[0]:
-        buffer[: plan.columns].fill(0)
 
 
 def _in_parts(array: Array, parts: int) -> Array:
@@ -90,7 +90,10 @@ def _by_window_row(filters: Array, plan: ConvPlan) -> Array:
     """``[groups, per group, channels * kh * kw]`` as ``[kh, groups, per group, channels * kw]``."""
     groups, per_group, _ = filters.shape
     split = filters.reshape(groups, per_group, -1, *plan.kernel)
-    return np.ascontiguousarray(split.transpose(3, 0, 1, 2, 4)).reshape(plan.kernel[0], groups, per_group, -1)
+    ordered = split.transpose(3, 0, 1, 2, 4)
+    taps = np.empty(ordered.shape, ordered.dtype)
+    copy_rows(taps, ordered)
+    return taps.reshape(plan.kernel[0], groups, per_group, -1)
 
 
 def _correlate_shifts(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
@@ -141,7 +144,7 @@ def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Seq
                 product = flat(prod, (count, groups, per_group, rows * plan.row))
                 np.matmul(filters, columns, out=product[..., : columns.shape[-1]])
                 wide = product.reshape(count, plan.filters, rows, plan.row)
-                np.copyto(block[:, :, row : row + rows], wide[..., :ow])
+                copy_rows(block[:, :, row : row + rows], wide[..., :ow])
             else:
                 target = block.reshape(count, groups, per_group, oh * ow)
                 np.matmul(filters, columns, out=target[..., row * ow : (row + rows) * ow])
@@ -171,7 +174,7 @@ def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Seq
                     place = target[:, :, i : i + (rows - 1) * sh + 1 : sh, j : j + (ow - 1) * sw + 1 : sw]
                     np.add(place, taps[:, :, a, b], place)
         if plan.padded:
-            np.copyto(block, target[:, :, top : top + plan.height, left : left + plan.width])
+            copy_rows(block, target[:, :, top : top + plan.height, left : left + plan.width])
 
 
 def filter_grad(x: Array, dout: Array, dw: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:

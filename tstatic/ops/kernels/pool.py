@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from tstatic.ops.kernels import pool_pairs
 from tstatic.ops.kernels._common import BLOCK, Array, Buffer, flat
 
 Bounds = tuple[tuple[int, int], ...]
@@ -100,13 +101,33 @@ def _windows(rows: Bounds, columns: Bounds) -> Iterator[tuple[int, int, slice, s
 
 
 # -------------------------------------------------------------------------------------------------------------- maximum
-def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds) -> None:
+def _pair_images(x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]) -> int:
+    """Images per block of windows of 2 x 2 side by side; 0 where :mod:`pool_pairs` cannot be used."""
+    if dtype.itemsize != 4 or not pool_pairs.are_pairs(x_shape, out_shape):
+        return 0
+    return min(x_shape[0], max(1, BLOCK // max(1, math.prod(x_shape[1:]))))
+
+
+def _once(x: Array, rows: Bounds, columns: Bounds) -> bool:
+    return _covers_once(x.shape[2], rows) and _covers_once(x.shape[3], columns)
+
+
+def max_pool2d_scratch(
+    x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
+) -> tuple[Buffer, ...]:
+    """Scratch buffers of :func:`max_pool2d`: upper and lower rows of windows of 2 x 2."""
+    half = ((_pair_images(x_shape, out_shape, dtype) * 2 * math.prod(out_shape[1:]),), dtype)
+    return half, half
+
+
+def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array] = ()) -> None:
     """``out[n,c,i,j] = max(x[n, c, rows[i], columns[j]])``; NaN wins; an empty window gives minus infinity.
 
     Args:
         x: ``[n, c, h, w]``.
         out: ``[n, c, oh, ow]``, written.
         rows, columns: Bounds of the windows.
+        scratch: Buffers from :func:`max_pool2d_scratch`; without them 2 x 2 windows take a third longer.
     """
     if out.size == 0:
         return
@@ -115,6 +136,11 @@ def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds) -> None:
         out.fill(-np.inf)
         for i, j, h, w in _windows(rows, columns):
             np.maximum.reduce(x[:, :, h, w], axis=(2, 3), out=out[:, :, i, j])
+        return
+    images = _pair_images(x.shape, out.shape, x.dtype)
+    if images and scratch and len(taps) == 4 and _once(x, rows, columns) and pool_pairs.fits(x, out):
+        for block in _blocks(len(x), images):
+            pool_pairs.maximum(x[block], out[block], scratch)
         return
     full = _full(taps, out.shape)
     for block in _blocks(len(x), _images(x.shape)):
@@ -131,59 +157,11 @@ def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds) -> None:
 def max_pool2d_grad_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
-    """Scratch buffers of :func:`max_pool2d_grad`: two masks, the mask as bits, a product, and for pairs a mask more."""
+    """Scratch buffers of :func:`max_pool2d_grad`: two masks, the mask as bits, a product."""
     count = min(out_shape[0], _images(x_shape)) * math.prod(out_shape[1:])
-    if dtype.itemsize == 4 and _are_pairs(x_shape, out_shape):
-        # Twice as wide: each window's row of two stands side by side.
-        count *= 2
+    count = max(count, _pair_images(x_shape, out_shape, dtype) * math.prod(x_shape[1:]))
     flags = ((count,), np.dtype(np.bool_))
     return flags, flags, ((count,), np.dtype(f"i{dtype.itemsize}")), ((count,), dtype)
-
-
-def _are_pairs(x_shape: Sequence[int], out_shape: Sequence[int]) -> bool:
-    return x_shape[2] == 2 * out_shape[2] and x_shape[3] == 2 * out_shape[3] > 0
-
-
-_TWICE = np.uint64(0x1_0000_0001)
-
-
-def _repeated(source: Array, target: Array) -> None:
-    """Writes each 32-bit element of the last axis twice, as one multiplication of 64-bit integers."""
-    np.multiply(source.view(np.uint32), _TWICE, out=target.view(np.uint64), dtype=np.uint64)
-
-
-def _max_grad_of_pairs(x: Array, best: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
-    """2 x 2 windows side by side: works on whole rows, which numpy handles 4 times faster than every second element.
-
-    A row of two truth values is one 16-bit number, so "the first one wins" is arithmetic on those numbers.
-    """
-    wide = (*best.shape[:3], 2 * best.shape[3])
-    mask, other, select, spread = (flat(b, wide) for b in scratch)
-    upper, lower = mask.view(np.uint16), other.view(np.uint16)
-    pairs = flat(scratch[2].view(np.uint16), best.shape)
-    _repeated(best, spread)
-    for row, found in ((0, mask), (1, other)):
-        np.equal(x[:, :, row::2, :], spread, out=found)
-        both = found.view(np.uint16)
-        # The right one goes where the left one is set.
-        np.bitwise_and(both, 1, out=pairs)
-        np.left_shift(pairs, 8, out=pairs)
-        np.bitwise_and(both, pairs, out=pairs)
-        np.bitwise_xor(both, pairs, out=both)
-    # The lower row goes where the upper one has a maximum: 0 - 1 has all bits set, 1 - 1 none.
-    np.right_shift(upper, 8, out=pairs)
-    np.bitwise_or(upper, pairs, out=pairs)
-    np.bitwise_and(pairs, 1, out=pairs)
-    np.subtract(pairs, 1, out=pairs)
-    np.bitwise_and(lower, pairs, out=lower)
-    _repeated(dout, spread)
-    given = spread.view(np.int32)
-    for row, found in ((0, mask), (1, other)):
-        chosen = found.view(np.int8)
-        # True is the byte 1; minus that, widened, has all bits set.
-        np.negative(chosen, out=chosen)
-        np.copyto(select, chosen)
-        np.bitwise_and(select, given, out=dx[:, :, row::2, :].view(np.int32))
 
 
 def max_pool2d_grad(
@@ -205,17 +183,20 @@ def max_pool2d_grad(
         if out.size:
             _max_grad_by_window(x, dout, dx, rows, columns)
         return
-    once = _covers_once(x.shape[2], rows) and _covers_once(x.shape[3], columns) and _full(taps, out.shape)
+    once = _once(x, rows, columns) and _full(taps, out.shape)
+    images = _pair_images(x.shape, out.shape, dx.dtype)
+    if images and len(taps) == 4 and once and pool_pairs.fits(x, out, dout, dx):
+        for block in _blocks(len(x), images):
+            if np.isnan(out[block], out=flat(scratch[0], out[block].shape)).any():
+                _max_grad_by_window(x[block], dout[block], dx[block], rows, columns)
+            else:
+                pool_pairs.maximum_grad(x[block], out[block], dout[block], dx[block], scratch)
+        return
     bits = np.dtype(f"i{dx.dtype.itemsize}")
-    pairs = dx.dtype.itemsize == 4 and _are_pairs(x.shape, out.shape) and len(taps) == 4 and once
-    pairs = pairs and all(a.dtype == dx.dtype and a.strides[-1] == 4 and a.flags.aligned for a in (x, out, dout, dx))
     for block in _blocks(len(x), _images(x.shape)):
         best, source, target = out[block], x[block], dx[block]
         mask, taken, selector, product = (flat(b, best.shape) for b in scratch)
         gradient = dout[block]
-        if pairs and not np.isnan(best, out=mask).any():
-            _max_grad_of_pairs(source, best, gradient, target, scratch)
-            continue
         if not once:
             target.fill(0)
         if gradient.dtype != dx.dtype or not gradient.flags.aligned:
