@@ -23,10 +23,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo test interpret kernels golden triton36 plan pack gpu check format lint types layers api bench docs wheel clean
+.PHONY: help venv demo gpt test interpret kernels proof-kernels proof golden triton36 plan pack gpu check format lint types layers api bench docs wheel clean
 
 help:  ## This list.
-	@grep -E '^[a-z0-9]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
 
 $(VENV)/.made:
 	@[ -n "$(PYTHON)" ] || { echo "No Python 3.11 to 3.13 with venv found (on Debian: apt install python3-venv);" \
@@ -51,6 +51,9 @@ venv: $(VENV)/.dev  ## Make the environment .venv with the pinned versions.
 demo: $(VENV)/.demo  ## Train a digit classifier on real data, save it, load it again.
 	@$(BIN)/python examples/digits.py $(ARGS)
 
+gpt: $(VENV)/.demo  ## Train a small GPT on Python's own library (ARGS="--places 2", ARGS=--resume).
+	@$(BIN)/python examples/gpt.py $(ARGS)
+
 test: $(VENV)/.dev  ## Run all tests (ARGS="-k name" for some).
 	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/kernels $(ARGS)
 	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
@@ -69,6 +72,14 @@ triton36: $(TRITON36)/.made  ## Make the environment whose older triton compiles
 
 kernels: $(VENV)/.dev $(TRITON36)/.made  ## Compile the kernels for chips that need not be here; check limits and figures.
 	@$(BIN)/python -m pytest -n 0 tests/kernels $(ARGS)
+
+proof-kernels: $(VENV)/.dev $(TRITON36)/.made  ## The same with 2,000 random kernels, every chip and every disassembly (most of an hour).
+	@TSTATIC_KERNELS=all $(BIN)/python -m pytest -n 0 -s tests/kernels $(ARGS)
+
+proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,000 random programs, every planted fault, all kernels (hours).
+	@TSTATIC_CPU_BACKEND=interpret TSTATIC_PROGRAMS=20000 TSTATIC_GRADIENTS=1 TSTATIC_FAULTS=all \
+		$(BIN)/python -m pytest -n $(JOBS) --timeout 1800 tests/interpret/test_random_programs.py tests/interpret/test_faults.py \
+		tests/interpret/test_fusion_properties.py tests/interpret/test_passes_and_switches.py $(ARGS)
 
 golden: $(VENV)/.dev $(TRITON36)/.made  ## Put the figures of compiled kernels on record anew.
 	@$(BIN)/python tests/kernels/golden.py --write
@@ -109,6 +120,7 @@ gpu:  ## On a machine with a GPU: PART=contact (90 s) or PART=tests; its own pyt
 
 docs: $(VENV)/.dev  ## Write the generated pages of docs/ anew.
 	@$(BIN)/python docs/regenerate.py
+	@CPU_NUM=1 $(BIN)/python docs/scaling_table.py --write
 
 wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a clean environment.
 	@rm -rf build dist
@@ -120,5 +132,5 @@ wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a
 	@ls dist/*.whl
 
 clean:  ## Remove everything that make made.
-	@rm -rf $(VENV) $(TRITON36) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(TRITON36) .chromium build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,50 +12,28 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import tstatic as paddle
 from tstatic import static
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.norm_module import uses_running_statistics
+from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.shapes import infer_program
 from tstatic.runtime.scope import Scope
 from tstatic.static import pipeline
-from tstatic.static.request import state_metas
+from tstatic.static.request import rewritten_for
 
 __all__ = [
-    "FUSIONS", "Meta", "Row", "against_formulas", "built", "dtype_of", "formula", "fused_kernels", "moved", "paddle",
-    "pipeline", "rewritten", "second_passes", "static", "strategy",
+    "FUSIONS", "Meta", "Row", "against_formulas", "built", "dtype_of", "formula", "fused_kernels", "infer_program",
+    "kernel_of", "moved", "paddle", "pipeline", "rewritten", "second_launches", "second_passes", "static", "strategy",
 ]  # fmt: skip
 
 Row = dict[str, Any]
 
 
 def moved(kernel: Kernel) -> int:
-    """Bytes of all launches: what each launch names, read or written once by it, partial sums and tables included.
-
-    A launch beside the main one whose tiles cover no more than the partial sums that it names merges them: of a tensor it
-    sees no more elements than its tiles hold.
-    """
-    calls = kernel.plan(False)
-    sizes: Counter[str] = Counter()
-    widths: dict[str, int] = {}
-    for buffer in (*kernel.inputs, *kernel.outputs):
-        sizes[buffer.value] += buffer.nbytes
-        widths[buffer.value] = buffer.dtype.itemsize
-    total = 0
-    for launch in calls.launches:
-        named = {a for a in launch.arguments if isinstance(a, str)}
-        tiles = math.prod(launch.grid) * math.prod(launch.constants.values())
-        # Tiles are padded to powers of two, by axis. The main function may walk over more than a tile.
-        most = 4 * max((n for a, (n, _) in calls.partials.items() if a in named), default=-1)
-        merges = launch.function != "kernel" and tiles <= most
-        total += sum(min(sizes[a], tiles * widths[a]) if merges else sizes[a] for a in named if a in widths)
-        total += sum(n * t.itemsize for a, (n, t) in calls.partials.items() if a in named)
-        for name, table in calls.tables.items():
-            if name in named:
-                total += 8 * (len(table.values) if table.numbers is None else table.numbers.size)
-                if launch.function == "kernel":
-                    # The launches beside it read a number per tensor, not the tensors.
-                    total += sum(sizes[v] for v in dict.fromkeys(table.values))
-    return total
+    """Bytes of all launches."""
+    return sum(kernel.moved)
 
 
 def _size(metas: Mapping[str, Meta], value: Any) -> int:
@@ -72,6 +48,8 @@ def formula(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[str, int] | None:
         norm = next(b for b in op.body if b.type.startswith("batch_norm"))
         times = {"bn_act": (3, 5), "bn_add_act": (4, 7)}[op.fusion][backward]
         name = "BN+act" if op.fusion == "bn_act" else "BN+add+act"
+        # Gradients that are added up on the way in are a stream each.
+        times += sum(len(list(b.reads())) - 1 for b in op.body if b.type == "sum")
         return f"{name} {'bwd' if backward else 'fwd'}", times * _size(metas, norm.input("X"))
     updates = [b for b in op.body if b.card.update]
     if updates and updates[0].type in ("adam", "adamw", "momentum", "sgd"):
@@ -101,12 +79,12 @@ def built(build: Callable[[Any], Any]) -> tuple[Any, Any]:
 def rewritten(
     main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]
 ) -> tuple[tuple[FrozenOp, ...], tuple[FrozenOp, ...], Mapping[str, Meta]]:
-    """The ops of a program before and after its fusions, and the metadata of the values before."""
+    """The ops of a program before and after its fusions, and the metadata of all values."""
     block = main.global_block()
     known = {n: Meta(tuple(s), dtype_of(block.var(n).dtype)) for n, s in feeds.items()}
-    frozen, _ = pipeline.rewrite(main, chosen, list(known), fetches)
-    known |= {frozen.reads[v]: m for v, m in state_metas(frozen, main, Scope()).items()}
-    return frozen.ops, pipeline.fuse(frozen, known, chosen).ops, infer_program(frozen, known)
+    made = rewritten_for(main, chosen, known, fetches, Scope())
+    fused, metas = pipeline.fuse(made.frozen, made.metas, chosen)
+    return made.frozen.ops, fused.ops, metas
 
 
 def fused_kernels(
@@ -114,14 +92,33 @@ def fused_kernels(
 ) -> list[tuple[FrozenOp, Kernel, Mapping[str, Meta]]]:
     """The fused ops of a program with their kernels, as a plan for a GPU would hold them."""
     _, ops, metas = rewritten(main, chosen, feeds, fetches)
-    by_name = {f.name: f for f in FUSIONS}
-    return [(op, by_name[op.fusion].kernel(op.body, metas, list(op.writes())), metas) for op in ops if op.body]
+    return [(op, kernel, metas) for op in ops if op.body and (kernel := kernel_of(op, metas)) is not None]
+
+
+def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel | None:
+    """The kernel of a fused op, or of an op alone that states expressions; ``None`` for any other."""
+    if op.body:
+        return {f.name: f for f in FUSIONS}[op.fusion].kernel(op.body, metas, list(op.writes()))
+    try:
+        return loop_nest([op], metas, list(op.writes()))
+    except NoKernel:
+        return None
+
+
+def second_launches(ops: Sequence[FrozenOp]) -> int:
+    """Launches of unfused batch norms beyond the first of each, counted as those of a fused one: statistics, merge, map.
+
+    A launch cannot wait for its own programs, and the sums over the whole batch must be known before the result is.
+    """
+    norms = [op for op in ops if not op.body and op.type in ("batch_norm", "batch_norm_grad")]
+    return 2 * sum(not uses_running_statistics(op.attrs) for op in norms)
 
 
 def second_passes(ops: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> int:
     """Bytes that unfused batch norms read twice, as fused ones do: their sums must be known before the result is."""
     twice = {"batch_norm": ("X",), "batch_norm_grad": ("X", "Y@GRAD")}
-    return sum(_size(metas, op.input(slot)) for op in ops if not op.body for slot in twice.get(op.type, ()))
+    norms = [op for op in ops if not op.body and op.type in twice and not uses_running_statistics(op.attrs)]
+    return sum(_size(metas, op.input(slot)) for op in norms for slot in twice[op.type])
 
 
 def against_formulas(kernels: Sequence[tuple[FrozenOp, Kernel, Mapping[str, Meta]]]) -> list[Row]:

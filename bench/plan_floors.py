@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plan_count import Row, built, fused_kernels, moved, paddle, static, strategy
+from plan_count import Row, built, kernel_of, moved, paddle, rewritten, static, strategy
+
+from tstatic.ir.program import OpRole
 
 
 def _act(name: str) -> Callable[[Any], Any]:
@@ -26,9 +28,9 @@ def build_program(compute: Callable[..., Any], given: Sequence[tuple[Sequence[in
         outs = list(made) if isinstance(made, tuple) else [made]
         if not train:
             return [v.name for v in inputs], [o.name for o in outs]
-        # As a loss does, this stands between forward and backward: no fusion takes it in.
+        # As the ops around it do in a model, these stand before and behind the gradients: no fusion takes them in.
         starts = [paddle.flip(o, [0]) for o in outs]
-        wanted = [g.name for g in static.gradients(outs, floats, starts) if g is not None]
+        wanted = [paddle.flip(g, [0]).name for g in static.gradients(outs, floats, starts) if g is not None]
         return [v.name for v in inputs], [*(o.name for o in outs), *wanted]
 
     return build
@@ -92,25 +94,29 @@ def _single(
     wanted: tuple[int, ...],
     together: bool = False,
 ) -> list[Row]:
-    """Forward and backward by themselves; the forward alone where one formula is given, or both added up."""
+    """Forward and backward by themselves; the forward alone where one formula is given, or both added up.
+
+    All ops but the flips around them count: fused ones, and alone those that state an expression. There is no row's kernel
+    where another op is left over.
+    """
     main, (feeds, fetches) = built(build_program(compute, given, len(wanted) > 1 or together))
     block = main.global_block()
     shapes_of = {f: [int(s) for s in block.var(f).shape] for f in feeds}
-    kernels = fused_kernels(main, strategy(switch), shapes_of, fetches)
+    _, ops, metas = rewritten(main, strategy(switch), shapes_of, fetches)
+    ops = tuple(op for op in ops if op.type != "flip")
     found = []
     for direction, least in zip(("fwd", "bwd"), wanted, strict=False):
-        mine = [
-            k
-            for op, k, _ in kernels
-            if together or any(b.type.endswith("_grad") for b in op.body) == (direction == "bwd")
-        ]
-        total = sum(moved(k) for k in mine)
+        mine = [op for op in ops if together or bool(op.role & OpRole.Backward) == (direction == "bwd")]
+        kernels = [kernel for op in mine if (kernel := kernel_of(op, metas)) is not None]
+        if len(kernels) < len(mine):
+            kernels = []
+        total = sum(moved(k) for k in kernels)
         found.append(
             {
-                "what": label if together else f"{label} {direction}", "switch": switch, "kernels": len(mine),
-                "launches": sum(len(k.plan(False).launches) for k in mine), "moved": total, "least": least,
-                "ratio": total / least, "reads": [b.value for k in mine for b in k.inputs],
-                "writes": [b.value for k in mine for b in k.outputs],
+                "what": label if together else f"{label} {direction}", "switch": switch, "kernels": len(kernels),
+                "launches": sum(len(k.plan(False).launches) for k in kernels), "moved": total, "least": least,
+                "ratio": total / least, "reads": [b.value for k in kernels for b in k.inputs],
+                "writes": [b.value for k in kernels for b in k.outputs],
             }
         )  # fmt: skip
     return found

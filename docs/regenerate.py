@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import enum
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+RESULTS = HERE.parent / "bench" / "results"
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "bench")]
 
-from tests.api import surface  # noqa: E402 - the line above makes it importable for a script
+import plan_page  # noqa: E402 - the lines above make these importable for a script
+
+from tests.api import surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
 from tstatic.ir.opdef import CARDS, DERIVE, REQUIRED, SPELLINGS, Card, GradOp, card_of  # noqa: E402
 from tstatic.ir.slots import Slot  # noqa: E402
@@ -199,11 +203,21 @@ def strategies_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+# ----------------------------------------------------------------------------------------------------------------- plans
+def plan_table() -> str:
+    """Returns ``plan.md``: launches and bytes of training steps, as last counted by ``make plan``."""
+    newest = max(RESULTS.glob("plan-*.json"))
+    lines = plan_page.markdown(json.loads(newest.read_text(encoding="utf-8"))).splitlines()
+    origin = f"Made from `bench/results/{newest.name}` by `make docs`; `make plan` counts anew."
+    return "\n".join([lines[0], "", origin, *lines[1:]]) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "api.md": api_page,
     "errors.md": errors_page,
     "flags.md": flags.markdown,
     "ops.md": ops_page,
+    "plan.md": plan_table,
     "strategies.md": strategies_page,
 }
 

@@ -5,6 +5,7 @@
 * ``static``     Program, Executor, CompiledProgram, strategies, save and load
 * ``nn``         layers, functional, initializers
 * ``optimizer``  update rules and learning rates
+* ``io``         samplers for the parts of a data set
 * ``tensor``     the functions that are also names of this package
 * ``fluid``      the 1.x spellings
 """
@@ -17,6 +18,7 @@ from tstatic import (
     errors,
     fluid,
     framework,
+    io,
     metric,
     nn,
     optimizer,
@@ -27,6 +29,7 @@ from tstatic import (
     version,
 )
 from tstatic.flags import get_flags, set_flags
+from tstatic.fusion.register import register_kernel
 from tstatic.ir.opdef import namespace as _namespace
 from tstatic.ir.program import Variable as Tensor
 from tstatic.ir.types import DType as dtype
@@ -93,6 +96,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "io",
     "is_compiled_with_cuda",
     "is_compiled_with_custom_device",
     "is_compiled_with_rocm",
@@ -101,6 +105,7 @@ __all__ = [
     "nn",
     "no_grad",
     "optimizer",
+    "register_kernel",
     "regularizer",
     "set_device",
     "set_flags",

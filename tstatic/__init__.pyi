@@ -6,6 +6,7 @@ from tstatic import distributed as distributed
 from tstatic import errors as errors
 from tstatic import fluid as fluid
 from tstatic import framework as framework
+from tstatic import io as io
 from tstatic import metric as metric
 from tstatic import nn as nn
 from tstatic import optimizer as optimizer
@@ -17,6 +18,7 @@ from tstatic import version as version
 from tstatic.autodiff.api import gradients as grad
 from tstatic.flags import get_flags as get_flags
 from tstatic.flags import set_flags as set_flags
+from tstatic.fusion.register import register_kernel as register_kernel
 from tstatic.ir.declare import get_default_dtype as get_default_dtype
 from tstatic.ir.declare import set_default_dtype as set_default_dtype
 from tstatic.ir.program import Variable as Tensor
@@ -372,6 +374,7 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "io",
     "is_compiled_with_cuda",
     "is_compiled_with_custom_device",
     "is_compiled_with_rocm",
@@ -438,6 +441,7 @@ __all__ = [
     "rank",
     "reciprocal",
     "reciprocal_",
+    "register_kernel",
     "regularizer",
     "remainder",
     "remainder_",

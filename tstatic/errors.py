@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tstatic.where import show, user_line
@@ -15,6 +16,7 @@ __all__ = [
     "EOFException",
     "FeedError",
     "ForkedProcessError",
+    "MissingPackageError",
     "NotFoundError",
     "NumericsError",
     "ProgramError",
@@ -59,6 +61,7 @@ class TstaticError(RuntimeError):
         self.fix = fix
         self.op = op
         self.var = var
+        self.replica: str | None = None
         self._where = where
         # The line of the user's own call, for errors that no op's line is known for.
         called = user_line()
@@ -79,7 +82,13 @@ class TstaticError(RuntimeError):
     def __str__(self) -> str:
         head = self.what
         subject = ", ".join(
-            part for part in (self.op and f"operator '{self.op}'", self.var and f"variable '{self.var}'") if part
+            part
+            for part in (
+                self.op and f"operator '{self.op}'",
+                self.var and f"variable '{self.var}'",
+                self.replica and f"replica {self.replica}",
+            )
+            if part
         )
         lines = [head]
         if subject:
@@ -164,6 +173,10 @@ class UnsupportedError(TstaticError, NotImplementedError):
     """A call that tstatic does not have; the message says what to use instead."""
 
 
+class MissingPackageError(TstaticError, ImportError):
+    """A call needs a package that is not installed."""
+
+
 class StrategyTypeError(TstaticError, TypeError):
     """A strategy property was set to a value of the wrong type."""
 
@@ -200,3 +213,25 @@ def near(name: str, known: Iterable[str]) -> str:
     """Returns a sentence with up to three names like ``name``, or the empty string when none is close."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+@contextlib.contextmanager
+def needed_for(purpose: str) -> Iterator[None]:
+    """Stands around the import of a package that only some calls need.
+
+    Args:
+        purpose: What needs it, as the subject of a sentence.
+
+    Raises:
+        MissingPackageError: If the package is not installed; it names the package.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        raise MissingPackageError(
+            f"{purpose} needs the package '{package}'",
+            expected=f"'{package}' among the installed packages",
+            received=str(error),
+            fix=f"pip install {package}",
+        ) from None

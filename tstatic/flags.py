@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -92,6 +93,20 @@ _FLAGS = (
         60.0,
         "Seconds after which a step of a parallel run in which one replica or rank stands still is given up, with an "
         "error that names it. Runs on one place do not look at it.",
+        check=_positive,
+    ),
+    Flag(
+        "FLAGS_rendezvous_timeout_s",
+        float,
+        300.0,
+        "Seconds that the processes of a distributed run have to find each other; then an error names the missing ones.",
+        check=_positive,
+    ),
+    Flag(
+        "FLAGS_failure_grace_s",
+        float,
+        10.0,
+        "Seconds after which a process that does not learn of another rank's failure in a collective is ended (code 1).",
         check=_positive,
     ),
     Flag(
@@ -193,7 +208,6 @@ REGISTRY: Mapping[str, Flag] = {one.name: one for one in _FLAGS}
 
 # Bumped by every change, so that "has anything changed?" is one comparison of integers.
 version: int = 0
-
 _lock = threading.RLock()
 _values: dict[str, Value] = {}  # replaced, never written to: readers need no lock
 _key: tuple[Value, ...] = ()
@@ -315,10 +329,8 @@ def _from_text(which: Flag, text: str) -> Value:
         word = text.strip().lower()
         value = True if word in _TRUE else False if word in _FALSE else text
     elif which.type is not str:
-        try:
+        with contextlib.suppress(ValueError):
             value = which.type(text.strip())
-        except ValueError:
-            value = text
     try:
         return _converted(which, value)
     except (FlagTypeError, FlagValueError) as error:
@@ -375,10 +387,9 @@ def markdown() -> str:
         "",
         "Made from `tstatic/flags.py` by `make docs`; edit it there.",
         "",
-        "Set them in the environment (`FLAGS_check_nan_inf=1 python train.py`) or with",
-        "`paddle.set_flags({'FLAGS_check_nan_inf': True})`, which wins; read them with `paddle.get_flags`.",
-        "The environment is read at the first use of a flag. A flag marked *key* is part of the executor's",
-        "cache key: changing it compiles a program again at its next run.",
+        "Set them in the environment (`FLAGS_check_nan_inf=1 python train.py`) or with `paddle.set_flags({...})`, which",
+        "wins; read them with `paddle.get_flags`. The environment is read at the first use of a flag. A flag marked",
+        "*key* is part of the executor's cache key: changing it compiles a program again at its next run.",
         "",
         "| Flag | Type | Default | Key | What it does |",
         "|---|---|---|---|---|",

@@ -35,23 +35,19 @@ _BOTH = _in("static.nn", "fluid.layers")
 
 UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
-        ("static.CompiledProgram.with_data_parallel", "static.ParallelExecutor", "fluid.ParallelExecutor"),
-        "Several places in one run are not part of this release",
-        "static.CompiledProgram(program, build_strategy) with one Executor",
-    ),
-    Unsupported(
         (
             "distributed.fleet", "distributed.ParallelEnv", "distributed.all_reduce", "distributed.all_gather",
-            "distributed.init_parallel_env", "distributed.spawn", "distributed.launch", "fluid.DistributeTranspiler",
+            "distributed.spawn", "distributed.launch", "fluid.DistributeTranspiler",
             "fluid.DistributeTranspilerConfig", "fluid.transpiler",
         ),
-        "Several processes are not part of this release; fleet and transpilers are no part of tstatic",
-        "static.Executor in one process; distributed.get_rank() is 0 and get_world_size() 1",
+        "Collectives are operators of data-parallel programs here; fleet, transpilers and process starters are no part of tstatic",
+        "static.CompiledProgram(program).with_data_parallel(loss.name) in processes that torchrun starts; distributed.mean(x)",
     ),
     Unsupported(
         (
-            "io", "batch", "reader", "fluid.DataFeeder", "fluid.reader", "fluid.data_feeder", "fluid.io.DataLoader",
-            "fluid.io.PyReader", "fluid.io.batch", "fluid.io.shuffle", *_LAYERS("py_reader read_file double_buffer"),
+            "io.DataLoader", "io.Dataset", "io.IterableDataset", "io.BatchSampler", "io.TensorDataset", "batch", "reader",
+            "fluid.DataFeeder", "fluid.reader", "fluid.data_feeder", "fluid.io.DataLoader", "fluid.io.PyReader",
+            "fluid.io.batch", "fluid.io.shuffle", *_LAYERS("py_reader read_file double_buffer"),
         ),
         "Data loading is not part of this release",
         "any Python iterator of numpy arrays: exe.run(feed={'x': batch})",

@@ -99,7 +99,7 @@ class Device:
 
     def options(self, launch: Mapping[str, Any]) -> dict[str, Any]:
         """What a launch says to the compiler."""
-        return {"num_warps": launch["num_warps"]}
+        return dict(launch["options"])
 
     def wait(self) -> None:
         """Waits until all launches are done.

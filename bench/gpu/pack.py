@@ -213,12 +213,12 @@ class Writer:
         results = [v for v in dict.fromkeys(x for one in op.body for x in one.writes()) if v in {*outputs, *named}]
         content: Json = {
             "kernel": kernel.name,
-            "text": kernel.text,
+            "text": kernel.code,
             "bytes": moved(kernel),
             "flops": 0,
             "launches": [
                 {"function": c.function, "grid": list(c.grid), "arguments": list(c.arguments),
-                 "constants": dict(c.constants), "num_warps": c.num_warps}
+                 "constants": dict(c.constants), "options": dict(c.options)}
                 for c in calls.launches
             ],
             "partials": {n: [count, dtype.name] for n, (count, dtype) in calls.partials.items()},

@@ -62,7 +62,7 @@ class Launches:
         for a in arrays.values():
             if isinstance(a, np.ndarray) and a.nbytes > largest.get(a.ctypes.data, np.empty(0)).nbytes:
                 largest[a.ctypes.data] = a
-        addresses = [int(p) for p in arrays[ADDRESSES]] if ADDRESSES in named else []
+        addresses = [int(p) for name in named if str(name) == ADDRESSES for p in arrays[name]]
         taken = {p: largest[p] for p in addresses if p in largest}
         for name in named:
             array = arrays[name]
@@ -81,19 +81,19 @@ class Launches:
         there = {place: self._upload(array) for place, array in taken.items()}
         tensors: dict[str, Any] = {}
         for name, array in arrays.items():
-            if name == ADDRESSES:
+            if str(name) == ADDRESSES:
                 translated = [there[p].data_ptr() if p in there else p for p in (int(x) for x in array)]
                 tensors[name] = _as(self._upload(np.array(translated, np.int64)), array)
             else:
                 whole = there[array.ctypes.data]
                 tensors[name] = _as(whole, array)
-        for function, grid, arguments, constants in launches:
+        for function, grid, arguments, constants, options in launches:
             launch = {
                 "function": function,
                 "grid": grid,
                 "arguments": arguments,
                 "constants": constants,
-                "num_warps": 4,
+                "options": options,
             }
             for call in self.device.bind(module, [launch], tensors):
                 call()

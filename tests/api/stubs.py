@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import sys
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -173,7 +174,19 @@ def _file(imports: Iterable[str], parts: Iterable[str]) -> str:
 def stubs() -> dict[Path, str]:
     """Returns every generated stub: path -> text."""
     made = {PACKAGE / "ir" / "methods.pyi": methods()}
+    written: dict[str, str] = {}
     for module in facades():
         assert module.__file__ is not None
-        made[Path(module.__file__).with_suffix(".pyi")] = facade(module)
+        text = facade(module)
+        first = written.setdefault(text, module.__name__)
+        same = len(module.__all__) > 1 and first != module.__name__
+        made[Path(module.__file__).with_suffix(".pyi")] = f"{HEAD}from {first} import *\n" if same else text
     return made
+
+
+def text_of(module: ModuleType, made: Mapping[Path, str]) -> str:
+    """The stub in which a module's names stand: its own, or the equal one that its own passes on."""
+    assert module.__file__ is not None
+    text = made[Path(module.__file__).with_suffix(".pyi")]
+    passed_on = re.fullmatch(rf"{re.escape(HEAD)}from (\S+) import \*\n", text)
+    return text_of(importlib.import_module(passed_on[1]), made) if passed_on else text

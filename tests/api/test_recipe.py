@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of the project with the recipe's file in it."""
-    for folder in ("tstatic", "tests", "docs"):
+    for folder in ("tstatic", "tests", "docs", "bench"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "tstatic" / "ops" / "exp2.py").write_text(RECIPE, encoding="utf-8")

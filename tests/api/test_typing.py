@@ -52,6 +52,24 @@ def run(main: static.Program, loss: static.Variable) -> float:
     return float(value) + len(main.state_dict())
 """
 
+# Modules whose names are equal pass on the stub of the first of them.
+PATHS = """
+from tstatic import fluid, static
+from tstatic.fluid.layers import control_flow, nn, ops, tensor
+from tstatic.fluid.layers.nn import fc
+from tstatic.fluid.layers.ops import *
+
+x: static.Variable = fluid.layers.data("x", [4])
+for made in (nn.fc(x, 3), ops.fc(x, 3), tensor.fc(x, 3), control_flow.fc(x, 3), fc(x, 3), relu(x)):
+    hidden: static.Variable = made
+nn.fcc(x, 3)  # has no attribute
+ops.fcc(x, 3)  # has no attribute
+tensor.fc(x, size="3")  # incompatible type
+control_flow.fc(x)  # Missing positional argument
+fc(x)  # Missing positional argument
+relu("x")  # incompatible type
+"""
+
 # Each line is wrong, and the comment is part of what mypy says.
 BAD = """
 import tstatic as paddle
@@ -88,9 +106,10 @@ def test_a_right_script_passes(tmp_path: Path) -> None:
     assert check(tmp_path, GOOD) == []
 
 
-def test_a_wrong_script_does_not(tmp_path: Path) -> None:
-    found = check(tmp_path, BAD)
-    wanted = {n: line.partition("  # ")[2] for n, line in enumerate(BAD.splitlines(), 1) if "  # " in line}
+@pytest.mark.parametrize("script", [BAD, PATHS], ids=["functions", "module paths"])
+def test_a_wrong_script_does_not(script: str, tmp_path: Path) -> None:
+    found = check(tmp_path, script)
+    wanted = {n: line.partition("  # ")[2] for n, line in enumerate(script.splitlines(), 1) if "  # " in line}
     assert [int(line.partition(":")[0]) for line in found] == sorted(wanted)
     for line in found:
         assert wanted[int(line.partition(":")[0])] in line
@@ -107,8 +126,7 @@ def test_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_stubs_name_everything_that_is_filled_in() -> None:
     made = stubs.stubs()
     for module in stubs.facades():
-        assert module.__file__ is not None
-        text = made[Path(module.__file__).with_suffix(".pyi")]
+        text = stubs.text_of(module, made)
         assert [name for name in module.__all__ if f'"{name}"' not in text] == [], module.__name__
     methods = made[stubs.PACKAGE / "ir" / "methods.pyi"]
     for cls in (Variable, Program):

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tstatic as paddle
 from tests.bench.scripts import run, script
+from tstatic import static
 from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Table
 from tstatic.ir.types import float32, int64
 
@@ -71,8 +73,10 @@ def rows() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 HELD = (
-    "add+relu full fwd", "add+relu bias fwd", "add+relu bias bwd", "add+gelu full bwd", "add+gelu bias bwd", "BN+relu NHWC fwd",
-    "BN+relu NCHW fwd", "BN+add+relu NHWC fwd", "BN+add+relu NCHW fwd", "BN+add+relu NHWC bwd", "BN+add+relu NCHW bwd",
+    "add+relu full fwd", "add+relu full bwd", "add+relu bias fwd", "add+relu bias bwd", "add+gelu full fwd", "add+gelu full bwd",
+    "add+gelu bias fwd", "add+gelu bias bwd", "BN+relu NHWC fwd", "BN+relu NCHW fwd", "BN+relu NHWC bwd", "BN+relu NCHW bwd",
+    "BN+add+relu NHWC fwd", "BN+add+relu NCHW fwd", "BN+add+relu NHWC bwd", "BN+add+relu NCHW bwd", "residual+LN 32768 x 768 fwd",
+    "residual+LN 32768 x 768 bwd", "residual+LN 8192 x 4096 fwd", "residual+LN 8192 x 4096 bwd",
 )  # fmt: skip
 
 
@@ -83,6 +87,27 @@ def test_kernels_move_what_the_formulas_say(what: str, rows: dict[tuple[str, str
     for row in found:
         assert row["kernels"] == 1
         assert 0.99 <= row["ratio"] <= page.WANTED, f"reads {row['reads']}, writes {row['writes']}"
+
+
+def test_an_op_that_is_left_over_spoils_a_row() -> None:
+    """What no kernel computes has bytes, too."""
+    (row,) = floors._single(
+        "sorted", lambda x: paddle.sort(paddle.exp(x) + x), (((8, 4), "float32"),), "enable_auto_fusion", (1,)
+    )
+    assert row["kernels"] == 0
+    (row,) = floors._single("alone", paddle.exp, (((8, 4), "float32"),), "enable_auto_fusion", (2 * 4 * 8 * 4,))
+    assert (row["kernels"], row["launches"], row["ratio"]) == (1, 1, 1.0), "an op alone is a kernel like any other"
+
+
+def test_unfused_batch_norms_are_counted_as_fused_ones() -> None:
+    def build(_: Any) -> Any:
+        x = static.data("x", [4, 3, 5, 5], "float32")
+        return paddle.mean(static.nn.batch_norm(static.nn.batch_norm(x), is_test=True))
+
+    main, loss = count.built(build)
+    ops, _, metas = count.rewritten(main, count.strategy("-"), {"x": (4, 3, 5, 5)}, [loss.name])
+    assert count.second_launches(ops) == 2, "given statistics take one launch"
+    assert count.second_passes(ops, metas) == 4 * 3 * 25 * 4
 
 
 def test_formulas_are_those_of_plain_arithmetic(rows: dict[tuple[str, str], dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import regression, rows, state
 from tstatic import static
-from tstatic.errors import FeedError, ProgramTypeError, StrategyTypeError, UnsupportedError
+from tstatic.errors import FeedError, ProgramError, ProgramTypeError, StrategyTypeError
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 
@@ -44,7 +44,7 @@ def test_wrong_arguments_are_named() -> None:
         static.BuildStrategy().enable_inplace = 1  # type: ignore[assignment]
     with pytest.raises(AttributeError, match="fuse_bn_act_ops"):
         static.BuildStrategy().fuse_bn_act_op = True  # type: ignore[attr-defined]
-    with pytest.raises(UnsupportedError, match="CompiledProgram"):
+    with pytest.raises(ProgramError, match="no variable of the program"):
         static.CompiledProgram(static.Program()).with_data_parallel(loss_name="loss")
 
 

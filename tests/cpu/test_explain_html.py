@@ -6,10 +6,7 @@ import base64
 import hashlib
 import html
 import json
-import os
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from typing import Any
 import pytest
 
 import tstatic as paddle
+from tests.browser import Browser, browsing, chromium
 from tests.fusion_programs import CASES, build
 from tstatic import errors, static
 from tstatic.ir.svg import clean
@@ -254,13 +252,6 @@ def test_an_explanation_outlives_changes_of_the_program() -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- a browser
-def chromium() -> str | None:
-    named = os.environ.get("TSTATIC_CHROMIUM")
-    if named:
-        return named
-    return next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
-
-
 @pytest.mark.skipif(
     chromium() is None, reason="no Chromium found (chromium, chromium-browser, google-chrome, TSTATIC_CHROMIUM)"
 )
@@ -269,29 +260,77 @@ def test_a_browser_clicks_through_it(which: str, tmp_path: Path) -> None:
     found = explained() if which == "fused" else refusing()
     file = tmp_path / "page.html"
     found.save_html(file)
-    browser = chromium()
-    assert browser is not None
-    done = subprocess.run(
-        [
-            browser, "--headless", "--disable-gpu", "--no-sandbox", "--disable-dev-shm-usage", "--virtual-time-budget=20000",
-            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"{file.as_uri()}#selftest",
-        ],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    check_selftest(found, html.unescape(re.findall(r'<pre id="selftest">(.*?)</pre>', done.stdout, re.DOTALL)[0]))
+    data = notes(found)
+    with browsing(tmp_path / "profile") as browser:
+        browser.open(file.as_uri())
+        for view in ("after", "before"):
+            browser.click(f"document.getElementById('tab-{view}')")
+            assert shown(browser) == [view]
+            assert drawn_ops(browser, view) == sorted(data[view])
+            for number, row in data[view].items():
+                click_op(browser, view, number, row)
+        for key, view in (("ArrowRight", "after"), ("ArrowLeft", "before")):
+            browser.press_on("document.querySelector('[role=tab][aria-selected=true]')", key)
+            assert shown(browser) == [view]
+        assert browser.evaluate("document.activeElement.id") == "tab-before", "the focus moves with the choice"
+        for i, kernel in enumerate(found.kernels):
+            details = f"document.querySelectorAll('details.kernel')[{i}]"
+            assert browser.evaluate(f"{details}.open") is False
+            browser.click(f"{details}.querySelector('summary')")
+            assert browser.evaluate(f"{details}.open") is True
+            assert browser.evaluate(f"{details}.querySelector('pre').textContent") == kernel.text
+        linked, target = next((n, r["notes"][0][3]) for n, r in data["before"].items() if r["notes"][0][3])
+        click_op(browser, "before", linked, data["before"][linked])
+        browser.click("document.querySelector('#verdict a')")
+        assert browser.evaluate("document.querySelector(':target').id") == target
+        assert browser.complaints == []
 
 
-def check_selftest(found: Any, result: str) -> None:
-    """What the page writes down when it clicks through itself."""
-    seen = json.loads(result)
-    drawing = found.drawing()
-    ops = len(drawing.before.global_block().ops) + len(drawing.after.global_block().ops)
-    assert seen["errors"] == []
-    assert seen["clicks"] == seen["keys"] == ops
-    assert seen["tabs"] == [
-        ["tab-after", "before"], ["tab-before", "after"], ["ArrowRight", "before"], ["ArrowLeft", "after"],
-    ]  # fmt: skip
-    assert seen["details"] == len(found.kernels)
-    assert ("applied" in seen["kinds"]) == bool(found.applied)
-    assert ("refused" in seen["kinds"]) == bool(found.refused)
+def shown(browser: Browser) -> list[str]:
+    """The views that can be seen."""
+    visible = "n => n.checkVisibility()"
+    ids = browser.evaluate(f"Array.from(document.querySelectorAll('[role=tabpanel]')).filter({visible}).map(n => n.id)")
+    return [name.removeprefix("panel-") for name in ids]
+
+
+def drawn_ops(browser: Browser, view: str) -> list[str]:
+    found = browser.evaluate(
+        f"Array.from(document.querySelectorAll('#panel-{view} [data-op]')).map(n => n.getAttribute('data-op'))"
+    )
+    return sorted(found)
+
+
+def click_op(browser: Browser, view: str, number: str, row: dict[str, Any]) -> None:
+    """A click on an op, and Enter on it, show its notes; it alone is marked."""
+    node = f"document.querySelector('#panel-{view} [data-op=\"{number}\"]')"
+    wanted = [row["label"], row["where"], *(part for n in row["notes"] for part in n[1:3])]
+    for choose in (browser.click, lambda n: browser.press_on(n, "Enter")):
+        browser.evaluate("document.getElementById('verdict').textContent = ''")
+        choose(node)
+        text = browser.evaluate("document.getElementById('verdict').textContent")
+        assert [part for part in wanted if part not in text] == [], (view, number, text)
+        assert browser.evaluate(f"{node}.classList.contains('chosen')")
+        assert browser.evaluate("document.querySelectorAll('.chosen').length") == 1
+    targets = browser.evaluate("Array.from(document.querySelectorAll('#verdict a')).map(n => n.getAttribute('href'))")
+    assert targets == [f"#{n[3]}" for n in row["notes"] if n[3]]
+    assert all(browser.evaluate(f"document.querySelector('{t}') !== null") for t in targets)
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium found (see above)")
+def test_a_browser_says_what_a_page_does_wrong(tmp_path: Path) -> None:
+    """The complaints can be seen: an error of the script, and a script that the page's policy refuses."""
+    file = tmp_path / "page.html"
+    explained().save_html(file)
+    text = file.read_text(encoding="utf-8")
+    broken = tmp_path / "broken.html"
+    broken.write_text(text.replace("<h1>", "<script>document.title = 'taken'</script><h1>"), encoding="utf-8")
+    with browsing(tmp_path / "profile") as browser:
+        browser.open(broken.as_uri())
+        assert browser.evaluate("document.title") == "tstatic: what the strategy did"
+        assert len(browser.complaints) == 1
+        assert "Content Security Policy" in browser.complaints[0]
+        file.write_text(re.sub("<script>.*</script>", "<script>missing()</script>", text, flags=re.DOTALL).replace(
+            "script-src", "script-src 'unsafe-inline'; not"), encoding="utf-8")  # fmt: skip
+        browser.open(file.as_uri())
+        browser.evaluate("1")
+        assert "missing is not defined" in browser.complaints[-1]

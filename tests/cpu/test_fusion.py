@@ -290,9 +290,20 @@ def test_a_demand_that_cannot_be_met_says_why() -> None:
         assert part in str(caught.value), part
 
 
-def test_a_variable_named_like_a_buffer_of_kernels_is_left_alone() -> None:
+def test_a_variable_named_like_a_buffer_of_kernels_is_another_one() -> None:
     main = static.Program()
     with static.program_guard(main, static.Program()):
-        x = static.data("partial:y0", [3, 4], "float32")
-        out = F.relu(x + x)
-    assert refusals(main, [out]) == ["ATTRIBUTE"]
+        x = static.data("partial:y0", [300, 4], "float32")
+        x.stop_gradient = False
+        y = static.data("table:addresses", [4], "float32")
+        y.stop_gradient = False
+        out = F.relu(x + y)
+        grads = static.gradients([out], [x, y])
+    explained = static.CompiledProgram(main, auto()).explain(fetch_list=[out, *grads])
+    assert {r.code for r in explained.refused} <= {"CYCLE"}
+    (summed,) = [k for k in explained.kernels if k.template == "sum"]
+    calls = summed.plan(False)
+    for name in calls.partials:
+        assert name in calls.launches[0].arguments
+        assert str(name) not in calls.partials, "the text alone names nothing"
+        assert name not in [b.value for b in (*summed.inputs, *summed.outputs)]

@@ -9,7 +9,6 @@ import random
 import re
 import subprocess
 import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,7 @@ def test_importing_a_module_runs_nothing_of_its_script() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ hostile text
 ALPHABET = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-COUNTED = re.compile(r"(?:[xyavw]|p_y|sum_y|size_y)\d+")
+COUNTED = re.compile(r"(?:[xyavwpt]|p_y|sum_y)\d+")
 PIECES = [
     '"', "'", '"""', "'''", "\\", "\n", "\r", "\x00", "\u2028", "\ud800", "#", ";", "import os", "os.system('x')", "{", "}", "{a}",
     "%s", "tl.store", "__import__", ")", "(", ":", " ", "\t", "x0", "partial:y0", "table:blocks", "é", "漢", "0", "a", "@GRAD",
@@ -210,24 +209,25 @@ def strings(text: str) -> set[str]:
 # Names of the templates; those of the prelude and of the fixed parts of the script are read from there.
 WORDS = """
     __name__ __main__
-    BLOCK COLUMNS ROWS INPUTS OUTPUTS PARTIALS ALLOWED JUMPS BYTES INTERPRETED kernel finish reference launch memory few
+    BLOCK COLUMNS ROWS INPUTS OUTPUTS ALLOWED STEP JUMPS BYTES INTERPRETED kernel finish reference launch share memory few
     offsets mask n columns rows start inside strip strips total kept p y s terms other axis keepdims num_warps element_ty
     to dtype range float jit tl triton language constexpr program_id arange load store where sum zeros exp log log2 sqrt
     erf abs sin cos floor ceil float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 int1 bool np torch broadcast_to
     absolute square maximum minimum sign trunc expm1 log1p tanh isnan isinf isfinite logical_and logical_or logical_not
-    logical_xor divide add subtract multiply whole rounded environ get os
+    logical_xor divide add subtract multiply reshape full whole rounded environ get os
 """
 
 
 def known() -> set[str]:
     prelude = Path(emit_module.__file__).with_name("prelude.py").read_text("utf-8")
-    fixed = "".join(textwrap.dedent(part) for part in (script_module._BEFORE, script_module._AFTER))
-    return set(WORDS.split()) | identifiers(prelude) | identifiers(fixed)
+    return set(WORDS.split()) | identifiers(prelude) | identifiers(script_module._BEFORE + script_module._AFTER)
 
 
 def test_names_are_counted_or_of_a_fixed_set() -> None:
     allowed = known()
-    texts = {"0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan"} | strings(textwrap.dedent(script_module._AFTER))
+    texts = {"0", "1", "TRITON_INTERPRET", "__main__", "inf", "nan"} | strings(
+        script_module._BEFORE + script_module._AFTER
+    )
     for case in range(len(CASES)):
         for kernel in kernels(case):
             for name in identifiers(kernel.text):

@@ -139,6 +139,31 @@ def test_clipping_comes_before_decay(kind: str) -> None:
     assert np.allclose(kept, START - 0.1 * g, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_single_number_is_clipped_by_the_norm_of_all(dtype: str) -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), static.scope_guard(static.Scope()):
+        x = static.data("x", [3], dtype)
+        start = (np.array(0.5, dtype), np.array([1.0, -2.0, 3.0], dtype))
+        scale, weight = (
+            static.create_parameter(
+                list(v.shape), dtype, attr=paddle.ParamAttr(initializer=paddle.nn.initializer.Assign(v))
+            )
+            for v in start
+        )
+        clip = paddle.nn.ClipGradByGlobalNorm(0.7)
+        O.SGD(0.1, grad_clip=clip).minimize(paddle.sum(weight * x) + scale * 4.0)
+        exe = static.Executor("cpu")
+        exe.run(startup)
+        value = np.array([2.0, -1.0, 0.5], dtype)
+        exe.run(main, feed={"x": value})
+        got = [np.array(static.global_scope().find_var(v.name).get_tensor()) for v in (scale, weight)]
+    factor = 0.7 / np.sqrt(4.0**2 + np.sum(value**2))
+    assert got[0].shape == ()
+    assert np.allclose(got[0], 0.5 - 0.1 * 4.0 * factor, rtol=1e-6)
+    assert np.allclose(got[1], start[1] - 0.1 * value * factor, rtol=1e-6)
+
+
 GOLDEN = {
     "plain": (lambda: O.SGD(0.1), 1, [0.446, 0.43775, 0.4295], None),
     "three steps": (lambda: O.SGD(0.1), 3, [0.367335, 0.347796, 0.328257], None),

@@ -42,17 +42,29 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return inner.view(dtype).reshape(shape), memory
 
 
-def run_kernel(kernel: Kernel, arrays: Mapping[str, Any], outputs: Mapping[str, Meta]) -> dict[str, Any]:
-    """Calls a kernel; outputs start as a pattern and lie between guard zones that must stay untouched."""
+def run_kernel(
+    kernel: Kernel, arrays: Mapping[str, Any], outputs: Mapping[str, Meta], over: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Calls a kernel; outputs start as a pattern and lie between guard zones that must stay untouched.
+
+    Args:
+        kernel: What is called.
+        arrays: Its inputs.
+        outputs: Its outputs' metadata.
+        over: Output -> the input whose memory it is written to; the array that is given stays as it is.
+    """
     calls = kernel.plan(True)
     memory = {}
     given = {n: np.ascontiguousarray(a) for n, a in arrays.items()}
     for name, meta in outputs.items():
         given[name], memory[name] = guarded(meta.shape, meta.dtype.np)
+        if over is not None and name in over:
+            given[name][...] = given[over[name]]
+            given[over[name]] = given[name]
     for name, (count, dtype) in calls.partials.items():
         given[name], memory[name] = guarded((count,), dtype.np)
     module = cache.load(kernel.text, kernel.name)
-    launches = [(c.function, c.grid, c.arguments, c.constants) for c in calls.launches]
+    launches = [one.call for one in calls.launches]
     for function, args in interpret.bind(module, launches, given):
         function(*args)
     for name, whole in memory.items():

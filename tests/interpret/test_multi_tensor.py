@@ -17,8 +17,10 @@ from tstatic.errors import FeedTypeError
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.segments import segments
 from tstatic.fusion.codegen.square_sum import square_sum_kernel
-from tstatic.fusion.codegen.update import segments, update_kernel
+from tstatic.fusion.codegen.update import update_kernel
+from tstatic.fusion.sources import sources
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import CARDS
@@ -166,7 +168,7 @@ def launch(kernel: Kernel, arrays: dict[str, Any], few: bool) -> None:
     given.update((n, np.empty(count, dtype.np)) for n, (count, dtype) in calls.partials.items())
     given.update((n, table.filled(given)) for n, table in calls.tables.items())
     module = cache.load(kernel.text, kernel.name)
-    launches = [(c.function, c.grid, c.arguments, c.constants) for c in calls.launches]
+    launches = [one.call for one in calls.launches]
     with np.errstate(all="ignore"):
         for function, args in interpret.bind(module, launches, given):
             function(*args)
@@ -283,6 +285,16 @@ def test_padding_is_zero_and_kept_zero(kind: str) -> None:
         assert np.isnan(flat[v][reached:]).all(), f"{v} was written behind its padding"
 
 
+@pytest.mark.parametrize("rule", ["sgd", "momentum", "adam", "adamw"])
+def test_updates_are_compiled_so_that_their_bits_are_those_of_single_operations(rule: str) -> None:
+    body, arrays = updates(rule, "float32", sizes=((4,), (5,)), **({"mu": 0.9} if rule == "momentum" else {}))
+    metas = {n: meta_of(a) for n, a in run_ops(body, arrays).items()}
+    kernel = update_kernel(body, metas, [v for op in body for v in op.writes()])
+    for launch in kernel.plan(False).launches:
+        assert launch.options["enable_fp_fusion"] is False
+    assert all(not source.contract for _, source in sources(kernel))
+
+
 def test_segments() -> None:
     assert segments([5, 0, 20], 16).tolist() == [[0, 0, 5, 5], [2, 0, 16, 16], [2, 16, 4, 4]]
     assert segments([5, 20], 16, 8).tolist() == [[0, 0, 5, 8], [1, 0, 16, 16], [1, 16, 4, 8]]
@@ -315,7 +327,7 @@ def test_text_does_not_depend_on_names_and_sizes() -> None:
     for sizes in (((4,), (5,)), ((1000,), (7, 7))):
         body, arrays = updates("adam", "float32", sizes=sizes)
         metas = {n: meta_of(a) for n, a in run_ops(body, arrays).items()}
-        texts.add(update_kernel(body, metas, [v for op in body for v in op.writes()]).text)
+        texts.add(update_kernel(body, metas, [v for op in body for v in op.writes()]).code)
     assert len(texts) == 1
 
 

@@ -6,28 +6,19 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
+from hypothesis import given, seed, settings
 
+from tests.drawn import PLAIN, chosen
 from tstatic import static, testing
-from tstatic.fusion import FUSIONS
 from tstatic.runtime import generated, session
 
-SHARDS = 4
-PROGRAMS = int(os.environ.get("TSTATIC_PROGRAMS", "400"))
-"""Programs per run of the tests, over all shards; every fifth with gradients, every twentieth with an optimizer."""
-
-SWITCHES = sorted({f.switch for f in FUSIONS})
-
-
-@st.composite
-def chosen(draw: st.DrawFn) -> static.BuildStrategy:
-    """A strategy with a drawn set of fusion switches, at least one of them on."""
-    strategy = static.BuildStrategy()
-    on = draw(st.sets(st.sampled_from(SWITCHES), min_size=1))
-    for name in SWITCHES:
-        setattr(strategy, name, name in on)
-    return strategy
+PROGRAMS = int(os.environ.get("TSTATIC_PROGRAMS", "2000"))
+"""Programs per run of the tests: every fifth with gradients (``TSTATIC_GRADIENTS=1``: all), every twentieth trained."""
+GRADIENTS = os.environ.get("TSTATIC_GRADIENTS", "") == "1"
+SHARDS = max(4, PROGRAMS // 500)
+"""Tests that share them; each draws from seeds of its own."""
+MOST_PROGRAMS = 4
+"""Programs of a launch: each costs a millisecond in the interpreter."""
 
 
 def check(monkeypatch: pytest.MonkeyPatch, number: int, count: int, **kinds: Any) -> int:
@@ -36,18 +27,27 @@ def check(monkeypatch: pytest.MonkeyPatch, number: int, count: int, **kinds: Any
 
     def counted(found: Any, known: Any) -> Any:
         kernels.append(found.kernel.name)
+        for launch in found.calls.launches:
+            programs = 1
+            for size in launch.grid:
+                programs *= size
+            # What has one program per tensor follows their number.
+            assert programs <= MOST_PROGRAMS or found.calls.tables, f"{found.kernel.name}: grid {launch.grid}"
         return generated.generated_work(found, known)
 
     monkeypatch.setattr(session, "generated_work", counted)
 
     @seed(number)
-    # A shrunk program comes from assert_equivalent itself; hypothesis' own shrinking would run thousands of kernels.
-    @settings(
-        max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
-    )  # fmt: skip
+    @settings(max_examples=count, **PLAIN)
     @given(recipe=testing.programs(max_ops=12, **kinds), strategy=chosen())
     def run(recipe: testing.Recipe, strategy: static.BuildStrategy) -> None:
-        testing.assert_equivalent(recipe, [strategy])
+        try:
+            testing.assert_equivalent(recipe, [strategy])
+        except testing.EquivalenceError as error:
+            error.add_note(
+                f"seed {number} of {count} programs ({kinds}); TSTATIC_PROGRAMS={PROGRAMS} runs the same ones"
+            )
+            raise
 
     run()
     return len(kernels)
@@ -55,17 +55,23 @@ def check(monkeypatch: pytest.MonkeyPatch, number: int, count: int, **kinds: Any
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_forward(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = PROGRAMS * 3 // 4 // SHARDS
-    assert check(monkeypatch, shard, count) >= count // 2, "the programs must contain what can be fused"
+    count = PROGRAMS * 13 // 20 // SHARDS
+    assert check(monkeypatch, shard, count, backward=GRADIENTS) >= count // 2, "programs must contain what can be fused"
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_forward_with_nan(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = PROGRAMS // 10 // SHARDS
+    assert check(monkeypatch, 1000 + shard, count, nan=True, backward=GRADIENTS) >= count // 4
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_gradients(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = PROGRAMS // 5 // SHARDS
-    assert check(monkeypatch, 100 + shard, count, backward=True) >= count // 4
+    assert check(monkeypatch, 2000 + shard, count, backward=True) >= count // 4
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_optimizers(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = PROGRAMS // 20 // SHARDS
-    assert check(monkeypatch, 200 + shard, count, optimizer=True) >= count // 4
+    assert check(monkeypatch, 3000 + shard, count, optimizer=True, runs=5) >= count // 4

@@ -12,6 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 VARIABLE = "TSTATIC_TRITON36_PYTHON"
 
+ALL = os.environ.get("TSTATIC_KERNELS") == "all"
+"""Every kernel for every chip, disassembled: takes most of an hour (``make proof-kernels``)."""
+
 
 def pinned() -> str:
     """This interpreter; a test that asks for it is skipped where triton is not installed."""

@@ -53,8 +53,12 @@ def collect(reports: Iterable[Report]) -> Golden:
 
 def write(triton: str, reports: Iterable[Report], folder: Path = FOLDER) -> Path:
     """Puts the figures on record in place of what was there: one line per kernel and chip, sorted."""
+    return _write(triton, collect(reports), folder)
+
+
+def _write(triton: str, golden: Golden, folder: Path) -> Path:
     lines = []
-    for name, chips in sorted(collect(reports).items()):
+    for name, chips in sorted(golden.items()):
         rows = [
             f'  "{chip}": {json.dumps(figures)}' for chip, figures in sorted(chips.items(), key=lambda c: int(c[0]))
         ]
@@ -115,16 +119,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--python", default=sys.executable, help="interpreter whose triton compiles")
     parser.add_argument("--registry", default=REGISTRY, help="module:function that yields (name, kind, source)")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files lie")
+    parser.add_argument("--only", default="", help="kernels whose name contains this; the others stay on record")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args(arguments)
-    kernels = {name: (kind, source) for name, kind, source in load(given.registry)()}
+    everything = {name: (kind, source) for name, kind, source in load(given.registry)()}
+    kernels = {name: pair for name, pair in everything.items() if given.only in name}
     reports = compile_all({name: s for name, (_, s) in kernels.items()}, python=given.python, workers=given.workers)
     bad = [text for r in reports for text in violations(r, kind=kernels[r.name][0])]
+    record = read(reports[0].triton, given.folder) if reports else {}
+    others = {name: chips for name, chips in record.items() if name in everything and name not in kernels}
     if reports and given.write and not bad:
-        print(f"wrote {write(reports[0].triton, reports, given.folder)}")
+        print(f"wrote {_write(reports[0].triton, others | collect(reports), given.folder)}")
         return 0
     if reports:
-        bad += regressions(read(reports[0].triton, given.folder), reports)
+        bad += regressions({n: c for n, c in record.items() if n not in others}, reports)
     print("\n".join(bad) or f"{len(reports)} compiled kernels are as good as on record")
     return int(bool(bad))
 

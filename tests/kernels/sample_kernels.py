@@ -58,6 +58,18 @@ def scaled(x, s, o, n, BLOCK: tl.constexpr):
 """
 )
 
+PRODUCT_SUM = (
+    HEAD
+    + """
+@triton.jit
+def product_sum(x, y, o, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < n
+    a = tl.load(x + i, mask=m)
+    tl.store(o + i, a * tl.load(y + i, mask=m) + a, mask=m)
+"""
+)
+
 DOT = (
     HEAD
     + """
@@ -131,6 +143,13 @@ def scaled(*, small: bool = True) -> Source:
     """A stream times a scalar in memory."""
     signature = {"x": "*fp32", "s": "*fp32", "o": "*fp32", "n": "i32"}
     return Source(SCALED, "scaled", signature, {"BLOCK": 512}, tuple(signature), small=("s",) if small else ())
+
+
+def product_sum(*, contract: bool) -> Source:
+    """x * y + x, with one rounding or two."""
+    pointers = ("x", "y", "o")
+    signature = {**dict.fromkeys(pointers, "*fp32"), "n": "i32"}
+    return Source(PRODUCT_SUM, "product_sum", signature, {"BLOCK": 512}, (*pointers, "n"), contract=contract)
 
 
 def dot(kind: str = "*bf16") -> Source:

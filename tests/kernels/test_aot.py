@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import venv
@@ -168,6 +169,28 @@ def test_matrix_instructions_are_those_of_the_chip() -> None:
         assert (report.tensor_memory > 0) == (chip == 100)
         if chip < 100:  # on sm_100 the type of the operands is in a descriptor, not in the opcode
             assert (figures["tf32"] > 0) == (name == "fp32")
+
+
+def test_a_product_and_a_sum_stay_two_operations_where_the_bits_must() -> None:
+    kernels = {"one": sample_kernels.product_sum(contract=True), "two": sample_kernels.product_sum(contract=False)}
+    reports = by_name(compile_all(kernels, (90,), environments.pinned()))
+    counts = {name: r.sass.count("FFMA", "FMUL") for (name, _), r in reports.items() if r.sass is not None}
+    fused = {name: r.sass.count("FFMA") for (name, _), r in reports.items() if r.sass is not None}
+    assert fused["one"] > 0
+    assert fused["two"] == 0
+    assert counts["two"] == counts["one"]
+
+
+def test_equal_kernels_are_compiled_once_and_chips_may_be_named_by_kernel() -> None:
+    source = sample_kernels.add_relu()
+    other = dataclasses.replace(source, small=("x",))
+    kernels = {"a": source, "b": other, "c": sample_kernels.add_relu(block=2048)}
+    reports = compile_all(kernels, {"a": (90, 80), "b": (90,), "c": (80,)}, environments.pinned(), sass=())
+    assert [(r.name, r.chip) for r in reports] == [("a", 90), ("a", 80), ("b", 90), ("c", 80)]
+    first, _, second, _ = reports
+    assert first.seconds == second.seconds, "one compilation, two reports"
+    assert first.figures() == second.figures()
+    assert set(first.streams) - set(second.streams) == {"x"}
 
 
 def test_a_crash_of_the_compiler_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,19 @@ def test_widths_that_are_allowed(streams: dict[str, int], accesses: tuple[Access
     assert violations(change(streams=streams, accesses=accesses, sass=None), kind="pointwise") == []
 
 
+def test_tensors_in_tables_have_wide_accesses_too() -> None:
+    behind = {"streams": {}, "behind": (16, 32), "sass": None}
+    wide = (Access("", "load", 128, 2), Access("", "load", 64, 1), Access("", "store", 128, 1))
+    small = (Access("blocks", "load", 32, 3),)
+    assert violations(change(**behind, accesses=(*wide, *small)), kind="pointwise") == []
+    (found,) = violations(change(**behind, accesses=(*wide, Access("", "store", 32, 4))), kind="pointwise")
+    assert "tensors in tables: 4 stores of 32 bits; wanted at least 64 bits" in found
+    (found,) = violations(change(**behind, accesses=small), kind="pointwise")
+    assert "no global access to any stream" in found
+    (found,) = violations(change(streams={}, behind=(32,), sass=None, accesses=wide), kind="pointwise")
+    assert "1 loads of 64 bits; wanted at least 128 bits" in found
+
+
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(AssertionError, match="unknown kind"):
         violations(GOOD, kind="gemm")  # type: ignore[arg-type]

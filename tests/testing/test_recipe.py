@@ -48,6 +48,13 @@ def test_samples_avoid_points_and_sum_to_one() -> None:
     assert np.allclose(testing.sample((4, 5), rows=True).sum(-1), 1.0)
 
 
+def test_samples_with_nan_hold_some() -> None:
+    array = testing.sample((4, 5), "bfloat16", seed=2, nan=True).astype(np.float32)
+    assert 5 <= np.isnan(array).sum() < 12
+    assert np.isnan(testing.sample((), nan=True))
+    assert not np.isnan(testing.sample((3,), "int64", nan=True)).any()
+
+
 # ---------------------------------------------------------------------------------------------------------------- build
 def test_a_recipe_builds_programs_feeds_and_fetches() -> None:
     main, startup, feeds, fetches = TWO.build()
@@ -169,3 +176,22 @@ def test_a_function_that_writes_into_its_argument_is_not_used() -> None:
         (Input("x", (3,)),), (Step.of("increment", {"X": "x"}, {"Out": "y"}, {"step": 2.0}),), ("y",)
     ).to_script()
     assert "paddle.increment" not in script
+
+
+def test_what_is_kept_clipped_and_nan_stands_in_the_script() -> None:
+    recipe = Recipe(
+        (Input("w", (3,), parameter=True), Input("x", (3,), seed=1, nan=True)),
+        (
+            Step.of("elementwise_mul", {"X": "w", "Y": "x"}, {"Out": "s"}),
+            Step.of("tanh", {"X": "s"}, {"Out": "y"}),
+        ),
+        ("y",), optimizer="SGD", runs=2, clip=0.5, kept=("s",),
+    )  # fmt: skip
+    built = recipe.build()
+    assert built.main.global_block().var("s").persistable
+    assert "squared_l2_norm" in [op.type for op in built.main.global_block().ops]
+    script = recipe.to_script(everything_on())
+    for part in ("s.persistable = True", "grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5)", "np.nan", "steps=2"):
+        assert part in script, part
+    exec(script, {})
+    testing.assert_equivalent(recipe)

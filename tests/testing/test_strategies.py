@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tstatic import static, testing
 from tstatic.errors import NotFoundError, ProgramError
+from tstatic.fusion.pattern import Pattern
 from tstatic.ir.types import dtype_of
 from tstatic.testing import Recipe
 from tstatic.testing.draft import Draft
@@ -112,6 +113,51 @@ def test_focus_makes_most_steps() -> None:
         testing.programs(focus=("rleu",))
     with pytest.raises(ValueError, match="there is no family 'unari'"):
         testing.programs(families=("unari",))
+
+
+def test_patterns_are_contained() -> None:
+    def softmax_of_scaled_product(p: Pattern) -> None:
+        product = p.op("product", "matmul_v2", X=p.value("x"), Y=p.value("y"))
+        scaled = p.op("scaled", ("scale", "tanh"), X=product.Out)
+        p.op("softmax", "softmax", X=scaled.Out)
+
+    def gradient(p: Pattern) -> None:
+        p.op("act", "tanh_grad", Out_GRAD=p.value("dout"))
+
+    count = 0
+    for recipe in drawn(testing.programs(max_ops=4, patterns=(softmax_of_scaled_product, gradient)), 20):
+        maker = {n: s for s in recipe.steps for n in s.writes}
+        for step in recipe.steps:
+            inner = maker.get(step.reads[0]) if step.type == "softmax" else None
+            first = maker.get(inner.reads[0]) if inner is not None and inner.type in ("scale", "tanh") else None
+            count += first is not None and first.type == "matmul_v2"
+        assert not any(s.type == "tanh_grad" for s in recipe.steps)
+    assert count >= 15
+
+
+def test_nan_reaches_results() -> None:
+    recipes = drawn(testing.programs(max_ops=6, nan=True), 25)
+    assert sum(any(i.nan for i in r.inputs) for r in recipes) >= 20
+    with np.errstate(all="ignore"):
+        found = [any(np.isnan(v.astype(np.float64)).any() for v in values(r) if v.dtype.kind != "b") for r in recipes]
+    assert sum(found) >= 15
+
+
+def test_training_may_be_told_its_optimizer_and_steps() -> None:
+    recipes = drawn(testing.programs(max_ops=5, optimizer=("AdamW",), runs=5), 15)
+    trained = [r for r in recipes if r.optimizer]
+    assert {r.optimizer for r in trained} == {"AdamW"}
+    assert {r.runs for r in trained} == {5}
+    assert {bool(r.clip) for r in trained} == {True, False}
+
+
+def test_a_witness_shows_a_rounding() -> None:
+    draft = Draft()
+    draft.witness(draft.fresh((40,), "float32"), "bfloat16")
+    (name,) = draft.asides
+    assert name not in draft.pool
+    (value,) = values(draft.recipe([]))[-1:]
+    assert 5 < value.sum() < 35, "some numbers are rounded down, some up"
 
 
 def test_min_and_max_ops() -> None:

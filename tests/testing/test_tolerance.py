@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tstatic import static
 from tstatic.ir.types import dtype_of
-from tstatic.testing.moves import nudge
+from tstatic.testing.moves import SUFFIX, made_values, movable, nudge
+from tstatic.testing.terms import terms
 from tstatic.testing.tolerance import check, float64_twin, ulp, ulps_of, units
+from tstatic.testing.trial import Trial
 
 F32 = np.float32
 
@@ -215,3 +217,87 @@ def test_a_nudge_moves_each_element_by_one_unit(seed: int) -> None:
     assert np.array_equal(np.abs(moved - array.astype(float)), ulp(array.astype(float), "float16") * (array != 0))
     whole = np.array([1, 2])
     assert np.array_equal(nudge(whole, np.random.default_rng(seed)), whole)
+
+
+# --------------------------------------------------------------------------------------------------------------- spread
+def cancelling() -> tuple[static.Program, str]:
+    """The sum over ``tanh(x) - tanh(y)``, which cancels where x and y are nearly equal."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, y = (static.data(n, [64]) for n in "xy")
+        out = paddle.sum(paddle.subtract(paddle.tanh(x), paddle.tanh(y)))
+    return main, out.name
+
+
+def test_the_spread_grows_with_the_condition_of_a_sum() -> None:
+    main, out = cancelling()
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.5, 2, 64).astype(F32)
+    terms = np.tanh(x.astype(float))
+    spreads = {}
+    for name, y in (("cancels", x[::-1].copy()), ("adds up", -x)):
+        trial = Trial(main, {}, [out])
+        ((y64,), _), ((spread,), _) = trial.reference({"x": x, "y": y}, 0, 16)
+        spreads[name] = float(spread) / float(np.spacing(F32(max(abs(float(y64)), 1e-30))))
+    # 128 terms, each moved by about half a unit of its own: many units of a sum near 0, hardly one of a large sum.
+    assert spreads["adds up"] < 8
+    assert spreads["cancels"] > 1e3 * spreads["adds up"]
+    assert float(np.abs(terms).sum()) > 30
+
+
+def test_inner_values_move_each_for_itself() -> None:
+    main, out = cancelling()
+    names = list(made_values(main))
+    assert [main.global_block().var(n).shape for n in names] == [(64,), (64,), (64,), ()]
+    assert list(made_values(main).values()) == [True, True, True, False]
+    twin = movable(main)
+    zeros = {f"{n}{SUFFIX}": np.zeros(64 if k < 3 else ()) for k, n in enumerate(names)}
+    feed = {"x": np.full(64, 0.5), "y": np.full(64, 0.25), **zeros}
+    exe = static.Executor("cpu")
+    (still,) = exe.run(twin, feed=feed, fetch_list=[out])
+    feed[f"{names[0]}{SUFFIX}"] = np.full(64, 1e-3)
+    (moved,) = exe.run(twin, feed=feed, fetch_list=[out])
+    assert float(still) == pytest.approx(64 * (math.tanh(0.5) - math.tanh(0.25)), rel=1e-12)
+    assert float(moved - still) == pytest.approx(64e-3, rel=1e-9)
+
+
+def test_terms_are_those_of_expressions_and_of_broadcast_sums() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, b = static.data("x", [2, 3]), static.data("b", [3])
+        b.stop_gradient = False
+        y = paddle.subtract(x, b)
+        (grad,) = static.gradients([y], [b], [static.data("d", [2, 3])])
+    d = np.array([[1.0, -2.0, 3.0], [-1.0, 2.0, 3.0]])
+    values = {"x": np.full((2, 3), 2.0), "b": np.ones(3), "d": d, y.name: np.ones((2, 3)), grad.name: -d.sum(0)}
+    found = terms(main, values)
+    assert found[y.name].tolist() == [[3.0] * 3] * 2
+    assert found[grad.name] == pytest.approx([2, 4, 6], rel=1e-6)
+
+
+def test_the_reference_runs_without_any_fusion() -> None:
+    # Batch norm, add and relu are fused by default.
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [4, 3, 2, 2])
+        y = paddle.nn.functional.relu(static.nn.batch_norm(x) + x)
+    trial = Trial(main, {}, [y.name])
+    with pytest.raises(paddle.errors.FeedError):
+        trial.reference({"x": np.ones((4, 3, 2, 2), F32)}, 0)
+    for compiled in next(iter(trial._references.values())):
+        explained = compiled.explain(fetch_list=[y.name])
+        assert not explained.applied
+
+
+def test_k_follows_what_earlier_steps_rewrote() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        w = static.create_parameter([3], "float32", name="w")
+        y = paddle.tanh(w)
+        paddle.optimizer.SGD(0.1).minimize(paddle.mean(y))
+    other = main.clone()
+    for op in other.global_block().ops:
+        if op.type == "sgd":
+            op.inputs = {**op.inputs, "Grad": op.inputs["Param"]}
+    assert ulps_of(main, [y.name], other) == {y.name: 0}
+    assert ulps_of(main, [y.name], other, again=True) == {y.name: 32}

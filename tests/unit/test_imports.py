@@ -15,11 +15,20 @@ PACKAGE = ROOT / "tstatic"
 FILES = sorted(PACKAGE.rglob("*.py"))
 # What may be imported inside a function: large, optional, or slow and needed by one rare call only.
 LAZY = {"torch", "triton", "scipy", "matplotlib", "sklearn", "hypothesis", "rich", "typer", "graphviz", "importlib",
-        "platformdirs"}  # fmt: skip
+        "platformdirs", "msgspec", "safetensors", "threadpoolctl"}  # fmt: skip
 # Packages whose parts are loaded when they are asked for.
-LAZY_PARTS = {"tstatic/testing/__init__.py": {"tstatic"}}
+LAZY_PARTS = {
+    file: {"tstatic"}
+    for file in (
+        "tstatic/testing/__init__.py",
+        "tstatic/ir/program.py",
+        "tstatic/ir/serial.py",
+        "tstatic/runtime/checkpoint.py",
+    )
+}
 # Modules that act when they are imported, or that exist for an optional package.
-APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing", "tstatic.fusion.codegen.prelude"}
+APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing", "tstatic.fusion.codegen.prelude",
+         "tstatic.ir.desc", "tstatic.ir.parse", "tstatic.runtime.manifest"}  # fmt: skip
 
 
 def lazy_imports(source: str) -> set[str]:

@@ -372,9 +372,19 @@ def test_a_subclass_keeps_the_properties() -> None:
     assert mine != BuildStrategy()
 
 
-def test_what_acts_on_one_place_on_the_cpu_is_said_to_be_active() -> None:
+def test_what_acts_on_the_cpu_is_said_to_be_active() -> None:
     active = {item.name for _, item in RECORDS if item.status == "active"}
-    assert active == {
-        *("debug_graphviz_path", "enable_inplace", "memory_optimize", *(f.switch for f in FUSIONS)),
-        *("gradient_scale_strategy", "num_threads", "num_iteration_per_run", "num_iteration_per_drop_scope"),
+    order = {"enable_sequential_execution", "sequential_run", "fix_op_run_order", "remove_unnecessary_lock"}
+    places = {
+        "reduce_strategy",
+        "gradient_scale_strategy",
+        "fuse_all_reduce_ops",
+        "fuse_broadcast_ops",
+        "sync_batch_norm",
     }
+    processes = {"num_trainers", "trainer_id", "trainers_endpoints", "enable_backward_optimizer_op_deps"}
+    assert active == {
+        *("debug_graphviz_path", "enable_inplace", "memory_optimize", "enable_addto", *(f.switch for f in FUSIONS)),
+        *("num_threads", "num_iteration_per_run", "num_iteration_per_drop_scope", "_dry_run"),
+        *order, *places, *processes,
+    }  # fmt: skip

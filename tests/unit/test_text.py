@@ -14,7 +14,7 @@ from tests.cpu.nets import regression
 from tests.programs import WILD_NAMES, canonical, programs
 from tstatic import static
 from tstatic.errors import ProgramError, ProgramTypeError
-from tstatic.ir import desc
+from tstatic.ir import process
 from tstatic.ir.opdef import CARDS, REQUIRED
 from tstatic.ir.parse import parse
 from tstatic.ir.program import Operator, Program
@@ -230,7 +230,7 @@ def test_functions_of_another_process_are_refused(monkeypatch: pytest.MonkeyPatc
     static.py_func(lambda: 1.0, None, out)
     text = str(static.default_main_program())
     assert canonical(parse(text)) == canonical(static.default_main_program())
-    monkeypatch.setattr(desc, "this_process", lambda: "another")
+    monkeypatch.setattr(process, "this_process", lambda: "another")
     monkeypatch.setattr("tstatic.ir.restore.this_process", lambda: "another")
     with pytest.raises(ProgramError, match="calls Python functions"):
         parse(text)

@@ -78,19 +78,21 @@ def tensor(array: np.ndarray[Any, Any]) -> Any:
 
 def bind(
     module: ModuleType,
-    launches: Sequence[tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int]]],
+    launches: Sequence[
+        tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
+    ],
     arrays: Mapping[str, np.ndarray[Any, Any]],
 ) -> list[Call]:
     """Ready calls of a kernel's launches.
 
     Args:
         module: The generated module.
-        launches: (function, grid, arguments, constants) per launch.
+        launches: (function, grid, arguments, constants, options of the compiler) per launch; nothing is compiled here.
         arrays: What the arguments that are texts stand for.
     """
     calls: list[Call] = []
     tensors: dict[str, Any] = {}
-    for function, grid, arguments, constants in launches:
+    for function, grid, arguments, constants, _ in launches:
         values = []
         for a in arguments:
             if isinstance(a, str):

@@ -44,7 +44,7 @@ from tstatic.places import (
     is_compiled_with_xpu,
 )
 from tstatic.runtime.scope import LoDTensor, Scope, global_scope, scope_guard
-from tstatic.static import BuildStrategy, CompiledProgram, ExecutionStrategy, Executor
+from tstatic.static import BuildStrategy, CompiledProgram, ExecutionStrategy, Executor, ParallelExecutor
 from tstatic.static.mode import disable_static as enable_dygraph
 from tstatic.static.mode import enable_static as disable_dygraph
 from tstatic.static.mode import in_dynamic_mode as in_dygraph_mode
@@ -64,6 +64,7 @@ __all__ = [
     "ExecutionStrategy",
     "Executor",
     "LoDTensor",
+    "ParallelExecutor",
     "ParamAttr",
     "Program",
     "Scope",

@@ -51,6 +51,7 @@ from tstatic.static import BuildStrategy as BuildStrategy
 from tstatic.static import CompiledProgram as CompiledProgram
 from tstatic.static import ExecutionStrategy as ExecutionStrategy
 from tstatic.static import Executor as Executor
+from tstatic.static import ParallelExecutor as ParallelExecutor
 from tstatic.static.io import load as load
 from tstatic.static.io import load_program_state as load_program_state
 from tstatic.static.io import save as save
@@ -72,6 +73,7 @@ __all__ = [
     "Executor",
     "Layer",
     "LoDTensor",
+    "ParallelExecutor",
     "ParamAttr",
     "Program",
     "Scope",

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ class Source:
         num_warps: Warps per program.
         num_stages: Depth of software pipelines.
         small: Pointers off the main path (a scalar, a broadcast row), whose accesses may be narrow.
+        contract: Whether a product and a sum may be one operation with one rounding.
+        behind: Bits of an element of the streams whose addresses lie in tables.
     """
 
     text: str
@@ -54,6 +56,8 @@ class Source:
     num_warps: int = 4
     num_stages: int = 3
     small: tuple[str, ...] = ()
+    contract: bool = True
+    behind: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         foreign = {*self.divisible, *self.small} - set(self.signature)
@@ -74,7 +78,6 @@ class Source:
 class _Job:
     """One kernel for one chip."""
 
-    index: int
     name: str
     source: Source
     chip: int
@@ -90,6 +93,7 @@ class _Job:
             "divisible": list(source.divisible),
             "num_warps": source.num_warps,
             "num_stages": source.num_stages,
+            "contract": source.contract,
             "chip": self.chip,
             "sass": self.sass,
         }
@@ -136,12 +140,12 @@ class _Worker:
             )
         self.triton = str(hello["triton"])
 
-    def ask(self, job: _Job) -> dict[str, Any]:
+    def ask(self, line: str) -> dict[str, Any]:
         """Compiles; "error" in the answer says why not. Afterwards the process may be gone."""
         assert self._process.stdin is not None
         self._said = self._stderr.stat().st_size
         try:
-            self._process.stdin.write(job.line())
+            self._process.stdin.write(line)
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # it died; _listen says how
@@ -200,14 +204,14 @@ class _Worker:
 def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
     """Reads the figures out of a worker's answer."""
     if answer.get("error"):
-        return Report(job.name, job.chip, triton, error=str(answer["error"]), streams=job.source.streams)
+        return Report(job.name, job.chip, triton, error=str(answer["error"]))
     kinds = job.source.signature
     try:
         used = read_log(answer["log"])
         accesses, traps = read_ptx(answer["ptx"], [(n, kinds[n].startswith("*")) for n in answer["parameters"]])
         sass = None if answer["sass"] is None else read_sass(answer["sass"])
     except ValueError as error:
-        return Report(job.name, job.chip, triton, answer["seconds"], str(error), streams=job.source.streams)
+        return Report(job.name, job.chip, triton, answer["seconds"], str(error))
     return Report(
         name=job.name,
         chip=job.chip,
@@ -223,7 +227,6 @@ def _report(job: _Job, triton: str, answer: Mapping[str, Any]) -> Report:
         tensor_memory=answer["tensor_memory"],
         traps=max(traps, sass.traps if sass else 0),
         accesses=accesses,
-        streams=job.source.streams,
         sass=sass,
     )
 
@@ -241,7 +244,7 @@ def _environment(cache: Path) -> dict[str, str]:
 
 def compile_all(
     sources: Mapping[str, Source] | Iterable[Source],
-    targets: Sequence[int] = (80, 90, 100),
+    targets: Sequence[int] | Mapping[str, Sequence[int]] = (80, 90, 100),
     python: str = sys.executable,
     workers: int = 2,
     sass: Iterable[int] = (90,),
@@ -251,9 +254,11 @@ def compile_all(
 ) -> list[Report]:
     """Compiles every kernel for every chip, in other processes; triton is not imported into this one.
 
+    What two sources have in common is compiled once: the same text with the same types, constants and options.
+
     Args:
         sources: Kernels, by name; without names each takes that of its function.
-        targets: Chips, as compute capability times 10.
+        targets: Chips, as compute capability times 10; for all kernels, or by the kernel's name.
         python: Interpreter to compile with; any that has triton (3.6 or later), this one or another environment's.
         workers: Processes at a time.
         sass: Chips whose machine code is disassembled (0.3 s per kernel).
@@ -267,29 +272,31 @@ def compile_all(
     Raises:
         UnsupportedError: The interpreter cannot be started, or cannot import triton; or a chip is unknown.
     """
-    if unknown := set(targets) - set(SHARED_LIMIT):
+    named = dict(sources) if isinstance(sources, Mapping) else {s.function: s for s in sources}
+    chips = targets if isinstance(targets, Mapping) else dict.fromkeys(named, targets)
+    if unknown := {c for name in named for c in chips[name]} - set(SHARED_LIMIT):
         raise UnsupportedError(
             "a chip whose limits are not known", expected=f"one of {sorted(SHARED_LIMIT)}", received=sorted(unknown)
         )
-    named = sources.items() if isinstance(sources, Mapping) else [(s.function, s) for s in sources]
     shown = frozenset(sass)
-    jobs = [(name, source, chip) for name, source in named for chip in targets]
-    todo: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-    for index, (name, source, chip) in enumerate(jobs):
-        todo.put(_Job(index, name, source, chip, chip in shown))
-    reports: dict[int, Report] = {}
+    jobs = [_Job(name, source, chip, chip in shown) for name, source in named.items() for chip in chips[name]]
+    first = {job.line(): job for job in reversed(jobs)}
+    todo: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for line in dict.fromkeys(job.line() for job in jobs):
+        todo.put(line)
+    reports: dict[str, Report] = {}
     stop = threading.Event()
 
     def serve(folder: Path, environment: Mapping[str, str]) -> None:
         worker: _Worker | None = None
         try:
             while not stop.is_set():
-                job = todo.get_nowait()
+                line = todo.get_nowait()
                 if worker is None or not worker.alive:
                     if worker is not None:
                         worker.close()
                     worker = _Worker(python, folder, environment, timeout)
-                reports[job.index] = _report(job, worker.triton, worker.ask(job))
+                reports[line] = _report(first[line], worker.triton, worker.ask(line))
         except queue.Empty:
             pass
         finally:
@@ -299,7 +306,7 @@ def compile_all(
     with tempfile.TemporaryDirectory(prefix="tstatic-aot-") as temporary:
         folder = Path(temporary)
         environment = _environment(cache or folder / "cache")
-        count = max(1, min(workers, len(jobs)))
+        count = max(1, min(workers, len(first)))
         with ThreadPoolExecutor(count, thread_name_prefix="tstatic-aot") as pool:
             running = [pool.submit(serve, folder, environment) for _ in range(count)]
             try:
@@ -307,4 +314,8 @@ def compile_all(
                     each.result()
             finally:
                 stop.set()
-    return [reports[i] for i in range(len(jobs))]
+    # What is behind pointers is of no interest to the compiler: it may differ where all else is the same.
+    return [
+        replace(reports[job.line()], name=job.name, streams=job.source.streams, behind=job.source.behind)
+        for job in jobs
+    ]

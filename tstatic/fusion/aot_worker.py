@@ -78,7 +78,8 @@ def build(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         constexprs={(names.index(n),): value for n, value in constants.items()},
         attrs={(names.index(n),): [["tt.divisibility", 16]] for n in job["divisible"]},
     )
-    options = {"num_warps": job["num_warps"], "num_stages": job["num_stages"]}
+    # Options are part of Triton's cache key.
+    options = {"num_warps": job["num_warps"], "num_stages": job["num_stages"], "enable_fp_fusion": job["contract"]}
     start = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()) as log:
         kernel = triton.compile(source, target=GPUTarget("cuda", job["chip"], 32), options=options)

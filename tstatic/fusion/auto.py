@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from tstatic.fusion.codegen.define import Definition, is_pointwise, works_on_rows
 from tstatic.fusion.codegen.group import NoKernel, build
-from tstatic.fusion.codegen.rows import LONGEST
+from tstatic.fusion.codegen.rows import check_sums
+from tstatic.fusion.elewise_add_act import prepared
 from tstatic.fusion.engine import Fusion, loop_nest
+from tstatic.fusion.reasons import Apart
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import UNKNOWN
@@ -16,7 +19,10 @@ MOST_OPS = 24
 """Ops in one group: registers run out before bytes do."""
 
 MOST_STREAMS = 10
-"""Arrays that one kernel reads and writes."""
+"""Arrays with all elements that one kernel reads and writes."""
+
+MOST_ARRAYS = 16
+"""Arrays of any size."""
 
 WINDOW = 256
 """How far back in the program an op looks for its group."""
@@ -119,31 +125,41 @@ class _Groups:
                 found.add(group)
         return found
 
-    def try_join(self, index: int, group: int) -> bool:
+    def join(self, index: int, group: int) -> None:
+        """Takes an op into a group.
+
+        Raises:
+            NoKernel: It stays out.
+        """
         members = self.members[group]
-        if len(members) >= MOST_OPS or index - members[0] > WINDOW:
-            return False
+        if len(members) >= MOST_OPS:
+            raise NoKernel("MANY_OPS", f"the group has {MOST_OPS} operators already")
+        if index - members[0] > WINDOW:
+            raise NoKernel("FAR", f"{index - members[0]} operators lie between the group's first one and this one")
         between = self.outside(index, group)
         if self.reaches(between, group):
-            return False
+            raise NoKernel("CYCLE", "another operator reads what the group makes and makes what this one reads")
         inside = {*members, index}
         ops = [one for i in sorted(inside) for one in _parts(self.view.ops[i])]
-        try:
-            built = build(ops, self.view.metas, self.view.needed(inside), self.known)
-        except NoKernel:
-            return False
-        if len(built.inputs) + len(built.outputs) > MOST_STREAMS or len({o.dims for o in built.summed}) > 1:
-            return False
-        if built.inner is not None and built.numel // built.rows > LONGEST:
-            return False
+        built = build(ops, self.view.metas, self.view.needed(inside), self.known)
+        operands = (*built.inputs, *built.outputs)
+        streams = sum(o.full for o in operands)
+        if len(operands) > MOST_ARRAYS:
+            raise NoKernel(
+                "MANY_STREAMS", f"the kernel would read and write {len(operands)} arrays, at most {MOST_ARRAYS}"
+            )
+        if streams > MOST_STREAMS:
+            raise NoKernel(
+                "MANY_STREAMS", f"the kernel would read and write {streams} arrays, at most {MOST_STREAMS} are fast"
+            )
+        check_sums(built)
         members.append(index)
         self.of[index] = group
         self.after[group] |= between
-        return True
 
 
-def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...]]:
-    """Groups of two ops and more, in program order.
+def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Apart]:
+    """Neighbours that stay apart though each could be in a group, and groups of two ops and more, in program order.
 
     Args:
         view: Of the program.
@@ -154,9 +170,25 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...]]:
         if index in view.forbidden or not _fits(view, op, rows):
             state.seen[index] = frozenset(state.before(index))
             continue
-        makers = [view.maker[v] for v in op.reads() if v in view.maker]
-        candidates = sorted({state.of[m] for m in makers if m in state.of}, key=lambda g: -state.members[g][-1])
-        if not any(state.try_join(index, g) for g in candidates):
+        # Per group that the op reads from: the last of its ops that it reads.
+        nearest: dict[int, int] = {}
+        for maker in (view.maker[v] for v in op.reads() if v in view.maker):
+            if maker in state.of:
+                group = state.of[maker]
+                nearest[group] = max(maker, nearest.get(group, maker))
+        for group in sorted(nearest, key=lambda g: -state.members[g][-1]):
+            if index in state.of:
+                yield Apart(
+                    (nearest[group], index),
+                    "TWO_GROUPS",
+                    "the second operator reads from two groups, and joined the later one",
+                )
+                continue
+            try:
+                state.join(index, group)
+            except NoKernel as found:
+                yield Apart((nearest[group], index), found.code, found.reason, found.op.type if found.op else "")
+        if index not in state.of:
             state.of[index] = len(state.members)
             before = state.before(index)
             state.members.append([index])
@@ -164,4 +196,4 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...]]:
     yield from (tuple(m) for m in state.members if len(m) > 1)
 
 
-FUSION = Fusion("auto", "enable_auto_fusion", groups=groups)
+FUSION = Fusion("auto", "enable_auto_fusion", groups=groups, prepare=partial(prepared, compiler=True))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
+from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.pattern import Match, Pattern
 from tstatic.ir.frozen import FrozenOp
@@ -32,7 +35,9 @@ def forward_parts(norm: FrozenOp) -> tuple[dict[str, str | None], dict[str, str 
     return {s: one(norm.input(s)) for s in slots}, {s: one(norm.output(s)) for s in _STATISTICS}
 
 
-def backward_parts(norm: FrozenOp, act: FrozenOp, dout: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
+def backward_parts(
+    norm: FrozenOp, act: FrozenOp, dout: str | None
+) -> tuple[dict[str, str | None], dict[str, str | None]]:
     """The same for the gradient; the activation's saved output is ``Y``."""
     read = {s.name: e for s, e in zip(act.card.inputs, act.inputs, strict=True)}
     slots = ("X", "Scale", "Bias", "SavedMean", "SavedVariance")
@@ -52,7 +57,42 @@ def _fuse(match: Match) -> Fused:
         ins, outs = forward_parts(norm)
         return Fused("fused_batch_norm_act", ins, {"Y": one(act.output("Out")), **outs}, attrs)
     ins, outs = backward_parts(norm, act, match.values["dout"])
-    return Fused("fused_batch_norm_act_grad", ins, outs, attrs)
+    return Fused("fused_batch_norm_act_grad", ins, outs, attrs, _recomputing(match))
+
+
+def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
+    """The ops of a gradient that computes the activation's result again from the norm's input; none where it must be read.
+
+    The gradient reads the result alone, it is the activation's of this norm's result, and both are one kernel in the forward
+    (nobody else reads what lies between): then both directions work from the same statistics by the same operations.
+    """
+    view, norm, act = match.view, match.op("norm"), match.op("act")
+    if {s.name for s in act.card.inputs} != {"Out", "Out@GRAD"}:
+        return ()
+    places = [view.maker.get(str(act.input("Out")), -1)]
+    forward = view.ops[places[0]]
+    if places[0] < 0 or forward.type != act.card.of or dict(forward.attrs) != dict(act.attrs):
+        return ()
+    inner = str(forward.input("X"))
+    places.append(view.maker.get(inner, -1))
+    first = view.ops[places[1]]
+    if (
+        places[1] < 0
+        or first.type != norm.card.of
+        or first.output("Y") != inner
+        or dict(first.attrs) != dict(norm.attrs)
+    ):
+        return ()
+    same = all(first.input(s) == norm.input(s) for s in ("X", "Scale"))
+    same = same and all(first.output(s) == norm.input(s) for s in ("SavedMean", "SavedVariance"))
+    seen = inner in view.fetched or inner in view.kept or view.readers.get(inner) != [places[0]]
+    if not same or seen or not view.forbidden.isdisjoint(places):
+        return ()
+    # Of its bias the gradient needs the shape only, which another value may have lent.
+    inputs = (
+        first.input("Bias") if s.name == "Bias" else e for s, e in zip(norm.card.inputs, norm.inputs, strict=True)
+    )
+    return replace(act, attrs={**act.attrs, RECOMPUTES: True}), replace(norm, inputs=tuple(inputs))
 
 
 FUSION = Fusion(

@@ -38,6 +38,22 @@ def grad_of_plus_norm(p: Pattern) -> None:
     p.op("norm", "batch_norm_grad", Y_GRAD=add.Y_GRAD)
 
 
+def summed_grad_of_norm_plus(p: Pattern) -> None:
+    """The gradient of ``act(batch_norm(x) + z)`` whose result several others read: their gradients are added up."""
+    total = p.op("sum", "sum")
+    act = p.op("act", GRADS, Out_GRAD=total.Out)
+    add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
+    p.op("norm", "batch_norm_grad", Y_GRAD=add.X_GRAD)
+
+
+def summed_grad_of_plus_norm(p: Pattern) -> None:
+    """The gradient of ``act(z + batch_norm(x))``, likewise."""
+    total = p.op("sum", "sum")
+    act = p.op("act", GRADS, Out_GRAD=total.Out)
+    add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
+    p.op("norm", "batch_norm_grad", Y_GRAD=add.Y_GRAD)
+
+
 def _fuse(match: Match) -> Fused:
     norm, add, act = match.op("norm"), match.op("add"), match.op("act")
     metas = match.view.metas
@@ -55,7 +71,7 @@ def _fuse(match: Match) -> Fused:
         ins, outs = forward_parts(norm)
         ins["Z"] = match.values["z"]
         return Fused("fused_bn_add_activation", ins, {"Y": one(act.output("Out")), **outs}, attrs)
-    ins, outs = backward_parts(norm, act, match.values["dout"])
+    ins, outs = backward_parts(norm, act, one(act.input("Out@GRAD")))
     other = "Y@GRAD" if one(add.output("X@GRAD")) == one(norm.input("Y@GRAD")) else "X@GRAD"
     return Fused("fused_bn_add_activation_grad", ins, {**outs, "Z@GRAD": one(add.output(other))}, attrs)
 
@@ -63,7 +79,7 @@ def _fuse(match: Match) -> Fused:
 FUSION = Fusion(
     "bn_add_act",
     "fuse_bn_add_act_ops",
-    (norm_plus, plus_norm, grad_of_norm_plus, grad_of_plus_norm),
+    (norm_plus, plus_norm, summed_grad_of_norm_plus, summed_grad_of_plus_norm, grad_of_norm_plus, grad_of_plus_norm),
     _fuse,
     kernel=batch_norm_kernel,
 )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from tstatic.fusion import auto
+from tstatic.fusion.elewise_add_act import prepared
 from tstatic.fusion.engine import Fusion
+from tstatic.fusion.reasons import Apart
 from tstatic.fusion.view import View
 
 
-def groups(view: View) -> Iterator[tuple[int, ...]]:
+def groups(view: View) -> Iterator[tuple[int, ...] | Apart]:
     """As :mod:`tstatic.fusion.auto`, and along rows."""
     return auto.groups(view, rows=True)
 
 
-FUSION = Fusion("compiler", "build_cinn_pass", groups=groups)
+FUSION = Fusion("compiler", "build_cinn_pass", groups=groups, prepare=partial(prepared, compiler=True))

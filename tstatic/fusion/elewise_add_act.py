@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from tstatic.fusion.engine import Fused, Fusion
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
+from tstatic.fusion.engine import Fused, Fusion, Unfit
+from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.pattern import Match, Pattern
-from tstatic.ir.frozen import FrozenOp
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.types import Meta
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "scale")
 _GRADS = tuple(f"{a}_grad" for a in ACTIVATIONS if a != "scale")
@@ -37,6 +44,20 @@ def grad_of_act_of_add(p: Pattern) -> None:
     p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
 
 
+def grad_with_sum(p: Pattern) -> None:
+    """The gradient of ``act(x + y)``, with the sum computed again."""
+    again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
+    act = p.op("act", _GRADS, X=again.Out, Out_GRAD=p.value("dout"))
+    p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
+
+
+def same_grad_with_sum(p: Pattern) -> None:
+    """The same where both operands have the shape of the sum: its gradient is theirs."""
+    again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
+    act = p.op("act", _GRADS, X=again.Out, Out_GRAD=p.value("dout"))
+    act.X_GRAD  # noqa: B018
+
+
 def scaled_grad(p: Pattern) -> None:
     """The gradient of ``scale(x + y)``: a scale is its own gradient."""
     act = p.op("act", "scale", X=p.value("dout"))
@@ -57,7 +78,88 @@ def grad_of_act_plus(p: Pattern) -> None:
     act.X_GRAD  # noqa: B018
 
 
+def prepared(program: FrozenProgram, metas: dict[str, Meta], compiler: bool = False) -> FrozenProgram:
+    """Drops the gradients of adds of equal shapes, and gives activations' gradients that read a sum a sum of their own.
+
+    The forward kernel then does not write the sum, and the backward kernel reads the operands instead of it: with a bias that
+    saves a write, and two whole operands take as many bytes as before (one write less, one read more).
+
+    Args:
+        program: Frozen.
+        metas: Metadata of all its values; those of the new ones are added.
+        compiler: For groups of any ops: a copy of a sum would join the group that makes its operands, so these are left out.
+    """
+    program = handed_on(program, metas)
+    view = View(program, metas)
+    copies: dict[int, FrozenOp] = {}
+    names: dict[str, str] = {}
+    for index in view.of_type("elementwise_add"):
+        add = view.ops[index]
+        reader = _gradient_that_reads(view, index, compiler)
+        if reader is None:
+            continue
+        out = str(add.output("Out"))
+        new = _fresh(f"{out}@RECOMPUTED", metas)
+        metas[new] = metas[out]
+        names[new] = new
+        copies[reader] = replace(add, outputs=(new,), role=view.ops[reader].role, role_var=())
+    if not copies:
+        return program
+    ops: list[FrozenOp] = []
+    for index, op in enumerate(view.ops):
+        copy = copies.get(index)
+        if copy is None:
+            ops.append(op)
+        else:
+            ops += [copy, op.with_inputs({str(op.input("X")): str(copy.output("Out"))})]
+    return program.edit(ops=tuple(ops), names={**program.names, **names})
+
+
+def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
+    """The gradient of the activation of a sum, if it and the activation are the sum's only readers, and will be fused."""
+    add = view.ops[index]
+    out = str(add.output("Out"))
+    readers = list(dict.fromkeys(view.readers.get(out, ())))
+    if out in view.fetched or out in view.kept or len(readers) != 2 or index in view.forbidden:
+        return None
+    act, gradient = (view.ops[i] for i in readers)
+    if act.type not in ACTIVATIONS or gradient.type not in _GRADS or gradient.type != f"{act.type}_grad":
+        return None
+    if gradient.input("Out@GRAD") == out or not view.forbidden.isdisjoint(readers):
+        return None
+    # An activation before the add would take it, and the sum would be written all the same.
+    makers = [view.ops[view.maker[v]] for v in add.reads() if v in view.maker]
+    if any(m.type in ACTIVATIONS or (compiler and (is_pointwise(m.card) or works_on_rows(m.card))) for m in makers):
+        return None
+    return readers[1]
+
+
+def _fresh(name: str, known: Mapping[str, Meta]) -> str:
+    while name in known:
+        name += "_"
+    return name
+
+
+def _fuse_again(match: Match) -> Fused:
+    """A gradient with the sum computed again; the shorter form where the add's own gradient does not follow."""
+    again, act, view = match.op("again"), match.op("act"), match.view
+    add = match.op("add") if "add" in match.ops else None
+    inner = str(act.output("X@GRAD"))
+    follows = [view.ops[i].type for i in dict.fromkeys(view.readers.get(inner, ()))] == ["elementwise_add_grad"]
+    if add is None and follows and inner not in view.fetched and inner not in view.kept:
+        raise Unfit("ATTRIBUTE", "the add's gradient follows", "nothing: it is taken in")
+    attrs = {"functor_list": ["elementwise_add", act.type], "axis": again.attrs["axis"]}
+    outputs = {"X@GRAD": inner, "Y@GRAD": None}
+    if add is not None:
+        outputs = {"X@GRAD": _one(add.output("X@GRAD")), "Y@GRAD": _one(add.output("Y@GRAD"))}
+        outputs["IntermediateOut@GRAD"] = inner
+    ins = {"X": match.values["x"], "Y": match.values["y"], "Out@GRAD": match.values["dout"]}
+    return Fused("fused_elemwise_add_activation_grad", ins, outputs, attrs)
+
+
 def _fuse(match: Match) -> Fused:
+    if "again" in match.ops:
+        return _fuse_again(match)
     add, act = match.op("add"), match.op("act")
     first = match.ops["act"] < match.ops["add"]
     backward = add.type.endswith("_grad")
@@ -101,6 +203,17 @@ def _one(entry: object) -> str | None:
 FUSION = Fusion(
     "elewise_add_act",
     "fuse_elewise_add_act_ops",
-    (act_of_add, add_of_act, act_plus, grad_of_act_of_add, scaled_grad, grad_of_add_of_act, grad_of_act_plus),
+    (
+        act_of_add,
+        add_of_act,
+        act_plus,
+        grad_with_sum,
+        same_grad_with_sum,
+        grad_of_act_of_add,
+        scaled_grad,
+        grad_of_add_of_act,
+        grad_of_act_plus,
+    ),
     _fuse,
+    prepare=prepared,
 )

@@ -5,22 +5,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.group import NoKernel, build
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.rows import rows_kernel
 from tstatic.fusion.pattern import Match, Pattern, find
-from tstatic.fusion.reasons import explain_code
+from tstatic.fusion.reasons import Apart, explain_code
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.opdef import Card
 from tstatic.ir.program import OpRole
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ir.where import Where
-
-RESERVED = ("partial:", "table:")
-"""How names of buffers that the launches of a kernel share begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,11 @@ class Applied:
     kept: tuple[str, ...]
     kernel: Kernel | None
 
+    @property
+    def written(self) -> frozenset[str]:
+        """The values that the fused op writes."""
+        return frozenset(v for m in self.members for v in m.outputs) - set(self.gone)
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -75,23 +78,32 @@ class Fused:
         slots: Slot -> value (or values, for a slot that ends in ``*``); the rest of what is read goes to ``Others*``.
         outputs: Slot -> value; further values that must be kept go to ``Kept*``.
         attrs: Attributes, for reports.
+        body: The ops that it stands for, if they say more than the matched ones do; every bit of their results is the same.
     """
 
     type: str
     slots: Mapping[str, str | tuple[str, ...] | None]
     outputs: Mapping[str, str | tuple[str, ...] | None]
     attrs: Mapping[str, object] = field(default_factory=dict)
+    body: tuple[FrozenOp, ...] = ()
 
 
 class Unfit(Exception):  # noqa: N818
-    """A match that the fusion's own check refuses: a code, and a sentence of its own."""
+    """A match that cannot be made.
 
-    def __init__(self, code: str, reason: str = "", change: str = "", reader: str = "") -> None:
+    Args:
+        code: One of ``reasons.py``.
+        reason: A sentence that says more than the code's own.
+        change: What would allow it, likewise.
+        value, reader: What the code's own sentences name.
+    """
+
+    def __init__(self, code: str, reason: str = "", change: str = "", *, value: str = "", reader: str = "") -> None:
         super().__init__(code)
         self.code = code
-        self.reason = reason
-        self.change = change
-        self.reader = reader
+        meaning, smallest = explain_code(code, value=value, reader=reader)
+        self.reason = reason or meaning
+        self.change = change or smallest
 
 
 def loop_nest(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
@@ -109,7 +121,7 @@ class Fusion:
         switch: Property of the BuildStrategy that turns it on.
         patterns: Functions that name ops and values.
         fuse: What a match becomes; raises :class:`Unfit`.
-        groups: Instead of patterns: proposes groups of ops by itself.
+        groups: Instead of patterns: proposes groups of ops by itself, and says which neighbours it leaves apart.
         proposes: Instead of patterns: groups of ops, and what each becomes (or a function that raises :class:`Unfit`).
         kernel: ``(body, metas, needed values) -> Kernel``; by default the loop nest of the body's expressions. Raises
             :class:`NoKernel`.
@@ -120,7 +132,7 @@ class Fusion:
     switch: str
     patterns: tuple[Callable[[Pattern], None], ...] = ()
     fuse: Callable[[Match], Fused] | None = None
-    groups: Callable[[View], Iterable[tuple[int, ...]]] | None = None
+    groups: Callable[[View], Iterable[tuple[int, ...] | Apart]] | None = None
     proposes: Callable[[View], Iterable[tuple[tuple[int, ...], Callable[[], Fused]]]] | None = None
     kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] = loop_nest
     prepare: Callable[[FrozenProgram, dict[str, Meta]], FrozenProgram] | None = None
@@ -155,32 +167,43 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
                 continue
             fused, record = _make(fusion, view, indices, fuse, members)
         except Unfit as unfit:
-            meaning, change = explain_code(unfit.code, value=unfit.reason, reader=unfit.reader)
-            reason = unfit.reason if unfit.code == "ATTRIBUTE" else meaning
-            refusals[indices] = Refused(fusion.name, fusion.switch, unfit.code, members, reason, unfit.change or change)
+            refusals[indices] = _refused(fusion, unfit, members)
             continue
         refusals.pop(indices, None)
         for i in indices:
             taken[i] = len(made)
         made.append((indices, fused))
         records.append(record)
-    log.refused.extend(r for indices, r in refusals.items() if not all(i in taken for i in indices))
+    log.refused.extend(r for indices, r in refusals.items() if not _settled(fusion, indices, taken))
     # Matches that are safe one by one may form a ring together: then the last one gives way.
     for count in range(len(made), 0, -1):
         done = _rewritten(program, view, made[:count])
         if done is not None:
             log.applied.extend(records[:count])
             for record in records[count:]:
-                meaning, change = explain_code("CYCLE")
-                log.refused.append(Refused(fusion.name, fusion.switch, "CYCLE", record.members, meaning, change))
+                log.refused.append(_refused(fusion, Unfit("CYCLE"), record.members))
             return done
     return program
 
 
+def _refused(fusion: Fusion, unfit: Unfit, members: tuple[Member, ...]) -> Refused:
+    return Refused(fusion.name, fusion.switch, unfit.code, members, unfit.reason, unfit.change)
+
+
+def _leave(apart: Apart) -> Fused:
+    raise Unfit(apart.code, apart.reason, reader=apart.reader)
+
+
+def _settled(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, int]) -> bool:
+    """Whether a refusal is no news: other matches took its ops. Neighbours in two groups are news."""
+    into = {taken.get(i) for i in indices}
+    return None not in into and (fusion.groups is None or len(into) == 1)
+
+
 def _candidates(fusion: Fusion, view: View) -> Iterator[tuple[tuple[int, ...], Callable[[], Fused] | None]]:
     if fusion.groups is not None:
-        for indices in fusion.groups(view):
-            yield indices, None
+        for one in fusion.groups(view):
+            yield (one.indices, partial(_leave, one)) if isinstance(one, Apart) else (one, None)
         return
     if fusion.proposes is not None:
         yield from fusion.proposes(view)
@@ -208,7 +231,7 @@ def _make(
     ops = [view.ops[i] for i in indices]
     needed = view.needed(inside)
     result = fuse() if fuse is not None else None
-    body = tuple(b for op in ops for b in (op.body or (op,)))
+    body = (result.body if result is not None else ()) or tuple(b for op in ops for b in (op.body or (op,)))
     final = _final(result, needed) if result is not None else set(needed)
     _check_inner(view, inside, ops, needed, final)
     blocker = view.between(inside)
@@ -217,7 +240,9 @@ def _make(
     kernel = _kernel(fusion, view, body, needed)
     # An op that is fused already keeps inner values that the program no longer has.
     made = {v for op in body for v in op.writes()}
-    read = [v for v in _contents(body) if v not in made]
+    # A kernel may read what the ops need the shape of only.
+    loaded = [b.value for b in kernel.inputs]
+    read = [v for v in dict.fromkeys((*_contents(body), *loaded)) if v not in made]
     shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
     if result is None:
         result = Fused("fusion_group", {"Inputs": tuple(read)}, {"Outs": tuple(needed)})
@@ -243,13 +268,13 @@ def _check_inner(view: View, inside: set[int], ops: Sequence[FrozenOp], needed: 
         if value in final:
             continue
         if value in view.fetched:
-            raise Unfit("FETCHED", value)
+            raise Unfit("FETCHED", value=value)
         if value in view.kept:
-            raise Unfit("PERSISTABLE", value)
+            raise Unfit("PERSISTABLE", value=value)
         for reader in view.outside(value, inside):
             other = view.ops[reader]
             if not (other.role & OpRole.Backward and other.type in backward):
-                raise Unfit("EXTRA_READER", value, reader=other.type)
+                raise Unfit("EXTRA_READER", value=value, reader=other.type)
 
 
 def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], needed: Sequence[str]) -> Kernel:
@@ -257,15 +282,11 @@ def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], needed: Sequen
         for value in (*op.reads(), *op.writes()):
             meta = view.metas.get(value)
             if meta is None or UNKNOWN in meta.shape:
-                raise Unfit("DYNAMIC", value)
-    for op in body:
-        if any(v.startswith(RESERVED) for v in (*op.reads(), *op.writes())):
-            change = f"name it without {' or '.join(RESERVED)} at its beginning"
-            raise Unfit("ATTRIBUTE", "a variable is named like a buffer that kernels share", change)
+                raise Unfit("DYNAMIC", f"a size of '{value}' is known only when the program runs")
     try:
         return fusion.kernel(body, view.metas, needed)
     except NoKernel as error:
-        raise Unfit(error.code, reader=error.op.type if error.op is not None else "") from None
+        raise Unfit(error.code, error.reason, reader=error.op.type if error.op is not None else "") from None
 
 
 def _contents(body: Sequence[FrozenOp]) -> list[str]:

@@ -47,6 +47,7 @@ class Report:
         traps: Function bodies that trap instead of doing their work: what the compiler emits when it gave up.
         accesses: Global accesses by parameter and width.
         streams: Pointers of the main path -> bits of an element.
+        behind: Bits of an element of the streams whose addresses lie in tables.
         sass: The instructions, where disassembly was asked for.
     """
 
@@ -66,6 +67,7 @@ class Report:
     traps: int = 0
     accesses: tuple[Access, ...] = ()
     streams: Mapping[str, int] = field(default_factory=dict)
+    behind: tuple[int, ...] = ()
     sass: Sass | None = None
 
     def figures(self) -> dict[str, int]:
@@ -132,7 +134,7 @@ def _pointwise(report: Report) -> list[str]:
     barriers = max(report.barriers, report.sass.count("BAR") if report.sass else 0)
     if barriers:
         found.append(f"{barriers} barriers (BAR); wanted 0")
-    widest = max(report.streams.values(), default=0)
+    widest = max((*report.streams.values(), *report.behind), default=0)
     narrow: dict[str, list[Access]] = {}
     for access in report.accesses:
         if access.origin in report.streams and access.bits * widest < 128 * report.streams[access.origin]:
@@ -141,9 +143,18 @@ def _pointwise(report: Report) -> list[str]:
         wanted = 128 * report.streams[name] // widest
         measured = " and ".join(f"{a.count} {a.action}s of {a.bits} bits" for a in accesses)
         found.append(f"{name}: {measured}; wanted {wanted} bits (is its length a multiple of 16, and said to be?)")
-    if lost := sum(a.count for a in report.accesses if not a.origin):
+    unknown = [a for a in report.accesses if not a.origin]
+    if unknown and not report.behind:
+        lost = sum(a.count for a in unknown)
         found.append(f"{lost} global accesses of unknown origin; wanted each to be traced to a parameter")
-    if report.streams and not any(a.origin in report.streams for a in report.accesses):
+    for access in unknown if report.behind else ():
+        least = 128 * min(report.behind) // widest
+        if access.bits < least:
+            narrow.setdefault("", []).append(access)
+            measured = f"{access.count} {access.action}s of {access.bits} bits"
+            found.append(f"tensors in tables: {measured}; wanted at least {least} bits")
+    expected = bool(report.streams or report.behind)
+    if expected and not any(not a.origin if report.behind else a.origin in report.streams for a in report.accesses):
         found.append("no global access to any stream; wanted at least one")
     return found + _narrow_sass(report, narrow=bool(narrow))
 

@@ -120,7 +120,7 @@ def _refusals(
     for index, value, reader in refused:
         same = by_kind.get(view.ops[index].type)
         pair = (index, groups[same[0]][0]) if same else (index,)
-        yield tuple(sorted(pair)), partial(_refuse, Unfit("EXTRA_READER", value, reader=reader.type))
+        yield tuple(sorted(pair)), partial(_refuse, Unfit("EXTRA_READER", value=value, reader=reader.type))
     for same in by_kind.values():
         largest = max(same, key=lambda g: len(groups[g]))
         for g in same:

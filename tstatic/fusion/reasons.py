@@ -14,6 +14,16 @@ class Reason:
     change: str
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Two ops, by their indices, that a search for groups leaves apart: a code, a sentence, and the type of op in the way."""
+
+    indices: tuple[int, int]
+    code: str
+    reason: str
+    reader: str = ""
+
+
 _ALL = (
     Reason("FETCHED", "the value between them, '{value}', is fetched", "do not fetch '{value}' in this run"),
     Reason("PERSISTABLE", "the value between them, '{value}', is persistable: the scope keeps it after the run",
@@ -26,7 +36,7 @@ _ALL = (
     Reason("SPACE", "the operators work on shapes that do not broadcast to a common one",
            "bring the operands to one shape first"),
     Reason("SMALL_OUTPUT", "a result that is read elsewhere is smaller than the common shape",
-           "compute '{value}' for its other reader separately"),
+           "compute it for its other reader separately"),
     Reason("SUM_INSIDE", "the second operator reads a sum that is known only when the first is done",
            "nothing: this needs two passes over the data"),
     Reason("TWO_SUMS", "the operators sum over different dimensions", "give both operands one shape"),
@@ -34,7 +44,13 @@ _ALL = (
     Reason("SUM_TYPE", "generated kernels sum floats only", "cast to a float type first"),
     Reason("ROWS", "the operators work along rows that differ, or that are not the last dimensions",
            "let all of them work over the same last axes"),
-    Reason("LONG_ROW", "a row has more elements than one program of a kernel holds", "nothing: it runs operator by operator"),
+    Reason("LONG_ROW", "columns are summed over rows, and there are more of them than one program of a kernel holds",
+           "nothing: the sums run by themselves"),
+    Reason("MANY_OPS", "the group has as many operators as one kernel takes", "nothing: the rest begins another kernel"),
+    Reason("MANY_STREAMS", "one kernel would read and write more arrays than is fast", "nothing: the rest begins another kernel"),
+    Reason("TWO_GROUPS", "the second operator is in a group already, and groups do not grow together",
+           "fuse_together() around both, if they are forward operators"),
+    Reason("FAR", "too many operators lie between them", "build the second one nearer to the first"),
     Reason("EMPTY", "there are no elements to compute", "nothing: an empty batch launches nothing"),
     Reason("DYNAMIC", "a size is known only when the program runs", "make the size a constant, or feed it"),
     Reason("NOT_POINTWISE", "{reader} states no expression per element", "nothing: this operator runs alone"),

@@ -99,6 +99,9 @@ def _fresh(name: str, known: Mapping[str, Meta]) -> str:
 def _fuse(match: Match) -> Fused:
     conv, metas = match.op("conv"), match.view.metas
     if not is_depthwise(conv, metas):
+        unknown = [v for v in (str(conv.input(s)) for s in ("Input", "Filter")) if UNKNOWN in metas[v].shape]
+        if unknown:
+            raise Unfit("DYNAMIC", value=unknown[0])
         raise Unfit("ATTRIBUTE", "the convolution has fewer groups than channels", "nothing: it is no depthwise one")
     attrs = {**conv.attrs, "use_cudnn": False, "fuse_relu_before_depthwise_conv": True}
     ins = {"Input": match.values["x"], "Filter": _one(conv.input("Filter"))}

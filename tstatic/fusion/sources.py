@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from functools import lru_cache
 
 from tstatic.fusion.aot import Source
-from tstatic.fusion.codegen.kernel import Kernel, Launch
+from tstatic.fusion.codegen.kernel import Calls, Kernel, Launch, Own
 
 
 def parameters(text: str, function: str) -> list[str]:
@@ -17,15 +18,46 @@ def parameters(text: str, function: str) -> list[str]:
     raise AssertionError(f"the module has no function '{function}'")
 
 
-def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool]) -> Source:
+@lru_cache(maxsize=1024)
+def reached(text: str, function: str) -> str:
+    """The part of a module that a function needs: kernels of different programs often share it."""
+    tree = ast.parse(text)
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    wanted: set[str] = set()
+    pending = [function]
+    while pending:
+        name = pending.pop()
+        if name not in wanted:
+            wanted.add(name)
+            used = {n.id for n in ast.walk(functions[name]) if isinstance(n, ast.Name)}
+            pending.extend(used & set(functions))
+    lines = text.splitlines()
+    parts = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            first = min(d.lineno for d in node.decorator_list)
+            if node.name in wanted:
+                parts.append("\n".join(_uncommented(lines[first - 1 : node.end_lineno])))
+        elif isinstance(node, ast.Import | ast.Assign):
+            parts.append("\n".join(lines[node.lineno - 1 : node.end_lineno]))
+    return "\n\n\n".join(parts) + "\n"
+
+
+def _uncommented(lines: list[str]) -> list[str]:
+    """Without the lines that say what the user wrote where."""
+    return [line for line in lines if not line.lstrip().startswith("#")]
+
+
+def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Calls) -> Source:
     """One launch.
 
     Args:
         kernel: Whose module it is.
         launch: With the types of its arguments.
         small: Argument -> whether it lies off the main path (broadcast, or a sum), so that narrow accesses do no harm.
+        calls: All launches and their tables.
     """
-    names = parameters(kernel.text, launch.function)
+    names = parameters(kernel.code, launch.function)
     types = launch.types or tuple(
         f"*{p.type}" if p.kind == "pointer" else p.type for p in kernel.parameters if p.kind != "constant"
     )
@@ -36,22 +68,31 @@ def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool]) -> Source:
         if isinstance(argument, str) or (isinstance(argument, int) and argument % 16 == 0)
     ]
     off = tuple(n for n, a in zip(names, launch.arguments, strict=True) if isinstance(a, str) and small.get(a, True))
+    widths = {b.value: 8 * b.dtype.itemsize for b in (*kernel.inputs, *kernel.outputs)}
+    tables = [calls.tables[a] for a in launch.arguments if isinstance(a, Own) and a in calls.tables]
+    behind = {widths[v] for table in tables for v in table.values if v in widths}
     return Source(
-        kernel.text,
+        reached(kernel.code, launch.function),
         launch.function,
         signature,
         launch.constants,
         tuple(divisible),
         num_warps=launch.num_warps,
         small=off,
+        contract=launch.contract,
+        behind=tuple(sorted(behind)),
     )
 
 
 def sources(kernel: Kernel) -> list[tuple[str, Source]]:
-    """All launches of a kernel on a GPU; one per function."""
+    """All launches of a kernel on a GPU: one per function, and further ones that are given other types."""
     largest = max((b.count for b in (*kernel.inputs, *kernel.outputs)), default=0)
     small = {b.value: b.count < largest for b in (*kernel.inputs, *kernel.outputs)}
     found: dict[str, Source] = {}
-    for launch in kernel.plan(False).launches:
-        found.setdefault(launch.function, source(kernel, launch, small))
+    calls = kernel.plan(False)
+    for launch in calls.launches:
+        made = source(kernel, launch, small, calls)
+        same = [name for name in found if name.split(":")[0] == launch.function]
+        if not any(found[name].signature == made.signature for name in same):
+            found[f"{launch.function}:{len(same) + 1}" if same else launch.function] = made
     return list(found.items())

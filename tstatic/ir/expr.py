@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -295,6 +295,17 @@ def variables(node: Node) -> set[str]:
             found.add(current.value)
         stack.extend(current.args)
     return found
+
+
+def calls(node: Node, functions: Sequence[str]) -> bool:
+    """Whether an expression calls one of some functions."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current.op in functions:
+            return True
+        stack.extend(current.args)
+    return False
 
 
 def diff(node: Node, name: str) -> Node:

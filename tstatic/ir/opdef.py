@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 # Keyword arguments of ``ref`` that are no attributes: the device fills them in.
-RESERVED = ("scratch", "rng", "run_block", "state")
+RESERVED = ("scratch", "rng", "run_block", "state", "group")
 
 
 # ----------------------------------------------------------------------------------------------------------------- card
@@ -171,6 +171,8 @@ class Card:
         prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
         of: The forward op's type, for a backward op.
         rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
+        kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
+        collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
     """
 
     type: str
@@ -198,6 +200,8 @@ class Card:
     prepare: Prepare | None = None
     of: str = ""
     rows: Callable[..., Rows | None] | None = None
+    collective: bool = False
+    kernel: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", MappingProxyType({n: Attr.of(a) for n, a in self.attrs.items()}))

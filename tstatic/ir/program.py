@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near
+from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, needed_for
 from tstatic.ir import names, text
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import Operator, OpRole
@@ -321,12 +321,15 @@ class Program(ProgramMethods):
             assert isinstance(value, bool), (
                 f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."
             )
-        return text.program_text(self, with_details, desc.process_of(self))
+        return text.program_text(self, with_details, process.process_of(self))
 
     @staticmethod
     def parse_from_text(source: str) -> Program:
         """Reads back what ``print(program)`` wrote (see :func:`tstatic.ir.parse.parse`)."""
-        return parse.parse(source)
+        with needed_for("reading a program's text"):
+            from tstatic.ir.parse import parse
+
+        return parse(source)
 
     @staticmethod
     def parse_from_string(data: bytes) -> Program:
@@ -427,4 +430,4 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
 
 
 # The functions behind Block.append_op, Program.clone and print() stand in files of their own, which need the classes above.
-from tstatic.ir import build, declare, desc, edit, parse, serial, svg  # noqa: E402
+from tstatic.ir import build, declare, edit, process, serial, svg  # noqa: E402

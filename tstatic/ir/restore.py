@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.ir import edit
-from tstatic.ir.desc import BlockDesc, Line, OpDesc, ProgramDesc, Real, VarDesc, calls_functions, this_process
 from tstatic.ir.opdef import CARDS, EMPTY, Card, Slot, card_of
+from tstatic.ir.process import calls_functions, this_process
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.spelling import SPELLINGS
 from tstatic.ir.text import REGULARIZERS
 from tstatic.ir.types import DTYPES
 from tstatic.ir.where import Where
+
+if TYPE_CHECKING:
+    from tstatic.ir.desc import BlockDesc, Line, OpDesc, ProgramDesc, Real, VarDesc
 
 MAX_NESTING = 1_000
 """Blocks inside blocks."""

@@ -17,16 +17,23 @@ def _kernels_only(torch: object, *args: object) -> object:
 expr.define("rsum", None, _kernels_only, triton="tl.sum(tl.where(mask, {a}, 0.0), 1)[:, None]")
 expr.define("rmax", None, _kernels_only, triton='_row_max(tl.where(mask, {a}, float("-inf")))')
 
+ALONG = ("rsum", "rmax")
+"""Functions of a whole row."""
+
+COLUMN = "column"
+"""Name of the place of an element in its row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """An op on rows: the trailing dimensions of one shape, from an axis on, are a row.
 
     Attributes:
-        texts: Output slot -> expression over the slots' lower-case names, attributes, ``n`` (elements of a row), ``rsum`` and
-            ``rmax`` (of a row; one value per row).
+        texts: Output slot -> expression over the slots' lower-case names, attributes, ``n`` (elements of a row), ``column``
+            (0 to n - 1), ``nan``, ``rsum`` and ``rmax`` (of a row; one value per row).
         shape: Of the operands that have all elements.
-        axis: Where a row's dimensions begin; at least 1.
+        axis: Where a row's dimensions begin; 0 where all elements are one row, and then for texts without ``rsum`` and
+            ``rmax`` only.
         columns: Slots with one element per column: inputs are broadcast over the rows, outputs are summed over them. Any
             other slot that is smaller has one element per row.
     """

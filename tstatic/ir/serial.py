@@ -14,15 +14,14 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
-from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError
-from tstatic.ir.desc import ProgramDesc, describe
+from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, needed_for
 from tstatic.ir.restore import restore
 from tstatic.ir.types import DTYPES, DType
 
 if TYPE_CHECKING:
+    from tstatic.ir.desc import ProgramDesc
     from tstatic.ir.program import Program
 
 FORMAT = 1
@@ -30,7 +29,6 @@ MAX_BYTES = 2**30
 MAX_DEPTH = 32
 """Lists inside lists in an attribute."""
 _HEADER = re.compile(rb"tstatic-program ([0-9]{1,6}) ([0-9a-f]{64}) ([0-9]{1,12})\n")
-_DECODER = msgspec.json.Decoder(ProgramDesc)
 
 
 class ProgramView:
@@ -139,6 +137,11 @@ def encode(program: Program) -> bytes:
     Raises:
         ProgramError: If an attribute or a name cannot be written.
     """
+    with needed_for("saving a program"):
+        import msgspec
+
+        from tstatic.ir.desc import ProgramDesc, describe
+
     desc = describe(program)
     for number, block in enumerate(desc.blocks):
         for index, op in enumerate(block.ops):
@@ -162,7 +165,7 @@ def encode(program: Program) -> bytes:
     try:
         payload = msgspec.json.encode(desc)
         # What cannot be read must not be written.
-        _DECODER.decode(payload)
+        msgspec.json.decode(payload, type=ProgramDesc)
     except (UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
         raise ProgramError(
             "the program cannot be saved: a name or a number in it has no place in the format",
@@ -261,8 +264,13 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
         )  # fmt: skip
     if hashlib.sha256(payload).hexdigest() != digest:
         raise _refused(f"{source}: the program is damaged", "the checksum that it was saved with", "another one")
+    with needed_for("reading a saved program"):
+        import msgspec
+
+        from tstatic.ir.desc import ProgramDesc
+
     try:
-        return _DECODER.decode(payload)
+        return msgspec.json.decode(payload, type=ProgramDesc)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(
             f"{source}: the program does not follow the format", f"JSON of version {FORMAT}", str(error)

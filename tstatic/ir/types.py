@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from tstatic.errors import DTypeError, ShapeError, near
+from tstatic.errors import DTypeError, ShapeError, near, needed_for
+
+with needed_for("bfloat16, one of tstatic's types,"):
+    import ml_dtypes
 
 UNKNOWN = -1
 

@@ -107,6 +107,9 @@ class ClipGradByGlobalNorm(ClipGradBase):
             factor = ratio
             if g.dtype is not ratio.dtype:
                 factor = emit("cast", {"X": ratio}, {"in_dtype": ratio.dtype, "out_dtype": g.dtype})
+            if not g.shape:
+                # A factor of shape [1] would make the product of a single number [1], too.
+                factor = emit("reshape2", {"X": factor}, {"shape": ()})
             emit("elementwise_mul", {"X": g, "Y": factor}, outputs={"Out": g})
         return list(params_grads)
 

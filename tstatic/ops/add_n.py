@@ -48,6 +48,9 @@ def _infer(xs: Sequence[Meta]) -> Meta:
 class _Sum:
     """Adds the inputs up from left to right; low-precision floats in float32, rounded once."""
 
+    fold = "a + b"
+    """One step, for kernels."""
+
     def __init__(self) -> None:
         self.function = self.__call__
 

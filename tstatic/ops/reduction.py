@@ -201,7 +201,9 @@ def _rows(text: str, slot: str) -> Callable[..., Rows | None]:
     def rows(
         x: Meta, dout: Meta | None = None, *, dim: Sequence[int], reduce_all: bool, out_dtype: DType | None
     ) -> Rows | None:
-        start = trailing(x.shape, reduced_axes(x.rank, dim, reduce_all))
+        axes = reduced_axes(x.rank, dim, reduce_all)
+        # A gradient sums nothing: all elements may be its row.
+        start = trailing(x.shape, axes) if dout is None or len(axes) < x.rank else 0
         # A sum in another type than the input's is not what a kernel computes in.
         odd = not x.dtype.is_float or (out_dtype is not None and out_dtype is not x.dtype)
         return None if start is None or odd else Rows({slot: text}, x.shape, start)

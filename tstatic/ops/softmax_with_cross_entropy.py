@@ -11,6 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import emit
 from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradOp, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
+from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -118,6 +119,7 @@ def _grad_calls(
     dlogits = outs[0]
     through: Any = None
     if dsoftmax is not None:
+        # A place of its own: the result may share the buffer of the probabilities, which are read twice then.
         through, *rest = scratch
         through, scratch = through.reshape(probabilities.shape), rest
     values, load_loss, _ = vector(dloss) if dloss is not None else (None, [], [])
@@ -128,8 +130,9 @@ def _grad_calls(
         target, extra = written
         calls: Calls = []
         if ds is not None:
-            first = target if values is None else extra
-            calls.append((kernels.softmax_grad, (p, ds, first, own)) if use_softmax else (np.copyto, (first, ds)))
+            calls.append((kernels.softmax_grad, (p, ds, extra, own)) if use_softmax else (np.copyto, (extra, ds)))
+            if values is None:
+                calls.append((np.copyto, (target, extra)))
         if values is not None:
             if soft_label:
                 args = (p, weights, values, target)
@@ -197,6 +200,55 @@ def _grad_lower(
     return (total + inner * dloss).to(probabilities.dtype)
 
 
+# ---------------------------------------------------------------------------------------------------------------- rows
+_NEAR = "(logits - rmax(logits))"
+_TOTAL = f"rsum(exp{_NEAR})"
+
+
+def _rows(
+    logits: Meta, label: Meta, *, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
+) -> Rows | None:
+    """The op along rows, where its axis is the last one; a class number outside of the row gives NaN."""
+    if logits.rank < 2 or row_axis(logits.rank, axis) != logits.rank - 1:
+        return None
+    if use_softmax:
+        probabilities = f"exp{_NEAR} / {_TOTAL}"
+        soft = f"log({_TOTAL}) * rsum(label) - rsum(label * {_NEAR})"
+        # The picked logit is found in the pass that finds the maximum.
+        hard = f"log({_TOTAL}) - (rsum(where(column == label, logits, 0)) - rmax(logits))"
+    else:
+        probabilities = "logits"
+        soft = f"-rsum(maximum(log(logits), {-labels.HUGE!r}) * label)"
+        hard = f"minimum(-log(rsum(where(column == label, logits, 0))), {labels.HUGE!r})"
+    hard = f"where(label == ignore_index, 0, where((label >= 0) & (label < n), {hard}, nan))"
+    return Rows({"Softmax": probabilities, "Loss": soft if soft_label else hard}, logits.shape, logits.rank - 1)
+
+
+def _grad_rows(
+    label: Meta,
+    softmax: Meta,
+    dsoftmax: Meta | None,
+    dloss: Meta | None,
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+) -> Rows | None:
+    if softmax.rank < 2 or row_axis(softmax.rank, axis) != softmax.rank - 1:
+        return None
+    terms = []
+    if dloss is not None and soft_label:
+        terms.append("(softmax * rsum(label) - label) * dloss" if use_softmax else "-(label / softmax * dloss)")
+    elif dloss is not None:
+        hot = "softmax * dloss - where(column == label, dloss, 0)"
+        hard = hot if use_softmax else "where(column == label, -dloss / softmax, 0)"
+        terms.append(f"where(label == ignore_index, 0, {hard})")
+    if dsoftmax is not None:
+        terms.append("softmax * (dsoftmax - rsum(softmax * dsoftmax))" if use_softmax else "dsoftmax")
+    return Rows({f"Logits{GRAD}": " + ".join(terms)}, softmax.shape, softmax.rank - 1)
+
+
 # ---------------------------------------------------------------------------------------------------------------- card
 def _split(logits: Meta, label: Meta, out: Any, loss: Any, axis: int) -> list[Piece] | None:
     return split_rows(axis, logits, label, out, loss)
@@ -236,7 +288,10 @@ register(
             infer=lambda label, out, dout, dloss: out,
             split=_grad_split,
             scratch=_GRAD.scratch,
+            inplace=(("Softmax", f"Logits{GRAD}"),),
+            rows=_grad_rows,
         ),
+        rows=_rows,
         amp="black",
         domain=Domain(
             cases=(

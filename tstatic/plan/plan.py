@@ -24,10 +24,19 @@ class PlanOptions:
     Attributes:
         reuse: A dead value's place may be given to a later one (``memory_optimize``).
         inplace: An op may write over an input that dies with it (``enable_inplace``).
+        sequential: Each step waits for the one before it, and no two are run part by part.
+        events: An event follows every step, and what comes next waits for it (``remove_unnecessary_lock = False``).
     """
 
     reuse: bool = True
     inplace: bool = True
+    sequential: bool = False
+    events: bool = False
+
+    @property
+    def apart(self) -> bool:
+        """Whether a step ends before the next begins."""
+        return self.sequential or self.events
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +104,15 @@ def _contents(op: FrozenOp) -> Iterator[str]:
 
 
 class _Planner:
-    def __init__(self, program: FrozenProgram, metas: Mapping[str, Meta], options: PlanOptions) -> None:
+    def __init__(
+        self,
+        program: FrozenProgram,
+        metas: Mapping[str, Meta],
+        options: PlanOptions,
+        kernels: Mapping[tuple[Entry, ...], Generated],
+    ) -> None:
         self.program = program
+        self.kernels = kernels
         self.metas = metas
         self.options = options
         order = schedule(program)
@@ -182,6 +198,10 @@ class _Planner:
             for value in op.writes():
                 if value not in objects:
                     self.slots[value] = Slot(value, "dynamic", self.metas.get(value))
+                var = self.direct.get(value)
+                if var is not None and self.program.writes[var] == value:
+                    # It has memory of its own, so the variable's storage takes it at the end.
+                    self.commits = (*self.commits, (var, value))
             return Step(op, region, "dynamic")
         if region == "main" and self.try_view(index, op):
             return Step(op, region, "view")
@@ -227,22 +247,37 @@ class _Planner:
         return True
 
     def try_inplace(self, index: int, op: FrozenOp) -> None:
+        if op.outputs in self.kernels:
+            taken: set[str] = set()
+            for old, new in self.kernels[op.outputs].kernel.inplace:
+                base = self.base(old)
+                if new not in self.root and base not in taken and self.share(index, op, old, new):
+                    taken.add(base)
+            return
         for source_slot, result_slot in op.card.inplace:
             source, result = op.input(source_slot), op.output(result_slot)
-            if not isinstance(source, str) or not isinstance(result, str) or self.slots[result].kind != "arena":
-                continue
-            if self.metas[source].shape != self.metas[result].shape or source not in self.dense:
-                continue
-            if self.metas[source].dtype.itemsize != self.metas[result].dtype.itemsize:
-                continue
-            base = self.base(source)
-            if self.slots[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
-                continue
-            if self.group_last(base) > index or any(v != source and self.base(v) == base for v in _contents(op)):
-                continue
-            self.root[result] = base
-            self.held[base] = max(index, self.last.get(result, -1))
-            return
+            if isinstance(source, tuple) and isinstance(result, tuple):
+                for pair in zip(source, result, strict=True):
+                    self.share(index, op, *pair)
+            elif isinstance(source, str) and isinstance(result, str) and self.share(index, op, source, result):
+                return
+
+    def share(self, index: int, op: FrozenOp, source: str, result: str) -> bool:
+        """Gives a result the place of an input that dies here, if it can have it."""
+        if self.slots[result].kind != "arena":
+            return False
+        if self.metas[source].shape != self.metas[result].shape or source not in self.dense:
+            return False
+        if self.metas[source].dtype.itemsize != self.metas[result].dtype.itemsize:
+            return False
+        base = self.base(source)
+        if self.slots[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
+            return False
+        if self.group_last(base) > index or any(v != source and self.base(v) == base for v in _contents(op)):
+            return False
+        self.root[result] = base
+        self.held[base] = max(index, self.last.get(result, -1))
+        return True
 
     def group_last(self, base: str) -> int:
         return self.held.get(base, self.last.get(base, -1))
@@ -283,7 +318,7 @@ def make_plan(
     kernels: Mapping[tuple[Entry, ...], Generated] | None = None,
 ) -> Plan:
     """Plans a frozen program whose values have the given metadata; ``kernels`` holds those of fused ops by their outputs."""
-    plan = _Planner(program, metas, options).plan()
+    plan = _Planner(program, metas, options, kernels or {}).plan()
     return replace(plan, kernels=kernels) if kernels else plan
 
 
@@ -292,7 +327,8 @@ def _events(plan: Plan) -> list[tuple[int, ...]]:
     maker: dict[str, int] = {}
     waits = []
     for i, step in enumerate(plan.steps):
-        waits.append(tuple(sorted({maker[v] for v in step.op.reads() if v in maker})))
+        before = {i - 1} if plan.options.sequential and i else set()
+        waits.append(tuple(sorted(before | {maker[v] for v in step.op.reads() if v in maker})))
         for value in step.op.writes():
             maker[value] = i
     return waits
@@ -308,7 +344,8 @@ def plan_text(plan: Plan) -> str:
     """Steps in order, the steps each waits for, and the slots of its results."""
     lines = [
         f"plan: {len(plan.steps)} steps, arena {plan.arena_bytes} bytes, {len(plan.commits)} commits, "
-        f"reuse={plan.options.reuse} inplace={plan.options.inplace}",
+        f"reuse={plan.options.reuse} inplace={plan.options.inplace} sequential={plan.options.sequential} "
+        f"events={plan.options.events}",
         f"{'step':>5} {'region':<7} {'how':<8} {'op':<28} {'waits':<14} results",
     ]
     waits = _events(plan)
@@ -318,6 +355,8 @@ def plan_text(plan: Plan) -> str:
     for i, step in enumerate(plan.steps):
         results = ", ".join(f"{v}: {plan.slots[v].meta!r} {_where(plan.slots[v])}" for v in step.op.writes())
         events = ",".join(map(str, waits[i])) or "-"
+        # An event that is recorded after the step bears its number.
+        results = f"event {i}; {results}" if plan.options.events else results
         line = f"{i:>5} {step.region:<7} {step.how:<8} {step.op.type:<28} {events:<14} {results}"
         lines.append(f"{line}  @ {show(step.op.where)}" if step.op.where else line)
     for var, value in plan.commits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> b
             strict=True,
         ):
             var = owner.get(value)
-            if var is None or program.reads.get(var) != old:
+            if var is None or (program.reads.get(var) != old and owner.get(old) != var):
                 return False
     return True
 
@@ -59,9 +59,27 @@ def _shared(op: FrozenOp) -> set[str]:
     return {value for value, readers in count.items() if readers > 1}
 
 
+def _row(entry: Entry) -> tuple[str, ...]:
+    return (entry,) if isinstance(entry, str) else entry or ()
+
+
+def _owners(program: FrozenProgram) -> dict[str, str]:
+    """Value -> the variable whose storage it may have: last values, and what an update makes of them on the way."""
+    owner = {value: var for var, value in program.writes.items()}
+    for op in reversed(program.ops):
+        if not op.card.collective:
+            continue
+        for source_slot, result_slot in op.card.state:
+            for source, result in zip(_row(op.input(source_slot)), _row(op.output(result_slot)), strict=False):
+                var = owner.get(result)
+                if var is not None and program.reads.get(var) != source:
+                    owner[source] = var
+    return owner
+
+
 def schedule(program: FrozenProgram) -> Schedule:
     """Sorts ops into the main and the update region, each in program order."""
-    owner = {value: var for var, value in program.writes.items()}
+    owner = _owners(program)
     delayed = [_delayable(op, program, owner) for op in program.ops]
     # An op whose results a main op reads cannot wait; taking it out may force others, so repeat until nothing changes.
     changed = True

@@ -14,15 +14,15 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
-import safetensors
-import safetensors.numpy
 
-from tstatic.errors import CheckpointError, TstaticError
+from tstatic.errors import CheckpointError, TstaticError, needed_for
 from tstatic.ir.types import dtype_of
+
+if TYPE_CHECKING:
+    from tstatic.runtime.manifest import Manifest
 
 FORMAT = 1
 AGAIN = "take an older copy of the file"
@@ -41,29 +41,19 @@ class Checkpoint:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class _Version(msgspec.Struct):
-    format: int
-
-
-class _Row(msgspec.Struct):
-    sha256: str
-    kind: str
-    dtype: str
-    shape: list[int]
-
-
-class _Manifest(msgspec.Struct):
-    format: int
-    tensors: dict[str, _Row]
-    facts: dict[str, Any]
-
-
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """The file's bytes."""
+    """The file's bytes.
+
+    Raises:
+        MissingPackageError: Without safetensors.
+    """
+    with needed_for("saving values"):
+        import safetensors.numpy
+
     rows: dict[str, Any] = {}
     dense = {name: np.require(array, requirements="C") for name, array in checkpoint.tensors.items()}
     for name, array in dense.items():
@@ -91,6 +81,9 @@ def decode(data: bytes, path: object) -> Checkpoint:
             path, "this is a pickle file, which is never opened", "a safetensors file", "pickle data",
             "convert it with the framework that wrote it: save the arrays with safetensors.numpy.save_file",
         )  # fmt: skip
+    with needed_for("reading saved values"):
+        import safetensors
+
     try:
         found = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
         size = int.from_bytes(data[:8], "little")
@@ -124,22 +117,27 @@ def decode(data: bytes, path: object) -> Checkpoint:
     return Checkpoint(arrays, {n: r.kind for n, r in rows.items()}, manifest.facts)
 
 
-def _manifest(text: str | None, digest: str | None, path: object) -> _Manifest:
+def _manifest(text: str | None, digest: str | None, path: object) -> Manifest:
     """Checks and decodes the manifest.
 
     Raises:
         CheckpointError: If it is missing, damaged, newer, or not what a manifest is.
     """
+    with needed_for("checking saved values"):
+        import msgspec
+
+        from tstatic.runtime.manifest import Manifest, Version
+
     try:
         data = (text or "").encode()
         if text is None or _digest(data) != digest:
             raise _broken(path, "the manifest is damaged", "the checksum it was saved with", "another one", AGAIN)
-        version = msgspec.json.decode(data, type=_Version).format
+        version = msgspec.json.decode(data, type=Version).format
         if version > FORMAT:
             raise _broken(
                 path, "the file is newer than this tstatic", f"format {FORMAT}", f"format {version}", "update tstatic"
             )  # fmt: skip
-        return msgspec.json.decode(data, type=_Manifest)
+        return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise _broken(path, "the manifest does not follow the format", f"format {FORMAT}", str(error), AGAIN) from None
 

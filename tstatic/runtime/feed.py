@@ -12,6 +12,7 @@ from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
 from tstatic.ir.where import show
 from tstatic.logs import warn_once
+from tstatic.plan.plan import Plan
 from tstatic.runtime.scope import LoDTensor
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -62,7 +63,7 @@ def _fail(
     return cls(what, expected=expected, received=received, fix=fix, var=var.name, op="feed", where=show(var.made_at))
 
 
-def _to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
+def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     """Converts one fed value; lists and numbers take the variable's dtype, arrays must have it already."""
     name = var.name
     if isinstance(value, np.ndarray):
@@ -213,7 +214,22 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
                 f"feed has '{name}', which is no variable of the program; it is ignored. {near(name, block.vars)}",
             )
             continue
-        array = _to_array(value, var)
+        array = to_array(value, var)
         if name in used:
             done[name] = check_array(array, var)
     return done
+
+
+def uninitialised(plan: Plan, var: str) -> FeedError:
+    """The error for a persistable variable without a value: which op needs it, and the likely cause."""
+    value = plan.program.reads[var]
+    reader = next((s.op for s in plan.steps if value in s.op.reads()), None)
+    return FeedError(
+        f"persistable variable '{var}' has no value in the scope (not initialized)",
+        expected="a value written by the startup program, by static.load, or by scope.var(name).get_tensor().set(...)",
+        received="nothing",
+        fix="call exe.run(static.default_startup_program()) after optimizer.minimize, in the same scope",
+        op=reader.type if reader else "fetch",
+        var=var,
+        where=show(reader.where) if reader else None,
+    )

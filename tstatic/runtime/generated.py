@@ -28,7 +28,7 @@ def generated_work(found: Generated, known: Mapping[str, Any]) -> cpu.Work:
     loose = [v for v, a in arrays.items() if not a.flags.c_contiguous]
     shapes = [(arrays[v].shape, arrays[v].dtype) for v in loose]
     partials = [(name, ((count,), dtype.np)) for name, (count, dtype) in found.calls.partials.items()]
-    launches = [(c.function, c.grid, c.arguments, c.constants) for c in found.calls.launches]
+    launches = [one.call for one in found.calls.launches]
     work = cpu.Work()
     # The interpreter patches Triton's language while it runs: one kernel at a time, on the calling thread.
     work.spans = None

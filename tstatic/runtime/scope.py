@@ -83,6 +83,8 @@ class LoDTensor:
         dtype_of(array.dtype)
         if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
             np.copyto(self._array, array)
+            if self._scope is not None:
+                self._scope.touched()
         else:
             self.hold(array)
 
@@ -129,6 +131,13 @@ class LoDTensor:
         return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)})\n{self._array!r}"
 
 
+def tensor_of(array: np.ndarray[Any, Any]) -> LoDTensor:
+    """A tensor that holds an array, and belongs to no scope."""
+    tensor = LoDTensor()
+    tensor.hold(array)
+    return tensor
+
+
 class ScopeVar:
     """A variable of a scope."""
 
@@ -153,6 +162,7 @@ class Scope:
     Attributes:
         layout: Changes whenever a value gets other storage, so that bound plans bind anew.
         runs: Program uid -> (seed epoch, number of runs), the counter behind random numbers.
+        replicas: Scopes of the further replicas of parallel programs: copies of what every replica needs for itself.
     """
 
     def __init__(self, parent: Scope | None = None) -> None:
@@ -161,11 +171,23 @@ class Scope:
         self.layout = 0
         self.runs: dict[int, tuple[int, int]] = {}
         self.lock = threading.RLock()
+        self.replicas: list[Replica] = []
+        self._writes = 0
         self._vars: dict[str, ScopeVar] = {}
+
+    def touched(self) -> None:
+        """Notes that values changed other than by a parallel step, which changes those of all replicas alike."""
+        self._writes += 1
+
+    @property
+    def writes(self) -> int:
+        """Changes whenever :meth:`touched` was called here or on a parent."""
+        return self._writes + (self.parent.writes if self.parent is not None else 0)
 
     def _layout_changed(self) -> None:
         self.layout += 1
-        for kid in self.kids:
+        self._writes += 1
+        for kid in (*self.kids, *self.replicas):
             kid._layout_changed()
 
     def var(self, name: str) -> ScopeVar:
@@ -197,6 +219,12 @@ class Scope:
         found = self.find_var(name)
         return None if found is None else found._tensor._array
 
+    def everywhere(self, name: str) -> list[np.ndarray[Any, Any]]:
+        """The storage of a variable, and the replicas' copies of it."""
+        mine = self.array(name)
+        copies = [where._vars[name].get_tensor().array for where in self.replicas if name in where._vars]
+        return [a for a in (mine, *copies) if a is not None]
+
     def publish(self, name: str, array: np.ndarray[Any, Any]) -> None:
         """Gives a variable new storage."""
         self.var(name)._tensor.hold(array)
@@ -209,6 +237,14 @@ class Scope:
         kid = Scope(self)
         self.kids.append(kid)
         return kid
+
+    def replica(self, index: int) -> Scope:
+        """The scope of a replica of parallel programs: this one for the first, made when first asked for."""
+        if index == 0:
+            return self
+        while len(self.replicas) < index:
+            self.replicas.append(Replica(self))
+        return self.replicas[index - 1]
 
     def drop_kids(self) -> None:
         self.kids.clear()
@@ -225,6 +261,49 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"<Scope: {len(self._vars)} variables, {len(self.kids)} children>"
+
+
+class Replica(Scope):
+    """The scope of a further replica: what it holds are copies of the parent's values; the rest is the parent's."""
+
+    def __init__(self, parent: Scope) -> None:
+        super().__init__(parent)
+        # One count for all replicas: they run a step together.
+        self.runs = parent.runs
+        self._copied = -1
+
+    def fill(self, own: Iterable[str], shared: Iterable[str]) -> None:
+        """Brings the replica up to date, if the parent's values changed.
+
+        Args:
+            own: Variables that the replica has a copy of.
+            shared: Variables that live in the parent, because this replica alone works with them.
+        """
+        dropped = [name for name in shared if name in self._vars]
+        if dropped:
+            self.erase(dropped)
+        assert self.parent is not None
+        fresh = self._copied == self.parent.writes
+        for name in own:
+            if fresh and name in self._vars:
+                continue
+            var = self._vars.get(name)
+            if var is None:
+                var = self._vars[name] = ScopeVar(name, self)
+            source = self.parent.array(name)
+            if source is None:
+                continue
+            array = var.get_tensor().array
+            if array is not None and array.shape == source.shape and array.dtype == source.dtype:
+                np.copyto(array, source)
+            else:
+                var.get_tensor().hold(source.copy())
+        if not fresh:
+            # What other programs copied before is out of date now.
+            stale = [name for name in self._vars if name not in set(own)]
+            if stale:
+                self.erase(stale)
+        self._copied = self.parent.writes
 
 
 _global = Scope()

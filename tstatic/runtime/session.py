@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import itertools
 import operator
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import threadpoolctl
 
-from tstatic.devices import cpu, null
+from tstatic.comm.group import Member
+from tstatic.devices import blas, cpu, null
 from tstatic.devices.buffer import Buffer
 from tstatic.devices.lanes import blame, joined
 from tstatic.devices.pool import Call, pool_of, usable_cpus
-from tstatic.errors import DeviceError, FeedError, NumericsError
+from tstatic.errors import DeviceError, NumericsError
 from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY
@@ -30,36 +25,13 @@ from tstatic.plan.plan import Plan, Step
 from tstatic.plan.streams import state_streams
 from tstatic.runtime import random
 from tstatic.runtime.block import BlockRunner, annotate, run_op
+from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.flat import flatten
 from tstatic.runtime.generated import generated_work
+from tstatic.runtime.interrupt import shielded
 from tstatic.runtime.scope import Scope, dtype_check
 
 DEVICES: dict[str, Callable[..., cpu.Work]] = {"cpu": cpu.prepare, "null": null.prepare}
-
-
-# The C function below signal.signal: its wrapper spends 10 microseconds on enumerations, twice a step.
-_set_handler: Callable[..., Any] = importlib.import_module("_signal").signal
-
-
-@lru_cache(maxsize=1)
-def _blas() -> Any:
-    return threadpoolctl.ThreadpoolController().select(user_api="blas")
-
-
-@contextlib.contextmanager
-def _shielded() -> Iterator[None]:
-    """Holds back Ctrl-C while state is written, so that a step is done or not done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pending: list[Any] = []
-    old = _set_handler(signal.SIGINT, lambda *args: pending.append(args))
-    try:
-        yield
-    finally:
-        _set_handler(signal.SIGINT, old)
-        if pending and callable(old):
-            old(*pending[-1])
 
 
 class Session:
@@ -73,6 +45,8 @@ class Session:
         seed: The program's own ``random_seed``.
         uid: Identity of the program, for the run count.
         check_numerics: Raise on the first NaN or infinity.
+        member: This replica's place among those that run together, whose collectives it takes part in.
+        place: Number of the replica, which its random numbers depend on.
     """
 
     def __init__(
@@ -84,6 +58,8 @@ class Session:
         seed: int = 0,
         uid: int = 0,
         check_numerics: bool = False,
+        member: Member | None = None,
+        place: int = 0,
     ) -> None:
         self.plan = plan
         self.scope = scope
@@ -92,6 +68,9 @@ class Session:
         self.seed = seed
         self.uid = uid
         self.check_numerics = check_numerics
+        self.member = member
+        self.place = place
+        self._at: tuple[str, Iterator[Any]] | None = None
         self.layout = -1
         self.runs = 0
         self._bound = False
@@ -152,7 +131,9 @@ class Session:
         pool = pool_of(self.threads)
         for region, group in itertools.groupby(works, key=lambda pair: pair[0].region):
             check = self.check_numerics and region == "main"
-            for lanes in joined(((work, step.op) for step, work in group), self.threads, apart=check):
+            for lanes in joined(
+                ((work, step.op) for step, work in group), self.threads, apart=check or plan.options.apart
+            ):
                 calls, owners = lanes.bind(workspaces, pool)
                 if check:
                     op = lanes.works[0][1]
@@ -197,13 +178,15 @@ class Session:
     def _reserved(self, op: FrozenOp) -> dict[str, Any]:
         reserved: dict[str, Any] = {}
         if op.card.random or op.regions:
-            key = RngKey(0, 0, op.position, 0, 0)
+            key = RngKey(0, self.place, op.position, 0, 0)
             self.keys.append(key)
             reserved["rng"] = key
             if op.regions:
                 runner = BlockRunner(op, key)
                 self.runners.append(runner)
                 reserved["run_block"] = runner
+        if op.card.collective:
+            reserved["group"] = self.member
         return reserved
 
     def _prepare(self, op: FrozenOp) -> cpu.Work:
@@ -249,11 +232,12 @@ class Session:
         if self.stale():
             self.bind()
         if self._blas:
-            with _blas().limit(limits=1):
-                return self._run(feeds, iterations)
-        return self._run(feeds, iterations)
+            with blas.one_thread():
+                return self.replay(feeds, iterations)
+        return self.replay(feeds, iterations)
 
-    def _run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
+    def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
+        """As :meth:`run`, for a caller who has bound it and limits BLAS."""
         results: list[np.ndarray[Any, Any]] = []
         assert self.arena is not None
         self.arena.touch()
@@ -270,6 +254,8 @@ class Session:
                     for name, slot in self._feeds:
                         np.copyto(slot, feeds[name])
         self.runs += 1
+        if self.member is None and self.plan.program.writes:
+            self.scope.touched()
         if self._transient:
             self.drop()
         return results
@@ -293,11 +279,13 @@ class Session:
                     fetched.append(np.empty_like(self.arrays[value]))
                 else:
                     fetched.append(np.array(self.arrays[value]))
-        pending = self._pending()
+        pending = self._pending(late=False)
+        if self.member is not None:
+            self.member.commit()
         if self.calls["update"] or pending:
-            with _shielded():
+            with shielded():
                 self._execute("update")
-                self._commit(pending)
+                self._commit([*pending, *self._pending(late=True)])
                 self.scope.runs[self.uid] = (random.epoch(), count + 1)
         else:
             self.scope.runs[self.uid] = (random.epoch(), count + 1)
@@ -312,6 +300,7 @@ class Session:
     def _execute(self, region: str) -> None:
         calls = self.calls[region]
         running = iter(calls)
+        self._at = region, running
         try:
             for function, args in running:
                 function(*args)
@@ -332,10 +321,27 @@ class Session:
             ) from error
         raise error
 
-    def _pending(self) -> list[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]]:
-        """What the commit copies: (variable, value, new storage if the old one does not fit)."""
+    def standing(self) -> str:
+        """The op that is running now, with the user's line; empty between runs."""
+        region, running = self._at or ("main", iter(()))
+        owners = self.owners[region] if self._bound else []
+        index = len(owners) - operator.length_hint(running) - 1
+        if not 0 <= index < len(owners) or self._at is None:
+            return ""
+        owner = owners[index]
+        ops = [owner] if isinstance(owner, FrozenOp) else [op for ends in owner for _, op in ends]
+        return " or ".join(dict.fromkeys(f"in operator '{op.type}' at {show(op.where)}" for op in ops[:3]))
+
+    def _pending(self, late: bool) -> list[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]]:
+        """What the commit copies: (variable, value, new storage if the old one does not fit).
+
+        Args:
+            late: Values that the update region makes, which are not there before; else the others.
+        """
         done = []
         for var, value in self.plan.commits:
+            if (value in self._late) is not late:
+                continue
             source = self.arrays[value]
             old = self.scope.array(var)
             fits = old is not None and old.shape == source.shape and old.dtype == source.dtype
@@ -380,18 +386,3 @@ class Session:
         if not self._bound or self.arena is None:
             return 0
         return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces)
-
-
-def uninitialised(plan: Plan, var: str) -> FeedError:
-    """The error for a persistable variable without a value: which op needs it, and the likely cause."""
-    value = plan.program.reads[var]
-    reader = next((s.op for s in plan.steps if value in s.op.reads()), None)
-    return FeedError(
-        f"persistable variable '{var}' has no value in the scope (not initialized)",
-        expected="a value written by the startup program, by static.load, or by scope.var(name).get_tensor().set(...)",
-        received="nothing",
-        fix="call exe.run(static.default_startup_program()) after optimizer.minimize, in the same scope",
-        op=reader.type if reader else "fetch",
-        var=var,
-        where=show(reader.where) if reader else None,
-    )

@@ -3,6 +3,7 @@
 * ``pipeline``          program and strategy to passes to plan: read this first
 * ``executor``          runs programs
 * ``compiled_program``  a program with strategies
+* ``data_parallel``     a compiled program on several places; ``parallel_executor`` is its 1.x form
 * ``strategy``          BuildStrategy and ExecutionStrategy
 * ``explain``           what each property does, and why not
 * ``io``                save and load
@@ -30,6 +31,7 @@ from tstatic.runtime.scope import Scope, global_scope, scope_guard
 from tstatic.static import amp, inference, io, nn, serialize, variable_files  # noqa: F401 - they fill the registry
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
+from tstatic.static.parallel_executor import ParallelExecutor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.unsupported import missing_in as _missing_in
 
@@ -47,6 +49,7 @@ __all__ = [
     "ExecutionStrategy",
     "Executor",
     "Operator",
+    "ParallelExecutor",
     "ParamAttr",
     "Parameter",
     "Program",

@@ -39,6 +39,7 @@ from tstatic.static.io import load as load
 from tstatic.static.io import load_program_state as load_program_state
 from tstatic.static.io import save as save
 from tstatic.static.io import set_program_state as set_program_state
+from tstatic.static.parallel_executor import ParallelExecutor as ParallelExecutor
 from tstatic.static.serialize import deserialize_persistables as deserialize_persistables
 from tstatic.static.serialize import deserialize_program as deserialize_program
 from tstatic.static.serialize import load_from_file as load_from_file
@@ -54,6 +55,7 @@ __all__ = [
     "ExecutionStrategy",
     "Executor",
     "Operator",
+    "ParallelExecutor",
     "ParamAttr",
     "Parameter",
     "Print",

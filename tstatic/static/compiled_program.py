@@ -6,20 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic import places
+from tstatic.comm import launch
+from tstatic.comm.data_parallel import distribute
 from tstatic.devices import interpret
-from tstatic.errors import ProgramError, ProgramTypeError, UnsupportedError, near
+from tstatic.errors import ProgramError, ProgramTypeError, near
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import OpRole, Program
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ir.where import show, user_line
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report
+from tstatic.plan.shapes import infer_program
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
 from tstatic.static import pipeline
+from tstatic.static.data_parallel import distribution, places_of
 from tstatic.static.explain import Explanation
 from tstatic.static.inquiry import inquire
-from tstatic.static.request import fetch_names, state_metas
+from tstatic.static.request import fetch_names, rewritten_for
 from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
@@ -68,6 +72,9 @@ class CompiledProgram:
         self._plan: Plan | None = None
         self._rewritten: FrozenProgram | None = None
         self._sessions: list[Session] = []
+        self._share: CompiledProgram | None = None
+        self._scope: Scope | None = None
+        self._dropped = False
 
     @property
     def build_strategy(self) -> BuildStrategy:
@@ -76,10 +83,12 @@ class CompiledProgram:
 
     @property
     def exec_strategy(self) -> ExecutionStrategy:
-        """The execution strategy in force, with ``num_threads`` resolved: number of CPU places times 4."""
+        """The execution strategy in force, with ``num_threads`` resolved: 4 for each place (``CPU_NUM`` if none are given)."""
         resolved = self._exec_strategy.copy()
         if not resolved.num_threads:
-            resolved.num_threads = 4 * max(1, len(places.cpu_places()))
+            given = self._places
+            count = len(given) if isinstance(given, list | tuple) else 1 if given is not None else 0
+            resolved.num_threads = 4 * max(1, count or len(places.cpu_places()))
         return resolved
 
     @property
@@ -109,6 +118,9 @@ class CompiledProgram:
         self._plan = plan
         self._rewritten = fused
 
+    def _count_places(self, executor_place: Any) -> int:
+        return len(places_of(executor_place, self._places))
+
     def _after_run(self, session: Session) -> None:
         if session not in self._sessions:
             self._sessions.append(session)
@@ -125,18 +137,99 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Any = None,
     ) -> CompiledProgram:
-        """Data parallelism over several places comes with a later release.
+        """Runs the program on several places: each gets a part of the batch, gradients are summed, all keep one model.
+
+        Args:
+            loss_name: Name of the loss that the backward part starts from; ``None`` for a program without one.
+            build_strategy: Replaces that of the constructor; copied.
+            exec_strategy: Copied.
+            share_vars_from: A compiled program, data parallel too, that uses the same variables. Programs that run in the
+                same scope always share them.
+            places: Places or their spellings; ``None`` takes ``CPU_NUM`` CPU places, or all visible GPUs, at the first run.
+
+        Returns:
+            This object.
 
         Raises:
-            UnsupportedError: Always; it says how to run on one place.
+            ProgramError: When called twice, without the name of the loss, with another variable's name, or for a
+                ``share_vars_from`` that is not data parallel.
+            ProgramTypeError: For arguments of another type.
         """
-        raise UnsupportedError(
-            "with_data_parallel is not part of this release",
-            expected="CompiledProgram(program, build_strategy) on one place",
-            received="with_data_parallel(...)",
-            fix="run exe.run(static.CompiledProgram(program, build_strategy), feed=..., fetch_list=[...])",
-            where=show(user_line()),
+        if self._is_data_parallel:
+            raise self._refused(
+                "Already compiled with parallel, cannot be recompiled.",
+                "one call of with_data_parallel",
+                "a second one",
+                "make another CompiledProgram of the same program",
+            )
+        self._check_loss(loss_name)
+        if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
+            raise ProgramTypeError(
+                "share_vars_from must be a CompiledProgram",
+                expected="a CompiledProgram on which with_data_parallel was called, or None",
+                received=f"{share_vars_from!r} of type {type(share_vars_from).__name__}",
+                fix="pass what CompiledProgram(...).with_data_parallel(...) returned",
+                where=show(user_line()),
+            )
+        if share_vars_from is not None and not share_vars_from._is_data_parallel:
+            raise self._refused(
+                "The shared Program is not data parallel, cannot share variables from it.",
+                "a CompiledProgram on which with_data_parallel was called",
+                repr(share_vars_from),
+                "call with_data_parallel on it first",
+            )
+        build = _strategy_copy(build_strategy) if build_strategy is not None else self._build_strategy
+        execution = _execution_copy(exec_strategy) if exec_strategy is not None else self._exec_strategy
+        self._build_strategy, self._exec_strategy = build, execution
+        self._loss_name, self._places, self._share = loss_name, places, share_vars_from
+        self._is_data_parallel = True
+        return self
+
+    def _refused(self, what: str, expected: str, received: str, fix: str) -> ProgramError:
+        return ProgramError(what, expected=expected, received=received, fix=fix, where=show(user_line()))
+
+    def _check_loss(self, name: Any) -> None:
+        """Checks that a program with a backward part is told the loss that it starts from."""
+        if name is not None and not isinstance(name, str):
+            raise ProgramTypeError(
+                "loss_name is the name of a variable",
+                expected="a str, for example loss.name, or None",
+                received=f"{name!r} of type {type(name).__name__}",
+                fix="pass loss.name",
+                where=show(user_line()),
+            )
+        if not self._has_backward():
+            if name and self._program.global_block()._find_var_recursive(name) is None:
+                raise self._refused(
+                    f"loss_name '{name}' is no variable of the program",
+                    "the name of a variable of the program, or None",
+                    repr(name),
+                    near(name, self._program.global_block().vars) or "pass loss.name",
+                )
+            return
+        losses = sorted(
+            {
+                n.removesuffix("@GRAD")
+                for op in self._program.global_block().ops
+                if op.role == OpRole.Backward | OpRole.Loss
+                for n in op.output_arg_names
+            }
         )
+        if not name:
+            raise self._refused(
+                "The loss name of CompiledProgram is None. The loss name should be set if CompiledProgram contains backward "
+                "part.",
+                f"loss_name={losses[0]!r}" if losses else "the name of the loss",
+                repr(name),
+                "pass loss_name=loss.name",
+            )
+        if losses and name not in losses:
+            raise self._refused(
+                f"loss_name '{name}' is not the loss that the backward part starts from",
+                " or ".join(map(repr, losses)),
+                repr(name),
+                "pass the name of the variable that minimize or append_backward was called on",
+            )
 
     def _feed_metas(self, feed_shapes: Mapping[str, Sequence[int]] | None) -> dict[str, Meta]:
         block = self._program.global_block()
@@ -178,15 +271,13 @@ class CompiledProgram:
         where = scope if scope is not None else global_scope()
         known = self._feed_metas(feed_shapes)
         names, _ = fetch_names(fetch_list)
-        frozen, _ = pipeline.rewrite(self._program, self._build_strategy, list(known), names)
-        state = state_metas(frozen, self._program, where)
-        metas = {**known, **{frozen.reads[v]: m for v, m in state.items()}}
-        frozen = pipeline.fuse(frozen, metas, self._build_strategy)
+        made = rewritten_for(self._program, self._build_strategy, known, names, where)
+        frozen, metas = pipeline.fuse(made.frozen, made.metas, self._build_strategy)
         plan = pipeline.lower(frozen, metas, self._build_strategy, interpret.backend() == "interpret")
         self._remember(plan, frozen)
         held = sum(s.held_bytes for s in self._sessions) + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
-        return memory_report(plan, state, held, parameters)
+        return memory_report(plan, made.state, held, parameters)
 
     def explain(self, fetch_list: Any = None, feed_shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
         """Says for every property of both strategies whether it acts, what was fused and what not, and why.
@@ -210,17 +301,35 @@ class CompiledProgram:
                     assumed.append(f"{name} {list(shape)}")
         note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
         names, _ = fetch_names(fetch_list)
-        frozen, _ = pipeline.rewrite(self._program, self._build_strategy, list(known), names)
-        state = state_metas(frozen, self._program, global_scope())
-        metas = {**known, **{frozen.reads[v]: m for v, m in state.items()}}
+        count = self._count_places(places.CPUPlace()) if self._is_data_parallel else 1
+        how = distribution(self._build_strategy, count, launch.current().size if self._is_data_parallel else 1)
+        if how.replicas > 1:
+            # Sizes are those of the whole batch; the first replica's part is what is planned.
+            known = {
+                n: m.with_shape((max(1, m.shape[0] // how.replicas), *m.shape[1:])) if m.shape else m
+                for n, m in known.items()
+            }
+        made = rewritten_for(self._program, self._build_strategy, known, names, self._scope or global_scope())
         kind = "generated" if interpret.backend() == "interpret" else "reference"
-        return inquire(frozen, metas, self._build_strategy, self.exec_strategy, kind, note, self._program)
+        frozen, metas, report = made.frozen, made.metas, None
+        if self._is_data_parallel:
+            programs, report = distribute(frozen, how)
+            frozen = programs[0]
+            metas = infer_program(
+                frozen, {**known, **{frozen.reads[v]: m for v, m in made.state.items() if v in frozen.reads}}
+            )
+        return inquire(frozen, metas, self._build_strategy, self.exec_strategy, kind, note, self._program, report)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)
 
     def __repr__(self) -> str:
         return f"<CompiledProgram of {self._program!r}>"
+
+
+def _part(meta: Meta, replicas: int) -> Meta:
+    """What the first of several replicas gets of an input."""
+    return meta.with_shape((max(1, meta.shape[0] // replicas), *meta.shape[1:])) if meta.shape else meta
 
 
 def _strategy_copy(strategy: BuildStrategy | None) -> BuildStrategy:

@@ -112,7 +112,7 @@ def write_graphs(
         strategy: Names the path; its other properties say what was left out of the program.
         feeds, fetches: Names.
         fused: The program after all passes and fusions.
-        metas: Metadata of feeds and state by value.
+        metas: Metadata of all values of ``fused``, feeds and state among them.
 
     Raises:
         StrategyValueError: If a file cannot be written.
@@ -124,7 +124,7 @@ def write_graphs(
     customized = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.Customized
     original = freeze(program, feeds, fetches, pipeline._is_loss_gradient if customized else None)
     before = graph(original, infer_program(original, metas), scopes)
-    after = graph(fused, infer_program(fused, metas), scopes)
+    after = graph(fused, metas, scopes)
     # On one place nothing is copied per device: the third graph is the second.
     for suffix, found in zip(SUFFIXES, (before, after, after), strict=True):
         try:

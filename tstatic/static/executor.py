@@ -9,8 +9,6 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tstatic import flags, places
 from tstatic.devices import interpret
 from tstatic.errors import (
@@ -23,18 +21,20 @@ from tstatic.errors import (
 from tstatic.ir import edit
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.program import OpRole, Program, default_main_program
+from tstatic.ir.program import Program, default_main_program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
 from tstatic.logs import get_logger, warn_once
 from tstatic.plan.plan import Plan
-from tstatic.runtime.feed import Arrays, read_feed
-from tstatic.runtime.scope import LoDTensor, Scope, global_scope
-from tstatic.runtime.session import Session, uninitialised
+from tstatic.runtime.feed import Arrays, read_feed, uninitialised
+from tstatic.runtime.learning_rate import scheduled
+from tstatic.runtime.scope import Scope, global_scope, tensor_of
+from tstatic.runtime.session import Session
 from tstatic.static import pipeline
 from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.data_parallel import Companies
 from tstatic.static.dot import write_graphs
-from tstatic.static.request import fetch_names, state_metas
+from tstatic.static.request import fetch_names, rewritten_for, updated
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 _log = get_logger("recompiles")
@@ -91,6 +91,7 @@ class Executor:
     def __init__(self, place: Any = None) -> None:
         self.place = places.expected_place() if place is None else places.to_place(place)
         self._cache: OrderedDict[tuple[Any, ...], _Compiled] = OrderedDict()
+        self._companies = Companies()
         self._used: dict[tuple[int, int], frozenset[str]] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -143,23 +144,30 @@ class Executor:
                 op="Executor.run",
             )
         names, kept = fetch_names(fetch_list)
+        if compiled is not None and compiled._is_data_parallel:
+            if compiled._share is not None and compiled._share._scope is not None:
+                where = compiled._share._scope
+            compiled._scope = where
+            with self._lock, where.lock:
+                used = self._needed(base, names)
+                return self._companies.run(
+                    compiled, self.place, feed, used, (names, kept), where, return_numpy, return_merged, use_prune
+                )
         with self._lock, where.lock:
             entry, arrays = self._compile(
                 base, compiled, feed, names, kept, where, (feed_var_name, fetch_var_name), use_prune
             )
+            if compiled is not None and compiled._exec_strategy._dry_run:
+                return [None] * len(names)
             start = time.perf_counter()
-            old_lr = self._write_learning_rate(base, where)
             iterations = 1 if compiled is None else compiled._exec_strategy.num_iteration_per_run
-            try:
+            with scheduled(base, where):
                 values = entry.session.run(arrays, iterations)
-            except BaseException:
-                self._restore(old_lr, where)
-                raise
             if compiled is not None:
                 compiled._after_run(entry.session)
             if _steps.isEnabledFor(20):
                 _steps.info("ran %r in %.3f ms", base, (time.perf_counter() - start) * 1e3)
-        return values if return_numpy else [_tensor(v) for v in values]
+        return values if return_numpy else [tensor_of(v) for v in values]
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -275,23 +283,20 @@ class Executor:
     ) -> tuple[_Compiled, FrozenProgram]:
         source = program
         if use_prune:
-            targets = list(fetches) + (kept or _optimizer_outputs(program))
+            targets = list(fetches) + (kept or updated(program))
             source = edit.prune(program, list(arrays), targets)
-        frozen, _ = pipeline.rewrite(source, build, list(arrays), fetches)
-        state = state_metas(frozen, program, scope)
-        known = {frozen.reads[var]: meta for var, meta in state.items()}
-        known.update((n, meta_of(a)) for n, a in arrays.items())
+        made = rewritten_for(source, build, {n: meta_of(a) for n, a in arrays.items()}, fetches, scope)
         interpreted = device == "cpu" and interpret.backend() == "interpret"
-        frozen = pipeline.fuse(frozen, known, build)
-        write_graphs(source, build, list(arrays), fetches, frozen, known)
-        plan = pipeline.lower(frozen, known, build, generated=interpreted)
+        frozen, metas = pipeline.fuse(made.frozen, made.metas, build)
+        write_graphs(source, build, list(arrays), fetches, frozen, metas)
+        plan = pipeline.lower(frozen, metas, build, generated=interpreted)
         for var in frozen.reads:
             if scope.array(var) is None:
                 raise uninitialised(plan, var)
         session = Session(
             plan, scope, device, threads, program.random_seed, program.uid, bool(flags.flag("FLAGS_check_nan_inf"))
         )
-        return _Compiled(session, state), frozen
+        return _Compiled(session, made.state), frozen
 
     def _report(self, key: tuple[Any, ...], milliseconds: float, program: Program) -> None:
         """Says what was compiled, which part of the key differed from the nearest plan, and what it cost."""
@@ -313,30 +318,11 @@ class Executor:
         )
         _log.info("compiled %r in %.1f ms: %s", program, milliseconds, reason)
 
-    # ------------------------------------------------------------------------------------------------------------ state
-    @staticmethod
-    def _write_learning_rate(program: Program, scope: Scope) -> tuple[str, np.ndarray[Any, Any]] | None:
-        """Writes the scheduler's current value; returns what was there."""
-        if program.lr_scheduler is None or program.lr_var is None:
-            return None
-        array = scope.array(program.lr_var.name)
-        if array is None:
-            return None
-        old = array.copy()
-        array[...] = program.lr_scheduler()
-        return program.lr_var.name, old
-
-    @staticmethod
-    def _restore(old: tuple[str, np.ndarray[Any, Any]] | None, scope: Scope) -> None:
-        if old is not None:
-            array = scope.array(old[0])
-            if array is not None:
-                np.copyto(array, old[1])
-
     def close(self) -> None:
         """Frees all plans; a later run raises. May be called twice."""
         self._closed = True
         self._cache.clear()
+        self._companies.close()
 
     def flush(self) -> None:
         """Waits for running work; runs of this release are finished when ``run`` returns."""
@@ -352,7 +338,7 @@ class Executor:
     @property
     def held_bytes(self) -> int:
         """Bytes that the arenas of cached plans hold now."""
-        return sum(entry.session.held_bytes for entry in self._cache.values())
+        return sum(entry.session.held_bytes for entry in self._cache.values()) + self._companies.held_bytes
 
 
 def _no_dataset(name: str) -> UnsupportedError:
@@ -362,16 +348,6 @@ def _no_dataset(name: str) -> UnsupportedError:
         received=name,
         fix="loop over your data and call exe.run(program, feed=batch, fetch_list=[...])",
     )
-
-
-def _optimizer_outputs(program: Program) -> list[str]:
-    return [n for op in program.global_block().ops if op.role & OpRole.Optimize for n in op.output_arg_names]
-
-
-def _tensor(value: np.ndarray[Any, Any]) -> LoDTensor:
-    tensor = LoDTensor()
-    tensor.hold(value)
-    return tensor
 
 
 def _threads(execution: ExecutionStrategy | None) -> int:

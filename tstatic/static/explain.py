@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tstatic.comm.distribution import Report
 from tstatic.errors import NotFoundError, near
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Member, Refused
@@ -100,6 +101,7 @@ class Explanation:
         traffic: What a step costs with and without the fusions.
         note: Which sizes were assumed where the program leaves them open.
         kernel_kind: ``reference`` (numpy runs the ops) or ``generated``.
+        collectives: Of a data-parallel program: what the replicas exchange.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -108,6 +110,7 @@ class Explanation:
     traffic: Traffic = Traffic(0, 0, 0, 0)
     note: str = ""
     kernel_kind: str = "reference"
+    collectives: Report | None = None
     _why: Callable[[str, str], Answer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
@@ -167,6 +170,8 @@ class Explanation:
             "bytes": {"before": self.traffic.bytes_before, "after": self.traffic.bytes_after},
             "note": self.note,
         }  # fmt: skip
+        if self.collectives is not None:
+            done["collectives"] = self.collectives.to_dict()
         return done
 
     def to_json(self) -> str:
@@ -209,11 +214,16 @@ class Explanation:
                     lines.append(f"  {v.name} = {_plain(v.value)!r}{mark}: {v.status}. {v.reason}")
         if self.note:
             lines.append(self.note)
+        if self.collectives is not None:
+            lines += ["Replicas", *(f"  {line}" for line in str(self.collectives).splitlines())]
         if self.applied or self.refused:
             lines.append("Fusions")
         for a in self.applied:
             lines.append(f"  {a.switch}: {' + '.join(m.type for m in a.members)} -> {a.op} [{self.kernel_kind}]")
             lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where)}" for m in a.members)
+            if a.kernel is not None:
+                launches = zip(a.kernel.plan(False).launches, a.kernel.moved, strict=True)
+                lines.append(f"    moves {', '.join(f'{moved:,} bytes in {c.function}' for c, moved in launches)}")
             if a.kept:
                 lines.append(f"    also writes {', '.join(a.kept)}, which its gradient reads")
         for r in self.refused:
@@ -248,8 +258,9 @@ def _applied(a: Applied, kind: str) -> dict[str, Any]:
             "name": a.kernel.name, "template": a.kernel.template, "text": a.kernel.text, "bytes": a.kernel.nbytes,
             "floor_us": a.kernel.nbytes / BANDWIDTH * 1e6,
             "launches": [
-                {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants), "num_warps": c.num_warps}
-                for c in calls.launches
+                {"function": c.function, "grid": list(c.grid), "constants": dict(c.constants), "num_warps": c.num_warps,
+                 "bytes": moved}
+                for c, moved in zip(calls.launches, a.kernel.moved, strict=True)
             ],
         }  # fmt: skip
     return done
@@ -268,6 +279,7 @@ def properties(
     applied: Sequence[Applied] = (),
     refused: Sequence[Refused] = (),
     fusing: Mapping[str, str] | None = None,
+    said: Mapping[str, str] | None = None,
 ) -> tuple[Verdict, ...]:
     """One verdict per property; a fusion's switch says how often it acted, or why it did not.
 
@@ -275,6 +287,7 @@ def properties(
         build, execution: The strategies.
         applied, refused: What the fusions did.
         fusing: Switch -> what its patterns are called, for those that a fusion listens to.
+        said: Property of the BuildStrategy -> what it did here.
     """
     verdicts = []
     for strategy in (build, execution):
@@ -282,6 +295,8 @@ def properties(
             value, reason = getattr(strategy, p.name), p.reason
             if fusing is not None and p.name in fusing and strategy is build:
                 reason = _acted(p.name, bool(value), applied, refused)
+            elif said is not None and strategy is build:
+                reason = said.get(p.name, reason)
             verdicts.append(Verdict(type(strategy).__name__, p.name, value, p.default, p.status, reason))
     return tuple(verdicts)
 

@@ -165,14 +165,14 @@ def _kernel(source: Mapping[str, Any]) -> str:
     launches = []
     for one in source["launches"]:
         constants = ", ".join(f"{n} = {v}" for n, v in one["constants"].items())
-        cells = (one["function"], " × ".join(map(str, one["grid"])), constants, one["num_warps"])
+        cells = (one["function"], " × ".join(map(str, one["grid"])), constants, one["num_warps"], f"{one['bytes']:,}")
         launches.append("<tr>" + "".join(f"<td>{clean(str(c))}</td>" for c in cells) + "</tr>")
     return "\n".join(
         [
             f'<details class="kernel"><summary>kernel <code>{clean(source["name"])}</code></summary>',
             f"<p>Template <b>{clean(source['template'])}</b>; moves at least {source['bytes']:,} bytes: "
             f"{source['floor_us']:.3f} µs at 3 TB/s; {len(launches)} launch{'es' * (len(launches) != 1)}.</p>",
-            "<table><thead><tr><th>function</th><th>grid</th><th>constants</th><th>warps</th></tr></thead>"
+            "<table><thead><tr><th>function</th><th>grid</th><th>constants</th><th>warps</th><th>bytes</th></tr></thead>"
             f"<tbody>{''.join(launches)}</tbody></table>",
             f"<pre><code>{clean(source['text'])}</code></pre>",
             "</details>",

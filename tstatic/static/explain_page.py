@@ -50,7 +50,6 @@ SCRIPT = r"""
   const data = JSON.parse(document.getElementById("data").textContent);
   const verdict = document.getElementById("verdict");
   const tabs = Array.from(document.querySelectorAll("[role=tab]"));
-  const ops = [];
   let chosen = null;
 
   function element(parent, tag, text, kind) {
@@ -109,7 +108,6 @@ SCRIPT = r"""
         event.preventDefault();
         show(view, node);
       });
-      ops.push([view, node]);
     }
   }
 
@@ -120,49 +118,6 @@ SCRIPT = r"""
       if (step) choose(tabs[(at + step + tabs.length) % tabs.length].id.slice(4), true);
     });
   });
-
-  // With "#selftest" in its address the page clicks through itself and writes down what it saw.
-  if (location.hash === "#selftest") {
-    const seen = { clicks: 0, keys: 0, kinds: {}, tabs: [], details: 0, errors: [] };
-    const hidden = () => ["before", "after"].filter((view) => document.getElementById("panel-" + view).hidden).join();
-    try {
-      for (const tab of tabs.slice().reverse()) {
-        tab.click();
-        seen.tabs.push([tab.id, hidden()]);
-      }
-      for (const key of ["ArrowRight", "ArrowLeft"]) {
-        const open = tabs.find((tab) => tab.getAttribute("aria-selected") === "true");
-        open.dispatchEvent(new KeyboardEvent("keydown", { key }));
-        seen.tabs.push([key, hidden()]);
-      }
-      for (const [view, node] of ops) {
-        const found = data[view][node.getAttribute("data-op")];
-        verdict.textContent = "";
-        node.dispatchEvent(new MouseEvent("click", { bubbles: true }));
-        const text = verdict.textContent;
-        const parts = found ? [found.label, ...found.notes.flatMap((note) => [note[1], note[2]])] : [];
-        if (!parts.every((part) => text.includes(part)))
-          seen.errors.push("click on " + view + " " + node.getAttribute("data-op"));
-        if (!node.classList.contains("chosen") || !text) seen.errors.push("nothing chosen in " + view);
-        seen.clicks += 1;
-        for (const note of found ? found.notes : []) {
-          seen.kinds[note[0]] = (seen.kinds[note[0]] || 0) + 1;
-          if (note[3] && !document.getElementById(note[3])) seen.errors.push("no target " + note[3]);
-        }
-        verdict.textContent = "";
-        node.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
-        if (verdict.textContent !== text) seen.errors.push("Enter differs from a click in " + view);
-        seen.keys += 1;
-      }
-      for (const details of document.querySelectorAll("details.kernel")) {
-        details.querySelector("summary").click();
-        if (details.open && details.querySelector("pre").textContent.includes("@triton.jit")) seen.details += 1;
-      }
-    } catch (error) {
-      seen.errors.push(String(error));
-    }
-    element(document.body, "pre", JSON.stringify(seen)).id = "selftest";
-  }
 })();
 """.strip()
-"""Shows an operator's notes when it is chosen; with ``#selftest`` in the address it clicks through the page by itself."""
+"""Shows an operator's notes when it is chosen."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tstatic.comm.distribution import Report
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.engine import Applied, Log, Refused, apply
+from tstatic.fusion.engine import Applied, Fusion, Log, Refused
+from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.reasons import explain_code
+from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
-from tstatic.plan.shapes import infer_program
 from tstatic.static import pipeline
 from tstatic.static.explain import Answer, Drawing, Explanation, Note, Traffic, properties
 from tstatic.static.rewritten import rewritten
@@ -27,32 +29,52 @@ def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
     return total + sum(metas[v].nbytes for v in op.writes() if v in metas)
 
 
-def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> tuple[int, int]:
-    """Launches and bytes of a step; an op whose result is a view of its input has none."""
-    ops = [op for op in frozen.ops if op.card.view is None]
-    return len(ops), sum(_bytes(op, metas) for op in ops)
+def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], applied: Sequence[Applied] = ()) -> tuple[int, int]:
+    """Launches and bytes of a step on a GPU.
+
+    An op whose result is a view of its input has none, a fused one those of its kernel, any other counts as one.
+    """
+    kernels = {a.written: a.kernel for a in applied if a.kernel is not None}
+    launches = total = 0
+    for op in frozen.ops:
+        kernel = kernels.get(frozenset(op.writes())) if op.body else None
+        if op.card.view is None:
+            # A kernel may compute again what the ops that it stands for read.
+            launches += 1 if kernel is None else len(kernel.plan(False).launches)
+            total += _bytes(op, metas) if kernel is None else kernel.nbytes
+    return launches, total
 
 
 def inquire(
     frozen: FrozenProgram,
-    known: Mapping[str, Meta],
+    metas: Mapping[str, Meta],
     build: BuildStrategy,
     execution: ExecutionStrategy,
     kernel_kind: str,
     note: str = "",
     program: Program | None = None,
+    collectives: Report | None = None,
 ) -> Explanation:
-    """Runs the fusions on a frozen program and says what they did; ``program`` is the user's, to be drawn."""
-    metas = infer_program(frozen, known)
+    """Runs the fusions on a frozen program and says what they did.
+
+    Args:
+        frozen: After the passes before the fusions.
+        metas: Metadata of all its values.
+        build, execution: The strategies.
+        kernel_kind: What runs fused ops here: ``reference`` or ``generated``.
+        note: What was assumed.
+        program: The user's, to be drawn.
+        collectives: What was inserted for several replicas.
+    """
     log = Log()
-    fused = pipeline.fuse(frozen, known, build, log)
-    # Fusions may prepare the program with values of their own.
-    before, after = _cost(frozen, metas), _cost(fused, infer_program(fused, known))
+    fused, after_metas = pipeline.fuse(frozen, metas, build, log)
+    # What runs with all switches off.
+    before, after = _cost(handed_on(frozen, metas), metas), _cost(fused, after_metas, log.applied)
     copy = program.clone() if program is not None else None
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
     def why(a: str, b: str) -> Answer:
-        return _why(frozen, known, build, log, names[a], names[b])
+        return _why(frozen, metas, build, log, names[a], names[b])
 
     def draw() -> Drawing:
         assert copy is not None
@@ -61,12 +83,20 @@ def inquire(
         return Drawing(copy, rewritten(copy, fused), _notes_before(copy, frozen, notes), after)
 
     return Explanation(
-        properties(build, execution, log.applied, log.refused, {f.switch: f.name for f in FUSIONS}),
+        properties(
+            build,
+            execution,
+            log.applied,
+            log.refused,
+            {f.switch: f.name for f in FUSIONS},
+            collectives.said() if collectives is not None else None,
+        ),
         tuple(log.applied),
         tuple(log.refused),
         Traffic(before[0], after[0], before[1], after[1]),
         note,
         kernel_kind,
+        collectives,
         why,
         tuple(names),
         draw if copy is not None else None,
@@ -84,7 +114,14 @@ def _label(frozen: FrozenProgram, value: str) -> str:
     return f"{op.type} -> {frozen.names.get(value, value)}" + (f" (at {where})" if where else "")
 
 
-def _why(frozen: FrozenProgram, known: Mapping[str, Meta], build: BuildStrategy, log: Log, a: str, b: str) -> Answer:
+def _alone(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Log:
+    """What one fusion would do if its switch were the only one."""
+    log = Log()
+    pipeline.make_one(fusion, shapes_from_contents(frozen, metas), dict(metas), log)
+    return log
+
+
+def _why(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy, log: Log, a: str, b: str) -> Answer:
     pair = f"{_label(frozen, a)} and {_label(frozen, b)}"
     for made in log.applied:
         if _holds(made, (a, b)):
@@ -93,14 +130,12 @@ def _why(frozen: FrozenProgram, known: Mapping[str, Meta], build: BuildStrategy,
         if _holds(no, (a, b)):
             text = f"{pair} stay apart under {no.switch}: {no.code}, {no.reason}. To allow it: {no.change}."
             return Answer(False, no.code, text, no.change)
-    metas = infer_program(frozen, known)
     refused: Refused | None = None
     # A pattern's own switch is the smaller change than a compiler of everything.
     for fusion in sorted(FUSIONS, key=lambda f: f.groups is not None):
         if getattr(build, fusion.switch):
             continue
-        other = Log()
-        apply(fusion, frozen, metas, other)
+        other = _alone(fusion, frozen, metas)
         if any(_holds(x, (a, b)) for x in other.applied):
             meaning, change = explain_code("OFF", value=fusion.switch)
             return Answer(
@@ -123,12 +158,7 @@ def _why(frozen: FrozenProgram, known: Mapping[str, Meta], build: BuildStrategy,
 # ----------------------------------------------------------------------------------------------------- notes for drawings
 def _would(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy) -> list[Applied]:
     """What the switches that are off would make, each on its own."""
-    log = Log()
-    for fusion in FUSIONS:
-        if not getattr(build, fusion.switch):
-            own = dict(metas)
-            apply(fusion, fusion.prepare(frozen, own) if fusion.prepare is not None else frozen, own, log)
-    return log.applied
+    return [a for f in FUSIONS if not getattr(build, f.switch) for a in _alone(f, frozen, metas).applied]
 
 
 def _together(record: Applied | Refused) -> str:

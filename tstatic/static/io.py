@@ -239,6 +239,9 @@ def store(scope: Scope, name: str, array: Array) -> None:
     old = scope.array(name)
     if old is not None and old.shape == array.shape and old.dtype == array.dtype:
         np.copyto(old, array)
+        found = scope.find_var(name)
+        assert found is not None
+        found.scope.touched()
     else:
         scope.publish(name, array.copy())
 

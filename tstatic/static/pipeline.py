@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tstatic.comm.data_parallel import scaled
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.demand import TOGETHER, demand, demands
 from tstatic.fusion.engine import Fusion, Log, apply
+from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.shape_readers import shapes_from_contents
+from tstatic.fusion.user_kernel import USER, present, with_user_kernels
 from tstatic.ir.frozen import FrozenProgram, freeze, unfused
 from tstatic.ir.program import Operator, OpRole, Program
 from tstatic.ir.types import Meta
 from tstatic.ir.verify import verify
+from tstatic.passes.addto import addto
 from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
 from tstatic.passes.fold import fold
 from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
-from tstatic.plan.shapes import infer_program
 from tstatic.static.strategy import BuildStrategy
 
 
 def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
     """The ordered passes that a strategy asks for; clean-ups come last, and first what makes them cheaper."""
     return (
+        *((Pass("addto", addto),) if strategy.enable_addto else ()),
         Pass("dce", dce),
         Pass("fold", fold),
         Pass("cse", cse),
@@ -32,10 +36,12 @@ def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
 
 
 def plan_options(strategy: BuildStrategy) -> PlanOptions:
-    """What a strategy says about memory; the order is the program's, whatever a strategy says."""
+    """What a strategy says about memory, and whether steps may overlap; the order is the program's in any case."""
     return PlanOptions(
         reuse=strategy.memory_optimize is not False,
         inplace=strategy.enable_inplace,
+        sequential=strategy.enable_sequential_execution or strategy.sequential_run or strategy.fix_op_run_order,
+        events=not strategy.remove_unnecessary_lock,
     )
 
 
@@ -44,14 +50,16 @@ def _is_loss_gradient(op: Operator) -> bool:
 
 
 def rewrite(
-    program: Program, strategy: BuildStrategy, feeds: Sequence[str], fetches: Sequence[str]
+    program: Program, strategy: BuildStrategy, feeds: Sequence[str], fetches: Sequence[str], scale: float = 1.0
 ) -> tuple[FrozenProgram, tuple[PassRecord, ...]]:
-    """Freezes a program and runs the strategy's passes.
+    """Freezes a program and runs the strategy's passes; the gradient of the loss starts at ``scale``.
 
     With ``GradientScaleStrategy.Customized`` the op that starts the loss gradient is left out, and the user feeds it.
     """
     customized = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.Customized
     frozen = freeze(program, feeds, fetches, _is_loss_gradient if customized else None)
+    if scale != 1.0:
+        frozen = scaled(frozen, scale)
     return run_passes(frozen, passes_of(strategy))
 
 
@@ -60,46 +68,53 @@ def fusions_of(strategy: BuildStrategy) -> tuple[Fusion, ...]:
     return tuple(f for f in FUSIONS if getattr(strategy, f.switch))
 
 
+def make_one(fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log: Log) -> FrozenProgram:
+    """Makes one fusion; ``metas`` gains the values that it prepares the program with."""
+    if fusion.prepare is not None:
+        frozen = fusion.prepare(frozen, metas)
+    frozen = apply(fusion, frozen, metas, log)
+    verify(frozen, fusion.name)
+    return frozen
+
+
 def fuse(
-    frozen: FrozenProgram, known: Mapping[str, Meta], strategy: BuildStrategy, log: Log | None = None
-) -> FrozenProgram:
+    frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrategy, log: Log | None = None
+) -> tuple[FrozenProgram, Mapping[str, Meta]]:
     """Makes the strategy's fusions.
 
     Args:
         frozen: After the other passes.
-        known: Metadata of feeds and state by value: which shapes broadcast, and how, decides what can be one kernel.
+        metas: Metadata of all its values: which shapes broadcast, and how, decides what can be one kernel.
         strategy: Its switches.
         log: Is told what was made, and what not and why.
+
+    Returns:
+        The program, and the metadata of all its values.
     """
     wanted = fusions_of(strategy)
-    if not wanted and not demands(frozen):
-        return frozen
-    metas = infer_program(frozen, known)
-    frozen = shapes_from_contents(frozen, metas)
+    if not wanted and not demands(frozen) and not present(frozen):
+        return handed_on(frozen, metas), metas
+    own = dict(metas)
     log = log if log is not None else Log()
-    frozen = demand(frozen, metas, log)
+    frozen = with_user_kernels(frozen, own, log)
+    frozen = demand(shapes_from_contents(frozen, own), own, log)
     for fusion in wanted:
-        if fusion.prepare is not None:
-            frozen = fusion.prepare(frozen, metas)
-        frozen = apply(fusion, frozen, metas, log)
-        verify(frozen, fusion.name)
-    return frozen
+        frozen = make_one(fusion, frozen, own, log)
+    return handed_on(frozen, own), own
 
 
-def lower(frozen: FrozenProgram, known: Mapping[str, Meta], strategy: BuildStrategy, generated: bool = False) -> Plan:
+def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrategy, generated: bool = False) -> Plan:
     """Plans a rewritten program.
 
     Args:
         frozen: With its fused ops.
-        known: Metadata of feeds and state by value.
+        metas: Metadata of all its values.
         strategy: Says how memory is planned.
         generated: Fused ops run as generated kernels; otherwise as the ops that they stand for, with the same bits as unfused.
     """
     if not generated:
-        frozen = unfused(frozen)
-        return make_plan(frozen, infer_program(frozen, known), plan_options(strategy))
-    metas = infer_program(frozen, known)
-    by_name = {f.name: f for f in (TOGETHER, *FUSIONS)}
+        return make_plan(unfused(frozen), metas, plan_options(strategy))
+    by_name = {f.name: f for f in (USER, TOGETHER, *FUSIONS)}
     kernels = {}
     for op in frozen.ops:
         if op.body:

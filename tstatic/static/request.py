@@ -1,16 +1,20 @@
-"""What a run asks for: names to fetch, and the state that the program reads."""
+"""What a run asks for: names to fetch, the state that the program reads, and the program rewritten for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tstatic.errors import FeedTypeError
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.program import Operator, Program, Variable
+from tstatic.ir.program import Operator, OpRole, Program, Variable
 from tstatic.ir.types import Meta
+from tstatic.plan.shapes import infer_program
 from tstatic.runtime.scope import Scope
+from tstatic.static import pipeline
+from tstatic.static.strategy import BuildStrategy
 
 
 def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
@@ -75,3 +79,37 @@ def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[s
         elif declared is not None:
             found[var] = declared.meta
     return found
+
+
+def updated(program: Program) -> list[str]:
+    """Names that the program's optimizer ops write."""
+    return [n for op in program.global_block().ops if op.role & OpRole.Optimize for n in op.output_arg_names]
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A program after the passes before its fusions.
+
+    Attributes:
+        frozen: It.
+        state: Metadata of the persistable variables that it reads.
+        metas: Metadata of all its values.
+    """
+
+    frozen: FrozenProgram
+    state: Mapping[str, Meta]
+    metas: Mapping[str, Meta]
+
+
+def rewritten_for(
+    program: Program, strategy: BuildStrategy, feeds: Mapping[str, Meta], fetches: Sequence[str], scope: Scope
+) -> Rewritten:
+    """Rewrites a program for what is fed and fetched, and infers all shapes, once.
+
+    Raises:
+        TstaticError: For a feed or fetch that does not fit, or shapes that an op refuses.
+    """
+    frozen, _ = pipeline.rewrite(program, strategy, list(feeds), fetches)
+    state = state_metas(frozen, program, scope)
+    known = {**feeds, **{frozen.reads[var]: meta for var, meta in state.items()}}
+    return Rewritten(frozen, state, infer_program(frozen, known))

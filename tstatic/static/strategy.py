@@ -21,10 +21,12 @@ __all__ = ["BuildStrategy", "ExecutionStrategy"]
 
 FUSION_LATER = "the fusion passes come with a later release; until then the ops run one by one, with the same results."
 FUSES = "compiled.explain(feed_shapes={...}) says what it fused and what not, and why."
-PLACES_LATER = "it acts when a program runs on several places, which comes with a later release."
-RUNS_LATER = "it acts on data-parallel runs, which come with a later release."
-SET_LATER = "with_data_parallel, which takes this strategy, comes with a later release."
-TRAINERS_LATER = "it acts when several processes train together, which comes with a later release."
+IN_ORDER = (
+    "steps run one after another in the program's order, none part by part with its neighbours; print(compiled.plan) shows "
+    "what waits for what. Results do not depend on it."
+)
+ON_PLACES = "it acts when with_data_parallel runs the program on several places."
+TRAINERS = "it must agree with what the launcher's environment says; 1 leaves it to the environment."
 GPU_LATER = "it acts on a GPU, which comes with a later release."
 LIBRARY_CHOOSES = "the communication library chooses rings and topology by itself."
 
@@ -69,7 +71,7 @@ class BuildStrategy(Strategy):
     reduce_strategy = Property(
         member(ReduceStrategy), ReduceStrategy.AllReduce,
         "AllReduce updates every parameter on every place; Reduce updates each on one, which sends it out.",
-        since="0.13", effect="multi-device", freezes=True, status="not yet active", reason=PLACES_LATER,
+        since="0.13", effect="multi-device", freezes=True, status="active", reason=ON_PLACES,
     )
     gradient_scale_strategy = Property(
         member(GradientScaleStrategy), GradientScaleStrategy.CoeffNumDevice,
@@ -84,13 +86,12 @@ class BuildStrategy(Strategy):
     )
     enable_sequential_execution = Property(
         BOOL, False, "Runs the ops in the order in which the program lists them.",
-        since="1.0", effect="order", freezes=True, status="nothing to do here",
-        reason="the plan keeps the program's order whatever this says; results do not depend on it.",
+        since="1.0", effect="order", freezes=True, status="active", reason=IN_ORDER,
     )
     remove_unnecessary_lock = Property(
         BOOL, True, "Lets GPU ops run without a lock where all their readers are on the same device.",
-        since="1.2", effect="GPU", freezes=True, status="nothing to do here",
-        reason="steps take no locks: what waits for what is settled when the plan is built.",
+        since="1.2", effect="order", freezes=True, status="active",
+        reason="set to False, it puts an event after every step, for which the next one waits; print(compiled.plan) shows them.",
     )
     fuse_elewise_add_act_ops = Property(
         BOOL, False, "Fuses an elementwise add with the activation before or after it, forward and backward.",
@@ -98,7 +99,7 @@ class BuildStrategy(Strategy):
     )
     fuse_broadcast_ops = Property(
         BOOL, False, "With Reduce, sends all updated parameters in one grouped broadcast at the end of the step.",
-        since="1.1", effect="multi-device", freezes=True, status="not yet active", reason=PLACES_LATER,
+        since="1.1", effect="multi-device", freezes=True, status="active", reason=ON_PLACES,
     )
     memory_optimize = Property(
         OPTIONAL_BOOL, None, "Lets values that are not alive at the same time share storage; False gives each its own.",
@@ -121,11 +122,11 @@ class BuildStrategy(Strategy):
     )
     sync_batch_norm = Property(
         BOOL, False, "Computes batch-norm statistics over the samples of all places, weighted by their counts.",
-        since="1.4", effect="rewrite", freezes=True, status="not yet active", reason=PLACES_LATER,
+        since="1.4", effect="rewrite", freezes=True, status="active", reason=ON_PLACES,
     )
     fuse_all_reduce_ops = Property(
         BOOL, True, "Reduces gradients in a few large buckets instead of one by one.",
-        since="1.4", effect="multi-device", status="not yet active", reason=PLACES_LATER,
+        since="1.4", effect="multi-device", status="active", reason=ON_PLACES,
     )
     fuse_all_optimizer_ops = Property(
         BOOL, False, "Updates all parameters that share an optimizer and its attributes with one op.",
@@ -143,15 +144,15 @@ class BuildStrategy(Strategy):
     )
     num_trainers = Property(
         whole(1), 1, "Number of processes that train together.",
-        since="1.4", effect="distributed", status="not yet active", reason=TRAINERS_LATER,
+        since="1.4", effect="distributed", status="active", reason=TRAINERS,
     )
     trainer_id = Property(
         whole(0), 0, "This process's rank among the trainers.",
-        since="1.4", effect="distributed", status="not yet active", reason=TRAINERS_LATER,
+        since="1.4", effect="distributed", status="active", reason=TRAINERS,
     )
     trainers_endpoints = Property(
         TEXT_LIST, [], "The trainers' addresses, as 'host:port', in the order of their ranks.",
-        since="1.4", effect="distributed", status="not yet active", reason=TRAINERS_LATER,
+        since="1.4", effect="distributed", status="active", reason=TRAINERS,
     )
     is_distribution = Property(
         BOOL, False, "Says that the program sends to and receives from parameter servers.",
@@ -176,8 +177,8 @@ class BuildStrategy(Strategy):
     )
     enable_backward_optimizer_op_deps = Property(
         BOOL, True, "With several trainers, starts no update before the whole backward part has run.",
-        since="1.5", effect="order", status="nothing to do here",
-        reason="updates always come after the whole backward part, so that a failing run changes nothing.",
+        since="1.5", effect="order", status="active",
+        reason="updates come after the whole backward part of all places and processes, whatever this says.",
     )
     fuse_bn_act_ops = Property(
         BOOL, False, "Fuses batch norm with the activation after it, forward and backward.",
@@ -193,12 +194,12 @@ class BuildStrategy(Strategy):
     )
     enable_addto = Property(
         BOOL, False, "Accumulates the gradients of a value with several uses in place, without a sum op.",
-        since="2.0", effect="memory", status="not yet active", reason=GPU_LATER,
+        since="2.0", effect="memory", status="active",
+        reason="each gradient is added when it is there, in place; memory_report() shows the difference.",
     )
     fix_op_run_order = Property(
         BOOL, False, "Gives the ops the same order in every run and every process.",
-        since="2.2", effect="order", status="nothing to do here",
-        reason="the plan keeps the program's order whatever this says, the same in every run and process.",
+        since="2.2", effect="order", status="active", reason=IN_ORDER,
     )
     allow_cuda_graph_capture = Property(
         BOOL, False, "Lets the program be captured as a CUDA graph and replayed.",
@@ -226,8 +227,7 @@ class BuildStrategy(Strategy):
     )
     sequential_run = Property(
         BOOL, False, "Runs op by op in the program's order, on one stream; an aid for debugging.",
-        since="2.5", effect="order", freezes=True, status="nothing to do here",
-        reason="the plan keeps the program's order whatever this says; results do not depend on it.",
+        since="2.5", effect="order", freezes=True, status="active", reason=IN_ORDER,
     )
     fuse_dot_product_attention = Property(
         BOOL, False, "Fuses the attention core (products, mask, softmax, dropout) into one op.",
@@ -243,16 +243,17 @@ class BuildStrategy(Strategy):
         """Checks what only several properties together can tell, and that lists and sets still hold str only.
 
         Raises:
-            StrategyValueError: ``trainer_id`` is not among ``trainers_endpoints``.
+            StrategyValueError: ``trainer_id`` is not among ``num_trainers`` or ``trainers_endpoints``.
             StrategyTypeError: A list or set was changed in place and now holds something that is no str.
         """
         self.key()
-        if self.trainer_id > 0 and self.trainer_id >= len(self.trainers_endpoints):
+        count = max(self.num_trainers, len(self.trainers_endpoints))
+        if self.trainer_id > 0 and self.trainer_id >= count:
             raise StrategyValueError(
-                "BuildStrategy.trainer_id names a trainer that has no endpoint",
-                expected=f"trainer_id < {len(self.trainers_endpoints)}, the length of trainers_endpoints",
+                "BuildStrategy.trainer_id names a trainer that does not exist",
+                expected=f"trainer_id < {count}, the number of trainers",
                 received=self.trainer_id,
-                fix="list the endpoints of all trainers in trainers_endpoints, or set trainer_id to 0",
+                fix="set num_trainers, or list the endpoints of all trainers in trainers_endpoints",
             )
 
     def _finalize_strategy_and_create_passes(self) -> None:
@@ -287,17 +288,17 @@ class ExecutionStrategy(Strategy):
     num_threads = Property(
         whole(0), 0, "Size of the pool of worker threads; 0 means 4 for each device. Results do not depend on it.",
         since="0.13", effect="order", status="active",
-        reason=f"it sizes the pool that independent pieces of work run on; {SET_LATER}",
+        reason="it sizes the pool that independent pieces of work run on; the places share it.",
     )
     num_iteration_per_drop_scope = Property(
         whole(1), 100, "Number of runs after which temporary values are dropped.",
         since="0.14", effect="memory", status="active",
-        reason=f"the arena is given back after so many runs; {SET_LATER}",
+        reason="the arena is given back after so many runs.",
     )
     num_iteration_per_run = Property(
         whole(1), 1, "Number of steps that one call of run() makes with the same feed; the last one's fetches return.",
         since="1.5", effect="order", status="active",
-        reason=f"run() repeats the step so many times; {SET_LATER}",
+        reason="run() repeats the step so many times.",
     )
     allow_op_delay = Property(
         BOOL, False, "Delayed communication ops in early releases.",
@@ -315,7 +316,7 @@ class ExecutionStrategy(Strategy):
     )
     _dry_run = Property(
         BOOL, False, "Does everything but run the kernels; fetches come back as None.",
-        since="2.0", effect="debug", status="not yet active", reason=RUNS_LATER,
+        since="2.0", effect="debug", status="active", reason="run() compiles and checks everything, runs nothing and returns None.",
     )
     _use_device = Property(
         member(DeviceType), DeviceType.CUDA, "The kind of device that runs the program.",

@@ -2,8 +2,9 @@
 
 * ``recipe``       a program as plain data
 * ``strategies``   hypothesis strategies (the only file that needs hypothesis)
+* ``patterns``     fusions' patterns as pieces of programs
 * ``feeds``        feeds for any program
-* ``tolerance``    how far two results may differ, and the float64 twin
+* ``tolerance``    how far two results may differ, and the float64 twin; ``moves`` and ``terms`` say how badly conditioned they are
 * ``trial``        one program under several strategies
 * ``equivalence``  ``assert_equivalent``
 * ``shrink``       the smallest program that shows a difference; ``script`` writes it down

@@ -15,18 +15,15 @@ from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import DERIVE, GRAD, Card, GradOp, card_of
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.families import MOST_INPUT, attempt, bounds, flat
-from tstatic.testing.moves import widen
+from tstatic.testing.noise import noisy, quiet
 from tstatic.testing.recipe import GAP, Array, Input, Recipe, Step
-from tstatic.testing.tolerance import float64_twin, is_free, ulp
-from tstatic.testing.trial import Trial, trial_of_recipe
+from tstatic.testing.tolerance import is_free, ulp
 
 MOST_ELEMENTS = 600
 MOST = 100.0
 """Larger values are not let in: they would overflow float16 some steps later."""
 MOST_GAIN = 1e3
 """Largest product of derivatives along a path."""
-NOISE = 1e-10
-"""Gradients nearer to zero in float64 are what cancellation left."""
 MOST_TRAINED_GAIN = 20.0
 """The same where an optimizer moves parameters by it: they have to stay inside the ops' domains."""
 
@@ -68,6 +65,7 @@ class Draft:
 
     Attributes:
         pool: Names that later steps may read, oldest first.
+        asides: Results that are fetched and read by nobody.
     """
 
     def __init__(self, backward: bool = False, parameters: bool = False) -> None:
@@ -77,6 +75,7 @@ class Draft:
         self.steps: list[Step] = []
         self.values: dict[str, Value] = {}
         self.pool: list[str] = []
+        self.asides: list[str] = []
         self._named = 0
 
     def _add(self, one: Input) -> str:
@@ -158,6 +157,25 @@ class Draft:
         if gain is None or gain > (MOST_TRAINED_GAIN if self.parameters else MOST_GAIN):
             return None
         return self._append(card, fitted, attrs, own, wide, gain)
+
+    def witness(self, name: str, dtype: str) -> None:
+        """Compares an input with itself rounded: a rounding that is left out turns the result.
+
+        float64 does not know of the rounding, so the result is only fetched.
+
+        Args:
+            name: A float32 input.
+            dtype: The 16-bit type that it is rounded to.
+        """
+        low = self.emit("cast", {"X": name}, {"in_dtype": "float32", "out_dtype": dtype})
+        wide = low and self.emit("cast", {"X": low[0]}, {"in_dtype": dtype, "out_dtype": "float32"})
+        if not wide:
+            return
+        card, ins = card_of("less_than"), {"X": wide[0], "Y": name}
+        own = self._run(card, [wide[0], name], {}, lambda v: v.own)
+        if own is not None:
+            self.asides += self._append(card, ins, {}, own, own, 1.0)
+            del self.pool[-1]
 
     def _append(
         self, card: Card, fitted: Mapping[str, Any], attrs: Mapping[str, Any], own: Sequence[Any], wide: Sequence[Any], gain: float
@@ -287,16 +305,16 @@ class Draft:
         read = {n for s in self.steps for n in s.reads}
         made = {n for s in self.steps for n in s.writes}
         ends = [n for n in self.pool if n in made and n not in read]
-        fetches = tuple(dict.fromkeys([*ends, *(n for n in inner if n in made)]))
+        fetches = tuple(dict.fromkeys([*ends, *(n for n in inner if n in made), *self.asides]))
         used = tuple(i for i in self.inputs if i.name in read)
         floats = (
             tuple(i.name for i in used if dtype_of(i.dtype).is_float) if self.backward and not self.parameters else ()
         )
-        return _quiet(Recipe(used, tuple(self.steps), fetches, floats))
+        return quiet(Recipe(used, tuple(self.steps), fetches, floats))
 
-    def trained(self, recipe: Recipe, optimizer: str, runs: int) -> Recipe | None:
+    def trained(self, recipe: Recipe, optimizer: str, runs: int, clip: float = 0.0) -> Recipe | None:
         """The recipe with an optimizer, or ``None`` if no gradient reaches a parameter."""
-        found = replace(recipe, optimizer=optimizer, runs=runs)
+        found = replace(recipe, optimizer=optimizer, runs=runs, clip=clip)
         if not any(self.values[n].is_float and self.values[n].own.size for n in recipe.fetches):
             return None
         try:
@@ -305,32 +323,12 @@ class Draft:
             return None
         if not any(op.card.update for op in built.main.global_block().ops):
             return None
-        noisy = _noisy(found, {f"{i.name}{GRAD}": i.name for i in found.inputs if i.parameter})
-        if not noisy:
+        noise = noisy(found, {f"{i.name}{GRAD}": i.name for i in found.inputs if i.parameter})
+        if not noise:
             return found
         # What has only noise for a gradient is fed instead of trained.
-        inputs = tuple(replace(i, parameter=i.parameter and i.name not in noisy) for i in found.inputs)
-        return self.trained(replace(recipe, inputs=inputs), optimizer, runs)
-
-
-def _noisy(recipe: Recipe, names: Mapping[str, str]) -> set[str]:
-    """Inputs with gradients that cancel to rounding noise in float64 (a shift under a softmax): no two kernels agree there."""
-    trial, feeds = trial_of_recipe(replace(recipe, runs=1))
-    block = trial.program.global_block()
-    wanted = [n for n in names if block.has_var(n)]
-    twin = Trial(float64_twin(trial.program), trial.state, wanted)
-    (found, *_) = twin.run(
-        twin.program, {n: widen(a) for n, a in feeds.items()}, {n: widen(a) for n, a in trial.state.items()}
-    )
-    return {names[n] for n, g in zip(wanted, found, strict=True) if ((np.abs(g) > 0) & (np.abs(g) < NOISE)).any()}
-
-
-def _quiet(recipe: Recipe) -> Recipe:
-    """The recipe without the gradients that are only noise."""
-    if not recipe.gradients:
-        return recipe
-    noisy = _noisy(recipe, {f"{n}{GRAD}": n for n in recipe.gradients})
-    return replace(recipe, gradients=tuple(n for n in recipe.gradients if n not in noisy))
+        inputs = tuple(replace(i, parameter=i.parameter and i.name not in noise) for i in found.inputs)
+        return self.trained(replace(recipe, inputs=inputs), optimizer, runs, clip)
 
 
 def _widened(card: Card, attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -89,8 +89,20 @@ def attempt(card: Card, ins: Sequence[Any], attrs: Mapping[str, Any]) -> list[An
     try:
         with np.errstate(all="ignore"):
             return evaluate(card, ins, attrs)
-    except (TstaticError, ValueError, TypeError, IndexError):
+    except (TstaticError, ValueError, TypeError, IndexError, ArithmeticError):
         return None
+
+
+def broadcasts(shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
+    """Shapes that broadcast to a shape, each with the ``axis`` that places it (-1: numpy's rule); the shape itself is first."""
+    forms: list[tuple[tuple[int, ...], int]] = [(shape, -1), ((), -1), ((1,), -1)]
+    if shape:
+        forms += [(shape[-1:], -1), ((*shape[:-1], 1), -1)]
+    if len(shape) > 1:
+        forms += [((1, *shape[1:]), -1), ((shape[0],), 0), (shape[1:], -1)]
+    if len(shape) > 2:
+        forms += [((shape[1],), 1), ((shape[1], 1, 1)[: len(shape) - 1], -1), (shape[1:-1], 1)]
+    return forms
 
 
 def flat(outs: Sequence[Any]) -> list[Array]:
@@ -98,4 +110,4 @@ def flat(outs: Sequence[Any]) -> list[Array]:
     return [a for o in outs if o is not None for a in (o if isinstance(o, list) else [o]) if a is not None]
 
 
-__all__ = ["MOST_INPUT", "attempt", "bounds", "domain_of", "family_of", "flat"]
+__all__ = ["MOST_INPUT", "attempt", "bounds", "broadcasts", "domain_of", "family_of", "flat"]

@@ -16,6 +16,7 @@ from tstatic.ir.build import emit
 from tstatic.ir.domain import Values
 from tstatic.ir.program import Block, Program, Variable, program_guard
 from tstatic.ir.types import dtype_of
+from tstatic.nn.clip import ClipGradByGlobalNorm
 from tstatic.nn.initializer import Assign
 from tstatic.testing.script import write
 
@@ -37,6 +38,7 @@ def sample(
     seed: int = 0,
     avoid: tuple[float, ...] | str = (),
     rows: bool = False,
+    nan: bool = False,
 ) -> Array:
     """Returns an array that depends on the arguments alone, the same on every machine.
 
@@ -47,10 +49,16 @@ def sample(
         seed: Another seed gives other values.
         avoid: Points that floats keep a distance of 0.01 from; ``"int"`` avoids all whole numbers.
         rows: Each row along the last axis is positive and sums to 1.
+        nan: About every third float is NaN, at least one of them.
     """
     size, kind = tuple(shape), dtype_of(dtype)
     rng = np.random.default_rng(seed)
     found: Array
+    if nan and kind.is_float:
+        found = sample(size, dtype, low, high, seed, avoid, rows)
+        found.reshape(-1)[seed % 3 :: 3] = np.nan
+        found.reshape(-1)[:1] = np.nan
+        return found
     if kind.name == "bool":
         return np.asarray(rng.random(size) < 0.5)
     if not kind.is_float:
@@ -88,6 +96,7 @@ class Input:
         seed: Of :func:`sample`.
         parameter: Whether it is a parameter.
         given: The values themselves, as (nested) tuples of numbers, instead of drawn ones.
+        nan: About every third value is NaN.
     """
 
     name: str
@@ -97,6 +106,7 @@ class Input:
     seed: int = 0
     parameter: bool = False
     given: tuple[Any, ...] | float | None = None
+    nan: bool = False
 
     def array(self) -> Array:
         """Its values."""
@@ -105,7 +115,7 @@ class Input:
                 dtype_of(self.dtype).np
             )  # fmt: skip
         v = self.values
-        return sample(self.shape, self.dtype, v.low, float(v.high), self.seed, v.avoid, v.rows)
+        return sample(self.shape, self.dtype, v.low, float(v.high), self.seed, v.avoid, v.rows, self.nan)
 
 
 @dataclass(frozen=True)
@@ -172,6 +182,8 @@ class Recipe:
         optimizer: Name of a class of ``tstatic.optimizer`` that minimizes the sum of the weighted means of the float
             fetches that are not empty; the weights of ``v`` are fed as ``v_weights``.
         runs: Number of runs (training steps).
+        clip: The gradients' global norm is clipped to it; 0 leaves them alone.
+        kept: Inner values that are persistable: the scope keeps them after a run.
     """
 
     inputs: tuple[Input, ...]
@@ -180,6 +192,8 @@ class Recipe:
     gradients: Names = ()
     optimizer: str = ""
     runs: int = 1
+    clip: float = 0.0
+    kept: Names = ()
 
     # ------------------------------------------------------------------------------------------------------------ build
     def build(self) -> Built:
@@ -201,10 +215,13 @@ class Recipe:
                 _declare(one, feeds)
             for step in self.steps:
                 append(block, step)
+            for name in self.kept:
+                block.var(name).persistable = True
             fetches = [*self.fetches, *self._append_gradients(block, feeds)]
             if self.optimizer:
                 loss = self._append_loss(block, feeds)
-                getattr(tstatic.optimizer, self.optimizer)(learning_rate=0.01).minimize(loss)
+                clip = ClipGradByGlobalNorm(self.clip) if self.clip else None
+                getattr(tstatic.optimizer, self.optimizer)(learning_rate=0.01, grad_clip=clip).minimize(loss)
                 fetches.append(loss.name)
         return Built(main, startup, feeds, fetches)
 
@@ -262,10 +279,14 @@ class Recipe:
             self, steps=tuple(kept[::-1]), fetches=tuple(n for n in fetches),
             gradients=tuple(n for n in self.gradients if n in wanted),
             inputs=tuple(i for i in self.inputs if i.name in wanted),
+            kept=tuple(n for n in self.kept if n in wanted),
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        lines = [f"{i.name}: {i.dtype}{list(i.shape)}{' (parameter)' * i.parameter}" for i in self.inputs]
+        lines = [
+            f"{i.name}: {i.dtype}{list(i.shape)}{' (parameter)' * i.parameter}{' with NaN' * i.nan}"
+            for i in self.inputs
+        ]
         lines += [
             f"{', '.join(s.writes)} = {s.type}({', '.join([*s.reads, *(f'{n}={v!r}' for n, v in s.attrs)])})"
             for s in self.steps
@@ -274,7 +295,9 @@ class Recipe:
         if self.gradients:
             lines.append(f"gradients by {', '.join(self.gradients)}")
         if self.optimizer:
-            lines.append(f"{self.optimizer}, {self.runs} steps")
+            lines.append(f"{self.optimizer}, {self.runs} steps" + (f", clipped at {self.clip}" if self.clip else ""))
+        if self.kept:
+            lines.append(f"persistable {', '.join(self.kept)}")
         return "Recipe:\n  " + "\n  ".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:

@@ -53,11 +53,12 @@ def write(recipe: Recipe, strategies: Any = ()) -> str:
     seeds = _seeds(recipe, metas)
     body += [_input_text(i) for i in seeds]
     body += [line for i in (*recipe.inputs, *seeds) if (line := _stop_text(i, recipe))]
-    body += steps + _gradient_lines(recipe, metas)
+    body += [*steps, *(f"{n}.persistable = True" for n in recipe.kept), *_gradient_lines(recipe, metas)]
     if recipe.optimizer:
         terms = [f"paddle.mean({n}{WIDEN * metas[n][1].is_low} * {n}_weights)" for n in _trained(recipe, metas)]
         body.append(f"loss = {' + '.join(terms)}")
-        body.append(f"paddle.optimizer.{recipe.optimizer}(learning_rate=0.01).minimize(loss)")
+        clip = f", grad_clip=paddle.nn.ClipGradByGlobalNorm({recipe.clip})" if recipe.clip else ""
+        body.append(f"paddle.optimizer.{recipe.optimizer}(learning_rate=0.01{clip}).minimize(loss)")
     feeds = [f"    {i.name!r}: {_array_text(i)}," for i in (*recipe.inputs, *seeds) if not i.parameter]
     helper = list(_HELPER) if any("op(" in _code(s) for s in steps) else []
     start = ["main, startup = static.Program(), static.Program()"]
@@ -131,6 +132,7 @@ def _array_text(one: Input) -> str:
         v = one.values
         extra = f", avoid={v.avoid!r}" if v.avoid else ""
         extra += ", rows=True" if v.rows else ""
+        extra += ", nan=True" if one.nan else ""
         return f"testing.sample({one.shape!r}, {one.dtype!r}, {v.low!r}, {float(v.high)!r}, {one.seed}{extra})"
     array = one.array()
     if not size:

@@ -83,6 +83,7 @@ def flatten(trial: Trial, feeds: Feeds, strategy: Any) -> Recipe:
             one = _given(name, array)
             inputs.append(replace(one, parameter=True) if name in written else one)
     recipe = Recipe(tuple(inputs), tuple(steps), tuple(dict.fromkeys([*trial.fetches])), runs=trial.steps)
+    recipe = replace(recipe, kept=tuple(n for n in trial.written if n not in trial.state))
     if not recipe.fetches:
         recipe = replace(recipe, fetches=tuple(n for n in trial.written))
     return _renamed(recipe)
@@ -111,6 +112,7 @@ def _renamed(recipe: Recipe) -> Recipe:
             for s in recipe.steps
         ),
         fetches=tuple(new(n) for n in recipe.fetches),
+        kept=tuple(new(n) for n in recipe.kept),
     )
 
 
@@ -172,8 +174,10 @@ class _Search:
         return self._redraw(self._simpler(recipe))
 
     def _simpler(self, recipe: Recipe) -> Recipe:
-        """Fewer runs, no optimizer, no gradients."""
-        simpler: tuple[dict[str, Any], ...] = ({"runs": 1}, {"optimizer": "", "runs": 1}, {"gradients": ()})
+        """Fewer runs, no optimizer, no gradients, nothing that the scope keeps."""
+        simpler: tuple[dict[str, Any], ...] = (
+            {"runs": 1}, {"clip": 0.0}, {"optimizer": "", "clip": 0.0, "runs": 1}, {"gradients": ()}, {"kept": ()},
+        )  # fmt: skip
         for change in simpler:
             other = replace(recipe, **change)
             if other != recipe and self.fails(other):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
+from tstatic.fusion.pattern import Pattern
 from tstatic.ir.opdef import Card, card_of
 from tstatic.ir.program import Program
-from tstatic.ir.types import numel
-from tstatic.testing.draft import MOST_ELEMENTS, Draft, Value
-from tstatic.testing.families import domain_of, family_of
+from tstatic.ir.types import dtype_of
+from tstatic.testing.draft import Draft
+from tstatic.testing.families import family_of
 from tstatic.testing.feeds import Range, data_variables, sample_feeds
+from tstatic.testing.patterns import PatternFunction, is_forward
 from tstatic.testing.recipe import Feeds, Recipe
+from tstatic.testing.work import Work
 
 DTYPES = ("float32", "bfloat16", "float16")
 FAMILIES = (
@@ -21,11 +25,6 @@ FAMILIES = (
 )  # fmt: skip
 # What shrinks first comes first; plain pointwise ops are drawn most often.
 _WEIGHTS = {"unary": 4, "binary": 5, "any": 2}
-SHAPES: tuple[tuple[int, ...], ...] = (
-    (3,), (2, 3), (1,), (4, 4), (), (2, 3, 4), (3, 1), (1, 5), (5, 7), (2, 3, 1, 2), (17,), (3, 1, 5), (4, 5, 6), (33,),
-    (7, 17), (2, 1), (129,), (1, 1), (2, 3, 4, 5), (16, 16), (5, 3, 7), (257,), (8, 33),
-)  # fmt: skip
-EMPTY: tuple[tuple[int, ...], ...] = ((0,), (2, 0, 3), (0, 4))
 OPTIMIZERS = ("SGD", "Momentum", "Adam", "AdamW")
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -33,6 +32,10 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 _TAPE = st.binary(min_size=12, max_size=12)
 """One step's choices: a byte each, so that hypothesis draws, deletes and lowers a step in one piece."""
+_LONG_TAPE = st.binary(min_size=30, max_size=30)
+"""The choices of a pattern."""
+TRIES = 4
+"""Draws of a pattern before a program goes without it."""
 
 
 def programs(
@@ -41,8 +44,11 @@ def programs(
     families: Sequence[str] = FAMILIES,
     dtypes: Sequence[str] = DTYPES,
     backward: bool = False,
-    optimizer: bool = False,
+    optimizer: bool | Sequence[str] = False,
     focus: Sequence[str] = (),
+    patterns: Sequence[PatternFunction] = (),
+    runs: int = 0,
+    nan: bool = False,
 ) -> st.SearchStrategy[Recipe]:
     """Random straight-line programs of ops from the registry.
 
@@ -57,8 +63,12 @@ def programs(
             (any op of the registry with the shapes of its domain).
         dtypes: Float types; a program may mix them by casts.
         backward: Also fetch gradients by all float inputs; values keep clear of kinks.
-        optimizer: Some inputs are float32 parameters, trained for one to three steps.
+        optimizer: Some inputs are float32 parameters, trained for one to three steps, half of the time with clipped
+            gradients; also names of optimizers to draw from.
         focus: Op types that two steps in three are made of, besides what ``families`` gives.
+        patterns: Patterns of fusions; the program contains one of those of forward ops.
+        runs: Number of training steps, instead of a drawn one.
+        nan: Some of the float inputs hold NaN.
 
     Returns:
         A strategy of :class:`~tstatic.testing.Recipe`.
@@ -67,7 +77,28 @@ def programs(
     if unknown:
         raise ValueError(f"there is no family {unknown[0]!r}; expected some of {', '.join(FAMILIES)}")
     chosen = tuple((_family(card_of(t)), card_of(t)) for t in focus)
-    return _recipes(min_ops, max_ops, tuple(families), tuple(dtypes), backward, optimizer, chosen)
+    pieces = tuple(p for p in map(Pattern, patterns) if is_forward(p))
+    optimizers = OPTIMIZERS if optimizer is True else tuple(optimizer or ())
+    options = _Options(
+        min_ops, max_ops, tuple(families), tuple(dtypes), backward, optimizers, chosen, pieces, runs, nan
+    )
+    return _recipes(options)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The arguments of :func:`programs`."""
+
+    least: int
+    most: int
+    families: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    backward: bool
+    optimizers: tuple[str, ...]
+    focus: tuple[tuple[str, Card], ...]
+    patterns: tuple[Pattern, ...]
+    runs: int
+    nan: bool
 
 
 def _family(card: Card) -> str:
@@ -79,247 +110,50 @@ def _family(card: Card) -> str:
 
 
 @st.composite
-def _recipes(
-    draw: Draw, least: int, most: int, families: tuple[str, ...], dtypes: tuple[str, ...], backward: bool, optimizer: bool,
-    focus: tuple[tuple[str, Card], ...],
-) -> Recipe:  # fmt: skip
-    draft = Draft(backward or optimizer, optimizer)
-    wanted = draw(st.integers(least, most))
-    work = _Work(draw(_TAPE), draft, dtypes)
-    shape = work.choose(SHAPES) if work.below(40) != 39 else work.choose(EMPTY)
-    work.fresh(shape, work.choose(dtypes))
-    inner, optimizer_name, runs = (
-        [work.below(256) for _ in range(work.below(3))],
-        work.choose(OPTIMIZERS),
-        work.below(3),
-    )
-    weighted = [f for f in families for _ in range(_WEIGHTS.get(f, 1))]
-    for _ in range(wanted):
-        if len(draft.steps) >= most:
+def _recipes(draw: Draw, options: _Options) -> Recipe:
+    draft = Draft(options.backward or bool(options.optimizers), bool(options.optimizers))
+    wanted = draw(st.integers(options.least, options.most))
+    work = Work(draw(_TAPE), draft, options.dtypes)
+    work.fresh(work.shape(), work.choose(options.dtypes))
+    inner = [work.below(256) for _ in range(work.below(3))]
+    optimizer = work.choose(options.optimizers or OPTIMIZERS)
+    runs, clip, place = work.below(3), work.coin(), work.below(max(1, wanted // 2))
+    weighted = [f for f in options.families for _ in range(_WEIGHTS.get(f, 1))]
+    for number in range(wanted):
+        if len(draft.steps) >= options.most:
             break
+        if options.patterns and number == place:
+            for _ in range(TRIES):
+                work.tape = iter(draw(_LONG_TAPE))
+                if work.pattern(work.choose(options.patterns)):
+                    break
+            continue
         work.tape = iter(draw(_TAPE))
-        if focus and work.below(3):
-            family, card = work.choose(focus)
+        if options.focus and work.below(3):
+            family, card = work.choose(options.focus)
             getattr(work, family)(card)
         else:
             getattr(work, work.choose(weighted))()
-    for _ in range(least):
-        if len(draft.steps) < least:
+    for _ in range(options.least):
+        if len(draft.steps) < options.least:
             # The first value is a plain input, so this is never refused.
             draft.emit("scale", {"X": draft.pool[0]}, {"scale": 0.5, "bias": 0.25})
     recipe = draft.recipe([draft.pool[-1 - i % len(draft.pool)] for i in inner])
-    if optimizer:
-        trained = draft.trained(recipe, optimizer_name, 1 + runs)
+    if options.nan:
+        recipe = _with_nan(recipe, draw(st.integers(0, 255)))
+    if options.optimizers:
+        trained = draft.trained(recipe, optimizer, options.runs or 1 + runs, 0.5 if clip else 0.0)
         return trained if trained is not None else recipe
     return recipe
 
 
-class _Work:
-    """Makes steps, family by family, from a tape of bytes; a method that finds nothing to do leaves the draft as it is."""
-
-    def __init__(self, tape: bytes, draft: Draft, dtypes: tuple[str, ...]) -> None:
-        self.tape = iter(tape)
-        self.draft = draft
-        self.dtypes = dtypes
-
-    def below(self, count: int) -> int:
-        """The next byte as a number below ``count``; 0 behind the end of the tape."""
-        return next(self.tape, 0) % count
-
-    def coin(self) -> bool:
-        return bool(self.below(2))
-
-    # ----------------------------------------------------------------------------------------------------------- values
-    def fresh(self, shape: tuple[int, ...], dtype: str, values: Any = None) -> str:
-        return self.draft.fresh(shape, dtype, values, self.below(256))
-
-    def choose(self, items: Sequence[Any]) -> Any:
-        return items[self.below(len(items))]
-
-    def pick(self, accept: Callable[[Value], bool] = lambda v: v.is_float) -> str | None:
-        """A value already there; the latest ones are likeliest, so that chains grow."""
-        found = [n for n in reversed(self.draft.pool) if accept(self.draft.values[n])][:8]
-        k = self.below(16)
-        return None if not found else found[0] if k < 6 else found[k % len(found)]
-
-    def card(self, family: str, name: str) -> Card:
-        """A card of a family, mostly one whose domain holds the value as it is."""
-        cards = family_of(family)
-        fitting = [c for c in cards if all(self.draft.fits(c, s.name, name) for s in c.inputs)]
-        chosen: Card = self.choose(cards if self.below(6) == 5 else fitting or cards)
-        return chosen
-
-    def like(self, name: str, shape: tuple[int, ...]) -> str:
-        """A value of a shape and the dtype of another value: one already there, else a new input."""
-        dtype = self.draft.values[name].dtype
-        if self.coin():
-            found = self.pick(lambda v: v.shape == shape and v.dtype == dtype)
-            if found is not None:
-                return found
-        return self.fresh(shape, dtype)
-
-    # --------------------------------------------------------------------------------------------------------- families
-    def unary(self, card: Card | None = None) -> None:
-        x = self.pick()
-        if x is not None:
-            card = card or self.card("unary", x)
-            self.draft.emit(card.type, {card.inputs[0].name: x}, self.choose(domain_of(card).attrs))
-
-    def binary(self, card: Card | None = None) -> None:
-        x = self.pick()
-        if x is None:
-            return
-        card = card or self.card("binary", x)
-        shape = self.draft.values[x].shape
-        forms: list[tuple[tuple[int, ...], int]] = [(shape, -1), ((), -1), ((1,), -1)]
-        if shape:
-            forms += [(shape[-1:], -1), ((*shape[:-1], 1), -1)]
-        if len(shape) > 1:
-            forms += [((1, *shape[1:]), -1), ((shape[0],), 0), (shape[1:], -1)]
-        if len(shape) > 2:
-            forms += [((shape[1],), 1), ((shape[1], 1, 1)[: len(shape) - 1], -1), (shape[1:-1], 1)]
-        form, axis = self.choose(forms)
-        attrs = dict(self.choose(domain_of(card).attrs))
-        if axis != -1:
-            if "axis" not in card.attrs:
-                return
-            attrs["axis"] = axis
-        twice = form == shape and self.below(5) == 4
-        y = x if twice else self.like(x, form)
-        first, second = card.inputs[0].name, card.inputs[1].name
-        pair = {first: y, second: x} if self.coin() else {first: x, second: y}
-        self.draft.emit(card.type, pair, attrs)
-
-    def compare(self, card: Card | None = None) -> None:
-        """A comparison and the choice that it makes."""
-        card = card or self.choose(family_of("compare"))
-        x = self.pick()
-        if x is None:
-            return
-        value = self.draft.values[x]
-        y = self.like(x, value.shape) if value.exact and self.coin() else self.draft.threshold(x)
-        made = self.draft.emit(
-            card.type, {card.inputs[0].name: x, card.inputs[1].name: y}, self.choose(domain_of(card).attrs)
-        )
-        if made and self.draft.values[made[0]].dtype == "bool":
-            a = self.pick(lambda v: v.shape == value.shape and v.dtype == value.dtype)
-            if a is not None:
-                self.draft.emit("where", {"Condition": made[0], "X": a, "Y": self.like(x, value.shape)}, {})
-
-    def cast(self) -> None:
-        x = self.pick()
-        if x is not None:
-            attrs = {"in_dtype": self.draft.values[x].dtype, "out_dtype": self.choose((*self.dtypes, "float32"))}
-            self.draft.emit("cast", {"X": x}, attrs)
-
-    def reduce(self, card: Card | None = None) -> None:
-        card = card or self.choose(family_of("reduce"))
-        x = self.pick(lambda v: v.is_float and 0 not in v.shape)
-        if x is None:
-            return
-        rank = len(self.draft.values[x].shape)
-        axes = tuple(i for i in range(rank) if self.coin())
-        attrs = {"dim": axes, "keep_dim": self.coin()} if axes else {"reduce_all": True}
-        self.draft.emit(card.type, {"X": x}, attrs)
-
-    def softmax(self, card: Card | None = None) -> None:
-        card = card or self.choose(family_of("axis"))
-        x = self.pick(lambda v: v.is_float and bool(v.shape) and 0 not in v.shape)
-        if x is not None:
-            rank = len(self.draft.values[x].shape)
-            self.draft.emit(card.type, {"X": x}, {"axis": self.below(rank) - rank})
-
-    def norm(self, card: Card | None = None) -> None:
-        card = card or self.choose(family_of("norm"))
-        x = self.pick(lambda v: v.is_float and len(v.shape) > 1 and 0 not in v.shape and numel(v.shape[1:]) > 1)
-        if x is None:
-            return
-        value = self.draft.values[x]
-        axis = 1 + self.below(len(value.shape) - 1)
-        size = (numel(value.shape[axis:]),)
-        ins = {"X": x}
-        if self.coin():
-            ins["Scale"] = self.fresh(size, value.dtype)
-        if self.coin():
-            ins["Bias"] = self.fresh(size, value.dtype)
-        self.draft.emit(card.type, ins, {"begin_norm_axis": axis})
-
-    def matmul(self, card: Card | None = None) -> None:
-        card = card or self.choose(family_of("matmul"))
-        x = self.pick(lambda v: v.is_float and 2 <= len(v.shape) <= 3 and 0 not in v.shape)
-        if x is None:
-            return
-        shape = self.draft.values[x].shape
-        trans_x, trans_y = self.coin(), self.coin()
-        inner = shape[-2] if trans_x else shape[-1]
-        columns = self.choose((3, 1, 4, 7))
-        other = (columns, inner) if trans_y else (inner, columns)
-        y = self.like(x, (*shape[:-2], *other) if len(shape) > 2 and self.coin() else other)
-        self.draft.emit(card.type, {"X": x, "Y": y}, {"trans_x": trans_x, "trans_y": trans_y})
-
-    def reshape(self) -> None:
-        x = self.pick(lambda v: v.is_float and 0 not in v.shape)
-        if x is None:
-            return
-        size = numel(self.draft.values[x].shape)
-        halves = [d for d in range(2, size) if size % d == 0]
-        shapes = [(size,), (1, size), (size, 1), *((d, size // d) for d in halves)]
-        shapes += [(1, d, size // d, 1) for d in halves]
-        self.draft.emit("reshape2", {"X": x}, {"shape": self.choose(shapes)})
-
-    def transpose(self) -> None:
-        x = self.pick(lambda v: v.is_float and len(v.shape) > 1)
-        if x is not None:
-            order = list(range(len(self.draft.values[x].shape)))
-            for i in range(1, len(order)):
-                k = self.below(i + 1)
-                order[i], order[k] = order[k], order[i]
-            self.draft.emit("transpose2", {"X": x}, {"axis": tuple(order)})
-
-    def gather(self) -> None:
-        x = self.pick(lambda v: v.is_float and bool(v.shape) and 0 not in v.shape)
-        if x is None:
-            return
-        shape = self.draft.values[x].shape
-        axis = self.below(len(shape))
-        count = self.choose((2, 1, 5))
-        index = self.draft.index((count,), shape[axis], self.below(256))
-        self.draft.emit("gather", {"X": x, "Index": index}, {"axis": axis})
-
-    def any(self, card: Card | None = None) -> None:
-        """Any op of the registry, with shapes and attributes of its domain; a value of as many elements is reshaped."""
-        card = card or self.choose(family_of("cases"))
-        case = self.choose(domain_of(card).cases)
-        x = self.pick()
-        if x is None:
-            return
-        dtype = self.draft.values[x].dtype
-        if dtype not in domain_of(card).floats:
-            return
-        ins: dict[str, Any] = {}
-        for slot, shape in zip(card.inputs, (*case.shapes, *([None] * len(card.inputs))), strict=False):
-            if shape is None:
-                continue
-            values = domain_of(card).values.get(slot.name)
-            shapes = [tuple(s) for s in shape] if slot.many else [tuple(shape)]
-            if sum(numel(s) for s in shapes) > MOST_ELEMENTS:
-                return
-            row = [self._shaped(card, case, slot.name, s, dtype, values) for s in shapes]
-            ins[slot.name] = row if slot.many else row[0]
-        self.draft.emit(card.type, ins, case.attrs)
-
-    def _shaped(self, card: Any, case: Any, slot: str, shape: tuple[int, ...], dtype: str, values: Any) -> str:
-        if values is not None and values.dtype != "float":
-            return self.draft.fresh(shape, values.dtype, self.draft.bounded(card, case, values), self.below(256))
-        if values is None or not (values.rows or values.distinct):
-            found = self.pick(lambda v: v.dtype == dtype and numel(v.shape) == numel(shape))
-            if found is not None and self.draft.values[found].shape == shape:
-                return found
-            if found is not None and 0 not in shape:
-                made = self.draft.emit("reshape2", {"X": found}, {"shape": shape})
-                if made:
-                    return made[0]
-        return self.fresh(shape, dtype, values)
+def _with_nan(recipe: Recipe, which: int) -> Recipe:
+    """The recipe with NaN in one float input, or in all of them."""
+    free = [i for i in recipe.inputs if i.given is None and not i.parameter and dtype_of(i.dtype).is_float]
+    if not free:
+        return recipe
+    chosen = free if which % 4 == 0 else [free[which % len(free)]]
+    return replace(recipe, inputs=tuple(replace(i, nan=i in chosen) for i in recipe.inputs))
 
 
 # ---------------------------------------------------------------------------------------------------------------- feeds

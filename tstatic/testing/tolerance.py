@@ -78,7 +78,7 @@ def check(y64: Array, unfused: Array, fused: Array, k: float = 0.0, spread: Any 
         unfused: The unfused program's value.
         fused: The fused program's value.
         k: Units in the last place (see :func:`ulps_of`).
-        spread: How far ``y64`` moves when each input moves by one unit in the last place.
+        spread: How far ``y64`` moves when each input and inner value moves by one unit in its last place.
 
     Returns:
         The worst element, or ``None`` if the rule holds.
@@ -303,7 +303,9 @@ def _has_index(op: Operator) -> bool:
     )
 
 
-def ulps_of(program: Program, names: Collection[str], rewritten: Program | None = None) -> dict[str, float]:
+def ulps_of(
+    program: Program, names: Collection[str], rewritten: Program | None = None, again: bool = False
+) -> dict[str, float]:
     """Returns k of values of a program: the sum of k over the ops that they depend on and that were rewritten, at most 64.
 
     Args:
@@ -311,24 +313,22 @@ def ulps_of(program: Program, names: Collection[str], rewritten: Program | None 
         names: Values.
         rewritten: The program as it runs (``compiled.program``): ops that stand in it unchanged count nothing, since they
             run the same code. ``None`` counts every op.
+        again: The program runs several times: what it reads from the scope depends on the runs before.
     """
-    untouched: set[tuple[str, tuple[str, ...]]] = set()
+    untouched: set[tuple[Any, ...]] = set()
     if rewritten is not None:
-        untouched = {(op.type, tuple(op.output_arg_names)) for block in rewritten.blocks for op in block.ops}
+        untouched = {_signature(op) for block in rewritten.blocks for op in block.ops}
+    ops = [op for block in program.blocks for op in block.ops]
+    costs = [0.0 if _signature(op) in untouched else units(op) for op in ops]
+    everything = (1 << len(ops)) - 1
     masks: dict[str, int] = {}
-    costs: list[float] = []
-    everything = 0
-    for block in program.blocks:
-        for op in block.ops:
-            bit = 1 << len(costs)
-            same = (op.type, tuple(op.output_arg_names)) in untouched
-            costs.append(0.0 if same else units(op))
-            mask = bit
+    for _ in range(2 if again else 1):
+        for i, op in enumerate(ops):
+            mask = 1 << i
             for name in op.input_arg_names:
                 mask |= masks.get(name, 0)
             for name in op.output_arg_names:
                 masks[name] = masks.get(name, 0) | mask
-            everything |= bit
 
     def total(name: str) -> float:
         # With blocks inside blocks any op may reach the value.
@@ -336,6 +336,11 @@ def ulps_of(program: Program, names: Collection[str], rewritten: Program | None 
         return min(float(MOST_ULPS), sum(c for i, c in enumerate(costs) if c and mask >> i & 1))
 
     return {name: total(name) for name in names}
+
+
+def _signature(op: Operator) -> tuple[Any, ...]:
+    """What tells an op that was left alone: a fused one may have the type and the results of one of its members."""
+    return op.type, tuple(op.input_arg_names), tuple(op.output_arg_names)
 
 
 # ----------------------------------------------------------------------------------------------------------------- twin

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tstatic.fusion.codegen.batch_norm_grad import Backward
 from tstatic.fusion.codegen.kernel import Calls, Kernel
 from tstatic.fusion.codegen.lines import Typed
-from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, one, snake
+from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, normalised, one, snake
 from tstatic.fusion.codegen.per_channel import Function, merging, tiling
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
@@ -175,10 +175,8 @@ class Forward(NormModule):
         if bias is not None:
             f.add(f"base = {bias}")
         inner = one(self.norm.output("Y"))
-        # The mean is taken off first: folded into the bias, a large one would cancel there.
-        text = "(x_here - mean_here[None, :]) * slope[None, :]" + (" + base[None, :]" if bias is not None else "")
-        low = self.dtype if self.dtype.is_low else None
-        known = Typed("t", self.compute, low)
+        text = normalised("(x_here - mean_here[None, :])", "slope", bias is not None)
+        known = self.rounds("t")
         written = self.elements(f, {inner: known, self.x: Typed("x_here", self.compute)})
         f.add(
             *self.extent.tiles([

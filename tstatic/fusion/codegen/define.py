@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from tstatic.ir import expr
 from tstatic.ir.expr import Node
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import Card
+from tstatic.ir.opdef import EMPTY, Card
+from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, numel
 
 
@@ -23,6 +25,7 @@ class Definition:
         aligned: Per input position its shape with ones added (``None``: absent, or read by no expression).
         full: The shape that all inputs broadcast to.
         targets: Output position -> its shape with ones added; where it is smaller than ``full`` the expression is summed.
+        entries: Per input position its value; of a slot with several values each has a position of its own.
         inner: Where the dimensions of a row begin, for an op along rows.
         per_row: Output positions whose expression has one value per row: these are not summed.
     """
@@ -32,6 +35,7 @@ class Definition:
     aligned: tuple[Shape | None, ...]
     full: Shape
     targets: Mapping[int, Shape]
+    entries: tuple[str | None, ...]
     inner: int | None = None
     per_row: frozenset[int] = frozenset()
 
@@ -50,13 +54,17 @@ class _Shaped:
 
 def is_pointwise(card: Card) -> bool:
     """Whether an op may be inlined into kernels: it states expressions, draws nothing and has no effects."""
-    stated = card.pointwise is not None or hasattr(card.ref, "nodes")
+    stated = card.pointwise is not None or hasattr(card.ref, "nodes") or hasattr(card.ref, "fold")
     return stated and not (card.random or card.effects or card.state or card.objects or card.dynamic)
 
 
 def works_on_rows(card: Card) -> bool:
-    """Whether an op states expressions along rows."""
-    return card.rows is not None and not (card.random or card.effects or card.state or card.objects or card.dynamic)
+    """Whether an op states expressions along rows.
+
+    Such an op may have effects: what states all its results as expressions does nothing besides but check its values (class
+    numbers), and a kernel, which cannot raise, makes NaN of what the check would refuse.
+    """
+    return card.rows is not None and not (card.random or card.state or card.objects or card.dynamic)
 
 
 def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
@@ -67,7 +75,7 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
     if rows is None:
         return None
     values = {n: expr.const(v) for n, v in op.attrs.items() if isinstance(v, bool | int | float)}
-    values["n"] = expr.const(rows.length)
+    values |= {"n": expr.const(rows.length), "nan": expr.const(math.nan)}
     nodes: dict[int, Node] = {}
     targets: dict[int, Shape] = {}
     per_row = set()
@@ -85,16 +93,43 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
             targets[i] = rows.per_row
             per_row.add(i)
     read = set().union(*(expr.variables(n) for n in nodes.values())) if nodes else set()
+    along = any(expr.calls(n, ALONG) for n in nodes.values()) or COLUMN in read or (bool(per_row) and rows.length > 1)
     aligned: list[Shape | None] = []
     for slot, meta in zip(card.inputs, ins, strict=True):
-        if meta is None or slot.param not in read:
+        # A value of which only the shape is asked for says where the op lies in the space of a group, too.
+        if meta is None or not (slot.param in read or slot.name in card.shape_only):
             aligned.append(None)
         elif slot.name in rows.columns:
             aligned.append(rows.per_column)
         else:
             aligned.append(rows.shape if meta.numel == numel(rows.shape) and rows.length > 1 else rows.per_row)
     inputs = {s.param: i for i, s in enumerate(card.inputs) if s.param in read}
-    return Definition(nodes, inputs, tuple(aligned), rows.shape, targets, rows.axis, frozenset(per_row))
+    # Without a function of a row the op is one per element, and fits any group.
+    inner = rows.axis if along else None
+    kept = frozenset(per_row if along else ())
+    return Definition(nodes, inputs, tuple(aligned), rows.shape, targets, _only(op), inner, kept)
+
+
+def _only(op: FrozenOp) -> tuple[str | None, ...]:
+    """The entries of an op without lists."""
+    return tuple(e if isinstance(e, str) else None for e in op.inputs)
+
+
+def _define_fold(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
+    """An op that folds a list of values of one shape, from left to right."""
+    (entries,), (result,) = op.inputs, op.outputs
+    assert isinstance(entries, tuple)
+    assert isinstance(result, str)
+    shape = metas[result].shape
+    if EMPTY in entries or any(metas[e].shape != shape for e in entries):
+        return None
+    names = [f"x{i}" for i in range(len(entries))]
+    step = expr.parse(op.card.ref.fold)
+    node = expr.parse(names[0])
+    for name in names[1:]:
+        node = expr.substitute(step, {"a": node, "b": expr.parse(name)})
+    positions = {name: i for i, name in enumerate(names)}
+    return Definition({0: node}, positions, (shape,) * len(entries), shape, {0: shape}, entries)
 
 
 def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
@@ -104,6 +139,8 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
         return _define_rows(op, metas)
     if not is_pointwise(card):
         return None
+    if hasattr(card.ref, "fold"):
+        return _define_fold(op, metas)
     if any(isinstance(e, tuple) for e in (*op.inputs, *op.outputs)):
         return None
     ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
@@ -136,7 +173,7 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
         target = full if found is None else found
         targets[i] = (1,) * (rank - len(target)) + tuple(target)
     aligned = tuple(None if s is None else (1,) * (rank - len(s)) + tuple(s) for s in used)
-    return Definition(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets)
+    return Definition(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets, _only(op))
 
 
 def _prepared(card: Card, ins: Sequence[Meta | None], attrs: Mapping[str, Any]) -> list[Shape | None]:

@@ -8,9 +8,11 @@ from typing import Any
 
 from tstatic.fusion.codegen.emit import header, helpers, module, named
 from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, power_of_two
+from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Own, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE
 from tstatic.fusion.codegen.per_channel import LAST, Extent, Function, Tiling, extent_of, merging, tiling
+from tstatic.fusion.codegen.reference import Reference
+from tstatic.fusion.codegen.script import alone
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.ops.conv import geometry
@@ -19,6 +21,9 @@ MOST_TAPS = 64
 """Places of a filter, times filters per channel: each is written out, and has a sum of its own in the filter's gradient."""
 
 _TILE = ("ROWS", "COLUMNS")
+
+FILTER = Own("partial:filter")
+"""The strips' sums of the filter's gradient."""
 
 
 def relu_depthwise_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
@@ -176,7 +181,7 @@ class _Module:
             sums.launch(tiles.grid, (tiles.strip,), tiles.constants),
             merge.launch(grid, (tiles.strips,), constants),
         )
-        return Calls(launches, {"partial:filter": (count, self.compute)})
+        return Calls(launches, {FILTER: (count, self.compute)})
 
     def tall_enough(self, tiles: Tiling, few: bool, registers: int) -> Tiling:
         """Smaller tiles for larger filters, whose values and sums are held in registers by every thread."""
@@ -193,7 +198,7 @@ class _Module:
         f.add(*(f"w{k} = {self.weight(f, i, j)}" for k, (i, j) in enumerate(self.window.taps)))
         lines = [*self.places(self.window.oh, self.window.ow), f"total = tl.zeros((ROWS, COLUMNS), {self.real})"]
         for k, (_, _, row, column) in enumerate(self.sources()):
-            lines += [*self.loaded(f, row, column), f"total += tl.where(there, a * w{k}[None, :], 0.0)"]
+            lines += [*self.loaded(f, row, column), f"total += a * w{k}[None, :]"]
         lines.append(f.write("y", self.small, self.metas[self.small].dtype, "total", "offsets", "mask"))
         f.add(*self.inner.tiles(lines))
         return f
@@ -241,12 +246,12 @@ class _Module:
             f"d = {f.read('dout', self.small, self.metas[self.small].dtype, 'offsets', 'mask')}",
         ]
         for k, (_, _, row, column) in enumerate(self.sources()):
-            lines += [*self.loaded(f, row, column), f"t{k} += tl.where(there, a * d, 0.0)"]
+            lines += [*self.loaded(f, row, column), f"t{k} += a * d"]
         f.add(*self.inner.tiles(lines))
         channels = self.inner.channels
         for k in range(size):
             index = f"(tl.program_id(1) * {size} + {k}) * {channels} + columns"
-            f.add(f.write("p_filter", "partial:filter", self.compute, f"tl.sum(t{k}, 0)", index))
+            f.add(f.write("p_filter", FILTER, self.compute, f"tl.sum(t{k}, 0)", index))
         g = self.function("filters_merge", ("strips",), ("STRIPS", "COLUMNS"))
         g.add(
             *self.inner.columns, "which = tl.arange(0, STRIPS)[:, None]", "mask = (which < strips) & inside[None, :]"
@@ -254,7 +259,7 @@ class _Module:
         dtype = self.metas[dw].dtype
         for k in range(size):
             index = f"(which * {size} + {k}) * {channels} + columns[None, :]"
-            g.add(f"total = tl.sum({g.read('p_filter', 'partial:filter', self.compute, index, 'mask')}, 0)")
+            g.add(f"total = tl.sum({g.read('p_filter', FILTER, self.compute, index, 'mask')}, 0)")
             g.add(g.write("dfilters", dw, dtype, "total", f"columns * {size} + {k}"))
         return f, g
 
@@ -264,12 +269,50 @@ class _Module:
         text = module(header(self.body, name), helpers(self.used), functions)
         main, integers, constants = self.functions[-1]
         read = {p.operand: None for f, _, _ in self.functions for p in f.pointers.values()}
-        ins = [v for v in read if v not in self.needed and not v.startswith("partial:")]
+        ins = [v for v in read if v not in self.needed and not isinstance(v, Own)]
         outs = [v for v in read if v in self.needed]
         read_all, written = (
             tuple(Buffer(v, self.metas[v].dtype, self.metas[v].numel) for v in row) for row in (ins, outs)
         )
-        return Kernel(name, text, template, main.parameters(integers, constants), read_all, written, plan)
+        last = alone(self.body, self.metas, {self.conv.type: self.reference})
+        return Kernel(name, text, template, main.parameters(integers, constants), read_all, written, plan, last)
+
+    def reference(self, reference: Reference, op: FrozenOp) -> None:
+        """The convolution by torch in float64, and its gradients by torch's differentiation."""
+        w = self.window
+        top, left = w.before
+        # What the output's size leaves over at the end is padding.
+        bottom, right = (
+            (out - 1) * step + (taps - 1) * wide + 1 - size - before
+            for out, step, taps, wide, size, before in zip(
+                (w.oh, w.ow), w.strides, w.kernel, w.dilations, (w.h, w.w), w.before, strict=True
+            )
+        )
+        reference.helpers["convolve"] = _CONVOLVE
+        more = f"{(left, right, top, bottom)!r}, {w.strides!r}, {w.dilations!r}, {w.channels}, {w.last!r}"
+        given = [reference.of(_one(op.input(s))).text for s in ("Input", "Filter")]
+        if self.forward:
+            reference.put(op.output("Output"), f"convolve({', '.join(given)}, None, {more})")
+            return
+        dy = reference.of(_one(op.input("Output@GRAD"))).text
+        reference.lines.append(f"dx, dfilter = convolve({', '.join(given)}, {dy}, {more})")
+        reference.put(op.output("Input@GRAD"), "dx")
+        reference.put(op.output("Filter@GRAD"), "dfilter")
+
+
+_CONVOLVE = '''
+def convolve(x, filters, dy, pads, strides, dilations, groups, last):
+    """A convolution, or with ``dy`` its gradients for both inputs."""
+    x, filters = (torch.from_numpy(np.array(v, np.float64)).requires_grad_() for v in (x, filters))
+    first = x.permute(0, 3, 1, 2) if last else x
+    y = torch.nn.functional.conv2d(
+        torch.nn.functional.pad(first, pads), filters, None, strides, 0, dilations, groups
+    )
+    y = y.permute(0, 2, 3, 1) if last else y
+    if dy is None:
+        return y.detach().numpy()
+    return [g.numpy() for g in torch.autograd.grad(y, (x, filters), torch.from_numpy(np.array(dy, np.float64)))]
+'''.strip()
 
 
 def _linear(name: str, factor: int, offset: int) -> str:

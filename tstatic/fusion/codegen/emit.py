@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.group import Group, NoKernel, Operand
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Parameter, power_of_two
+from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Own, Parameter, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed, safe
-from tstatic.fusion.codegen.script import script
+from tstatic.fusion.codegen.script import alone
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
 
@@ -147,7 +147,7 @@ def pointers_of(group: Group) -> tuple[Parameter, ...]:
     """Parameters for a group's memory; a summed output is written to partial sums first."""
     summed = set(group.summed)
     return tuple(
-        Parameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], f"partial:{o.name}")
+        Parameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], Own(f"partial:{o.name}"))
         if o in summed
         else Parameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
         for o in (*group.inputs, *group.outputs)
@@ -188,8 +188,7 @@ def _pointwise_kernel(group: Group) -> Kernel:
         block = power_of_two(-(-numel // 3), 16, 1 << 17) if few else 2048 // wide
         return Calls((Launch("kernel", (-(-numel // block),), arguments, {"BLOCK": block}),), {})
 
-    main, alone = function("kernel", parameters, body), script(group, parameters, plan)
-    return assemble(group, "pointwise", parameters, lines.used, main, plan, alone)
+    return assemble(group, "pointwise", parameters, lines.used, function("kernel", parameters, body), plan)
 
 
 def function(name: str, parameters: tuple[Parameter, ...], body: list[str]) -> str:
@@ -205,18 +204,18 @@ def assemble(
     used: set[str],
     functions: str,
     plan: Callable[[bool], Calls],
-    alone: str = "",
 ) -> Kernel:
-    """The kernel of a group; ``alone`` is the part that lets its module run as a script."""
+    """The kernel of a group."""
     name = named(module("", helpers(used), functions), template)
-    whole = f"{functions}\n\n\n{alone}" if alone else functions
-    text = module(header([op for op, _ in group.ops], name), helpers(used), whole)
+    body = [op for op, _ in group.ops]
+    text = module(header(body, name), helpers(used), functions)
     buffers = [
         Buffer(o.value, o.dtype, math.prod(n for n, has in zip(group.space, o.dims, strict=True) if has))
         for o in (*group.inputs, *group.outputs)
     ]
     count = len(group.inputs)
-    return Kernel(name, text, template, parameters, tuple(buffers[:count]), tuple(buffers[count:]), plan)
+    read, written = tuple(buffers[:count]), tuple(buffers[count:])
+    return Kernel(name, text, template, parameters, read, written, plan, alone(body, group.metas), group.inplace)
 
 
 def _sum_kernel(group: Group) -> Kernel:
@@ -304,11 +303,9 @@ def _sum_kernel(group: Group) -> Kernel:
         launches = [Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})]
         partials = {}
         for o in group.summed:
-            name = f"partial:{o.name}"
+            name = Own(f"partial:{o.name}")
             partials[name] = (strips * kept, o.dtype.compute)
             launches.append(sums.finish(name, o.value, o.dtype, strips, kept, few))
         return Calls(tuple(launches), partials)
 
-    return assemble(
-        group, "sum", parameters, lines.used, f"{main}\n\n\n{sums.TEXT}", plan, script(group, parameters, plan)
-    )
+    return assemble(group, "sum", parameters, lines.used, f"{main}\n\n\n{sums.TEXT}", plan)

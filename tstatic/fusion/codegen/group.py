@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from tstatic.fusion.codegen.define import Definition, define
+from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta, Shape
 
@@ -84,9 +87,34 @@ class Group:
         """Outputs that are sums."""
         return tuple(o for o in self.outputs if not o.full and not self.per_row(o))
 
+    @property
+    def inplace(self) -> tuple[tuple[str, str], ...]:
+        """(input, output) that may lie in the same memory: each element is read before what is made of it is written there.
 
-def _large(shape: Sequence[int]) -> list[int]:
-    return [i for i, n in enumerate(shape) if n != 1]
+        A program reads all elements of its part before it writes the first of them, or reads them again just before it
+        writes them, and no other program reads them.
+        """
+        met = Counter(o.value for o in self.inputs)
+        sources = [o for o in self.inputs if o.full and met[o.value] == 1]
+        behind: dict[str, set[str]] = {}
+        for k, (op, definition) in enumerate(self.ops):
+            reached: set[str] = set()
+            for name in definition.inputs:
+                source = self.reads[k, name]
+                reached |= behind[source] if isinstance(source, str) else {self.inputs[source].value}
+            behind.update(dict.fromkeys(op.writes(), reached))
+        return tuple(
+            (source.value, result.value)
+            for result in self.outputs
+            if result.full
+            for source in sources
+            if source.value in behind[result.value] and source.dtype.itemsize == result.dtype.itemsize
+        )
+
+
+@lru_cache(maxsize=4096)
+def _large(shape: Shape) -> tuple[int, ...]:
+    return tuple(i for i, n in enumerate(shape) if n != 1)
 
 
 def _places(ops: Sequence[FrozenOp], definitions: Sequence[Definition]) -> tuple[Shape, list[Place]]:
@@ -131,9 +159,9 @@ def _touched(op: FrozenOp, definition: Definition) -> list[tuple[str, Shape]]:
     """Values of an op with their aligned shapes."""
     done: list[tuple[str, Shape]] = []
     for i, shape in enumerate(definition.aligned):
-        entry = op.inputs[i]
-        if shape is not None and isinstance(entry, str):
-            done.append((entry, shape))
+        read = definition.entries[i]
+        if shape is not None and read is not None:
+            done.append((read, shape))
     for i, shape in definition.targets.items():
         entry = op.outputs[i]
         assert isinstance(entry, str)
@@ -203,6 +231,10 @@ def build(
     space, places = _places(ops, definitions)
     made = _made(ops)
     rank = len(space)
+    reduced = _row_dimensions(definitions, places, ops)
+    each_row = tuple(d for d in range(rank) if d not in reduced)
+    if reduced:
+        definitions = [_summed_by_row(d, p, each_row, rank) for d, p in zip(definitions, places, strict=True)]
     inputs: dict[tuple[str, Place], int] = {}
     reads: dict[tuple[int, str], int | str] = {}
     placed: dict[str, Place] = {}
@@ -210,18 +242,18 @@ def build(
     for k, (op, definition, place) in enumerate(zip(ops, definitions, places, strict=True)):
         axis_of = dict(zip(_large(definition.full), place, strict=True))
         for name, position in definition.inputs.items():
-            entry, shape = op.inputs[position], definition.aligned[position]
-            assert isinstance(entry, str)
+            read, shape = definition.entries[position], definition.aligned[position]
+            assert read is not None
             assert shape is not None
             here = tuple(axis_of[i] for i in _large(shape))
-            if entry in made:
-                if entry in sums:
-                    raise NoKernel("SUM_INSIDE", f"{op.type} reads the sum '{entry}'", op)
-                if entry in placed and placed[entry] != here:
-                    raise NoKernel("PLACE", f"'{entry}' is used at two places of the common shape", op)
-                reads[k, name] = entry
+            if read in made:
+                if read in sums:
+                    raise NoKernel("SUM_INSIDE", f"{op.type} reads the sum '{read}'", op)
+                if read in placed and placed[read] != here:
+                    raise NoKernel("PLACE", f"'{read}' is used at two places of the common shape", op)
+                reads[k, name] = read
             else:
-                reads[k, name] = inputs.setdefault((entry, here), len(inputs))
+                reads[k, name] = inputs.setdefault((read, here), len(inputs))
         for position, shape in definition.targets.items():
             entry = op.outputs[position]
             assert isinstance(entry, str)
@@ -233,13 +265,13 @@ def build(
             if summed and entry not in kept:
                 raise NoKernel("SUM_INSIDE", f"{op.type} sums '{entry}', which another op of the group reads", op)
             small = not summed and len(placed[entry]) != rank
-            if entry in kept and small and position not in definition.per_row:
+            # One value per row can be written along rows.
+            if entry in kept and small and not (reduced and placed[entry] == each_row):
                 raise NoKernel("SMALL_OUTPUT", f"'{entry}' is smaller than the group's common shape", op)
             if summed and len(whole) != rank:
                 raise NoKernel("SPACE", f"{op.type} sums over a part of the common shape", op)
     outputs = [(v, placed[v]) for v in kept]
     rows = [[d in p for d in range(rank)] for _, p in (*inputs, *outputs)]
-    reduced = _row_dimensions(definitions, places, ops)
     # A row's dimensions never join those before them.
     rows.append([d not in reduced for d in range(rank)])
     space, rows = _collapsed(space, rows)
@@ -258,8 +290,26 @@ def build(
         metas,
         inner,
     )  # fmt: skip
+    if any(o.value in sums and group.per_row(o) for o in group.outputs):
+        raise NoKernel("SUM_SHAPE", "a sum along the rows of operators that work on whole rows")
     _check_sums(group)
     return group
+
+
+def _summed_by_row(definition: Definition, place: Place, each_row: Place, rank: int) -> Definition:
+    """A sum over just the dimensions of a row is one along rows: no second kernel, and others may read it."""
+    axis_of = dict(zip(_large(definition.full), place, strict=True))
+    mine = [
+        position
+        for position, shape in definition.targets.items()
+        if len(place) == rank
+        and tuple(axis_of[i] for i in _large(shape)) == each_row
+        and position not in definition.per_row
+    ]
+    if not mine:
+        return definition
+    nodes = {**definition.nodes, **{i: expr.make("rsum", definition.nodes[i]) for i in mine}}
+    return replace(definition, nodes=nodes, per_row=definition.per_row | frozenset(mine))
 
 
 def _check_sums(group: Group) -> None:

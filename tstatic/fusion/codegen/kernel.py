@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tstatic.ir.types import DType
+
+
+class Own(str):
+    """The name of a buffer or table that a kernel's launches share.
+
+    It equals no value of the program, whatever a user calls his variables: only another ``Own`` of the same text.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((Own, str.__hash__(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +40,18 @@ class Parameter:
         name: Its name.
         kind: ``"pointer"``, ``"integer"`` or ``"constant"``.
         type: Triton's type of the element or the integer; empty for a constant.
-        operand: The value that a pointer stands for; ``"partial:y0"`` for the partial sums of an output,
-            ``"table:blocks"`` for a table.
+        operand: The value that a pointer stands for; an :class:`Own` for partial sums or a
+            table.
     """
 
     name: str
     kind: str
     type: str = ""
     operand: str = ""
+
+
+Call = tuple[str, tuple[int, ...], tuple[str | int | float, ...], Mapping[str, int], Mapping[str, int | bool]]
+"""Function, grid, arguments, constants, options of the compiler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +66,8 @@ class Launch:
         constants: ``tl.constexpr`` parameters.
         num_warps: Warps per program.
         types: Triton's types of the arguments (``*fp32``, ``i32``); empty for the main function, whose parameters say it.
+        contract: Whether the compiler may make one operation with one rounding of a product and a sum; not where the bits
+            must be those of the two.
     """
 
     function: str
@@ -50,6 +76,17 @@ class Launch:
     constants: Mapping[str, int]
     num_warps: int = 4
     types: tuple[str, ...] = ()
+    contract: bool = True
+
+    @property
+    def options(self) -> dict[str, int | bool]:
+        """What the call says to Triton's compiler, beside the constants."""
+        return {"num_warps": self.num_warps, **({} if self.contract else {"enable_fp_fusion": False})}
+
+    @property
+    def call(self) -> Call:
+        """What a device takes."""
+        return self.function, self.grid, self.arguments, self.constants, self.options
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,10 +96,16 @@ class Table:
     Attributes:
         values: Values whose addresses the table holds; known when memory is.
         numbers: Otherwise what it holds.
+        text: Python that makes the numbers from ``SIZES``, in the part that runs alone; without it they are written out.
     """
 
     values: tuple[str, ...] = ()
     numbers: np.ndarray[Any, Any] | None = None
+    text: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * (len(self.values) if self.numbers is None else int(self.numbers.size))
 
     def filled(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
         """The table's content, for values that lie in these arrays; who launches the kernel keeps them alive."""
@@ -76,8 +119,8 @@ class Calls:
     """The launches of a kernel, the buffers that they share (name -> (elements, type)), and their tables by name."""
 
     launches: tuple[Launch, ...]
-    partials: Mapping[str, tuple[int, DType]]
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    partials: Mapping[Own, tuple[int, DType]]
+    tables: Mapping[Own, Table] = field(default_factory=dict)
 
     @property
     def programs(self) -> int:
@@ -98,32 +141,71 @@ class Buffer:
         return int(self.count * self.dtype.itemsize)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kernel:
     """A generated module.
 
     Attributes:
         name: Template and hash of the text.
-        text: The module; it imports Triton and nothing of tstatic.
+        code: The module's functions; it imports Triton and nothing of tstatic.
         template: What made it.
         parameters: Of the function ``kernel``.
         inputs, outputs: Memory that is read and written.
         plan: ``(few) -> Calls``; ``few`` asks for few large programs, for the interpreter, where one costs about a
             millisecond whatever its size.
+        alone: ``(kernel) -> text`` of the part that makes the module run as a script.
+        inplace: (input, output) that may lie in the same memory.
     """
 
     name: str
-    text: str
+    code: str
     template: str
     parameters: tuple[Parameter, ...]
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     plan: Callable[[bool], Calls] = field(repr=False, compare=False)
+    alone: Callable[[Kernel], str] = field(default=lambda kernel: "", repr=False, compare=False)
+    inplace: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def text(self) -> str:
+        """The whole module; run as a script it makes inputs, launches, compares and times."""
+        return f"{self.code}\n\n{self.alone(self)}\n"
 
     @property
     def nbytes(self) -> int:
         """Bytes that must be moved: every input read once, every output written once."""
         return sum(b.nbytes for b in (*self.inputs, *self.outputs))
+
+    @cached_property
+    def moved(self) -> tuple[int, ...]:
+        """Bytes per launch on a GPU: what it names, read or written once by it, partial sums and tables included."""
+        calls = self.plan(False)
+        return tuple(self._moved(launch, calls) for launch in calls.launches)
+
+    def _moved(self, launch: Launch, calls: Calls) -> int:
+        """A launch beside the main one whose tiles cover no more than the partial sums that it names merges them: of a
+        tensor it sees no more elements than its tiles hold.
+        """
+        sizes: Counter[str] = Counter()
+        widths: dict[str, int] = {}
+        for buffer in (*self.inputs, *self.outputs):
+            sizes[buffer.value] += buffer.nbytes
+            widths[buffer.value] = buffer.dtype.itemsize
+        named = {a for a in launch.arguments if isinstance(a, str)}
+        tiles = math.prod(launch.grid) * math.prod(launch.constants.values())
+        # Tiles are padded to powers of two, by axis. The main function may walk over more than a tile.
+        most = 4 * max((n for a, (n, _) in calls.partials.items() if a in named), default=-1)
+        merges = launch.function != "kernel" and tiles <= most
+        total = sum(min(sizes[a], tiles * widths[a]) if merges else sizes[a] for a in named if a in widths)
+        total += sum(n * t.itemsize for a, (n, t) in calls.partials.items() if a in named)
+        for name, table in calls.tables.items():
+            if name in named:
+                total += table.nbytes
+                if launch.function == "kernel":
+                    # The launches beside it read a number per tensor, not the tensors.
+                    total += sum(sizes[v] for v in dict.fromkeys(table.values))
+        return int(total)
 
 
 def power_of_two(n: int, least: int, most: int) -> int:

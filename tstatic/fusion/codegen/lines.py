@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.group import Group, NoKernel
 from tstatic.ir.expr import FUNCTIONS, Node, parse, substitute
-from tstatic.ir.types import DType, bool_, float32
+from tstatic.ir.rows import ALONG, COLUMN
+from tstatic.ir.types import DType, bool_, float32, int32
 from tstatic.ir.where import show
 
 TYPES = {
@@ -47,6 +48,25 @@ class Typed:
     low: DType | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A value per row that a line makes from all elements of the row.
+
+    Attributes:
+        function: ``rsum`` or ``rmax``.
+        text: What is summed, or compared.
+        dtype: The type it is computed in.
+        peak: Of a sum of ``exp(a - rmax(a))``: the name of ``rmax(a)``.
+        under: Of such a sum: the text of ``a``.
+    """
+
+    function: str
+    text: str
+    dtype: DType
+    peak: str = ""
+    under: str = ""
+
+
 def safe(text: str) -> str:
     """What a comment may hold of a user's text: printable ASCII without quotes and backslashes."""
     return "".join(c if c.isascii() and c.isprintable() and c not in "\"'\\" else "?" for c in text)
@@ -67,7 +87,14 @@ def number(value: bool | int | float, dtype: DType) -> str:
 
 
 class Lines:
-    """Writes the lines of a group; ``done`` maps the program's values to typed names."""
+    """Writes the lines of a group.
+
+    Attributes:
+        lines: Comments, and ``name = text``.
+        done: The program's values -> typed names.
+        used: Functions of the prelude that the lines call.
+        reductions: Names that lines make from whole rows.
+    """
 
     def __init__(self, group: Group, loaded: Mapping[int, Typed]) -> None:
         self.group = group
@@ -75,12 +102,13 @@ class Lines:
         self.lines: list[str] = []
         self.done: dict[str, Typed] = {}
         self.used: set[str] = set()
+        self.reductions: dict[str, Reduction] = {}
         self._count = 0
 
     def write(self) -> None:
         """Writes all ops."""
         for index, (op, definition) in enumerate(self.group.ops):
-            environment = {}
+            environment = {COLUMN: Typed("columns", int32)} if definition.inner is not None else {}
             for name in definition.inputs:
                 source = self.group.reads[index, name]
                 environment[name] = self.done[source] if isinstance(source, str) else self.loaded[source]
@@ -92,6 +120,9 @@ class Lines:
                 assert isinstance(entry, str)
                 dtype = self.group.metas[entry].dtype
                 value = convert(writer.value(node, dtype.compute), dtype.compute)
+                if value.low is not None and value.low is not dtype:
+                    # A cast from a 16-bit type keeps what was rounded off: a comparison behind it would see the difference.
+                    value = self.rounded(value)
                 self.done[entry] = self.name(value, low=dtype if dtype.is_low else None)
 
     def name(self, value: Typed, low: DType | None = None) -> Typed:
@@ -171,10 +202,23 @@ class _Expression:
         key = node, like.name if like is not None and node.op == "where" else ""
         found = self.known.get(key)
         if found is None:
-            found = self._apply(node, like)
+            found = self._along(node) if node.op in ALONG else self._apply(node, like)
             if self.uses[node] > 1 or len(found.text) > _LONG:
                 found = self.lines.name(found)
             self.known[key] = found
+        return found
+
+    def _along(self, node: Node) -> Typed:
+        """A function of a row, always with a name of its own."""
+        argument = convert(self._value(node.args[0]), self.float)
+        found = self.lines.name(self._call(node.op, (argument,), self.float))
+        peak = under = ""
+        inner = node.args[0]
+        if node.op == "rsum" and inner.op == "exp" and inner.args[0].op == "sub":
+            above, top = inner.args[0].args
+            if top == Node("rmax", (above,)):
+                peak, under = self._value(top).text, convert(self._value(above), self.float).text
+        self.lines.reductions[found.text] = Reduction(node.op, argument.text, self.float, peak, under)
         return found
 
     def _constant(self, value: bool | int | float, like: DType | None) -> Typed:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tstatic.fusion.codegen.emit import header, helpers, module, named
 from tstatic.fusion.codegen.group import Group, NoKernel, build
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel
+from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Own
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed, number
+from tstatic.fusion.codegen.norm_reference import RULES
 from tstatic.fusion.codegen.per_channel import Extent, Function, extent_of
+from tstatic.fusion.codegen.script import alone
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.types import DType, Meta
 
@@ -33,6 +35,15 @@ def snake(slot: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", slot.replace("@GRAD", "Grad")).lower()
 
 
+def normalised(centered: str, slope: str, biased: bool) -> str:
+    """The text of a normalised element.
+
+    The mean is taken off first: folded into the bias, a large one would cancel there. Product and sum are one operation in
+    words, not by the compiler's choice: the backward pass computes the element again and must find the same bits.
+    """
+    return f"tl.fma({centered}, {slope}[None, :], base[None, :])" if biased else f"{centered} * {slope}[None, :]"
+
+
 class NormModule:
     """What both directions share: the data's extent, the ops per element, and the parts of the module."""
 
@@ -46,6 +57,7 @@ class NormModule:
     ) -> None:
         self.norm = norm
         self.body = body
+        self.told = body
         self.metas = metas
         self.needed = set(needed)
         self.x = one(norm.input("X"))
@@ -70,6 +82,10 @@ class NormModule:
 
     def number(self, value: float) -> str:
         return number(float(value), self.compute)
+
+    def rounds(self, name: str) -> Typed:
+        """The name of a normalised element, which memory would hold in the data's type."""
+        return Typed(name, self.compute, self.dtype if self.dtype.is_low else None)
 
     def channel(self, f: Function, slot: str) -> str | None:
         """The text that loads a parameter or statistic of the norm; nothing where it is absent."""
@@ -111,8 +127,8 @@ class NormModule:
             if value in self.needed
         ]
 
-    def partial(self, name: str) -> str:
-        return f"partial:{name}"
+    def partial(self, name: str) -> Own:
+        return Own(f"partial:{name}")
 
     def finish(self, template: str, plan: Callable[[bool], Calls]) -> Kernel:
         functions = "\n\n\n".join(f.finished(i, c) for f, i, c in self.functions)
@@ -123,12 +139,13 @@ class NormModule:
             p.operand: None
             for f, _, _ in self.functions
             for p in f.pointers.values()
-            if p.operand not in self.needed and not p.operand.startswith("partial:")
+            if p.operand not in self.needed and not isinstance(p.operand, Own)
         }
         written = [v for op in self.body for v in op.writes() if v in self.needed]
         return Kernel(
             name, text, template, main[0].parameters(main[1], main[2]),
             tuple(self.buffer(v) for v in read), tuple(self.buffer(v) for v in written), plan,
+            alone(self.told, self.metas, RULES),
         )  # fmt: skip
 
     def buffer(self, value: str) -> Buffer:

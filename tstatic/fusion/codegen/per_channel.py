@@ -21,6 +21,12 @@ PROGRAMS = 1056
 MOST_STRIPS = 512
 """Partial sums of a channel: one program adds them."""
 
+STRIP = 256
+"""Rows of a strip, at least, where there is work for everybody: its partial sums then are 1 % of the bytes."""
+
+FEWEST = 264
+"""Programs that keep an H100 busy: two for each multiprocessor."""
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:
@@ -94,7 +100,7 @@ class Tiling:
         return {"ROWS": self.tall, "COLUMNS": self.wide}
 
 
-def tiling(extent: Extent, few: bool, sums: bool, pieces: int = 6) -> Tiling:
+def tiling(extent: Extent, few: bool, sums: bool, pieces: int = 6, tile: int = 0) -> Tiling:
     """Tiles for kernels that sum (few strips, each program keeps partial sums) or that only map.
 
     Args:
@@ -102,6 +108,7 @@ def tiling(extent: Extent, few: bool, sums: bool, pieces: int = 6) -> Tiling:
         few: For the interpreter.
         sums: Whether partial sums are kept.
         pieces: Into how many tiles at least ``few`` cuts the rows: what is carried from tile to tile is tried, too.
+        tile: Elements of a tile on a GPU, if not as many as usual.
     """
     rows, channels = extent.rows, extent.channels
     if few:
@@ -116,11 +123,12 @@ def tiling(extent: Extent, few: bool, sums: bool, pieces: int = 6) -> Tiling:
             # Neighbouring channels continue each other's runs: short runs are read together.
             wide = min(power_of_two(-(-256 // extent.inner), 1, 16), power_of_two(channels, 1, 16))
         # Maps over channels last hold four values of eight channels in each thread: twice the tile would spill.
-        tall = power_of_two(rows, 16, (2048 if sums or extent.inner > 1 else 1024) // wide)
+        tall = power_of_two(rows, 16, (tile or (2048 if sums or extent.inner > 1 else 1024)) // wide)
         blocks = -(-channels // wide)
         most = max(1, PROGRAMS // blocks)
         # A map reads the values of its channels once for several tiles, if there is work for everybody.
-        most = min(MOST_STRIPS, most) if sums else min(1 << 15, max(most, -(-rows // (4 * tall))))
+        few_strips = max(rows // STRIP, -(-FEWEST // blocks))
+        most = min(MOST_STRIPS, most, few_strips) if sums else min(1 << 15, max(most, -(-rows // (4 * tall))))
     tiles = -(-rows // tall)
     strips = min(most, tiles)
     strip = -(-tiles // strips) * tall

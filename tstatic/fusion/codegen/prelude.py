@@ -34,6 +34,19 @@ def _row_max(a):
 
 
 @triton.jit
+def _online(peak, total, a, mask):
+    """The largest value of each row and the sum of exp(a - largest), with one more block of columns taken in.
+
+    Online normaliser calculation for softmax (M. Milakov and N. Gimelshein, 2018): the sum so far is scaled down where the
+    largest value grows. As long as a row has nothing above -inf, its sum stays 0; NaN and inf make it NaN.
+    """
+    top = tl.maximum(peak, tl.max(tl.where(mask, a, float("-inf")), 1)[:, None])
+    base = tl.where(top == float("-inf"), 0.0, top)
+    powers = tl.where(mask, tl.exp(a - base), 0.0)
+    return top, total * tl.exp(peak - base) + tl.sum(powers, 1)[:, None]
+
+
+@triton.jit
 def _sign(a):
     """-1, 0 or 1; NaN and the sign of zero stay."""
     return tl.where(a > 0, a * 0 + 1, tl.where(a < 0, a * 0 - 1, a))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from tstatic.fusion.codegen import sums
+from tstatic.fusion.codegen import row_blocks, sums
 from tstatic.fusion.codegen.emit import (
     assemble,
     coordinates,
@@ -15,11 +16,19 @@ from tstatic.fusion.codegen.emit import (
     stored,
 )
 from tstatic.fusion.codegen.group import Group, NoKernel, Operand
-from tstatic.fusion.codegen.kernel import Calls, Kernel, Launch, Parameter, power_of_two
+from tstatic.fusion.codegen.kernel import Calls, Kernel, Launch, Own, Parameter, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed
 
 LONGEST = 16384
 """Elements of a row that one program's registers hold without spilling (32 values a thread)."""
+
+LONGEST_SUMS = 16384
+"""Sums over rows, one per column and output, that a program's registers hold beside a row."""
+
+BLOCK = 4096
+"""Columns of a longer row that a program of 16 warps works on at a time: 8 values a thread, which leaves registers for
+long chains. Four programs fit a multiprocessor: 528 rows on an H100, and of 50,304 16-bit columns 53 MB, about its L2 cache,
+where the next pass finds what it reads again."""
 
 _SPLIT = 264
 """Programs that share the rows when columns are summed: two per multiprocessor of an H100."""
@@ -30,24 +39,35 @@ def _index(group: Group, operand: Operand) -> tuple[str, str]:
     assert group.inner is not None
     if operand.full:
         return "offsets", "mask"
-    if group.per_row(operand):
-        return "rows", "row_mask"
     outer, inside = operand.dims[: group.inner], operand.dims[group.inner :]
+    if not any(inside):
+        return coordinates(group.space[: group.inner], replace(operand, dims=outer), "rows"), "row_mask"
     if all(inside) and not any(outer):
         return "columns", f"columns < {math.prod(group.space[group.inner :])}"
     return f"({coordinates(group.space, operand, 'offsets')})", "mask"
+
+
+def check_sums(group: Group) -> None:
+    """Raises NoKernel if a group along rows sums more columns than a program holds."""
+    if group.inner is None or not group.summed:
+        return
+    length = math.prod(group.space[group.inner :])
+    if length > LONGEST or len(group.summed) * power_of_two(length, 1, LONGEST) > LONGEST_SUMS:
+        raise NoKernel(
+            "LONG_ROW",
+            f"{len(group.summed)} times columns are summed over rows of {length} elements, a program holds {LONGEST_SUMS} sums",
+        )
 
 
 def rows_kernel(group: Group) -> Kernel:
     """The kernel of a group that works along rows.
 
     Raises:
-        NoKernel: For rows that are too long, or a function without a form.
+        NoKernel: For sums over rows that are too long, or a function without a form.
     """
     assert group.inner is not None
     length, count = math.prod(group.space[group.inner :]), group.rows
-    if length > LONGEST:
-        raise NoKernel("LONG_ROW", f"a row has {length} elements, a program holds {LONGEST}")
+    check_sums(group)
     loads, loaded = [], {}
     for i, operand in enumerate(group.inputs):
         text, dtype = load(operand, *_index(group, operand))
@@ -55,14 +75,13 @@ def rows_kernel(group: Group) -> Kernel:
         loaded[i] = Typed(f"a{i}", dtype)
     lines = Lines(group, loaded)
     lines.write()
+    if length > LONGEST:
+        return _long_rows(group, loads, lines)
     totals, stores, writes = [], [], []
     for operand in group.outputs:
         value = lines.done[operand.value]
-        if operand.full or group.per_row(operand):
-            index, mask = _index(group, operand)
-            stores.append(
-                f"tl.store({operand.name} + {index}, {stored(value, operand.dtype, lines.used)}, mask={mask})"
-            )
+        if operand not in group.summed:
+            stores.append(_store(group, operand, lines))
             continue
         if not value.dtype.is_float:
             raise NoKernel("SUM_TYPE", "a group sums floats only")
@@ -115,9 +134,38 @@ def rows_kernel(group: Group) -> Kernel:
         launches = [Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)]
         partials = {}
         for o in group.summed:
-            name = f"partial:{o.name}"
+            name = Own(f"partial:{o.name}")
             partials[name] = (strips * length, o.dtype.compute)
             launches.append(sums.finish(name, o.value, o.dtype, strips, length, few))
         return Calls(tuple(launches), partials)
 
     return assemble(group, "rows", parameters, lines.used, text, plan)
+
+
+def _store(group: Group, operand: Operand, lines: Lines) -> str:
+    """The text that writes an output that is no sum over rows."""
+    index, mask = _index(group, operand)
+    value = stored(lines.done[operand.value], operand.dtype, lines.used)
+    return f"tl.store({operand.name} + {index}, {value}, mask={mask})"
+
+
+def _long_rows(group: Group, loads: list[str], lines: Lines) -> Kernel:
+    """The kernel of rows that are longer than what a program holds: it goes over them once per level of sums."""
+    length, count = math.prod(group.space[group.inner :]), group.rows
+    full = [_store(group, o, lines) for o in group.outputs if o.full]
+    per_row = [_store(group, o, lines) for o in group.outputs if not o.full]
+    parameters = (*pointers_of(group), Parameter("ROWS", "constant"), Parameter("COLUMNS", "constant"))
+    body = [
+        f"rows = (tl.program_id(0).to({offset_type(group)}) * ROWS + tl.arange(0, ROWS))[:, None]",
+        f"row_mask = rows < {count}",
+        *row_blocks.passes(lines, loads, full, length),
+        *per_row,
+    ]
+    pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
+
+    def plan(few: bool) -> Calls:
+        tall = power_of_two(-(-count // 2), 1, 16) if few else 1
+        constants = {"ROWS": tall, "COLUMNS": BLOCK}
+        return Calls((Launch("kernel", (-(-count // tall),), pointers, constants, num_warps=16),), {})
+
+    return assemble(group, "long_rows", parameters, lines.used, function("kernel", parameters, body), plan)

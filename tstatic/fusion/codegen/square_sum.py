@@ -8,16 +8,17 @@ import numpy as np
 
 from tstatic.fusion.codegen.emit import function, header, module, named
 from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Parameter, Table, power_of_two
+from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Own, Parameter, Table, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES
-from tstatic.fusion.codegen.update import ADDRESSES, BLOCKS, STEP, segments
+from tstatic.fusion.codegen.script import Parts, entry, script
+from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 
 BLOCK = 4096
 """Elements per program: 16 per thread, enough loads in flight."""
 
-FIRSTS, PARTIALS, SUMS = "table:firsts", "partial:blocks", "partial:tensors"
+FIRSTS, PARTIALS, SUMS = Own("table:firsts"), Own("partial:blocks"), Own("partial:tensors")
 
 
 def _functions(dtype: DType, compute: DType) -> str:
@@ -106,22 +107,37 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
 
     def plan(few: bool) -> Calls:
         block = power_of_two(max(sizes), 16, 1 << 16) if few else BLOCK
-        table = segments(sizes, block, 1 if few else STEP)
-        firsts = np.concatenate([[0], np.cumsum(np.bincount(table[:, 0], minlength=len(sizes)))]).astype(np.int64)
+        step = 1 if few else STEP
+        rows = segments(sizes, block, step)
+        firsts = np.concatenate([[0], np.cumsum(np.bincount(rows[:, 0], minlength=len(sizes)))]).astype(np.int64)
         wide = power_of_two(max(1, int(np.diff(firsts).max())), 16, 1024)
         launches = []
-        if len(table):
-            launches.append(Launch("kernel", (len(table),), (ADDRESSES, BLOCKS, PARTIALS), {"BLOCK": block}))
-        launches.append(Launch("tensors", (len(sizes),), (PARTIALS, FIRSTS, SUMS), {"BLOCK": wide}))
-        launches.append(Launch("total", (1,), (SUMS, len(sizes), result), {}, 1))
-        partials = {PARTIALS: (max(1, len(table)), compute), SUMS: (len(sizes), compute)}
+        if len(rows):
+            launches.append(Launch("kernel", (len(rows),), (ADDRESSES, BLOCKS, PARTIALS), {"BLOCK": block}))
+        types = f"*{number}", "*i64", f"*{number}"
+        launches.append(Launch("tensors", (len(sizes),), (PARTIALS, FIRSTS, SUMS), {"BLOCK": wide}, types=types))
+        types = f"*{number}", "i32", f"*{number}"
+        launches.append(Launch("total", (1,), (SUMS, len(sizes), result), {}, 1, types))
+        partials = {PARTIALS: (max(1, len(rows)), compute), SUMS: (len(sizes), compute)}
         tables = {
-            ADDRESSES: Table(tensors),
-            BLOCKS: Table(numbers=table.reshape(-1)),
-            FIRSTS: Table(numbers=firsts),
+            ADDRESSES: Table(tensors, text='[memory[f"X{i}"] for i in range(len(SIZES))]'),
+            BLOCKS: table(rows, block, step),
+            FIRSTS: Table(numbers=firsts, text=f"np.cumsum([0, *(-(-n // {block}) for n in SIZES)]).tolist()"),
         }
         return Calls(tuple(launches), partials, tables)
 
+    parts = Parts(
+        [f'**{{f"X{{i}}": ((n,), torch.{dtype.name}) for i, n in enumerate(SIZES)}},'],
+        [entry("Out", metas[result].shape, compute)],
+        {result: "Out"},
+        "**given",
+        [
+            "total = sum(np.sum(np.square(x)) for x in given.values())",
+            f'return {{"Out": np.full({metas[result].shape!r}, total)}}',
+        ],
+        [HELPER],
+        sizes,
+    )
     return Kernel(
         name,
         module(header(body, name), "", functions),
@@ -130,4 +146,5 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         tuple(Buffer(t, dtype, metas[t].numel) for t in tensors),
         (Buffer(result, compute, 1),),
         plan,
+        lambda made: script(made, parts),
     )

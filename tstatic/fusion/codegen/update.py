@@ -1,22 +1,18 @@
-"""Many optimizer updates of one rule as one launch: programs look up which tensor, and which part of it, is theirs.
-
-The arithmetic is that of ``ops/kernels/update.py``, operation by operation: same order, same constants, nothing contracted
-or reassociated, so that the results have the same bits.
-"""
+"""Many optimizer updates of one rule as one launch: programs look up which tensor, and which part of it, is theirs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from tstatic.fusion.codegen.emit import function, header, helpers, module, named, stored
 from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Parameter, Table, power_of_two
+from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Own, Parameter, Table, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, number
+from tstatic.fusion.codegen.script import Parts, bounds, entry, script
+from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
+from tstatic.fusion.codegen.update_rules import RULES
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta, float64
 
@@ -25,77 +21,7 @@ BLOCK = 1024
 MIXED_BLOCK = 512
 """Where types of several sizes meet: from 1,024 on Triton converts layouts through shared memory."""
 
-STEP = 16
-"""Tensors in memory of plans and flat buffers may be read up to a multiple of this, so that accesses are wide."""
-
-ADDRESSES, BLOCKS, NUMBERS = "table:addresses", "table:blocks", "partial:numbers"
-
-Numbers = dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """An update rule.
-
-    Attributes:
-        state: Slots beside the parameter, with their names in the text; their new values are called ``new_<name>``.
-        lines: ``(attributes, compute type) -> (constants, lines)``; lines read ``p``, ``g``, ``rate`` and the state, and make
-            ``new_p`` and the new state.
-        powers: Slots of the numbers that the op moves on, with the attribute that they are multiplied by. With powers, a
-            first launch computes ``rate``, ``epsilon`` and ``shrink`` per tensor: they move while other programs would read
-            them.
-    """
-
-    state: tuple[tuple[str, str], ...]
-    lines: Callable[[Mapping[str, Any], DType], tuple[Numbers, list[str]]]
-    powers: tuple[tuple[str, str], ...] = ()
-
-
-def _sgd(attrs: Mapping[str, Any], dtype: DType) -> tuple[Numbers, list[str]]:
-    return {}, ["new_p = p - g * rate"]
-
-
-def _momentum(attrs: Mapping[str, Any], dtype: DType) -> tuple[Numbers, list[str]]:
-    constants = {"mu": attrs["mu"]}
-    lines = []
-    if attrs["rescale_grad"] != 1:
-        constants["scale"] = attrs["rescale_grad"]
-        lines.append("g = g * scale")
-    if attrs["regularization_method"] == "l2_decay" and attrs["regularization_coeff"]:
-        constants["coefficient"] = attrs["regularization_coeff"]
-        lines.append("g = g + p * coefficient")
-    lines.append("new_velocity = velocity * mu + g")
-    lines.append("step = new_velocity * mu + g" if attrs["use_nesterov"] else "step = new_velocity")
-    lines.append("new_p = p - step * rate")
-    return constants, lines
-
-
-def _adam(attrs: Mapping[str, Any], dtype: DType) -> tuple[Numbers, list[str]]:
-    beta1, beta2 = attrs["beta1"], attrs["beta2"]
-    constants = {"beta1": beta1, "rest1": 1.0 - beta1, "beta2": beta2, "rest2": 1.0 - beta2}
-    # The plain operators are approximate in 32 bits; in 64 bits they are exact, and the others do not exist.
-    exact = dtype is float64
-    root = "tl.sqrt(new_moment2)" if exact else "tl.sqrt_rn(new_moment2)"
-    lines = [
-        "new_moment1 = moment1 * beta1 + g * rest1",
-        "new_moment2 = moment2 * beta2 + g * g * rest2",
-        f"root = {root} + epsilon",
-        "step = new_moment1 / root * rate" if exact else "step = tl.div_rn(new_moment1, root) * rate",
-        "new_p = p * shrink - step" if attrs.get("with_decay") else "new_p = p - step",
-    ]
-    return constants, lines
-
-
-_MOMENTS = (("Moment1", "moment1"), ("Moment2", "moment2"))
-_POWERS = (("Beta1Pow", "beta1"), ("Beta2Pow", "beta2"))
-
-RULES: Mapping[str, Rule] = {
-    "sgd": Rule((), _sgd),
-    "momentum": Rule((("Velocity", "velocity"),), _momentum),
-    "adam": Rule(_MOMENTS, _adam, _POWERS),
-    "adamw": Rule(_MOMENTS, _adam, _POWERS),
-}
-"""Op type -> rule."""
+NUMBERS = Own("partial:numbers")
 
 DEVICE_NUMBERS = ("Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
 """Slots that replace an attribute by a number in memory; kernels have attributes as constants."""
@@ -291,6 +217,57 @@ class _Update:
             body.append(f"tl.store(at, {new}, mask=mask)")
         return function("prepare", tuple(parameters), body)
 
+    def prepare_types(self) -> tuple[str, ...]:
+        """Triton's types of the arguments of ``prepare``."""
+        rate = TYPES[self.dtype("LearningRate").name]
+        return ("*i64", f"*{rate}", *(["*i1"] if self.skip else []), f"*{TYPES[self.compute.name]}", "i32")
+
+    # ------------------------------------------------------------------------------------------------------- run alone
+    def addresses_text(self) -> str:
+        """The tensors of the table of addresses."""
+        return f'[memory[f"{{slot}}{{i}}"] for i in range(len(SIZES)) for slot in {self.row!r}]'
+
+    def parts(self, sizes: Sequence[int]) -> Parts:
+        """What the module says of itself to run alone: a tensor is called by its slot and its number."""
+        keys = {self.value(self.first, "LearningRate"): "LearningRate"}
+        if self.skip:
+            keys[self.value(self.first, "SkipUpdate")] = "SkipUpdate"
+        if isinstance(self.factor, str):
+            keys[self.factor] = "factor"
+        inputs = [
+            entry(k, self.metas[v].shape, self.metas[v].dtype, bounds(self.body, v, self.metas))
+            for v, k in keys.items()
+        ]
+        inputs += [self._tensors(s, bounds(self.body, self.value(self.first, s.slot), self.metas)) for s in self.reads]
+        inputs += [self._tensors(s, (0.1, 0.9), one=True) for s in self.powers]
+        outputs = [self._tensors(s) for s in self.writes]
+        outputs += [self._tensors(_Stream(f"{s.slot}Out", s.name, s.dtype), one=True) for s in self.powers]
+        return Parts(inputs, outputs, keys, "**given", self._reference(), [HELPER], sizes)
+
+    def _tensors(self, s: _Stream, limits: tuple[float, float] | None = None, one: bool = False) -> str:
+        """A row per tensor of a slot."""
+        more = "" if limits is None else f", {limits[0]!r}, {limits[1]!r}"
+        shape = "(1,)" if one else "(n,)"
+        return f'**{{f"{s.slot}{{i}}": ({shape}, torch.{s.dtype.name}{more}) for i, n in enumerate(SIZES)}},'
+
+    def _reference(self) -> list[str]:
+        names = {s.slot: s.name for s in (*self.reads, *self.powers)}
+        lines = [f'{name} = given[f"{slot}{{i}}"]' for slot, name in names.items()]
+        if self.factor is not None:
+            low = self.dtype("Grad")
+            product = 'g * given["factor"].reshape(())'
+            lines.append(f"g = rounded({product}, torch.{low.name})" if low.is_low else f"g = {product}")
+        lines += self.rule.exact(self.attrs)
+        for s in (*self.writes, *(_Stream(f"{p.slot}Out", p.name, p.dtype) for p in self.powers)):
+            new = f"new_{s.name}"
+            if self.skip:
+                old = "rounded_p" if s.slot == "ParamOut" and self.master else s.name
+                new = f'np.where(given["SkipUpdate"].reshape(()), {old}, {new})'
+            lines.append(f'results[f"{s.slot}{{i}}"] = {new}')
+        start = ["results = {}", 'rate = given["LearningRate"].reshape(())', "for i in range(len(SIZES)):"]
+        # ``rounded`` is a function here.
+        return [*start, *(f"    {line.replace('rounded = ', 'rounded_p = ')}" for line in lines), "return results"]
+
 
 def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """The kernel of updates of one rule with equal attributes, types and shared inputs.
@@ -304,7 +281,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
         NoKernel: If a result is not wanted, or a number that is an attribute elsewhere lies in memory.
     """
     update = _Update(body, metas)
-    rows = tuple(update.value(op, slot) for op in update.body for slot in update.row)
+    addressed = tuple(update.value(op, slot) for op in update.body for slot in update.row)
     wanted = set(needed)
     for op in update.body:
         if not all(v in wanted for v in op.writes()):
@@ -322,18 +299,21 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
     def plan(few: bool) -> Calls:
         block = power_of_two(max(sizes), 16, 1 << 16) if few else BLOCK if len(widths) == 1 else MIXED_BLOCK
         # The interpreter also meets memory that ends with its last element.
-        table = segments(sizes, block, 1 if few else STEP)
+        step = 1 if few else STEP
+        rows = segments(sizes, block, step)
         launches: list[Launch] = []
-        partials: dict[str, tuple[int, DType]] = {}
+        partials: dict[Own, tuple[int, DType]] = {}
         if update.powers:
             partials[NUMBERS] = 3 * len(sizes), update.compute
             tensors = power_of_two(len(sizes), 16, 1 << 12 if few else 128)
             skip = (update.value(update.first, "SkipUpdate"),) if update.skip else ()
             given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, NUMBERS, len(sizes))
-            launches.append(Launch("prepare", (-(-len(sizes) // tensors),), given, {"TENSORS": tensors}))
-        if len(table):
-            launches.append(Launch("kernel", (len(table),), arguments, {"BLOCK": block}))
-        return Calls(tuple(launches), partials, {ADDRESSES: Table(rows), BLOCKS: Table(numbers=table.reshape(-1))})
+            grid = (-(-len(sizes) // tensors),)
+            launches.append(Launch("prepare", grid, given, {"TENSORS": tensors}, 4, update.prepare_types(), False))
+        if len(rows):
+            launches.append(Launch("kernel", (len(rows),), arguments, {"BLOCK": block}, contract=False))
+        addresses = Table(addressed, text=update.addresses_text())
+        return Calls(tuple(launches), partials, {ADDRESSES: addresses, BLOCKS: table(rows, block, step)})
 
     return Kernel(
         name,
@@ -343,28 +323,8 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
         _buffers(update, update.reads),
         _buffers(update, update.writes),
         plan,
+        lambda made: script(made, update.parts(sizes)),
     )
-
-
-def segments(sizes: Sequence[int], block: int, step: int = 1) -> np.ndarray[Any, Any]:
-    """A row per block: tensor, its first element there, elements of its own, elements that may be touched.
-
-    Args:
-        sizes: Elements per tensor; empty tensors have no blocks.
-        block: Elements per block.
-        step: Tensors' memory reaches to a multiple of so many elements.
-
-    Returns:
-        int64 of shape ``[blocks, 4]``.
-    """
-    count = np.asarray(sizes, np.int64)
-    blocks = -(-count // block)
-    tensor = np.repeat(np.arange(len(count)), blocks)
-    start = (np.arange(int(blocks.sum())) - np.repeat(np.cumsum(blocks) - blocks, blocks)) * block
-    own = np.minimum(count[tensor] - start, block)
-    touched = np.minimum(-(-own // step) * step, block)
-    table: np.ndarray[Any, Any] = np.stack([tensor, start, own, touched], 1)
-    return table
 
 
 def _buffers(update: _Update, streams: Sequence[_Stream]) -> tuple[Buffer, ...]:

@@ -1,0 +1,294 @@
+"""Trains a small GPT on the sources of Python's own standard library, on one place, several places or several processes.
+
+    python examples/gpt.py [--steps 600] [--out examples/out]
+    python examples/gpt.py --places 2
+    torchrun --nproc_per_node 2 examples/gpt.py
+
+All three see the same batches and give the same losses, up to the order of float additions. A checkpoint is written every
+``--save-every`` steps; after a crash, or ``kill -9``, the same command with ``--resume`` goes on as if nothing had happened.
+The tokens are bytes; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sysconfig
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+import tstatic as paddle
+from tstatic import distributed, static
+
+BYTES = 256
+LEAST = 1 << 18
+"""Bytes of text to learn from; a Python whose library has fewer sources is helped out with this package's."""
+STATE = "gpt.json"
+PROMPT = b"def "
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the losses depend on: a checkpoint can only be resumed with the same."""
+
+    steps: int = 600
+    batch: int = 16
+    tokens: int = 128
+    width: int = 128
+    layers: int = 3
+    heads: int = 4
+    dropout: float = 0.0
+    rate: float = 2e-3
+    seed: int = 1
+
+
+@dataclass
+class Progress:
+    """How far the training is; with the variables of the program, all that a resumed run needs."""
+
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    scheduler: dict[str, Any] = field(default_factory=dict)
+
+
+# ----------------------------------------------------------------------------------------------------------------- text
+def library() -> bytes:
+    """The modules that lie in the standard library's folder itself, in the order of their names.
+
+    The same on every machine with the same Python: files that a build or a site writes are left out.
+    """
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    text = joined(p for p in folder.glob("*.py") if not p.name.startswith(("_sysconfigdata", "sitecustomize")))
+    return text if len(text) >= LEAST else text + joined(Path(paddle.__file__).parent.rglob("*.py"))
+
+
+def joined(paths: Any) -> bytes:
+    """The contents of files, sorted by path."""
+    return b"\n".join(p.read_bytes() for p in sorted(paths))
+
+
+def windows(text: np.ndarray, starts: Sequence[int], tokens: int) -> dict[str, np.ndarray]:
+    """A feed: rows of text, and the same moved on by one byte, which is what has to be guessed."""
+    rows = np.stack([text[s : s + tokens + 1] for s in starts]).astype("int64")
+    return {"ids": np.ascontiguousarray(rows[:, :-1]), "label": np.ascontiguousarray(rows[:, 1:, None])}
+
+
+def batch(text: np.ndarray, settings: Settings, step: int) -> dict[str, np.ndarray]:
+    """This process's part of the batch of a step, which depends on the seed and the step's number alone."""
+    rng = np.random.default_rng([settings.seed, step])
+    starts = rng.integers(0, len(text) - settings.tokens, settings.batch)
+    return {name: distributed.local(rows) for name, rows in windows(text, starts.tolist(), settings.tokens).items()}
+
+
+# -------------------------------------------------------------------------------------------------------------- program
+@dataclass(frozen=True)
+class Model:
+    """The programs, and what stands in them."""
+
+    main: static.Program
+    test: static.Program
+    startup: static.Program
+    loss: static.Variable
+    logits: static.Variable
+    scheduler: Any
+
+
+def build(settings: Settings) -> Model:
+    """Embeddings, pre-norm transformer blocks under a causal mask, and one dense layer."""
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        ids = static.data("ids", [None, settings.tokens], "int64")
+        label = static.data("label", [None, settings.tokens, 1], "int64")
+        small = paddle.ParamAttr(initializer=paddle.nn.initializer.Normal(0.0, 0.02))
+        h = static.nn.embedding(ids, [BYTES, settings.width], param_attr=small)
+        h = h + static.create_parameter([settings.tokens, settings.width], "float32", attr=small)
+        mask = paddle.assign(np.triu(np.full((settings.tokens,) * 2, -1e9, "float32"), 1))
+        for _ in range(settings.layers):
+            h = paddle.nn.TransformerEncoderLayer(
+                settings.width, settings.heads, 4 * settings.width, settings.dropout, "gelu", normalize_before=True
+            )(h, mask)
+        h = static.nn.layer_norm(h, begin_norm_axis=2)
+        logits = static.nn.fc(h, BYTES, num_flatten_dims=2, weight_attr=small)
+        loss = paddle.mean(paddle.nn.functional.cross_entropy(logits, label))
+        test = main.clone(for_test=True)
+        warm = max(1, min(100, settings.steps // 10))
+        falling = paddle.optimizer.lr.CosineAnnealingDecay(
+            settings.rate, max(1, settings.steps - warm), settings.rate / 10
+        )
+        scheduler = paddle.optimizer.lr.LinearWarmup(falling, warm, settings.rate / warm, settings.rate * 1.001)
+        paddle.optimizer.AdamW(
+            scheduler, beta2=0.98, weight_decay=0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0)
+        ).minimize(loss)
+    return Model(main, test, startup, loss, logits, scheduler)
+
+
+# ---------------------------------------------------------------------------------------------------------- checkpoints
+def save(model: Model, progress: Progress, settings: Settings, text: bytes, out: Path) -> None:
+    """Writes the variables under a new name, then lets the state file point to them, then drops the older ones.
+
+    Whatever moment a crash comes at, the state file names a complete checkpoint.
+    """
+    progress.scheduler = model.scheduler.state_dict()
+    name = f"gpt-{progress.step:06d}"
+    static.save(model.main, str(out / name))
+    state = {"checkpoint": name, "settings": asdict(settings), "text": digest(text), "progress": asdict(progress)}
+    replace(out / STATE, json.dumps(state))
+    for old in out.glob("gpt-[0-9]*.pd*"):
+        if not old.name.startswith(f"{name}."):
+            old.unlink()
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes beside a file and renames, so that there is the old content or the new."""
+    staged = path.with_name(f"{path.name}.new")
+    with staged.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    staged.replace(path)
+
+
+def resume(model: Model, settings: Settings, text: bytes, out: Path) -> Progress:
+    """Takes up the checkpoint of a folder; a new start if there is none.
+
+    Raises:
+        SystemExit: If it was made with other settings or another text.
+    """
+    path = out / STATE
+    if not path.exists():
+        return Progress()
+    state = json.loads(path.read_text(encoding="utf-8"))
+    mine = {**asdict(settings), "text": digest(text)}
+    other = [k for k, v in {**state["settings"], "text": state["text"]}.items() if mine.get(k) != v]
+    if other:
+        raise SystemExit(f"{path} was made with another {', '.join(other)}; use the same, or another --out")
+    progress = Progress(**state["progress"])
+    static.load(model.main, str(out / state["checkpoint"]))
+    model.scheduler.set_state_dict(progress.scheduler)
+    return progress
+
+
+def digest(text: bytes) -> str:
+    """Tells one text from another."""
+    return hashlib.sha256(text).hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------------------- training
+def train(settings: Settings, places: int, out: Path, again: bool, save_every: int) -> list[float]:
+    """Trains to the last step; returns the loss of every step, those before a resumption included.
+
+    Raises:
+        SystemExit: If the batch cannot be shared out evenly: then the mean of the parts' means is not the batch's.
+    """
+    parts = places * distributed.get_world_size()
+    if settings.batch % parts:
+        raise SystemExit(f"a batch of {settings.batch} rows cannot be shared out evenly among {parts} places")
+    first = distributed.get_rank() == 0
+    out.mkdir(parents=True, exist_ok=True)
+    paddle.seed(settings.seed)
+    text = library()
+    numbers = np.frombuffer(text, np.uint8)
+    known, unseen = numbers[: len(numbers) * 15 // 16], numbers[len(numbers) * 15 // 16 :]
+    model = build(settings)
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(model.startup)
+    progress = resume(model, settings, text, out) if again else Progress()
+    program = static.CompiledProgram(model.main).with_data_parallel(
+        model.loss.name, places=[paddle.CPUPlace()] * places
+    )
+    begun, started = progress.step, time.perf_counter()
+    with tqdm(total=settings.steps, initial=begun, desc="training", unit="step", disable=not first) as bar:
+        for done in range(begun, settings.steps):
+            (losses,) = exe.run(program, feed=batch(known, settings, done), fetch_list=[model.loss])
+            progress.losses.append(mean_loss(losses))
+            model.scheduler.step()
+            progress.step = done + 1
+            if first and (progress.step % save_every == 0 or progress.step == settings.steps):
+                save(model, progress, settings, text, out)
+            speed = settings.batch * settings.tokens * (done + 1 - begun) / (time.perf_counter() - started)
+            bar.set_postfix(loss=f"{progress.losses[-1]:.3f}", tokens_per_s=f"{speed:,.0f}", refresh=False)
+            bar.update()
+    if first:
+        plot(progress.losses, out / "gpt.png")
+        print(f"{settings.steps} steps of {settings.batch * settings.tokens} bytes on {parts} places", end="; ")
+        print(f"loss {progress.losses[0]:.3f} -> {np.mean(progress.losses[-20:]):.3f}", end="; ")
+        print(f"on unseen text {evaluate(exe, model, unseen, settings):.3f}")
+        print(f"wrote {out / STATE}, {out / 'gpt.png'}")
+        print(sample(exe, model, settings, 300).decode("utf-8", "replace"))
+    return progress.losses
+
+
+def mean_loss(losses: Any) -> float:
+    """The loss of the whole batch: places and processes have equal parts of it."""
+    return float(distributed.mean(np.mean(losses, dtype="float64")))
+
+
+def evaluate(exe: static.Executor, model: Model, text: np.ndarray, settings: Settings) -> float:
+    """The mean loss over a few batches of evenly spread windows."""
+    starts = np.linspace(0, len(text) - settings.tokens - 1, 8 * settings.batch).astype(int).reshape(8, -1)
+    feeds = (windows(text, row.tolist(), settings.tokens) for row in starts)
+    return float(np.mean([exe.run(model.test, feed=feed, fetch_list=[model.loss.name])[0] for feed in feeds]))
+
+
+def sample(exe: static.Executor, model: Model, settings: Settings, count: int, temperature: float = 0.7) -> bytes:
+    """Text that the model writes: each byte is drawn from what it expects after the ones before."""
+    rng = np.random.default_rng(settings.seed)
+    text = list(PROMPT)
+    for _ in range(count):
+        # What stands behind the last byte cannot be seen from it: the mask forbids it.
+        seen = text[-settings.tokens :]
+        ids = np.zeros((1, settings.tokens), "int64")
+        ids[0, : len(seen)] = seen
+        feed = {"ids": ids, "label": ids[..., None]}
+        (logits,) = exe.run(model.test, feed=feed, fetch_list=[model.logits.name])
+        scores = logits[0, len(seen) - 1].astype("float64") / temperature
+        chances = np.exp(scores - scores.max())
+        text.append(int(rng.choice(BYTES, p=chances / chances.sum())))
+    return bytes(text)
+
+
+def plot(losses: Sequence[float], path: Path) -> None:
+    """Loss over steps, and its mean over the last 20, as a picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    steps = np.arange(1, len(losses) + 1)
+    sums = np.cumsum(np.insert(np.asarray(losses, "float64"), 0, 0.0))
+    low = np.maximum(steps - 20, 0)
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    axes.plot(steps, losses, color="tab:red", alpha=0.3, label="loss")
+    axes.plot(steps, (sums[steps] - sums[low]) / (steps - low), color="tab:red", label="mean of 20 steps")
+    axes.set_xlabel("step")
+    axes.set_ylabel("nats per byte")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in asdict(Settings()).items():
+        parser.add_argument(f"--{name}", type=type(value), default=value)
+    parser.add_argument("--places", type=int, default=1, help="CPU places of this process")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out, if there is one")
+    parser.add_argument("--save-every", type=int, default=50)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out")
+    given = vars(parser.parse_args())
+    others = {name: given.pop(name) for name in ("places", "resume", "save_every", "out")}
+    train(Settings(**given), others["places"], others["out"], others["resume"], max(1, others["save_every"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""What ranks do in the trials of this folder; they print lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tstatic import distributed, flags, logs, version
+from tstatic.comm import gloo, launch, processes
+from tstatic.comm.group import Group
+from tstatic.errors import RankFailedError
+from tstatic.runtime.crew import Crew
+
+
+def say(*values: Any) -> None:
+    os.write(1, (json.dumps(values[0] if len(values) == 1 else values) + "\n").encode())
+
+
+def group() -> processes.Processes:
+    made = processes.world()
+    assert made is not None
+    return made
+
+
+def values(rank: int, count: int, dtype: str) -> Any:
+    """Numbers of widely different size, so that another order of additions gives other bits."""
+    rng = np.random.default_rng(1000 + rank)
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(0, 20, count).astype(dtype)
+    return (rng.standard_normal(count) * 10.0 ** rng.integers(-3, 3, count)).astype(np.dtype(dtype))
+
+
+def sums(dtypes: list[str], counts: list[int], strict: bool) -> None:
+    """Compares sums with those of numpy, which every rank can form by itself."""
+    flags.set_flags({"FLAGS_numerics": "strict" if strict else "default"})
+    world = group()
+    assert ml_dtypes.bfloat16
+    for dtype in dtypes:
+        arrays = [values(world.rank, count, dtype) for count in counts]
+        world.all_reduce(arrays)
+        for count, array in zip(counts, arrays, strict=True):
+            parts = [values(rank, count, dtype) for rank in range(world.size)]
+            low = parts[0].dtype.itemsize == 2
+            total = parts[0].astype(np.float32 if low else parts[0].dtype)
+            for part in parts[1:]:
+                total = total + part.astype(total.dtype)
+            total = total.astype(parts[0].dtype)
+            equal = array.tobytes() == total.tobytes()
+            near = np.allclose(
+                array.astype(np.float64), total.astype(np.float64), rtol=2e-2 if low else 1e-4, atol=1e-2
+            )
+            say(dtype, count, bool(equal), bool(near), str(array.dtype))
+    say(world.calls, world.moved)
+
+
+def gathers() -> None:
+    world = group()
+    say(world.all_gather(np.arange(6, dtype=np.int16).reshape(2, 3) + 10 * world.rank).tolist())
+    say(world.all_gather(np.float64(world.rank)).tolist(), world.all_gather(np.zeros((0, 2))).shape)
+    view = np.zeros((4, 6), np.float32)[::2, 1:4]
+    view += world.rank + 1
+    scalar = np.array(world.rank + 1.0)
+    world.all_reduce([view, scalar, np.zeros(0)])
+    say(view.tolist(), float(scalar))
+    given = [np.full((2, 2), world.rank, np.float32), np.full(3, world.rank, ml_dtypes.bfloat16)]
+    world.broadcast(given, root=world.size - 1)
+    say([one.astype(float).tolist() for one in given])
+
+
+def hierarchical(fail: bool) -> None:
+    """Two replicas in each process: sums within the process first, then over the processes."""
+    flags.set_flags({"FLAGS_numerics": "strict", "FLAGS_step_timeout_s": 5.0})
+    world = group()
+    team = Group(2, world)
+    crew = Crew(2, team)
+
+    def task(replica: int) -> list[Any]:
+        me = team.member(replica)
+        number = 2 * world.rank + replica
+        small, large = values(number, 100, "float32"), values(number, 100_000, "float32")
+        if fail and number == 3:
+            raise ValueError("a replica's planted fault")
+        me.all_reduce([small, large])
+        wide = np.empty((4, 3), np.float32)
+        me.all_gather(np.full(3, number, np.float32), wide)
+        me.commit()
+        return [small.tobytes().hex(), large.tobytes().hex(), wide.tolist()]
+
+    parts = [[values(n, count, "float32") for n in range(4)] for count in (100, 100_000)]
+    expected = [((p[0] + p[1]) + (p[2] + p[3])).tobytes().hex() for p in parts]
+    try:
+        with world.step(5.0):
+            found = crew.run([lambda i=i: task(i) for i in range(2)], 6.0)
+    except BaseException as error:
+        world.failed(error)
+        say("error", str(error).splitlines()[0])
+        raise
+    say([one[:2] == expected for one in found], [one[2] for one in found])
+
+
+def joined() -> None:
+    rank = distributed.get_rank()
+    distributed.init_parallel_env()
+    distributed.init_parallel_env()
+    distributed.barrier()
+    say(distributed.get_rank(), distributed.get_world_size())
+    say(distributed.local(np.arange(7)).tolist(), distributed.local(list("abcdefg")))
+    say(distributed.mean(rank + 1.0), distributed.mean(np.float32([rank, 2 * rank])).tolist(), distributed.mean(rank))
+    say(type(distributed.mean(np.float32(rank))).__name__, distributed.mean(np.array([rank], np.float16)).dtype.name)
+
+
+def feeds(alike: bool, steps: int) -> None:
+    world = group()
+    for step in range(steps):
+        batch = {"x": np.full(4, step if alike else 10 * world.rank + step, np.float32)}
+        if world.watching:
+            world.watch_feeds(processes.digest(batch))
+        world.agree("commit")
+    say(world.watching)
+
+
+def same(what: str, odd: int) -> None:
+    """All ranks but one have the same."""
+    world = group()
+    say("connected")
+    world.check_same("abc" if world.rank != odd else "xyz", what)
+
+
+def another_version() -> None:
+    if distributed.get_rank() == 1:
+        version.__version__ = "0.0.0"
+    group()
+
+
+def alone() -> None:
+    """One of three ranks; the others never start."""
+    launch._current = launch.Launch(0, 3, 0, "127.0.0.1", int(os.environ["MASTER_PORT"]), "a test")
+    group()
+
+
+def stillborn() -> None:
+    """Rank 1 dies where the others already wait for it inside of gloo."""
+    if distributed.get_rank() == 1:
+        gloo.Gloo.__init__ = lambda *_: os._exit(7)  # type: ignore[method-assign,assignment,return-value]
+    group()
+
+
+def other_meeting() -> None:
+    world = group()
+    if world.rank == 0:
+        world.all_reduce([np.ones(100, np.float32)])
+    else:
+        distributed.mean(1.0)
+
+
+def other_history() -> None:
+    world = group()
+    world._history += world.rank  # as if it had run another collective
+    world.agree("commit")
+
+
+def suffer(kind: str) -> None:
+    """One way to fail."""
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif kind == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif kind == "exit":
+        os._exit(0)
+    elif kind == "raise":
+        raise ValueError("a planted fault")
+    elif kind == "interrupt":
+        raise KeyboardInterrupt
+    elif kind == "terminate":
+        os.kill(os.getpid(), signal.SIGTERM)
+    elif kind == "slow":
+        time.sleep(1000.0)
+    elif kind == "leave":
+        sys.exit(0)
+    else:
+        raise AssertionError(kind)
+
+
+def train(
+    fault: str, at: int, victims: list[int], steps: int = 1_000_000, pause: float = 0.0, count: int = 1000
+) -> None:
+    """Steps as of a training; at one of them some ranks fail. The others say what they saw, and raise it."""
+    world = group()
+    victim = world.rank in victims
+    array = np.ones(count, np.float32)
+    say("connected", time.time())
+    try:
+        if fault == "program":
+            say("fault", time.time())
+        world.check_same("another" if fault == "program" and victim else "one", "program")
+        for step in range(steps):
+            if step == at and victim:
+                say("fault", time.time())
+                if fault == "diverge":
+                    world.check_same("another", "program")
+                else:
+                    suffer(fault)
+            array[:] = 1
+            world.all_reduce([array])
+            if array[0] != world.size or array[-1] != world.size:
+                raise AssertionError("a sum is wrong")
+            world.agree("commit")
+            time.sleep(pause)
+    except RankFailedError as error:
+        verdict = world.monitor.verdict
+        say("error", time.time(), str(error), verdict and verdict.rank, verdict and verdict.kind)
+        raise
+    say("done", steps)
+
+
+def absorbed(fault: str) -> None:
+    """The last rank fails while the others are in no collective, and in no Python code."""
+    world = group()
+    say("connected", time.time())
+    if world.rank == world.size - 1:
+        suffer(fault)
+    time.sleep(1000.0)
+
+
+def lingers() -> None:
+    """The last rank has more to do, for which it needs nobody."""
+    world = group()
+    distributed.barrier()
+    if world.rank == world.size - 1:
+        time.sleep(1.5)
+        say("worked on alone")
+
+
+def stubborn() -> None:
+    """A rank that catches the error and goes on is told again."""
+    world = group()
+    if world.rank == 1:
+        suffer("kill")
+    for _ in range(3):
+        try:
+            distributed.barrier()
+        except RankFailedError as error:
+            say(str(error).splitlines()[0])
+
+
+def forked() -> None:
+    """A child forked from a rank is refused, and does not keep the others from seeing its parent's death."""
+    world = group()
+    if world.rank == 1:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                distributed.barrier()
+            except Exception as error:
+                say(type(error).__name__)
+            time.sleep(60.0)
+            os._exit(0)
+        time.sleep(0.5)
+        say("child", pid)
+        suffer("kill")
+    distributed.barrier()
+
+
+def logged() -> None:
+    logs.enable("dist")
+    distributed.barrier()
+
+
+if __name__ == "__main__":  # as a launcher starts it
+    globals()[sys.argv[1]](**json.loads(sys.argv[2]))

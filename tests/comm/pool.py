@@ -1,0 +1,160 @@
+"""Trials of several ranks: started by a warm nursery, watched from outside, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+SLACK = 3.0
+"""Deadlines are so many times what is promised: the machine may be busy."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a rank: one thread each, and this checkout."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS_", "PYTEST_", "SLURM_", "PADDLE_"))}
+    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | more
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+class Trial:
+    """Some ranks that run one case."""
+
+    def __init__(self, pool: Pool, pids: Sequence[int], folder: Path) -> None:
+        self.pids = list(pids)
+        self.folder = folder
+        self.codes: dict[int, int] = {}
+        self._pool = pool
+
+    def send(self, rank: int, number: int) -> None:
+        os.kill(self.pids[rank], number)
+
+    def wait(self, timeout: float, ranks: Sequence[int] | None = None) -> dict[int, int]:
+        """Exit codes by rank.
+
+        Raises:
+            TimeoutError: If some of the ranks, by default all, have not ended by then.
+        """
+        wanted = set(range(len(self.pids)) if ranks is None else ranks)
+        deadline = time.monotonic() + timeout
+        while True:
+            left = [pid for rank, pid in enumerate(self.pids) if rank not in self.codes]
+            for pid, code in self._pool.ask({"poll": left}).items():
+                self.codes[self.pids.index(int(pid))] = code
+            if wanted <= set(self.codes):
+                return self.codes
+            if time.monotonic() > deadline:
+                text = "".join(f"\n-- rank {r}:\n{self.out(r)}{self.err(r)}" for r in range(len(self.pids)))
+                raise TimeoutError(f"ranks {sorted(wanted - set(self.codes))} run on after {timeout:g} s{text}")
+            time.sleep(0.01)
+
+    def out(self, rank: int) -> str:
+        return (self.folder / f"out.{rank}").read_text()
+
+    def err(self, rank: int) -> str:
+        return (self.folder / f"err.{rank}").read_text()
+
+    def said(self, rank: int) -> list[Any]:
+        """The JSON lines that a rank printed."""
+        return [json.loads(line) for line in self.out(rank).splitlines()]
+
+    def until(self, rank: int, lines: int, timeout: float) -> list[Any]:
+        """Waits until a rank has printed so many lines."""
+        deadline = time.monotonic() + timeout
+        path = self.folder / f"out.{rank}"
+        while not path.exists() or path.read_text().count("\n") < lines:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"rank {rank} says nothing: {self.err(rank)}")
+            time.sleep(0.01)
+        return self.said(rank)
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for rank, pid in enumerate(self.pids):
+            if rank not in self.codes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.wait(30.0)
+
+
+class Pool:
+    """A nursery and its trials."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tstatic-ranks-")
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-m", "tests.comm.nursery"],
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._count = 0
+        assert self._read() == "ready"
+
+    def _read(self) -> Any:
+        assert self._nursery.stdout is not None
+        line = self._nursery.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the nursery ended with code {self._nursery.wait()}")
+        return json.loads(line)
+
+    def ask(self, order: dict[str, Any]) -> Any:
+        assert self._nursery.stdin is not None
+        self._nursery.stdin.write(json.dumps(order) + "\n")
+        self._nursery.stdin.flush()
+        return self._read()
+
+    def trial(
+        self,
+        case: str,
+        size: int,
+        environ: dict[str, str] | None = None,
+        whole_exit: bool = False,
+        **arguments: Any,
+    ) -> Trial:
+        """Starts ranks that run a function of ``cases.py``."""
+        self._count += 1
+        folder = Path(self._folder.name) / str(self._count)
+        folder.mkdir()
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        pids = self.ask(
+            {
+                "size": size,
+                "case": case,
+                "arguments": arguments,
+                "whole_exit": whole_exit,
+                "folder": str(folder),
+                "environ": meeting | (environ or {}),
+            }
+        )
+        return Trial(self, pids, folder)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        self._nursery.stdin.close()
+        self._nursery.wait(30.0)
+        self._nursery.stdout.close()
+        self._folder.cleanup()

@@ -1,0 +1,57 @@
+"""The same script under torchrun: who it is, what it says when a rank fails, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.comm.pool import ROOT, SLACK, environment
+
+pytestmark = pytest.mark.torch
+
+
+def _torchrun(case: str, **arguments: Any) -> tuple[int, str, str]:
+    """Runs a case in two processes that torchrun starts; returns its exit code, stdout and stderr."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    # A session of its own: whatever happens, nothing that it started stays.
+    process = subprocess.Popen(
+        [*command, "-m", "tests.comm.cases", case, json.dumps(arguments)],
+        cwd=ROOT,
+        env=environment(FLAGS_step_timeout_s="20", PYTHONWARNINGS="default"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=60.0 * SLACK)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return process.returncode, out, err
+
+
+def test_two_processes_of_torchrun_work_together_and_end_well() -> None:
+    code, out, err = _torchrun("joined")
+    assert code == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert sorted(line for line in lines if len(line) == 2 and line[1] == 2) == [[0, 2], [1, 2]]
+    assert lines.count([1.5, [0.5, 1.0], 0.5]) == 2
+    assert "tstatic" not in err
+
+
+def test_the_verdict_is_printed_before_torchrun_ends_the_survivor() -> None:
+    code, out, err = _torchrun("train", fault="raise", at=3, victims=[1])
+    assert code != 0
+    assert "tstatic: rank 0 of 2: rank 1 raised ValueError: a planted fault, at " in err
+    assert "cases.py" in err
+    assert out.count('["fault"') == 1
+    assert out.count('["error"') <= 1  # torchrun may end the survivor before its own error comes

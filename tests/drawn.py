@@ -1,0 +1,135 @@
+"""Drawn programs for tests over the registry of fusions; what a fusion takes is asked of the fusion itself."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tstatic import static, testing
+from tstatic.fusion import FUSIONS
+from tstatic.fusion.engine import Applied, Fusion
+from tstatic.testing.strategies import OPTIMIZERS
+from tstatic.testing.trial import baseline_of
+
+SWITCHES = sorted({f.switch for f in FUSIONS})
+
+PLAIN: dict[str, Any] = {
+    # A shrunk program comes from assert_equivalent itself; hypothesis' own shrinking would run thousands of kernels.
+    "phases": [Phase.generate],
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": list(HealthCheck),
+}
+ROW_FAMILIES = ("unary", "binary", "cast", "reduce", "softmax", "norm")
+BY_NAME = {f.name: f for f in FUSIONS}
+
+
+def only(switch: str) -> static.BuildStrategy:
+    """A strategy that does nothing but one switch."""
+    strategy = baseline_of(static.BuildStrategy())
+    setattr(strategy, switch, True)
+    return strategy
+
+
+@st.composite
+def chosen(draw: st.DrawFn) -> static.BuildStrategy:
+    """A strategy with a drawn set of fusion switches, at least one of them on."""
+    strategy = static.BuildStrategy()
+    on = draw(st.sets(st.sampled_from(SWITCHES), min_size=1))
+    for name in SWITCHES:
+        setattr(strategy, name, name in on)
+    return strategy
+
+
+def explained(fusion: Fusion, main: static.Program, fetches: list[str]) -> Any:
+    """What explain says of a program under one fusion's switch."""
+    return static.CompiledProgram(main, only(fusion.switch)).explain(fetch_list=fetches)
+
+
+def made(fusion: Fusion, recipe: testing.Recipe) -> list[Applied]:
+    """The fusions of this name that a recipe's program gets."""
+    built = recipe.build()
+    return [a for a in explained(fusion, built.main, built.fetches).applied if a.fusion == fusion.name]
+
+
+def drawn(strategy: st.SearchStrategy[testing.Recipe], count: int, number: int = 0) -> list[testing.Recipe]:
+    """Recipes of a strategy, the same ones every time."""
+    found: list[testing.Recipe] = []
+
+    @seed(number)
+    @settings(max_examples=count, **PLAIN)
+    @given(strategy)
+    def collect(recipe: testing.Recipe) -> None:
+        found.append(recipe)
+
+    collect()
+    return found
+
+
+@cache
+def _optimizers(name: str) -> tuple[str, ...]:
+    """The optimizers without which a fusion finds nothing; none if it finds something in plain programs."""
+    fusion = BY_NAME[name]
+    if any(made(fusion, r) for r in drawn(testing.programs(max_ops=8), 20)):
+        return ()
+    found = []
+    for optimizer in OPTIMIZERS:
+        recipes = drawn(testing.programs(min_ops=3, max_ops=6, optimizer=(optimizer,)), 12)
+        if any(made(fusion, r) for r in recipes):
+            found.append(optimizer)
+    return tuple(found)
+
+
+def recipes_of(fusion: Fusion, **kinds: Any) -> st.SearchStrategy[testing.Recipe]:
+    """Programs that contain what a fusion looks for, and others that almost do.
+
+    Args:
+        fusion: Any; with patterns, programs are drawn from these.
+        **kinds: Of ``testing.programs``: ``backward``, ``optimizer``.
+    """
+    if fusion.patterns:
+        return testing.programs(max_ops=5, patterns=fusion.patterns, **kinds)
+    optimizers = _optimizers(fusion.name)
+    if optimizers:
+        kinds = {"optimizer": optimizers}
+    return testing.programs(min_ops=3, max_ops=8, **kinds)
+
+
+def keeping(recipe: testing.Recipe) -> testing.Recipe:
+    """The recipe with inner values that are persistable."""
+    read = {n for s in recipe.steps for n in s.reads}
+    inner = [n for s in recipe.steps for n in s.writes if n in read]
+    return replace(recipe, kept=tuple(inner[::3]))
+
+
+@cache
+def mixture(count: int, number: int) -> tuple[tuple[testing.Recipe, static.BuildStrategy], ...]:
+    """Programs of all kinds, each with a strategy: plain, with gradients, trained, with NaN, and with each pattern."""
+    kinds: list[st.SearchStrategy[testing.Recipe]] = [
+        testing.programs(max_ops=12),
+        testing.programs(max_ops=12, backward=True),
+        testing.programs(max_ops=8, backward=True, dtypes=("float32",), families=ROW_FAMILIES),
+        testing.programs(max_ops=8, optimizer=True, runs=2),
+        testing.programs(max_ops=8, nan=True).map(keeping),
+        st.one_of([recipes_of(f, backward=True) for f in FUSIONS if f.patterns]),
+        st.one_of([recipes_of(f, dtypes=("float32",)) for f in FUSIONS if f.patterns]),
+        st.one_of([recipes_of(f, nan=True) for f in FUSIONS if f.patterns]),
+    ]
+    found: list[tuple[testing.Recipe, static.BuildStrategy]] = []
+    for k, kind in enumerate(kinds):
+
+        @seed(number + k)
+        @settings(max_examples=-(-count // len(kinds)), **PLAIN)
+        @given(kind, chosen())
+        def collect(recipe: testing.Recipe, strategy: static.BuildStrategy) -> None:
+            found.append((recipe, strategy))
+
+        collect()
+    # All kinds early: what one of them shows is seen soon.
+    random.Random(number).shuffle(found)
+    return tuple(found[:count])

@@ -1,0 +1,153 @@
+"""The GPT example: the same losses on places and processes, and after a kill."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from tstatic import static
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "examples" / "gpt.py"
+SMALL = {"steps": 9, "batch": 8, "tokens": 16, "width": 16, "layers": 1, "heads": 2}
+CLOSE = {"rtol": 1e-6, "atol": 0.0}
+"""Float32 gradients are added in another order: 4e-8 after nine steps of AdamW."""
+
+
+@pytest.fixture(scope="module")
+def gpt() -> ModuleType:
+    """The script as a module."""
+    pytest.importorskip("tqdm")
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location("gpt_example", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def trained(gpt: ModuleType, out: Path, places: int = 1, **settings: float) -> list[float]:
+    """Losses of a run in this process, in a scope of its own."""
+    with static.scope_guard(static.Scope()):
+        losses: list[float] = gpt.train(gpt.Settings(**{**SMALL, **settings}), places, out, False, 3)
+    return losses
+
+
+def arguments(out: Path, **settings: object) -> list[str]:
+    """The command line of such a run."""
+    given = {**SMALL, "save-every": 3, "out": out, **settings}
+    return [text for name, value in given.items() for text in (f"--{name}", str(value))]
+
+
+def run(*command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a process of its own and looks at how it ended."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=240
+    )
+    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def saved(out: Path) -> list[float]:
+    """The losses in the checkpoint of a folder."""
+    losses: list[float] = json.loads((out / "gpt.json").read_text())["progress"]["losses"]
+    return losses
+
+
+def test_the_text_is_the_librarys_own(gpt: ModuleType) -> None:
+    text = gpt.library()
+    assert len(text) >= gpt.LEAST
+    assert b"def abstractmethod(" in text  # abc.py
+    assert text == gpt.library()
+
+
+def test_the_loss_falls_and_the_model_writes(
+    gpt: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = trained(gpt, tmp_path, steps=60, width=32, tokens=32, rate=1e-2)
+    assert abs(losses[0] - np.log(256)) < 0.3
+    assert np.mean(losses[-10:]) < 3.8
+    assert (tmp_path / "gpt.png").stat().st_size > 1000
+    assert "\ndef " in capsys.readouterr().out
+    assert [p.name for p in sorted(tmp_path.glob("gpt-*"))] == ["gpt-000060.pdmodel", "gpt-000060.pdparams"]
+
+
+@pytest.mark.parametrize("places", [2, 4])
+def test_places_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, places: int) -> None:
+    alone = trained(gpt, tmp_path / "alone")
+    np.testing.assert_allclose(trained(gpt, tmp_path / "many", places), alone, **CLOSE)
+    # An oracle that sees a part of the batch only is noticed.
+    assert not np.allclose(trained(gpt, tmp_path / "half", batch=4), alone, **CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("places", [1, 2])
+def test_two_processes_give_the_losses_of_one(gpt: ModuleType, tmp_path: Path, places: int) -> None:
+    pytest.importorskip("torch")
+    alone = trained(gpt, tmp_path / "alone")
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(SCRIPT)]
+    told = run(*launch, *arguments(tmp_path / "two", places=places)).stdout
+    assert told.count("bytes on") == 1, "one process writes"
+    np.testing.assert_allclose(saved(tmp_path / "two"), alone, **CLOSE)
+
+
+def test_parts_that_are_not_even_are_refused(gpt: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="evenly among 3 places"):
+        trained(gpt, tmp_path, 3)
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+import gpt
+calls, real = 0, gpt.{name}
+def counted(*arguments):
+    global calls
+    calls += 1
+    if calls == {call}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+gpt.{name} = counted
+gpt.main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "call", "places", "kept"),
+    [("mean_loss", 8, 1, 6), ("replace", 2, 2, 3)],
+    ids=["in a step", "in a save, between its two files"],
+)
+def test_a_killed_run_resumes_bit_for_bit(
+    gpt: ModuleType, tmp_path: Path, name: str, call: int, places: int, kept: int
+) -> None:
+    unbroken = trained(gpt, tmp_path / "unbroken", places, dropout=0.1)
+    given = arguments(tmp_path / "killed", places=places, dropout=0.1)
+    code = KILLED.format(folder=str(SCRIPT.parent), name=name, call=call)
+    run("-c", code, *given, code=-signal.SIGKILL)
+    assert saved(tmp_path / "killed") == unbroken[:kept]
+    run(str(SCRIPT), "--resume", *given)
+    assert saved(tmp_path / "killed") == unbroken
+    assert [p.name for p in sorted((tmp_path / "killed").glob("gpt-*"))] == [
+        "gpt-000009.pdmodel",
+        "gpt-000009.pdparams",
+    ]
+
+
+def test_other_settings_are_not_resumed(gpt: ModuleType, tmp_path: Path) -> None:
+    trained(gpt, tmp_path)
+    with pytest.raises(SystemExit, match="another width"), static.scope_guard(static.Scope()):
+        gpt.train(gpt.Settings(**{**SMALL, "width": 32}), 1, tmp_path, True, 3)

@@ -1,0 +1,179 @@
+"""Planted faults: what fusions and generated kernels could get wrong, each a few lines that break the text or the engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tstatic.fusion import auto, cache, engine, view
+from tstatic.fusion.view import View
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.program import OpRole
+from tstatic.runtime import generated
+
+Hits = list[str]
+"""What the fault really changed."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: ``plant`` breaks what it is about until the patch is undone, and notes each time that it took effect."""
+
+    name: str
+    plant: Callable[[pytest.MonkeyPatch, Hits], None]
+
+
+def _text(name: str, change: Callable[[str], str]) -> Fault:
+    """A fault in the text of generated kernels."""
+
+    def plant(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+        def load(text: str, title: str) -> Any:
+            broken = change(text)
+            if broken != text:
+                hits.append(title)
+            return cache.load(broken, title)
+
+        patch.setattr(generated, "cache", SimpleNamespace(load=load))
+
+    return Fault(name, plant)
+
+
+def _replaced(name: str, pattern: str, by: str) -> Fault:
+    return _text(name, lambda text: re.sub(pattern, by, text, flags=re.MULTILINE))
+
+
+# -------------------------------------------------------------------------------------------------------- kernels' text
+def _swapped_stores(text: str) -> str:
+    """The first two results of a kernel, of one shape and type, change places."""
+    stores = re.findall(r"tl\.store\(y\d+ \+ offsets, (v\d+), mask=mask\)", text)
+    if "_grad" not in text or len(stores) < 2 or stores[0] == stores[1]:
+        return text
+    a, b = (f"offsets, {s}, mask=mask" for s in stores[:2])
+    return text.replace(a, "\0").replace(b, a).replace("\0", b)
+
+
+def _stale(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """Kernels that differ in numbers of attributes only are taken for one."""
+    known: dict[str, str] = {}
+
+    def load(text: str, title: str) -> Any:
+        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", '"""')))
+        # Sizes are whole numbers: they stay in the key, so that no wrong memory is touched.
+        key = re.sub(
+            r"\d+\.\d+(e-?\d+)?|\d+e-?\d+", "number", code.split("if __name__")[0].split("import triton\n", 1)[1]
+        )
+        first = known.setdefault(key, text)
+        if first != text:
+            hits.append(title)
+        return cache.load(first, title)
+
+    patch.setattr(generated, "cache", SimpleNamespace(load=load))
+
+
+def _unmasked(text: str) -> str:
+    """Sums take in what lies beyond the data; it reads as 1, since a load without its mask could end the process."""
+    if "tl.sum(" not in text:
+        return text
+    text = re.sub(r"(\w+ \+?= )tl\.where\(mask, (.*), 0\.0\)$", r"\1\2", text, flags=re.MULTILINE)
+    return text.replace("mask=mask, other=0)", "mask=mask, other=1)")
+
+
+# -------------------------------------------------------------------------------------------------------------- engine
+def _single_use(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    outside = View.outside
+
+    def nobody(self: View, value: str, inside: set[int]) -> list[int]:
+        hits.extend([value] * bool(outside(self, value, inside)))
+        return []
+
+    patch.setattr(View, "outside", nobody)
+
+
+def _forgets(attribute: str) -> Callable[[pytest.MonkeyPatch, Hits], None]:
+    """The links of a program without the values that must survive."""
+
+    def plant(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+        start = View.__init__
+
+        def forgetful(self: View, *args: Any) -> None:
+            start(self, *args)
+            hits.extend(getattr(self, attribute))
+            setattr(self, attribute, set())
+
+        patch.setattr(view.View, "__init__", forgetful)
+
+    return plant
+
+
+def _other_match(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A fused gradient reads what another forward op of the same type and shape has saved."""
+    make = engine._make
+
+    def faulty(fusion: Any, links: View, *args: Any) -> Any:
+        fused, record = make(fusion, links, *args)
+        renamed = {}
+        for op in fused.body if fused.role & OpRole.Backward else ():
+            for value in op.reads():
+                maker = links.maker.get(value)
+                if maker is None or f"{links.ops[maker].type}_grad" != op.type:
+                    continue
+                place = list(links.ops[maker].writes()).index(value)
+                for other in links.of_type(links.ops[maker].type):
+                    found = list(links.ops[other].writes())
+                    if other != maker and len(found) > place and links.metas[found[place]] == links.metas[value]:
+                        renamed[value] = found[place]
+        hits.extend(renamed)
+        return (fused.with_inputs(renamed) if renamed else fused), record
+
+    patch.setattr(engine, "_make", faulty)
+
+
+def _no_cycle_check(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    rewritten = engine._rewritten
+
+    def faulty(program: FrozenProgram, links: View, made: Any) -> FrozenProgram | None:
+        done = rewritten(program, links, made)
+        if done is not None:
+            return done
+        hits.append("ring")
+        inside = {i for indices, _ in made for i in indices}
+        nodes: list[tuple[int, FrozenOp]] = [(max(indices), op) for indices, op in made]
+        nodes += [(i, op) for i, op in enumerate(links.ops) if i not in inside]
+        return program.edit(ops=tuple(op for _, op in sorted(nodes, key=lambda n: n[0])))
+
+    patch.setattr(engine, "_rewritten", faulty)
+    patch.setattr(View, "between", lambda self, inside: None)
+    patch.setattr(auto._Groups, "reaches", lambda self, start, goal: False)
+
+
+FAULTS = (
+    _text("dropped mask of a sum", _unmasked),
+    _replaced("swapped operands", r"\b([av]\d+) - ([av]\d+)\b", r"\2 - \1"),
+    Fault("missing single-use rule", _single_use),
+    Fault("forward and backward take different matches", _other_match),
+    _replaced("wrong broadcast stride", r"offsets // (\d+)", r"offsets // (2 * \1)"),
+    _replaced("NaN dropped", r"tl\.where\(\(a != a\) \| \(b != b\), a \+ b, (tl\.where\(a [<>] b, a, b\))\)", r"\1"),
+    _replaced(
+        "bfloat16 accumulation",
+        r"tl\.sum\((sum_\w+|total|along|spread), 0\)",
+        r"tl.sum(\1.to(tl.bfloat16).to(tl.float32), 0)",
+    ),
+    _replaced("off-by-one tail", r"mask = offsets < n$", r"mask = offsets < n - 1"),
+    _replaced("wrong axis of a row reduction", r", 1\)\[:, None\]", r", 0)[None, :]"),
+    _replaced("missing cast rounding", r"return (to_bf16\(a\)|a\.to\(tl\.float16\))\.to\(tl\.float32\)", r"return a"),
+    _text("gradient of the wrong operand", _swapped_stores),
+    _replaced("old moment instead of the new one", r"(step = |div_rn\()new_(velocity|moment1)", r"\1\2"),
+    Fault("missing fetch safety", _forgets("fetched")),
+    Fault("missing persistable safety", _forgets("kept")),
+    Fault("cycle check off", _no_cycle_check),
+    Fault("stale kernel cache key", _stale),
+    _replaced("scale's bias dropped", r"(# scale\b.*\n.* = .*) [+-] \(?-?\d+\.\d+\)?$", r"\1"),
+    _replaced("batch norm without epsilon", r"(variance_here \+ )\d\S*\)", r"\g<1>0.0)"),
+    _replaced("row reduction before its mask", r"tl\.sum\(tl\.where\(mask, (.*?), 0\.0\), 1\)", r"tl.sum(\1, 1)"),
+    _replaced("lost partial sum", r"in range\(1, strips\)", r"in range(1, strips - 1)"),
+)

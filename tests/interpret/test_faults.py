@@ -1,0 +1,69 @@
+"""The oracle seen to fail: planted faults are caught by random programs, and where nothing is planted nothing is caught."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.drawn import mixture
+from tests.interpret.faults import FAULTS, Fault
+from tstatic import testing
+
+MOST = 200
+"""Programs within which a fault must be caught."""
+ALL = os.environ.get("TSTATIC_FAULTS", "") == "all"
+SAMPLE = 4
+MISSED = 1
+"""How many of all faults may go unseen."""
+
+
+def _commit() -> str:
+    """The commit, so that each one tries other faults; something fixed without git."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "0"
+    return done.stdout.strip()
+
+
+CHOSEN = FAULTS if ALL else tuple(random.Random(_commit()).sample(FAULTS, SAMPLE))
+
+
+def caught_at(count: int, number: int) -> int | None:
+    """The place of the first program whose results differ, of so many."""
+    for place, (recipe, strategy) in enumerate(mixture(count, number)):
+        try:
+            testing.assert_equivalent(recipe, strategy, shrink=False)
+        except testing.EquivalenceError:
+            return place
+    return None
+
+
+def test_there_are_twenty_faults() -> None:
+    assert len({f.name for f in FAULTS}) == 20
+
+
+def test_nothing_is_caught_where_nothing_is_planted() -> None:
+    count = MOST if ALL else 50
+    assert caught_at(count, 7) is None
+
+
+def _found(fault: Fault, patch: pytest.MonkeyPatch) -> int | None:
+    hits: list[str] = []
+    fault.plant(patch, hits)
+    place = caught_at(MOST, 7)
+    patch.undo()
+    assert hits, f"'{fault.name}' was planted and never took effect"
+    print(f"{fault.name}: {'not caught' if place is None else f'caught by program {place}'}")
+    return place
+
+
+def test_planted_faults_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    missed = [f.name for f in CHOSEN if _found(f, monkeypatch) is None]
+    assert len(missed) <= MISSED * ALL, f"of {len(CHOSEN)} faults {missed} went unseen"

@@ -1,0 +1,116 @@
+"""Properties of every fusion of the registry, by drawn programs that contain its pattern or almost do; none is named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+
+from tests.drawn import PLAIN, explained, made, only, recipes_of
+from tests.near_misses import BREAKS, Miss
+from tstatic import testing
+from tstatic.fusion import FUSIONS
+from tstatic.fusion.engine import Fusion
+from tstatic.testing.trial import Trial, everything_on, start_values, trial_of_recipe
+
+KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True, "runs": 5})
+fusions = pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["forward", "gradients", "training"])
+@fusions
+def test_fused_equals_unfused(fusion: Fusion, kind: dict[str, Any]) -> None:
+    count: Counter[str] = Counter()
+    seen: set[str] = set()
+
+    @seed(1)
+    @settings(max_examples=20, **PLAIN)
+    @given(recipes_of(fusion, **kind))
+    def check(recipe: testing.Recipe) -> None:
+        kernels = {r.kernel.name for r in made(fusion, recipe)}
+        count["made"] += bool(kernels)
+        # Drawn programs repeat themselves; a kernel may take a second in the interpreter.
+        if not kernels or not kernels <= seen:
+            testing.assert_equivalent(recipe, only(fusion.switch))
+        seen.update(kernels)
+
+    check()
+    assert count["made"] >= 2, "what is drawn must contain what the fusion looks for"
+
+
+@fusions
+def test_any_inner_variable_can_be_fetched_with_every_switch_on(fusion: Fusion) -> None:
+    @seed(2)
+    @settings(max_examples=5, **PLAIN)
+    @given(recipes_of(fusion, backward=True), st.integers(0, 255))
+    def check(recipe: testing.Recipe, pick: int) -> None:
+        trial, feeds = trial_of_recipe(recipe)
+        block = trial.program.global_block()
+        names = [n for op in block.ops for n in op.output_arg_names if block.var(n).type == "dense_tensor"]
+        for name in {names[pick % len(names)], names[pick // 3 % len(names)]}:
+            alone = replace(trial, fetches=[name], steps=1, _compiled={}, _plain={})
+            assert alone.compare(everything_on(), feeds) is None, name
+        together = replace(trial, fetches=list(dict.fromkeys(names)), steps=1, _compiled={}, _plain={})
+        assert together.compare(everything_on(), feeds) is None
+
+    check()
+
+
+def plain(value: str) -> str:
+    """The variable behind a value of a program in single-assignment form."""
+    return value.split("#")[0]
+
+
+@fusions
+def test_near_misses_stay_unfused_with_the_right_code(fusion: Fusion) -> None:
+    tried: Counter[str] = Counter()
+    seen: set[str] = set()
+
+    @seed(3)
+    @settings(max_examples=14, **PLAIN)
+    @given(recipes_of(fusion, backward=True), st.integers(0, 255))
+    def check(recipe: testing.Recipe, pick: int) -> None:
+        records = made(fusion, recipe)
+        if not records:
+            return
+        record = records[pick % len(records)]
+        for broken in BREAKS:
+            miss = broken(fusion, recipe, record, pick)
+            if miss is not None:
+                tried[broken.__name__] += 1
+                _stays_unfused(fusion, miss, {m.outputs for m in record.members}, seen)
+
+    check()
+    # Updates have no inner values, so there is nothing to break.
+    assert len(tried) >= 6 if fusion.patterns else not tried or len(tried) >= 5, tried
+
+
+def _stays_unfused(fusion: Fusion, miss: Miss, members: set[tuple[str, ...]], seen: set[str]) -> None:
+    built = miss.built
+    told = explained(fusion, built.main, built.fetches)
+    for record in told.applied:
+        if record.fusion == fusion.name:
+            assert miss.value not in map(plain, record.gone), f"{miss.code}: '{miss.value}' is gone"
+            if fusion.patterns:
+                assert {m.outputs for m in record.members} != members
+    # A shorter match may take what is left over: that needs no reason.
+    taken = any(miss.value in map(plain, m.outputs) for r in told.applied if r.fusion == fusion.name for m in r.members)
+    if fusion.patterns and miss.code and not taken:
+        codes = {
+            r.code
+            for r in told.refused
+            if r.fusion == fusion.name and any(miss.value in map(plain, m.outputs) for m in r.members)
+        }
+        assert miss.code in codes, f"{codes} instead of {miss.code} for '{miss.value}'"
+    kernels = {r.kernel.name for r in told.applied}
+    if kernels and kernels <= seen:
+        return
+    seen.update(kernels)
+    state = start_values(built.main, built.startup)
+    trial = Trial(built.main, state, list(built.fetches))
+    failure = trial.compare(only(fusion.switch), built.feeds)
+    assert failure is None, f"{miss.code}: {failure}"

@@ -1,0 +1,79 @@
+"""Kernels of random programs keep within the limits of registers, spills and shared memory on a chip that is drawn, too."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.kernels import environments
+from tests.kernels.environments import ALL
+from tstatic import static, testing
+from tstatic.fusion import FUSIONS
+from tstatic.fusion.aot import Source, compile_all
+from tstatic.fusion.limits import violations
+from tstatic.fusion.sources import sources
+
+CHIPS = (80, 90, 100)
+SEED = int(os.environ.get("TSTATIC_SEED", "1"))
+COUNT = int(os.environ.get("TSTATIC_SAMPLE", "2000" if ALL else "150"))
+
+KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {}, {"backward": True}, {"optimizer": True})
+
+
+def drawn(count: int, number: int) -> dict[str, Source]:
+    """Kernels of random programs with all fusions on, forward, backward and updates; each once."""
+    found: dict[str, Source] = {}
+    known: set[str] = set()
+    strategy = static.BuildStrategy()
+    for fusion in FUSIONS:
+        setattr(strategy, fusion.switch, True)
+
+    def take(recipe: testing.Recipe) -> None:
+        built = recipe.build()
+        shapes = {n: a.shape for n, a in built.feeds.items()}
+        compiled = static.CompiledProgram(built.main, strategy)
+        for kernel in compiled.explain(fetch_list=built.fetches, feed_shapes=shapes).kernels:
+            for function, source in sources(kernel):
+                if repr(source) not in known and len(found) < count:
+                    known.add(repr(source))
+                    found[f"{len(found)}.{kernel.name}.{function}"] = source
+
+    turn = 0
+    while len(found) < count:
+
+        @seed(number * 1000 + turn)
+        @settings(
+            max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+        )  # fmt: skip
+        @given(recipe=testing.programs(max_ops=16, **KINDS[turn % len(KINDS)]))
+        def some(recipe: testing.Recipe) -> None:
+            take(recipe)
+
+        some()
+        turn += 1
+    return found
+
+
+@pytest.mark.timeout(7200 if ALL else 900)
+@pytest.mark.parametrize("which", ["pinned", "3.6"] if ALL else ["pinned"])
+def test_kernels_of_random_programs_keep_within_the_limits(which: str) -> None:
+    python = environments.python(which)
+    print(f"seed {SEED}: set TSTATIC_SEED for another")
+    kernels = drawn(COUNT, SEED)
+    rng = random.Random(SEED)
+    chips = {name: CHIPS if ALL else (rng.choice(CHIPS),) for name in kernels}
+    reports = compile_all(kernels, chips, python, sass=CHIPS if ALL else ())
+    assert len(reports) == sum(map(len, chips.values())) >= COUNT
+    bad = [text for r in reports for text in violations(r, kind="reduction")]
+    assert bad == [], f"seed {SEED}"
+
+
+def test_the_seed_decides_what_is_drawn() -> None:
+    once, again, other = drawn(12, 5), drawn(12, 5), drawn(12, 6)
+    assert once == again
+    assert once != other
+    assert len(once) == 12

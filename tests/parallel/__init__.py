@@ -1,0 +1,1 @@
+"""Data parallel on the places of one process."""

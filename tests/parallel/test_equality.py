@@ -1,0 +1,228 @@
+"""Replicas together give what one place gives: over splits, optimizers, clips, switches and their combinations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tstatic as paddle
+from tests.parallel.golden import strategy
+from tstatic import static
+
+Array = np.ndarray[Any, Any]
+Kind = static.BuildStrategy.ReduceStrategy
+
+OPTIMIZERS = {
+    "sgd": lambda clip: paddle.optimizer.SGD(0.1, grad_clip=clip),
+    "momentum": lambda clip: paddle.optimizer.Momentum(0.05, 0.9, use_nesterov=True, grad_clip=clip),
+    # A large epsilon: with a small one the first steps depend on the sign of every gradient alone.
+    "adamw": lambda clip: paddle.optimizer.AdamW(0.05, epsilon=1e-2, weight_decay=0.1, grad_clip=clip),
+}
+CLIPS = {
+    "none": lambda: None,
+    "value": lambda: paddle.nn.ClipGradByValue(0.05),
+    "norm": lambda: paddle.nn.ClipGradByNorm(0.1),
+    "global": lambda: paddle.nn.ClipGradByGlobalNorm(0.2),
+}
+EVERY_FUSION = (
+    "fuse_elewise_add_act_ops", "fuse_bn_act_ops", "fuse_bn_add_act_ops", "enable_auto_fusion", "build_cinn_pass",
+    "fuse_adamw", "fuse_all_optimizer_ops", "fuse_relu_depthwise_conv",
+)  # fmt: skip
+
+
+class Nets:
+    """One net, and the same with a weight per row, which stands for any split into shards on one place."""
+
+    def __init__(self, optimizer: str, clip: str, norm: bool = False) -> None:
+        self.parts: dict[bool, tuple[static.Program, static.Program, Any]] = {}
+        for weighted in (False, True):
+            main, startup = static.Program(), static.Program()
+            with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
+                paddle.seed(7)
+                x = static.data("x", [None, 6], "float32")
+                y = static.data("y", [None, 1], "float32")
+                h = static.nn.fc(x, 8, activation="relu")
+                if norm:
+                    h = static.nn.batch_norm(h, act="tanh")
+                h = static.nn.fc(h, 5, activation="tanh")
+                rows = paddle.square(static.nn.fc(h, 1) - y)
+                loss = paddle.sum(rows * static.data("weight", [None, 1], "float32")) if weighted else paddle.mean(rows)
+                OPTIMIZERS[optimizer](CLIPS[clip]()).minimize(loss)
+            self.parts[weighted] = main, startup, loss
+
+    def start(self, weighted: bool) -> tuple[static.Executor, static.Scope, Any, Any]:
+        main, startup, loss = self.parts[weighted]
+        exe, scope = static.Executor(paddle.CPUPlace()), static.Scope()
+        exe.run(startup, scope=scope)
+        return exe, scope, main, loss
+
+    def alone(self, batch: dict[str, Array], sizes: Sequence[int], steps: int) -> dict[str, Array]:
+        """Parameters after training on one place with the mean of the shards' mean losses."""
+        exe, scope, main, loss = self.start(True)
+        weight = np.repeat([1 / (len(sizes) * n) for n in sizes], sizes).astype(np.float32)[:, None]
+        for _ in range(steps):
+            exe.run(main, feed={**batch, "weight": weight}, fetch_list=[loss], scope=scope)
+        return values(scope)
+
+    def together(
+        self, batch: dict[str, Array], sizes: Sequence[int], steps: int, build: Any, execution: Any = None
+    ) -> dict[str, Array]:
+        """Parameters after training on as many places as there are shards."""
+        exe, scope, main, loss = self.start(False)
+        compiled = static.CompiledProgram(main).with_data_parallel(
+            loss.name, build, execution, places=[paddle.CPUPlace()] * len(sizes)
+        )
+        ends = list(itertools.accumulate(sizes))
+        feed = [{n: a[e - s : e] for n, a in batch.items()} for s, e in zip(sizes, ends, strict=True)]
+        for _ in range(steps):
+            exe.run(compiled, feed=feed, fetch_list=[loss], scope=scope)
+        for replica in range(1, len(sizes)):
+            for name, array in values(scope.replica(replica)).items():
+                if not name.startswith("batch_norm") and build.reduce_strategy is not Kind.Reduce:
+                    np.testing.assert_array_equal(array, np.array(scope.find_var(name).get_tensor()))  # type: ignore[union-attr]
+        return values(scope)
+
+
+def values(scope: static.Scope) -> dict[str, Array]:
+    return {n: np.array(scope.find_var(n).get_tensor()) for n in scope.local_var_names()}  # type: ignore[union-attr]
+
+
+def batch_of(rows: int, seed: int) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    return {n: rng.standard_normal((rows, c)).astype(np.float32) for n, c in (("x", 6), ("y", 1))}
+
+
+def agree(a: dict[str, Array], b: dict[str, Array]) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+SIZES = st.one_of(
+    st.tuples(st.integers(2, 4), st.integers(1, 6)).map(lambda p: [p[1]] * p[0]),
+    st.lists(st.integers(1, 7), min_size=2, max_size=4),
+)
+
+
+@settings(max_examples=25)
+@given(
+    sizes=SIZES, optimizer=st.sampled_from(sorted(OPTIMIZERS)), clip=st.sampled_from(sorted(CLIPS)),
+    kind=st.sampled_from([Kind.AllReduce, Kind.Reduce]), fused=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_any_split_trains_as_one_place_does(
+    sizes: list[int], optimizer: str, clip: str, kind: Kind, fused: bool, seed: int
+) -> None:
+    nets = Nets(optimizer, clip)
+    batch = batch_of(sum(sizes), seed)
+    build = strategy(reduce_strategy=kind, **dict.fromkeys(EVERY_FUSION if fused else (), True))
+    agree(nets.together(batch, sizes, 3, build), nets.alone(batch, sizes, 3))
+
+
+@settings(max_examples=8)
+@given(
+    count=st.integers(2, 4), rows=st.integers(2, 6), optimizer=st.sampled_from(sorted(OPTIMIZERS)),
+    kind=st.sampled_from([Kind.AllReduce, Kind.Reduce]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_synchronised_batch_norm_trains_as_one_place_does(
+    count: int, rows: int, optimizer: str, kind: Kind, seed: int
+) -> None:
+    nets = Nets(optimizer, "none", norm=True)
+    batch = batch_of(count * rows, seed)
+    build = strategy(reduce_strategy=kind, sync_batch_norm=True)
+    agree(nets.together(batch, [rows] * count, 3, build), nets.alone(batch, [rows] * count, 3))
+
+
+def test_statistics_of_uneven_shards_are_those_of_the_whole_batch() -> None:
+    nets = Nets("sgd", "none", norm=True)
+    batch = batch_of(9, 1)
+    shards = nets.together(batch, [2, 7], 1, strategy(sync_batch_norm=True))
+    whole = nets.alone(batch, [9], 1)
+    means = [n for n in whole if n.startswith("batch_norm") and n.rsplit("_", 1)[-1] in ("1", "2")]
+    assert means
+    for name in means:
+        np.testing.assert_allclose(shards[name], whole[name], rtol=1e-5, atol=1e-6)
+    apart = nets.together(batch, [2, 7], 1, strategy())
+    assert any(np.abs(apart[n] - whole[n]).max() > 1e-3 for n in means)
+
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "reduce_strategy": (Kind.AllReduce, Kind.Reduce),
+    "fuse_all_reduce_ops": (True, False),
+    "fuse_broadcast_ops": (False, True),
+    "fuse_all_optimizer_ops": (False, True),
+    "enable_sequential_execution": (False, True),
+    "remove_unnecessary_lock": (True, False),
+    "enable_addto": (False, True),
+    "enable_inplace": (True, False),
+    "memory_optimize": (None, False),
+    "enable_auto_fusion": (False, True),
+    "num_threads": (1, 4),
+    "num_iteration_per_run": (1, 2),
+    "bucket bytes": (-1.0, 1e-4),
+}
+
+
+def covering(choices: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Rows in which every pair of values of every two switches occurs; greedy."""
+    names = sorted(choices)
+    open_pairs = {
+        (a, i, b, j)
+        for a, b in itertools.combinations(names, 2)
+        for i in range(len(choices[a]))
+        for j in range(len(choices[b]))
+    }
+    rows = []
+    while open_pairs:
+        row: dict[str, int] = {}
+        for name in names:
+            row[name] = max(
+                range(len(choices[name])),
+                key=lambda i, name=name, row=row: sum(  # type: ignore[misc]
+                    ((a, row.get(a, i), b, row.get(b, i)) in open_pairs)
+                    for a, b in itertools.combinations(names, 2)
+                    if name in (a, b) and (a == name or a in row) and (b == name or b in row)
+                ),
+            )
+        done = {(a, row[a], b, row[b]) for a, b in itertools.combinations(names, 2)}
+        if not done & open_pairs:
+            a, i, b, j = next(iter(sorted(open_pairs)))
+            row |= {a: i, b: j}
+            done = {(a, row[a], b, row[b]) for a, b in itertools.combinations(names, 2)}
+        open_pairs -= done
+        rows.append({n: choices[n][i] for n, i in row.items()})
+    return rows
+
+
+ROWS = covering(CHOICES)
+
+
+def test_the_rows_hold_every_pair() -> None:
+    for a, b in itertools.combinations(sorted(CHOICES), 2):
+        for pair in itertools.product(CHOICES[a], CHOICES[b]):
+            assert any((row[a], row[b]) == pair for row in ROWS)
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("row", range(len(ROWS)))
+def test_switches_agree_in_all_pairs(row: int, optimizer: str) -> None:
+    choice = dict(ROWS[row])
+    nets, batch, sizes = Nets(optimizer, "global"), batch_of(10, 3), [3, 3, 4]
+    execution = static.ExecutionStrategy()
+    execution.num_threads = choice.pop("num_threads")
+    iterations = execution.num_iteration_per_run = choice.pop("num_iteration_per_run")
+    megabytes = choice.pop("bucket bytes")
+    paddle.set_flags({"FLAGS_fuse_parameter_memory_size": megabytes})
+    try:
+        got = nets.together(batch, sizes, 4 // iterations, strategy(**choice), execution)
+    finally:
+        paddle.set_flags({"FLAGS_fuse_parameter_memory_size": -1.0})
+    # One order of every sum: not close, the same.
+    for name, array in nets.together(batch, sizes, 4, strategy()).items():
+        np.testing.assert_array_equal(got[name], array, err_msg=name)
+    agree(got, nets.alone(batch, sizes, 4))

@@ -1,0 +1,81 @@
+"""Collectives as cards: a data-parallel program states them as ordinary ops, and its plan runs them as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.comm.group import Member
+from tstatic.ir.opdef import Card, register
+from tstatic.ir.types import Meta
+
+Array = np.ndarray[Any, Any]
+
+
+def _same(xs: Sequence[Meta]) -> list[Meta]:
+    return list(xs)
+
+
+def _in_place(xs: Sequence[Array], outs: Sequence[Array]) -> None:
+    """A collective works on its results; where they have no memory of their own they are the inputs already."""
+    for x, out in zip(xs, outs, strict=True):
+        if x is not out and not (x.ctypes.data == out.ctypes.data and x.strides == out.strides):
+            np.copyto(out, x)
+
+
+def _all_reduce(xs: Sequence[Array], outs: Sequence[Array], *, group: Member) -> None:
+    _in_place(xs, outs)
+    group.all_reduce(outs, "c_allreduce_sum")
+
+
+def _reduce(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], group: Member) -> None:
+    _in_place(xs, outs)
+    group.reduce(outs, roots, "c_reduce_sum")
+
+
+def _broadcast(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], group: Member) -> None:
+    _in_place(xs, outs)
+    group.broadcast(outs, roots, "c_broadcast")
+
+
+register(
+    Card(
+        "c_allreduce_sum",
+        "X* -> Out*",
+        infer=_same,
+        ref=_all_reduce,
+        inplace=(("X", "Out"),),
+        effects=True,
+        collective=True,
+    )
+)
+
+register(
+    Card(
+        "c_reduce_sum",
+        "X* -> Out*",
+        attrs={"roots": ()},
+        infer=_same,
+        ref=_reduce,
+        inplace=(("X", "Out"),),
+        effects=True,
+        collective=True,
+    )
+)
+
+register(
+    Card(
+        "c_broadcast",
+        "X* -> Out*",
+        attrs={"roots": ()},
+        infer=_same,
+        ref=_broadcast,
+        inplace=(("X", "Out"),),
+        state=(("X", "Out"),),
+        update=True,
+        effects=True,
+        collective=True,
+    )
+)

@@ -1,0 +1,310 @@
+"""Data parallelism as program passes: scaled losses, collectives, buckets, and updates shared out among replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tstatic.comm import cards, sync_batch_norm  # noqa: F401 - they register the collectives
+from tstatic.comm.distribution import Distribution, Report
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.opdef import card_of
+from tstatic.ir.program import OpRole
+from tstatic.ir.types import Meta
+
+REDUCED = "@REDUCED"
+"""What the name of a gradient that is summed over the replicas ends in."""
+SHARED = "@SHARED"
+"""What the name of a value that its owner gave to all replicas ends in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gradient:
+    """A parameter's gradient: its value, the op that completes it, the first op that reads it after."""
+
+    param: str
+    value: str
+    made: int
+    read: int
+
+
+def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenProgram], Report]:
+    """Makes the programs of the replicas.
+
+    Args:
+        program: Of one replica, for a part of the batch.
+        how: The distribution.
+
+    Returns:
+        One program per replica (the same object where they are the same), and what was done.
+    """
+    report = Report(how.replicas, how.world)
+    if how.sync_batch_norm and how.world > 1:
+        program, report.norms = _synchronised(program)
+    gradients = list(_gradients(program)) if how.collect and how.world > 1 else []
+    if not gradients:
+        return [program] * how.replicas, report
+    report.gradients = len(gradients)
+    owners: dict[str, int] = {}
+    if how.share_updates and how.replicas > 1:
+        report.owners = _owners(gradients, program.metas, how.replicas)
+        owners = {g.value: report.owners[g.param] for g in gradients}
+    buckets = list(_buckets(gradients, program.metas, how))
+    report.reductions = len(buckets)
+    program = _collected(program, buckets, owners)
+    if not owners:
+        return [program] * how.replicas, report
+    owned = {f"{value}{REDUCED}": owner for value, owner in owners.items()}
+    program, placed = _placed(program, owned, report)
+    program = _sent(program, placed, how, report)
+    return [_mine(program, placed, replica) for replica in range(how.replicas)], report
+
+
+# ---------------------------------------------------------------------------------------------------------------- parts
+def starts_loss_gradient(op: FrozenOp) -> bool:
+    """Whether the op fills the gradient of the loss."""
+    return op.role == OpRole.Backward | OpRole.Loss
+
+
+def scaled(program: FrozenProgram, scale: float) -> FrozenProgram:
+    """Multiplies the constant that the backward part starts with; comes first, before constants are folded."""
+    ops = tuple(
+        replace(op, attrs={**op.attrs, "value": float(op.attrs["value"]) * scale})
+        if starts_loss_gradient(op) and "value" in op.attrs
+        else op
+        for op in program.ops
+    )
+    return program.edit(ops=ops)
+
+
+def _synchronised(program: FrozenProgram) -> tuple[FrozenProgram, int]:
+    """Batch norms in training become those with common statistics, forward and backward."""
+    count = 0
+    ops = []
+    for op in program.ops:
+        training = not (op.attrs.get("is_test") or op.attrs.get("use_global_stats"))
+        if op.type in ("batch_norm", "batch_norm_grad") and training:
+            count += op.type == "batch_norm"
+            ops.append(replace(op, card=card_of(f"sync_{op.type}")))
+        else:
+            ops.append(op)
+    return (program.edit(ops=tuple(ops)), count) if count else (program, 0)
+
+
+def _gradients(program: FrozenProgram) -> Iterator[_Gradient]:
+    """Gradients that optimizers were built for, in the order in which the backward part completes them."""
+    start = next((i for i, op in enumerate(program.ops) if starts_loss_gradient(op)), -1)
+    found: dict[str, tuple[str, int]] = {}
+    for i, op in enumerate(program.ops):
+        if i <= start or not op.role & OpRole.Backward:
+            continue
+        made = {program.names.get(v, v): v for v in op.writes()}
+        for param, grad in zip(op.role_var[::2], op.role_var[1::2], strict=True):
+            if grad in made:
+                found.pop(param, None)
+                found[param] = made[grad], i
+    readers: dict[str, int] = {}
+    for i, op in enumerate(program.ops):
+        for v in op.reads():
+            readers.setdefault(v, i)
+    for param, (value, at) in found.items():
+        yield _Gradient(param, value, at, readers.get(value, len(program.ops)))
+
+
+def _owners(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], replicas: int) -> dict[str, int]:
+    """Each parameter goes to the replica with the fewest elements so far."""
+    load = [0] * replicas
+    owners = {}
+    for g in gradients:
+        owner = min(range(replicas), key=lambda r: (load[r], r))
+        load[owner] += max(1, metas[g.value].numel)
+        owners[g.param] = owner
+    return owners
+
+
+def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Distribution) -> Iterator[list[_Gradient]]:
+    """Neighbours of one dtype, until a bucket is full or somebody reads one of its gradients."""
+    bucket: list[_Gradient] = []
+    size = 0.0
+    for g in gradients:
+        nbytes = metas[g.value].nbytes
+        full = how.bucket_count == 0 or (
+            how.bucket_bytes is not None and size + nbytes > how.bucket_bytes and len(bucket) >= how.bucket_count
+        )
+        other = bool(bucket) and metas[bucket[0].value].dtype is not metas[g.value].dtype
+        if bucket and (full or other or min(b.read for b in bucket) <= g.made):
+            yield bucket
+            bucket, size = [], 0.0
+        bucket.append(g)
+        size += nbytes
+    if bucket:
+        yield bucket
+
+
+def _collected(
+    program: FrozenProgram, buckets: Sequence[Sequence[_Gradient]], owners: Mapping[str, int]
+) -> FrozenProgram:
+    """Puts a collective after the op that completes the last gradient of each bucket; later readers read its results."""
+    after: dict[int, list[FrozenOp]] = {}
+    renamed: dict[str, tuple[str, int]] = {}
+    metas, names = dict(program.metas), dict(program.names)
+    for bucket in buckets:
+        values = tuple(g.value for g in bucket)
+        results = tuple(f"{v}{REDUCED}" for v in values)
+        at = max(g.made for g in bucket)
+        attrs: dict[str, Any] = {"roots": tuple(owners[v] for v in values)} if owners else {}
+        after.setdefault(at, []).append(
+            _op("c_reduce_sum" if owners else "c_allreduce_sum", values, results, attrs, program.ops[at])
+        )
+        for v, r in zip(values, results, strict=True):
+            renamed[v] = r, at
+            metas[r], names[r] = metas[v], names.get(v, v)
+    ops: list[FrozenOp] = []
+    for i, op in enumerate(program.ops):
+        late = {v: renamed[v][0] for v in op.reads() if v in renamed and renamed[v][1] < i}
+        ops.append(op.with_inputs(late) if late else op)
+        ops.extend(after.get(i, ()))
+    fetches = tuple((name, renamed[v][0] if v in renamed else v) for name, v in program.fetches)
+    writes = {var: renamed[v][0] if v in renamed else v for var, v in program.writes.items()}
+    return program.edit(ops=tuple(ops), metas=metas, names=names, fetches=fetches, writes=writes)
+
+
+def _op(
+    kind: str, values: tuple[str, ...], results: tuple[str, ...], attrs: Mapping[str, Any], near: FrozenOp
+) -> FrozenOp:
+    return FrozenOp(
+        card_of(kind), (values,), (results,), dict(attrs), near.role, (), near.where, near.position, scope=near.scope
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ shared updates
+Placed = Mapping[str, int]
+"""Value -> the replica that alone has it; all others are everywhere."""
+
+
+def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) -> tuple[FrozenProgram, dict[str, int]]:
+    """Finds which ops run at an owner alone, and makes what meets from several owners known to all.
+
+    An op goes where its owned inputs are. Where inputs of several owners meet (the norm of all gradients), each is sent to
+    all, and the op runs everywhere: the numbers, and the order in which they are added, are those of a run without owners.
+    """
+    placed: dict[str, int] = dict(owned)
+    metas, names = dict(program.metas), dict(program.names)
+    known: dict[str, str] = {}
+    ops: list[FrozenOp] = []
+    for op in program.ops:
+        if op.card.collective:
+            ops.append(op)
+            continue
+        mine = {v: placed[v] for v in op.reads() if v in placed and v not in known}
+        places = set(mine.values())
+        # What is everywhere already may not be used where the rest is at one owner: the owner has it too.
+        if len(places) > 1 or (places and (op.regions or op.card.effects or op.card.random)):
+            values = tuple(mine)
+            results = tuple(f"{v}{SHARED}" for v in values)
+            ops.append(_op("c_broadcast", values, results, {"roots": tuple(mine[v] for v in values)}, op))
+            report.shared += len(values)
+            report.gatherings += 1
+            for v, r in zip(values, results, strict=True):
+                known[v] = r
+                metas[r], names[r] = metas[v], names.get(v, v)
+            places = set()
+        if not places:
+            ops.append(op.with_inputs(known) if known else op)
+            continue
+        (place,) = places
+        placed.update(dict.fromkeys(op.writes(), place))
+        ops.append(op)
+    final = set(program.writes.values())
+    asked = [
+        v for v in dict.fromkeys(v for _, v in program.fetches)
+        if v in placed and v not in owned and v not in known and v not in final
+    ]  # fmt: skip
+    if asked:
+        # A gradient as it was summed is fetched as each replica has it; what is made of it is made by its owner alone.
+        results = tuple(f"{v}{SHARED}" for v in asked)
+        ops.append(_op("c_broadcast", tuple(asked), results, {"roots": tuple(placed[v] for v in asked)}, ops[-1]))
+        for v, r in zip(asked, results, strict=True):
+            known[v] = r
+            metas[r], names[r] = metas[v], names.get(v, v)
+    fetches = tuple((name, known.get(v, v)) for name, v in program.fetches)
+    return program.edit(ops=tuple(ops), metas=metas, names=names, fetches=fetches), placed
+
+
+def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Report) -> FrozenProgram:
+    """Sends what owners wrote and all replicas read: parameters; moments stay with their owner."""
+    everywhere: set[str] = set()
+    for op in program.ops:
+        if not any(v in placed for v in (*op.reads(), *op.writes())) or op.card.collective:
+            everywhere.update(op.reads())
+    fetched = {v for _, v in program.fetches}
+    sent: list[tuple[str, str]] = []
+    for var, value in program.writes.items():
+        if value in placed and (program.reads.get(var) in everywhere or value in fetched):
+            sent.append((var, value))
+    if not sent:
+        return program
+    metas, names, writes = dict(program.metas), dict(program.names), dict(program.writes)
+    ops = list(program.ops)
+    renamed: dict[str, str] = {}
+    last = ops[-1]
+    for group in [sent] if how.fuse_broadcasts else [[one] for one in sent]:
+        values = tuple(v for _, v in group)
+        results = tuple(f"{v}{SHARED}" for v in values)
+        ops.append(_op("c_broadcast", values, results, {"roots": tuple(placed[v] for v in values)}, last))
+        report.broadcasts += 1
+        for (var, v), r in zip(group, results, strict=True):
+            renamed[v] = writes[var] = r
+            metas[r], names[r] = metas[v], names.get(v, v)
+    report.parameters = len(sent)
+    fetches = tuple((name, renamed.get(v, v)) for name, v in program.fetches)
+    return program.edit(ops=tuple(ops), metas=metas, names=names, writes=writes, fetches=fetches)
+
+
+def _mine(program: FrozenProgram, placed: Placed, replica: int) -> FrozenProgram:
+    """The program of one replica: without the ops of other owners.
+
+    What such an op would have made and a collective takes is stood for by what it replaces: a variable's old value. A
+    value that replaces nothing gets memory by an op that does nothing but ask for it.
+    """
+    variable = {value: var for var, value in program.writes.items()}
+    ops: list[FrozenOp] = []
+    absent: set[str] = set()
+    for op in program.ops:
+        if not op.card.collective:
+            places = {placed[v] for v in op.writes() if v in placed}
+            if places and replica not in places:
+                absent.update(op.writes())
+                continue
+            ops.append(op)
+            continue
+        stand_in: dict[str, str] = {}
+        for v in op.reads():
+            if v not in absent:
+                continue
+            var = variable.get(f"{v}{SHARED}")
+            if var is not None and var in program.reads:
+                stand_in[v] = program.reads[var]
+            else:
+                stand_in[v] = f"{v}@HERE"
+                ops.append(_room(v, stand_in[v], program.metas[v], op))
+        ops.append(op.with_inputs(stand_in) if stand_in else op)
+    made = {v for op in ops for v in op.writes()}
+    writes = {var: v for var, v in program.writes.items() if v in made}
+    reads = _read(program, ops, writes, made)
+    metas = {**program.metas, **{f"{v}@HERE": program.metas[v] for v in absent if v in program.metas}}
+    return program.edit(ops=tuple(ops), writes=writes, reads=reads, metas=metas)
+
+
+def _room(value: str, name: str, meta: Meta, near: FrozenOp) -> FrozenOp:
+    attrs = card_of("fill_constant").complete({"shape": list(meta.shape), "dtype": meta.dtype, "value": 0.0})
+    card = card_of("fill_constant")
+    inputs = tuple(() if s.many else None for s in card.inputs)
+    return FrozenOp(card, inputs, (name,), attrs, near.role, (), near.where, near.position)
+
+
+def _read(program: FrozenProgram, ops: Iterable[FrozenOp], writes: Mapping[str, str], made: set[str]) -> dict[str, str]:
+    """Variables that the replica still reads."""
+    used = {v for op in ops for v in op.reads()} | {v for _, v in program.fetches} | set(writes.values())
+    return {var: value for var, value in program.reads.items() if value in used and value not in made}

@@ -1,0 +1,113 @@
+"""How a program is spread over replicas, and what the passes that do it have to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How a program is spread.
+
+    Attributes:
+        replicas: Of this process.
+        world: Of all processes.
+        collect: Gradients are summed over the replicas.
+        share_updates: Each parameter is updated by one replica of the process and sent to the others.
+        bucket_bytes: Most bytes of gradients in one collective; ``None``: no limit.
+        bucket_count: Least number of gradients in one collective; 0: every gradient by itself.
+        fuse_broadcasts: All parameters are sent in one collective.
+        sync_batch_norm: Statistics are those of all replicas together.
+    """
+
+    replicas: int = 1
+    world: int = 1
+    collect: bool = True
+    share_updates: bool = False
+    bucket_bytes: float | None = None
+    bucket_count: int = 1
+    fuse_broadcasts: bool = True
+    sync_batch_norm: bool = False
+
+
+@dataclass
+class Report:
+    """What the passes did, for explanations.
+
+    Attributes:
+        gradients: Number of gradients that are summed.
+        reductions: Number of collectives that sum them.
+        owners: Parameter -> replica that updates it.
+        parameters: Number of variables that are sent after the update.
+        broadcasts: Number of collectives that send them.
+        shared: Number of values that owners give to all (partial norms, ...).
+        gatherings: Number of collectives that give them.
+        norms: Number of batch norms with common statistics.
+        replicas, world: How many there are, in this process and in all.
+    """
+
+    replicas: int = 1
+    world: int = 1
+    gradients: int = 0
+    reductions: int = 0
+    owners: dict[str, int] = field(default_factory=dict)
+    parameters: int = 0
+    broadcasts: int = 0
+    shared: int = 0
+    gatherings: int = 0
+    norms: int = 0
+
+    @property
+    def before(self) -> int:
+        """Collectives of a step if each gradient and parameter went by itself."""
+        return self.gradients + self.parameters + self.shared + 2 * self.norms
+
+    @property
+    def after(self) -> int:
+        """Collectives of a step."""
+        return self.reductions + self.broadcasts + self.gatherings + 2 * self.norms
+
+    def said(self) -> dict[str, str]:
+        """Property of the BuildStrategy -> what it did."""
+        if self.world == 1:
+            alone = "there is one place, so nothing is exchanged."
+            return dict.fromkeys(
+                ("reduce_strategy", "fuse_all_reduce_ops", "fuse_broadcast_ops", "sync_batch_norm"), alone
+            )
+        loads = [sum(o == r for o in self.owners.values()) for r in range(self.replicas)]
+        owners = f"parameters per owner: {', '.join(map(str, loads))}." if self.owners else "every replica updates all."
+        return {
+            "reduce_strategy": f"{self.gradients} gradients are summed over {self.world} replicas; {owners}",
+            "fuse_all_reduce_ops": f"{self.gradients} gradients go in {self.reductions} collectives.",
+            "fuse_broadcast_ops": f"{self.parameters} updated parameters go in {self.broadcasts} collectives.",
+            "sync_batch_norm": f"{self.norms} batch norms have the statistics of all replicas.",
+        }
+
+    def to_dict(self) -> dict[str, object]:
+        """All numbers, as plain data."""
+        names = (
+            "replicas",
+            "world",
+            "gradients",
+            "reductions",
+            "parameters",
+            "broadcasts",
+            "shared",
+            "gatherings",
+            "norms",
+        )
+        numbers: dict[str, object] = {name: getattr(self, name) for name in names}
+        return {**numbers, "owners": dict(self.owners), "before": self.before, "after": self.after}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.world} replicas, {self.replicas} of them in this process; collectives a step: {self.before} -> {self.after}",
+            f"{self.gradients} gradients summed in {self.reductions} collectives",
+        ]
+        if self.owners:
+            lines.append(f"{self.parameters} parameters sent in {self.broadcasts} collectives after the update")
+            lines.append(f"{self.shared} values that owners share before it, in {self.gatherings} collectives")
+            lines += [f"replica {owner} updates {param}" for param, owner in self.owners.items()]
+        if self.norms:
+            lines.append(f"{self.norms} batch norms with common statistics, two collectives each")
+        return "\n".join(lines)

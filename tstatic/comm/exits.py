@@ -1,0 +1,82 @@
+"""What a rank does when its process ends: it says why, and nothing keeps it from ending."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import FrameType, TracebackType
+
+from tstatic.comm.liveness import Monitor
+from tstatic.errors import RankFailedError, TstaticError
+from tstatic.where import _is_own, show
+
+_PATIENCE = 0.3, 1.2
+"""Seconds that a process asked to end waits for an accusation, and then for the verdict: launchers end all ranks as soon
+as they see one die, and what they did it for should stand in this one's output."""
+
+
+def describe(error: BaseException) -> str:
+    """What another rank says about an error: its class, first line, operator and the user's line."""
+    line = next(iter(str(error).strip().splitlines()), "")
+    op = where = None
+    if isinstance(error, TstaticError):
+        line, op, where = error.what, error.op, error.where
+    if where is None:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_own(f.filename)]
+        where = show((frames[-1].filename, frames[-1].lineno or 0)) if frames else None
+    about = f" in operator '{op}'" if op else ""
+    return f"raised {type(error).__name__}{line and f': {line}'}{about}" + (f", at {where}" if where else "")
+
+
+def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
+    """Tells the others when this process ends by an error or by SIGTERM, and makes sure that it ends.
+
+    Args:
+        monitor: Of this process.
+        close: Leaves the group; returns whether no thread is left that would keep Python from ending.
+    """
+    atexit.register(_leave, close)
+    before = sys.excepthook
+
+    def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        # An error about another rank, or one that all ranks raise, is no news to the others.
+        if not isinstance(error, RankFailedError):
+            monitor.fail("raised", describe(error))
+            monitor.flush(1.0)
+        before(kind, error, trace)
+
+    sys.excepthook = uncaught
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        pid = os.getpid()
+
+        def asked_to_end(number: int, frame: FrameType | None) -> None:
+            if os.getpid() == pid:
+                start = time.monotonic()
+                while monitor.verdict is None and time.monotonic() < start + _PATIENCE[monitor.accused]:
+                    time.sleep(0.01)
+                monitor.fail("ended", "was ended by SIGTERM")
+                monitor.flush(0.5)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+        signal.signal(signal.SIGTERM, asked_to_end)
+
+
+def _leave(close: Callable[[], bool]) -> None:
+    if close():
+        return
+    # A thread of gloo is still inside a call that nothing ends, and Python would wait for it.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(1)
+
+
+__all__ = ["describe", "guard"]

@@ -1,0 +1,245 @@
+"""torch.distributed's gloo behind a few calls that can be polled and given up; torch is imported here only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from tstatic.comm.launch import Launch
+from tstatic.errors import DTypeError, RankFailedError, needed_for
+
+Array = np.ndarray[Any, Any]
+
+_FOREVER = timedelta(days=30)  # time-outs are ours: gloo's error names no rank
+_REST = timedelta(milliseconds=5)
+_NATIVE = frozenset(["float32", "float64", "int8", "uint8", "int32", "int64"])
+"""Dtypes that gloo adds itself."""
+
+_PACKED = 1 << 16
+"""Bytes up to which arrays travel together: below, a call costs more than its bytes."""
+
+
+def pack(arrays: Sequence[Array], strict: bool) -> tuple[list[Array], Callable[[], None]]:
+    """Flat contiguous arrays to add, and what brings the sums back: small ones of a dtype lie one behind the other."""
+    large: list[tuple[Array, Array]] = []
+    small: dict[np.dtype[Any], list[Array]] = {}
+    for array in arrays:
+        low = array.dtype.itemsize == 2 and array.dtype.kind in "fV"
+        work = np.dtype(np.float32) if low and not strict else array.dtype
+        if not low and work.name not in _NATIVE:
+            raise DTypeError(
+                f"arrays of {array.dtype} cannot be added over processes",
+                expected="floats, int8, uint8, int32 or int64",
+                received=str(array.dtype),
+                fix="cast to int64 or float32 first",
+            )
+        if array.nbytes <= _PACKED and len(arrays) > 1:
+            small.setdefault(work, []).append(array)
+        else:
+            fits = work == array.dtype and array.flags.c_contiguous and array.flags.aligned
+            large.append((array, array.reshape(-1) if fits else array.astype(work).reshape(-1)))
+    packed = [np.concatenate([a.reshape(-1).astype(work) for a in group]) for work, group in small.items()]
+
+    def back() -> None:
+        for array, flat in large:
+            if not np.may_share_memory(array, flat):
+                np.copyto(array, flat.reshape(array.shape), casting="unsafe")
+        for flat, group in zip(packed, small.values(), strict=True):
+            start = 0
+            for array in group:
+                np.copyto(array, flat[start : start + array.size].reshape(array.shape), casting="unsafe")
+                start += array.size
+
+    return [flat for _, flat in large] + packed, back
+
+
+def _torch() -> Any:
+    with needed_for("a run of several processes"):
+        import torch.distributed
+
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        raise RankFailedError(
+            "this torch cannot connect processes",
+            expected="torch built with distributed and gloo",
+            received=f"torch {torch.__version__} without them",
+            fix="install torch from its own wheels",
+        )
+    return torch
+
+
+class Store:
+    """Where ranks find each other: a table of texts that rank 0, or torchrun's agent, keeps.
+
+    Raises:
+        RankFailedError: If it cannot be reached before the deadline, a time of ``time.monotonic``.
+    """
+
+    def __init__(self, launch: Launch, deadline: float) -> None:
+        distributed = _torch().distributed
+        agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        left = timedelta(seconds=max(1.0, deadline - time.monotonic()))
+        try:
+            table = distributed.TCPStore(
+                launch.address,
+                launch.port,
+                None,
+                launch.rank == 0 and not agent,
+                left,
+                wait_for_workers=False,
+                multi_tenant=True,
+            )
+        except Exception as error:
+            raise RankFailedError(
+                f"rank {launch.rank} of {launch.size} cannot meet the others",
+                expected=f"rank 0 at {launch.address}:{launch.port}, from {launch.source}",
+                received=str(error).strip().splitlines()[0],
+                fix="look at rank 0's own output; choose a MASTER_PORT that is free; open the network between the machines",
+            ) from error
+        # A launcher that starts the ranks again may keep the table.
+        again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        self.table = distributed.PrefixStore(f"tstatic/{again}", table)
+        self._launch = launch
+
+    def exchange(self, text: str, deadline: float) -> dict[int, str]:
+        """Leaves a text and returns those of all ranks.
+
+        Raises:
+            RankFailedError: If some did not come before the deadline; it names them.
+        """
+        self.table.set(f"rank/{self._launch.rank}", text)
+        missing = set(range(self._launch.size))
+        found: dict[int, str] = {}
+        pause = 0.001
+        while missing:
+            for rank in sorted(missing):
+                if self.table.check([f"rank/{rank}"]):
+                    found[rank] = self.table.get(f"rank/{rank}").decode()
+                    missing.discard(rank)
+            if missing and time.monotonic() > deadline:
+                raise RankFailedError(
+                    f"only {len(found)} of {self._launch.size} ranks have started",
+                    expected=f"{self._launch.size} processes, as {self._launch.source} say",
+                    received=f"nothing from rank {', '.join(map(str, sorted(missing)))}",
+                    fix="look at the output of those ranks; raise FLAGS_rendezvous_timeout_s if they start slowly",
+                )
+            time.sleep(pause)
+            pause = min(0.05, pause * 1.5)
+        return found
+
+
+class Gloo:
+    """Collectives of arrays; each call starts work and returns a function that says whether it has ended.
+
+    Args:
+        store: Where the ranks find each other.
+        launch: This rank among them.
+        host: Address of this machine that the others reach.
+    """
+
+    def __init__(self, store: Store, launch: Launch, host: str) -> None:
+        self._torch = _torch()
+        distributed = self._torch.distributed
+        options = distributed.ProcessGroupGloo._Options()
+        named = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+        make = distributed.ProcessGroupGloo.create_device
+        options._devices = [make(interface=named) if named else make(hostname=host)]
+        options._threads = 2
+        options._timeout = _FOREVER
+        before = _sockets()
+        self._group: Any = distributed.ProcessGroupGloo(store.table, launch.rank, launch.size, options)
+        # Its connections: closing them is the only way to stop what is under way.
+        self._mine = {fd: node for fd, node in _sockets().items() if before.get(fd) != node}
+        self._size = launch.size
+        self._works: list[Any] = []
+
+    def _started(self, work: Any) -> Callable[[], bool]:
+        self._works = [w for w in self._works if not w.is_completed()]
+        self._works.append(work)
+
+        rested = False
+
+        def ended() -> bool:
+            nonlocal rested
+            if not rested and not work.is_completed():
+                rested = True
+                # Most work ends within a millisecond: waking up for it takes less time than finding out by polling.
+                with contextlib.suppress(RuntimeError):
+                    work.wait(_REST)
+            if not work.is_completed():
+                return False
+            work.wait()  # raises what went wrong
+            return True
+
+        return ended
+
+    def _tensor(self, array: Array) -> Any:
+        return self._torch.from_numpy(array)
+
+    def add(self, array: Array) -> Callable[[], bool]:
+        """Sums a contiguous array over the ranks, in place."""
+        return self._started(self._group.allreduce([self._tensor(array)]))
+
+    def gather(self, array: Array, out: Sequence[Array]) -> Callable[[], bool]:
+        """Writes each rank's bytes into one array of ``out``; all are contiguous and alike."""
+        tensors = [self._tensor(_bytes(one)) for one in out]
+        return self._started(self._group.allgather([tensors], [self._tensor(_bytes(array))]))
+
+    def exchange(self, array: Array, out: Array, sizes: Sequence[int], own: int) -> Callable[[], bool]:
+        """Sends part ``r`` of a flat array, of ``sizes[r]`` elements, to rank ``r``; gets ``own`` from each into ``out``."""
+        item = array.itemsize
+        parts, mine = [size * item for size in sizes], [own * item] * self._size
+        return self._started(
+            self._group.alltoall_base(self._tensor(_bytes(out)), self._tensor(_bytes(array)), mine, parts)
+        )
+
+    def broadcast(self, array: Array, root: int) -> Callable[[], bool]:
+        """Writes the root's bytes into everybody's contiguous array."""
+        options = self._torch.distributed.BroadcastOptions()
+        options.rootRank, options.rootTensor = root, 0
+        return self._started(self._group.broadcast([self._tensor(_bytes(array))], options))
+
+    def stop(self) -> bool:
+        """Ends what is under way, so that no array is written any more; returns whether that worked."""
+        nodes = _sockets()
+        for fd, node in self._mine.items():
+            if nodes.get(fd) == node:
+                with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as link:
+                    if not link.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                        link.shutdown(socket.SHUT_RDWR)
+        deadline = time.monotonic() + 2.0
+        while any(not work.is_completed() for work in self._works):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def close(self) -> None:
+        """Ends gloo's threads while Python still runs: they hold arrays, which only Python can free."""
+        self._works.clear()
+        self._group = None
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _sockets() -> dict[int, int]:
+    """This process's sockets: file descriptor to the number of what it is open on."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            status = os.stat(int(name))
+            if stat.S_ISSOCK(status.st_mode):
+                found[int(name)] = status.st_ino
+    return found
+
+
+__all__ = ["Gloo", "Store", "pack"]

@@ -1,0 +1,283 @@
+"""Who this process is among those that a launcher started: torchrun's variables, then SLURM's, then Paddle's."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tstatic.errors import StrategyValueError, TstaticError
+from tstatic.logs import get_logger
+
+NO_LAUNCHER = "no launcher"
+"""The ``source`` of a process that was started by itself."""
+
+_SLURM_PORTS = (20000, 20000)  # first port and how many: below the range that Linux gives to outgoing connections
+_log = get_logger("dist")
+
+
+class LaunchError(TstaticError, ValueError):
+    """The launcher's environment variables contradict each other, or some are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """This process among all of a run.
+
+    Attributes:
+        rank: Number of this process.
+        size: Number of processes.
+        local_rank: Number of this process on its machine.
+        address: Host on which rank 0 can be met.
+        port: Port there.
+        source: What said so.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    address: str = ""
+    port: int = 0
+    source: str = NO_LAUNCHER
+
+
+class Trainers(Protocol):
+    """What of a ``BuildStrategy`` speaks about processes."""
+
+    @property
+    def num_trainers(self) -> int: ...
+    @property
+    def trainer_id(self) -> int: ...
+    @property
+    def trainers_endpoints(self) -> Sequence[str]: ...
+
+
+_current: Launch | None = None
+_lock = threading.Lock()
+
+
+def current() -> Launch:
+    """This process's launch, read from the environment at the first call.
+
+    Raises:
+        LaunchError: If the variables of a launcher contradict each other.
+    """
+    global _current
+    with _lock:
+        if _current is None:
+            _current = read(os.environ)
+            if _current.source != NO_LAUNCHER:
+                _log.info(
+                    "rank %d of %d (local rank %d), meeting at %s:%d: from %s",
+                    _current.rank, _current.size, _current.local_rank, _current.address, _current.port, _current.source,
+                )  # fmt: skip
+        return _current
+
+
+def settle(strategy: Trainers) -> Launch:
+    """The launch that the environment and a strategy agree on; from now on it is the current one.
+
+    Raises:
+        StrategyValueError: If they do not agree.
+    """
+    global _current
+    found = agree(current(), strategy)
+    with _lock:
+        _current = found
+    return found
+
+
+def _reset_for_tests() -> None:
+    global _current
+    _current = None
+
+
+def read(environ: Mapping[str, str]) -> Launch:
+    """Reads the first launcher's variables that are there; none means a single process.
+
+    Raises:
+        LaunchError: If they are incomplete or contradict each other.
+    """
+    return _torchrun(environ) or _slurm(environ) or _paddle(environ) or Launch()
+
+
+def _torchrun(environ: Mapping[str, str]) -> Launch | None:
+    if "RANK" not in environ:
+        if _number(environ, "WORLD_SIZE", 1, 1) == 1:  # some images export it for every process
+            return None
+        raise _missing("torchrun", "RANK", f"WORLD_SIZE={environ['WORLD_SIZE']} without RANK", "unset WORLD_SIZE")
+    if "WORLD_SIZE" not in environ:
+        raise _missing("torchrun", "WORLD_SIZE", f"RANK={environ['RANK']} without WORLD_SIZE", "unset RANK")
+    rank, size = _ranks(environ, "RANK", "WORLD_SIZE")
+    address, port = environ.get("MASTER_ADDR", ""), _number(environ, "MASTER_PORT", 0, 0, 65535)
+    if size > 1 and not (address and port):
+        name = "MASTER_PORT" if address else "MASTER_ADDR"
+        raise _missing("torchrun", name, f"RANK={rank}, WORLD_SIZE={size} without {name}", "unset RANK and WORLD_SIZE")
+    local = _number(environ, "LOCAL_RANK", rank, 0)
+    return Launch(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE")
+
+
+def _slurm(environ: Mapping[str, str]) -> Launch | None:
+    if "SLURM_PROCID" not in environ or "SLURM_NTASKS" not in environ:
+        return None
+    # The tasks of this step, if they are fewer than those of the job.
+    tasks = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
+    rank, size = _ranks(environ, "SLURM_PROCID", tasks)
+    if size > 1 and "SLURM_JOB_ID" in environ and not {"SLURM_STEP_ID", "SLURM_STEPID"} & set(environ):
+        # The batch script's own process has the job's SLURM_NTASKS, but nobody started the other tasks.
+        _log.info("SLURM_NTASKS=%d belongs to tasks that srun starts; this process was not: single", size)
+        return None
+    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST", "")
+    address = environ.get("MASTER_ADDR") or first_host(nodes)
+    if size > 1 and not address:
+        raise _missing("srun", "SLURM_JOB_NODELIST", f"SLURM_PROCID={rank}, {tasks}={size} without a list of nodes")
+    first, ports = _SLURM_PORTS
+    # All tasks of a step compute the same port; jobs that share a node get different ones.
+    chosen = first + (_number(environ, "SLURM_JOB_ID", 0, 0) * 7 + _number(environ, "SLURM_STEP_ID", 0, 0)) % ports
+    port = _number(environ, "MASTER_PORT", chosen, 1, 65535)
+    local = _number(environ, "SLURM_LOCALID", 0, 0)
+    return Launch(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}")
+
+
+def _paddle(environ: Mapping[str, str]) -> Launch | None:
+    if "PADDLE_TRAINER_ID" not in environ and "PADDLE_TRAINERS_NUM" not in environ:
+        return None
+    listed = _endpoints(environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(","))
+    if "PADDLE_TRAINERS_NUM" not in environ:
+        environ = {**environ, "PADDLE_TRAINERS_NUM": str(max(1, len(listed)))}
+    if "PADDLE_TRAINER_ID" not in environ:
+        if _number(environ, "PADDLE_TRAINERS_NUM", 1, 1) == 1:
+            return None
+        raise _missing("paddle.distributed.launch", "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM without it")
+    rank, size = _ranks(environ, "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
+    source = "Paddle's PADDLE_TRAINER_ID and PADDLE_TRAINERS_NUM"
+    if size == 1:
+        return Launch(source=source)
+    if len(listed) != size:
+        raise LaunchError(
+            "the environment variable PADDLE_TRAINER_ENDPOINTS does not fit PADDLE_TRAINERS_NUM",
+            expected=f"{size} endpoints, 'host:port' each, separated by commas",
+            received=f"{len(listed)}: {','.join(listed) or 'none'}",
+            fix="start the processes by one launcher, or correct the variables",
+        )
+    own = environ.get("PADDLE_CURRENT_ENDPOINT", "").strip()
+    if own and own != listed[rank]:
+        raise LaunchError(
+            "the environment variable PADDLE_CURRENT_ENDPOINT is not this trainer's",
+            expected=f"{listed[rank]}, which PADDLE_TRAINER_ENDPOINTS lists for PADDLE_TRAINER_ID={rank}",
+            received=own,
+            fix="start the processes by one launcher, or correct the variables",
+        )
+    return _from_endpoints(rank, listed, source)
+
+
+def _from_endpoints(rank: int, listed: Sequence[str], source: str) -> Launch:
+    hosts = [one.rpartition(":")[0] for one in listed]
+    address, _, port = listed[0].rpartition(":")
+    if not address or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise LaunchError(
+            "the first trainer's endpoint is no address",
+            expected="host:port, such as 127.0.0.1:6170",
+            received=repr(listed[0]),
+            fix="write every endpoint as host:port",
+        )
+    return Launch(rank, len(listed), hosts[:rank].count(hosts[rank]), address, int(port), source)
+
+
+def _endpoints(listed: Sequence[str]) -> list[str]:
+    return [one.strip() for one in listed if one.strip()]
+
+
+def agree(launch: Launch, strategy: Trainers) -> Launch:
+    """Joins what the launcher says with what a ``BuildStrategy`` says.
+
+    ``num_trainers = 1``, the default, leaves it to the launcher. Any other value must be the launcher's, and without a
+    launcher ``trainers_endpoints`` and ``trainer_id`` say where the processes are.
+
+    Raises:
+        StrategyValueError: If the two disagree, or without a launcher the endpoints do.
+    """
+    count, own = strategy.num_trainers, strategy.trainer_id
+    if count == 1:
+        return launch
+    listed = _endpoints(strategy.trainers_endpoints)
+    if launch.source == NO_LAUNCHER:
+        if len(listed) != count:
+            raise StrategyValueError(
+                "the trainer numbers is not equal to endpoint numbers, and no launcher started this process",
+                expected=f"{count} trainers_endpoints for num_trainers={count}",
+                received=f"{len(listed)}: {listed}",
+                fix="start the script with torchrun and leave num_trainers at 1, or list every trainer's 'host:port'",
+            )
+        if own >= count:
+            raise _disagrees("trainer_id", f"less than num_trainers={count}", own)
+        return _from_endpoints(own, listed, "BuildStrategy.trainers_endpoints")
+    if count != launch.size:
+        raise _disagrees("num_trainers", f"{launch.size}, from {launch.source}, or 1", count)
+    if own != launch.rank:
+        raise _disagrees("trainer_id", f"{launch.rank}, from {launch.source}", own)
+    if listed and len(listed) != count:
+        raise _disagrees("trainers_endpoints", f"{count} of them, or none", len(listed))
+    return launch
+
+
+def _disagrees(name: str, expected: str, received: object) -> StrategyValueError:
+    return StrategyValueError(
+        f"BuildStrategy.{name} disagrees with how this process was started",
+        expected=expected,
+        received=received,
+        fix="leave num_trainers at 1, or set num_trainers=distributed.get_world_size() and "
+        "trainer_id=distributed.get_rank()",
+    )
+
+
+def _ranks(environ: Mapping[str, str], rank_name: str, size_name: str) -> tuple[int, int]:
+    size = _number(environ, size_name, 1, 1)
+    rank = _number(environ, rank_name, 0, 0)
+    if rank >= size:
+        raise LaunchError(
+            f"the environment variables {rank_name} and {size_name} contradict each other",
+            expected=f"{rank_name} from 0 to {size - 1} for {size_name}={size}",
+            received=f"{rank_name}={rank}",
+            fix=f"start all processes by one launcher, or unset {rank_name} and {size_name}",
+        )
+    return rank, size
+
+
+def _number(environ: Mapping[str, str], name: str, default: int, low: int, high: int | None = None) -> int:
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < low or (high is not None and int(text) > high):
+        raise LaunchError(
+            f"the environment variable {name} is no number that a launcher sets",
+            expected=f"a whole number from {low}" + ("" if high is None else f" to {high}"),
+            received=repr(text),
+            fix=f"unset {name}, or let a launcher set it",
+        )
+    return int(text)
+
+
+def _missing(launcher: str, name: str, received: str, otherwise: str = "") -> LaunchError:
+    return LaunchError(
+        f"the environment variable {name} is missing",
+        expected=f"all variables of one launcher ({launcher} sets {name})",
+        received=received,
+        fix=f"start the script with {launcher}" + (f", or {otherwise} to run a single process" if otherwise else ""),
+    )
+
+
+def first_host(nodes: str) -> str:
+    """The first host of a SLURM list of nodes: ``node[03-05,9],gpu1`` starts with ``node03``."""
+    done: list[str] = []
+    rest = nodes.strip()
+    while rest:
+        stop = next((i for i, c in enumerate(rest) if c in "[,"), len(rest))
+        done.append(rest[:stop])
+        if stop == len(rest) or rest[stop] == ",":
+            break
+        inside, _, rest = rest[stop + 1 :].partition("]")
+        done.append(inside.split(",")[0].split("-")[0])
+    return "".join(done)

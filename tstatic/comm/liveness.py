@@ -1,0 +1,309 @@
+"""Which rank failed first: heartbeats over a mesh of their own, and one verdict that all survivors share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from tstatic import flags
+from tstatic.comm.mesh import Mesh, Message
+from tstatic.errors import RankFailedError
+
+TICK = 0.25
+"""Seconds between two heartbeats."""
+
+SETTLE = 0.25
+"""Seconds between the first accusation and the verdict: what the others saw may have come first."""
+
+
+class At(NamedTuple):
+    """Where a rank stands: the number of its collective, what that is, and whether it is inside."""
+
+    number: int = 0
+    label: str = ""
+    inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The rank that failed first, as all survivors say it.
+
+    Attributes:
+        when: Seconds since the epoch at which it was first seen.
+        rank: The rank that failed.
+        kind: ``died``, ``raised``, ``ended`` (by a signal), ``stopped``, ``late``, ``left``, ``diverged`` or ``network``.
+        text: What was seen, as the end of a sentence that begins with the rank.
+        by: Who saw it.
+    """
+
+    when: float
+    rank: int
+    kind: str
+    text: str
+    by: int
+
+
+@dataclass
+class _Peer:
+    """What is known about another rank."""
+
+    at: At = field(default_factory=At)
+    standing: str = ""
+    silent: float = 0.0
+    left: int | None = None  # collectives it had finished when it said goodbye
+    judged: bool = False  # it said which rank failed, so that it may close its connection now
+    said: dict[int, Message] = field(default_factory=dict)
+
+
+_FIX = {
+    "died": "look at that rank's own output and exit code; a kill by the system for memory stands in the kernel's log",
+    "raised": "look at that rank's own error",
+    "ended": "find out who sent the signal",
+    "stopped": "look whether that process is suspended or its machine is gone; FLAGS_step_timeout_s says how long to wait",
+    "late": "look at what that rank does there; raise FLAGS_step_timeout_s if steps may take longer",
+    "left": "let all ranks run the same number of steps: io.DistributedBatchSampler gives each equally many batches",
+    "diverged": "let all ranks run the same programs in the same order",
+    "network": "look at the network between the machines",
+}
+
+
+class Monitor:
+    """Watches the other ranks, and tells them how this one does.
+
+    Args:
+        rank: This one.
+        size: How many there are.
+        mesh: Connected to all of them.
+        standing: Says what this rank is doing, for the others' errors about it.
+        end: Ends this process with an exit code.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        mesh: Mesh,
+        standing: Callable[[], str] = lambda: "",
+        end: Callable[[int], None] = os._exit,
+    ) -> None:
+        self.rank = rank
+        self.size = size
+        self.standing = standing
+        self.at = At()
+        self.verdict: Verdict | None = None
+        self.delivered = False
+        self.failed = ""
+        self._mesh = mesh
+        self._end = end
+        self._peers = {other: _Peer() for other in range(size) if other != rank}
+        self._accused: dict[int, Verdict] = {}
+        self._lock = threading.Lock()  # held for moments, and never by a signal handler
+        self._leaving = False
+        self._settled_at = 0.0
+        self._grace_until = 0.0
+        self._differ_until = 0.0
+        self._ticked = time.monotonic()
+        mesh.start(self)
+
+    # ------------------------------------------------------------------------------------------------------ other threads
+    @property
+    def accused(self) -> bool:
+        """Whether some rank is known to have failed, although the verdict may still be open."""
+        return bool(self._accused)
+
+    def say(self, number: int, label: str, payload: Any) -> None:
+        """Tells the others what this rank brings to meeting ``number``."""
+        self._mesh.post({"t": "said", "n": number, "label": label, "payload": payload})
+
+    def heard_all(self, number: int) -> bool:
+        """Whether all the others have brought something to a meeting."""
+        return all(number in peer.said for peer in self._peers.values())
+
+    def take(self, number: int) -> dict[int, Message]:
+        """What the others brought to a meeting, by rank."""
+        return {rank: peer.said.pop(number) for rank, peer in self._peers.items()}
+
+    def accuse(self, rank: int, kind: str, text: str) -> None:
+        """Says that a rank failed; the verdict follows when the others have been heard."""
+        seen = Verdict(time.time(), rank, kind, text, self.rank)
+        self._suspect(seen)
+        self._mesh.post({"t": "accuse", **asdict(seen)})
+
+    def fail(self, kind: str, text: str) -> None:
+        """Tells the others that this rank fails by itself; takes no lock, so a signal handler may call it."""
+        if not self.failed and self.verdict is None:
+            self.failed = text
+            self._mesh.post({"t": "accuse", **asdict(Verdict(time.time(), self.rank, kind, text, self.rank))})
+
+    def blame(self, waited: float) -> tuple[int, str, str]:
+        """Who is to blame for a collective that does not end: rank, kind and text."""
+        mine = self.at
+        behind = [(p.at.number, rank) for rank, p in self._peers.items() if p.at.number < mine.number]
+        rank = min(behind)[1] if behind else max(self._peers, key=lambda r: self._peers[r].silent)
+        peer = self._peers[rank]
+        if peer.silent > 4 * TICK:
+            return rank, "stopped", f"gave no sign of life for {peer.silent:.1f} s, and {mine.label} waits for it"
+        if behind:
+            where = f"; it is {peer.standing}" if peer.standing else ""
+            return rank, "late", f"did not come to {mine.label} (number {mine.number}) within {waited:.3g} s{where}"
+        return rank, "network", f"and all others are in {mine.label}, which does not end within {waited:.3g} s"
+
+    def error(self) -> RankFailedError:
+        """The verdict as an error; whoever asks raises it, so this process need not be ended."""
+        self.delivered = True
+        found = self.verdict
+        if found is None:
+            return RankFailedError(
+                "this rank failed in an earlier step, so it cannot work with the others any more",
+                expected="ranks of which none has failed",
+                received=self.failed,
+                fix="start all ranks again; a program can go on from its last checkpoint",
+            )
+        if found.rank == self.rank:
+            return RankFailedError(
+                f"rank {found.rank} of {self.size}, which is this one, {found.text}",
+                expected="ranks that all take part until the end",
+                received=f"rank {found.rank} was given up, first by rank {found.by}",
+                fix=_FIX[found.kind],
+            )
+        return RankFailedError(
+            f"rank {found.rank} of {self.size} {found.text}",
+            expected="ranks that all take part until the end",
+            received=f"rank {found.rank} {found.kind}, first seen by rank {found.by}; this is rank {self.rank}",
+            fix=_FIX[found.kind],
+        )
+
+    def leave(self) -> None:
+        """Says goodbye, so that the closing connection alarms nobody, and stops watching."""
+        self._leaving = True
+        if self.verdict is None:
+            self._mesh.post({"t": "bye", "done": self.at.number - self.at.inside})
+        self._mesh.flush(1.0)
+        self._mesh.close()
+
+    def flush(self, timeout: float) -> bool:
+        """Waits until the others have been sent all that was said."""
+        return self._mesh.flush(timeout)
+
+    # --------------------------------------------------------------------------------------------------- the mesh's thread
+    def heard(self, rank: int, message: Message) -> None:
+        peer = self._peers[rank]
+        peer.silent = 0.0
+        match message["t"]:
+            case "beat":
+                peer.at = At(*message["at"])
+                peer.standing = message["standing"]
+                self._compare()
+            case "said":
+                peer.said[message["n"]] = message
+                peer.at = At(message["n"], message["label"], True)
+            case "bye":
+                peer.left = message["done"]
+                peer.at = At(message["done"])
+                self._check_left()
+            case "accuse":
+                peer.judged = peer.judged or message["rank"] == rank
+                self._suspect(_verdict(message))
+            case "verdict":
+                peer.judged = True
+                self._judge(_verdict(message))
+
+    def lost(self, rank: int, why: str) -> None:
+        peer = self._peers[rank]
+        if peer.left is None and not peer.judged and not self._leaving:
+            self.accuse(rank, "died", f"died: its connection closed without a goodbye{why and f' ({why})'}")
+
+    def tick(self, now: float) -> float:
+        # Time in which this process itself did not run is nobody's silence.
+        elapsed = min(now - self._ticked, 2 * TICK)
+        self._ticked = now
+        if self._settled_at and now >= self._settled_at and self.verdict is None:
+            with self._lock:
+                first = min(self._accused.values(), key=lambda one: (one.when, one.rank))
+            self._judge(first)
+        if self.verdict is not None and not self.delivered and now >= self._grace_until and not self._leaving:
+            self._say(f"it did not notice within {flags.flag('FLAGS_failure_grace_s'):g} s and is ended")
+            self._end(1)
+        if self.verdict is None and not self._leaving:
+            self._mesh.post({"t": "beat", "at": self.at, "standing": self._doing()})
+            limit = float(flags.flag("FLAGS_step_timeout_s"))
+            for rank, peer in self._peers.items():
+                peer.silent += elapsed
+                if peer.silent >= limit and peer.left is None and rank not in self._accused:
+                    self.accuse(rank, "stopped", f"gave no sign of life for {peer.silent:.1f} s")
+            self._compare()
+            self._check_left()
+        nearest = now + TICK
+        return min(nearest, self._settled_at) if self._settled_at > now else nearest
+
+    def _doing(self) -> str:
+        if self.at.inside:
+            return f"in {self.at.label} (number {self.at.number})"
+        with contextlib.suppress(Exception):
+            return self.standing()
+        return ""
+
+    def _compare(self) -> None:
+        """Ranks that are inside collectives of the same number must be in the same one."""
+        mine = self.at
+        there = {rank: p.at.label for rank, p in self._peers.items() if p.at.inside and p.at.number == mine.number}
+        if not mine.inside or self._accused or all(label == mine.label for label in there.values()):
+            self._differ_until = 0.0
+            return
+        # Who is the odd one shows when all have come; who does not come at all is not waited for.
+        now = time.monotonic()
+        self._differ_until = self._differ_until or now + 4 * TICK
+        if len(there) < len(self._peers) and now < self._differ_until:
+            return
+        there[self.rank] = mine.label
+        odd, usual = odd_ones(there)
+        self.accuse(odd[0], "diverged", f"is in {there[odd[0]]} while others are in {usual} (number {mine.number})")
+
+    def _check_left(self) -> None:
+        mine = self.at
+        for rank, peer in self._peers.items():
+            if mine.inside and peer.left is not None and peer.left < mine.number and rank not in self._accused:
+                self.accuse(rank, "left", f"ended its program while rank {self.rank} waits for it in {mine.label}")
+
+    def _suspect(self, one: Verdict) -> None:
+        with self._lock:
+            known = self._accused.get(one.rank)
+            if known is None or one.when < known.when:
+                self._accused[one.rank] = one
+            if not self._settled_at:
+                self._settled_at = time.monotonic() + SETTLE
+
+    def _judge(self, verdict: Verdict) -> None:
+        if self.verdict is not None or self._leaving:
+            return
+        self._suspect(verdict)
+        self._grace_until = time.monotonic() + float(flags.flag("FLAGS_failure_grace_s"))
+        self._mesh.post({"t": "verdict", **asdict(verdict)})
+        self.verdict = verdict
+        if not self.failed:
+            self._say(f"rank {verdict.rank} {verdict.text} (seen by rank {verdict.by})")
+
+    def _say(self, text: str) -> None:
+        """Writes a line to stderr at once: the launcher may end this process before anything else prints."""
+        with contextlib.suppress(OSError):
+            os.write(2, f"tstatic: rank {self.rank} of {self.size}: {text}\n".encode())
+
+
+def _verdict(message: Message) -> Verdict:
+    return Verdict(*(message[name] for name in ("when", "rank", "kind", "text", "by")))
+
+
+def odd_ones(labels: dict[int, str]) -> tuple[Sequence[int], str]:
+    """The ranks that differ from most, and what most have; for a draw, from the lowest rank."""
+    counts = Counter(labels.values())
+    usual = max(counts, key=lambda label: (counts[label], -min(r for r, one in labels.items() if one == label)))
+    return [rank for rank in sorted(labels) if labels[rank] != usual], usual
+
+
+__all__ = ["SETTLE", "TICK", "At", "Monitor", "Verdict", "odd_ones"]

@@ -1,0 +1,269 @@
+"""One TCP connection to every other rank, served by a daemon thread; messages are lines of JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tstatic.errors import RankFailedError
+
+Message = dict[str, Any]
+
+_CHUNK = 1 << 16
+_HELLO = 512
+"""Bytes of the longest greeting; who sends more is no rank."""
+_STRANGERS = 128
+"""Connections from elsewhere that may queue up without keeping a rank out."""
+_BACKLOG = 64 << 20
+"""Bytes kept for a rank that does not read; what comes then is dropped, because such a rank has stopped."""
+
+
+class Listener(Protocol):
+    """What a mesh tells of; all methods are called in its thread and return quickly."""
+
+    def heard(self, rank: int, message: Message) -> None:
+        """A message came."""
+
+    def lost(self, rank: int, why: str) -> None:
+        """The connection closed, by itself or for a reason."""
+
+    def tick(self, now: float) -> float:
+        """The time came; returns the next one, in the seconds of ``time.monotonic``."""
+
+
+class Mesh:
+    """The connections of one rank.
+
+    Every pair of ranks shares one connection, which the higher rank opens. A greeting carries a secret that the lower
+    rank gave away through the store, so nobody else gets in; after :meth:`connect` nobody is let in at all.
+
+    Args:
+        rank: This one.
+        size: How many there are.
+        host: Address of this machine that the others reach.
+    """
+
+    def __init__(self, rank: int, size: int, host: str) -> None:
+        self.rank = rank
+        self.size = size
+        self._secret = secrets.token_hex(16)
+        self._server = socket.create_server((host, 0), family=_family(host), backlog=size + _STRANGERS)
+        self.port: int = self._server.getsockname()[1]
+        self.host = host
+        self._sockets: dict[int, socket.socket] = {}
+        self._incoming: dict[int, bytes] = {}
+        self._outgoing: dict[int, bytearray] = {}
+        self._outbox: deque[tuple[int | None, bytes]] = deque()
+        self._waker, self._alarm = socket.socketpair()
+        self._stopping = False
+        self._listener: Listener | None = None
+        self._thread = threading.Thread(target=self._serve, name="tstatic-liveness", daemon=True)
+
+    @property
+    def card(self) -> str:
+        """What the others need to know to connect."""
+        return json.dumps({"host": self.host, "port": self.port, "secret": self._secret})
+
+    # ------------------------------------------------------------------------------------------------------------ start
+    def connect(self, cards: Mapping[int, str], deadline: float) -> None:
+        """Connects to the lower ranks, and waits for the higher ones.
+
+        Raises:
+            RankFailedError: If one of them does not come before the deadline, a time of ``time.monotonic``.
+        """
+        try:
+            for rank in range(self.rank):
+                self._call(rank, json.loads(cards[rank]), deadline)
+            while len(self._sockets) < self.size - 1:
+                self._answer(deadline)
+        finally:
+            self._server.close()
+        for other in self._sockets.values():
+            other.setblocking(False)
+            other.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._incoming = dict.fromkeys(self._sockets, b"")
+        self._outgoing = {rank: bytearray() for rank in self._sockets}
+
+    def _call(self, rank: int, card: Mapping[str, Any], deadline: float) -> None:
+        try:
+            link = socket.create_connection((card["host"], card["port"]), max(0.1, deadline - time.monotonic()))
+            link.sendall(json.dumps({"rank": self.rank, "secret": card["secret"]}).encode() + b"\n")
+        except OSError as error:
+            raise RankFailedError(
+                f"rank {self.rank} cannot reach rank {rank}",
+                expected=f"rank {rank} at {card['host']}:{card['port']}",
+                received=f"{type(error).__name__}: {error}",
+                fix="look at that rank's own output; open the network between the machines",
+            ) from error
+        self._sockets[rank] = link
+
+    def _answer(self, deadline: float) -> None:
+        missing = sorted(set(range(self.rank + 1, self.size)) - set(self._sockets))
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise RankFailedError(
+                f"{_ranks(missing)} of {self.size} did not connect to rank {self.rank}",
+                expected="connections from all higher ranks",
+                received=f"nothing from {_ranks(missing)}",
+                fix="look at the output of those ranks; raise FLAGS_rendezvous_timeout_s if they start slowly",
+            )
+        self._server.settimeout(left)
+        try:
+            link, _ = self._server.accept()
+        except TimeoutError:
+            return
+        link.settimeout(min(left, 2.0))
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            greeting = b""
+            while not greeting.endswith(b"\n") and len(greeting) < _HELLO:
+                byte = link.recv(1)
+                if not byte:
+                    break
+                greeting += byte
+            said = json.loads(greeting)
+            if secrets.compare_digest(str(said["secret"]), self._secret) and said["rank"] in missing:
+                self._sockets[said["rank"]] = link
+                return
+        link.close()
+
+    def start(self, listener: Listener) -> None:
+        """Serves from now on."""
+        self._listener = listener
+        self._waker.setblocking(False)
+        self._alarm.setblocking(False)
+        os.register_at_fork(after_in_child=self._drop)
+        self._thread.start()
+
+    # -------------------------------------------------------------------------------------------------------------- use
+    def post(self, message: Message, to: int | None = None) -> None:
+        """Sends a message to one rank or to all; takes no lock, so a signal handler may call it."""
+        self._outbox.append((to, json.dumps(message).encode() + b"\n"))
+        # A full pipe wakes as well.
+        with contextlib.suppress(OSError):
+            self._alarm.send(b"!")
+
+    def flush(self, timeout: float) -> bool:
+        """Waits until all that was posted is on its way; returns whether it is."""
+        deadline = time.monotonic() + timeout
+        while self._thread.is_alive() and (self._outbox or any(self._outgoing.values())):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def close(self) -> None:
+        """Ends the thread and closes all connections."""
+        self._stopping = True
+        with contextlib.suppress(OSError):
+            self._alarm.send(b"!")
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(1.0)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Closes this process's ends; a forked child must not keep the parent's connections open after its death."""
+        for one in (self._server, self._waker, self._alarm, *self._sockets.values()):
+            with contextlib.suppress(OSError):
+                one.close()
+
+    # ----------------------------------------------------------------------------------------------------------- thread
+    def _serve(self) -> None:
+        assert self._listener is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._waker, selectors.EVENT_READ, None)
+            for rank, link in self._sockets.items():
+                selector.register(link, selectors.EVENT_READ, rank)
+            due = time.monotonic()
+            while not self._stopping:
+                ready = selector.select(max(0.0, due - time.monotonic()))
+                # What others said first, then the time: who was suspended finds their messages waiting.
+                for key, events in ready:
+                    if key.data is None:
+                        self._wake()
+                        continue
+                    if events & selectors.EVENT_READ and not self._read(key.data):
+                        selector.unregister(key.fileobj)
+                        continue
+                    if events & selectors.EVENT_WRITE:
+                        self._write(key.data, selector)
+                self._distribute(selector)
+                if time.monotonic() >= due:
+                    due = self._listener.tick(time.monotonic())
+                    self._distribute(selector)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            while self._waker.recv(_CHUNK):
+                pass
+
+    def _read(self, rank: int) -> bool:
+        assert self._listener is not None
+        closed, why = False, ""
+        while not closed:
+            try:
+                data = self._sockets[rank].recv(_CHUNK)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                data, why = b"", error.strerror or str(error)
+            closed = not data
+            self._incoming[rank] += data
+        *lines, self._incoming[rank] = self._incoming[rank].split(b"\n")
+        for line in lines:
+            self._listener.heard(rank, json.loads(line))
+        if closed:
+            self._outgoing[rank].clear()
+            self._sockets.pop(rank).close()
+            self._listener.lost(rank, why)
+        return not closed
+
+    def _distribute(self, selector: selectors.BaseSelector) -> None:
+        while self._outbox:
+            to, data = self._outbox[0]
+            for rank in [*self._sockets] if to is None else [to]:
+                if rank in self._sockets and len(self._outgoing[rank]) < _BACKLOG:
+                    self._outgoing[rank] += data
+            # After it is with the ranks: `flush` must not see a moment with neither.
+            self._outbox.popleft()
+        for rank in [*self._sockets]:
+            if self._outgoing[rank]:
+                self._write(rank, selector)
+
+    def _write(self, rank: int, selector: selectors.BaseSelector) -> None:
+        pending = self._outgoing[rank]
+        try:
+            while pending:
+                del pending[: self._sockets[rank].send(bytes(pending[:_CHUNK]))]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            # Reading says why it closed, after what was still said before.
+            pending.clear()
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if pending else 0)
+        selector.modify(self._sockets[rank], wanted, rank)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+
+
+def own_address(host: str, port: int) -> str:
+    """The address of this machine from which packets to a host leave."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, kind, proto, _, target = min(found, key=lambda one: one[0] != socket.AF_INET)
+    with socket.socket(family, kind, proto) as probe:
+        probe.connect(target)  # no packet is sent: this only looks up the route
+        return str(probe.getsockname()[0])

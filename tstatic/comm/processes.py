@@ -1,0 +1,377 @@
+"""A group of processes: collectives that end, done or with an error that names the rank that failed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic import flags, version
+from tstatic.comm import exits, launch
+from tstatic.comm.gloo import Gloo, Store, pack
+from tstatic.comm.group import add_in_order
+from tstatic.comm.launch import Launch
+from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
+from tstatic.comm.mesh import Mesh, own_address
+from tstatic.errors import ForkedProcessError, RankFailedError
+from tstatic.logs import get_logger, warn_once
+
+Array = np.ndarray[Any, Any]
+
+_GATHERED = 1 << 15
+"""Bytes up to which every rank sends all it has to all: above, each adds a part, so that fewer bytes travel."""
+
+_VERDICT = 2 * (SETTLE + TICK) + 1.5
+"""Seconds to wait for the verdict after the first sign that a rank failed."""
+
+_ALIKE = 3
+"""Steps in a row with bitwise equal feeds after which ranks are told so."""
+
+_WATCHED = 32
+"""Steps in which feeds are compared: a script that splits its data does so from the start."""
+
+
+class Processes:
+    """The processes that a launcher started, as an ``Outer``; one per process, see :func:`world`.
+
+    Attributes:
+        rank: Number of this process.
+        size: How many there are.
+        calls: Collectives so far.
+        moved: Bytes that this rank gave to collectives of arrays.
+
+    Args:
+        launch: This process among them.
+
+    Raises:
+        RankFailedError: If not all of them come within ``FLAGS_rendezvous_timeout_s``, or run another tstatic.
+        MissingPackageError: If torch is not installed.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.rank = launch.rank
+        self.size = launch.size
+        self.launch = launch
+        self.calls = 0
+        self.moved = 0
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._deadline: float | None = None
+        self._history = 0
+        self._feed = ""
+        self._alike: dict[tuple[int, ...], int] = {}
+        self._steps = 0
+        self._checked: set[tuple[str, str]] = set()
+        deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
+        store = Store(launch, deadline)
+        mesh = Mesh(self.rank, self.size, own_address(launch.address, launch.port))
+        mesh.connect(store.exchange(mesh.card, deadline), deadline)
+        self.monitor = Monitor(self.rank, self.size, mesh)
+        self._gloo = Gloo(store, launch, mesh.host)
+        self._store = store  # rank 0 keeps the table, in which late ranks still look gloo's addresses up
+        self.check_same(version.__version__, "tstatic version")
+        exits.guard(self.monitor, self.close)
+        get_logger("dist").info("rank %d of %d: connected, through %s", self.rank, self.size, mesh.host)
+
+    # ------------------------------------------------------------------------------------------------------- collectives
+    def all_reduce(self, arrays: Sequence[Array]) -> None:
+        """Sums arrays over the processes, in place; every process gets the same bits.
+
+        16-bit floats are added in float32 and rounded once. Under ``FLAGS_numerics=strict`` sums are taken in the order
+        of the ranks, so that they do not depend on how gloo cuts them.
+
+        Raises:
+            RankFailedError: If a rank failed or did not come.
+        """
+        arrays = [a for a in arrays if a.size]
+        if not arrays:
+            return
+        strict = flags.flag("FLAGS_numerics") == "strict"
+        count = sum(a.nbytes for a in arrays)
+        with self._inside(f"all_reduce of {len(arrays)} arrays, {count} bytes", count):
+            packed, back = pack(arrays, strict)
+            if strict:
+                for flat in packed:
+                    self._add_in_order(flat)
+            else:
+                for ended in [self._gloo.add(flat) for flat in packed]:
+                    self._wait(ended)
+            back()
+
+    def _add_in_order(self, flat: Array) -> None:
+        if flat.nbytes <= _GATHERED:
+            parts = np.empty((self.size, flat.size), flat.dtype)
+            self._wait(self._gloo.gather(flat, list(parts)))
+            add_in_order(list(parts), [flat])
+            return
+        # Each rank adds one part: equal ones, so the last may be padded.
+        part = -(-flat.size // self.size)
+        padded = flat if part * self.size == flat.size else np.resize(flat, part * self.size)
+        parts = np.empty((self.size, part), flat.dtype)
+        self._wait(self._gloo.exchange(padded, parts, [part] * self.size, part))
+        total = parts[0].copy()
+        add_in_order(list(parts), [total])
+        whole = np.empty((self.size, part), flat.dtype)
+        self._wait(self._gloo.gather(total, list(whole)))
+        np.copyto(flat, whole.reshape(-1)[: flat.size])
+
+    def all_gather(self, array: Array) -> Array:
+        """Stacks the processes' arrays, alike in shape and dtype, along a new first axis, in the order of their ranks."""
+        own = np.array(array, order="C")  # writable, as torch demands of what it only reads, too
+        whole = np.empty((self.size, own.size), own.dtype)
+        with self._inside(f"all_gather of {own.nbytes} bytes", own.nbytes):
+            if own.size:
+                self._wait(self._gloo.gather(own, list(whole)))
+        return whole.reshape(self.size, *array.shape)
+
+    def broadcast(self, arrays: Sequence[Array], root: int = 0) -> None:
+        """Writes one process's arrays into those of all, in place."""
+        count = sum(a.nbytes for a in arrays)
+        with self._inside(f"broadcast of {len(arrays)} arrays, {count} bytes, from rank {root}", count):
+            whole = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays if a.size]
+            for ended in [self._gloo.broadcast(one, root) for one in whole]:
+                self._wait(ended)
+            for array, one in zip([a for a in arrays if a.size], whole, strict=True):
+                if one is not array:
+                    np.copyto(array, one)
+
+    def agree(self, label: str) -> None:
+        """Returns when all processes are there, after the same collectives.
+
+        Raises:
+            RankFailedError: If a rank failed, did not come, or ran other collectives.
+        """
+        feed, self._feed = self._feed, ""
+        found = self.exchange(label, {"history": self._history, "feed": feed})
+        histories = {rank: str(one["history"]) for rank, one in enumerate(found)}
+        odd, _ = odd_ones(histories)
+        if odd:
+            raise self._refused("history of collectives", odd, histories)
+        if all(one["feed"] for one in found):
+            self._compare([one["feed"] for one in found])
+
+    def exchange(self, label: str, payload: Any) -> list[Any]:
+        """What every rank brings, by rank: anything that JSON takes. It does not use gloo.
+
+        Raises:
+            RankFailedError: If a rank failed or did not come, or is at another meeting.
+        """
+        with self._inside(label, 0):
+            number = self.monitor.at.number
+            self.monitor.say(number, label, payload)
+            self._wait(lambda: self.monitor.heard_all(number))
+            found = self.monitor.take(number)
+            labels = {rank: one["label"] for rank, one in found.items()} | {self.rank: label}
+            odd, _ = odd_ones(labels)
+            if odd:
+                raise self._refused("collective", odd, labels)
+            brought = {rank: one["payload"] for rank, one in found.items()} | {self.rank: payload}
+            return [brought[rank] for rank in range(self.size)]
+
+    def check_same(self, text_hash: str, what: str) -> bool:
+        """Refuses to work on when ranks differ in something that must be equal; the ranks meet once per ``text_hash``.
+
+        Args:
+            text_hash: A digest of it.
+            what: What it is, such as ``program`` or ``strategy``.
+
+        Returns:
+            Whether the ranks met for it now: all of them get the same answer.
+
+        Raises:
+            RankFailedError: If they differ, on every rank; it says which rank differs from most.
+        """
+        if (what, text_hash) in self._checked:
+            return False
+        found = {rank: str(one) for rank, one in enumerate(self.exchange(f"check of the {what}", text_hash))}
+        odd, _ = odd_ones(found)
+        if odd:
+            raise self._refused(what, odd, found)
+        self._checked.add((what, text_hash))
+        return True
+
+    # -------------------------------------------------------------------------------------------------------------- steps
+    @contextlib.contextmanager
+    def step(self, timeout: float) -> Iterator[None]:
+        """All collectives within end before so many seconds have passed, one way or the other."""
+        before, self._deadline = self._deadline, time.monotonic() + timeout
+        try:
+            yield
+        finally:
+            self._deadline = before
+
+    @property
+    def watching(self) -> bool:
+        """Whether :meth:`watch_feeds` still compares: only a run's first steps are watched."""
+        return self._steps < _WATCHED
+
+    def watch_feeds(self, digest: str) -> None:
+        """Notes what this step feeds; the next :meth:`agree` compares it with the others'."""
+        if self.watching:
+            self._feed = digest
+
+    def _compare(self, feeds: Sequence[str]) -> None:
+        self._steps += 1
+        alike: dict[str, list[int]] = {}
+        for rank, feed in enumerate(feeds):
+            alike.setdefault(feed, []).append(rank)
+        ranks = {tuple(group) for group in alike.values() if len(group) > 1}
+        self._alike = {group: self._alike.get(group, 0) + 1 for group in ranks}
+        if _ALIKE in self._alike.values():
+            group = min(g for g, steps in self._alike.items() if steps == _ALIKE)
+            if self.rank == group[0]:
+                warn_once(
+                    "equal feeds",
+                    f"ranks {', '.join(map(str, group))} fed bitwise equal data in {_ALIKE} steps: a feed is each process's "
+                    "own batch; take this rank's part with distributed.local(array) or io.DistributedBatchSampler",
+                    topic="dist",
+                )
+            self._steps = _WATCHED
+
+    def failed(self, error: BaseException) -> None:
+        """Tells the other ranks that this one failed within a step, so that none waits for it; nothing works after it.
+
+        Whoever calls this knows of the failure: the process is not ended for not noticing it.
+        """
+        self.monitor.delivered = True
+        if not isinstance(error, RankFailedError):  # those are about another rank, or all ranks raise them
+            self.monitor.fail("raised", exits.describe(error))
+
+    # --------------------------------------------------------------------------------------------------------------- waits
+    @contextlib.contextmanager
+    def _inside(self, label: str, moved: int) -> Iterator[None]:
+        if os.getpid() != self._pid:
+            raise ForkedProcessError(
+                "a forked child cannot take part in its parent's group of processes",
+                expected=f"process {self._pid}",
+                received=f"process {os.getpid()}, forked from it",
+                fix="run programs in the process that the launcher started",
+            )
+        with self._lock:
+            monitor = self.monitor
+            if monitor.verdict is not None or monitor.failed:
+                raise monitor.error()
+            self._history = zlib.crc32(label.encode(), self._history)
+            monitor.at = At(monitor.at.number + 1, label, True)
+            try:
+                yield
+            except BaseException as error:
+                # Arrays must not change any more, and the others must not wait.
+                self._gloo.stop()
+                self.failed(error)
+                monitor.failed = monitor.failed or str(error).partition("\n")[0]
+                raise
+            monitor.at = At(monitor.at.number, label, False)
+            self.calls += 1
+            self.moved += moved
+
+    def _wait(self, ended: Callable[[], bool]) -> None:
+        """Polls until work has ended; at first with hardly a pause: most ends within a fraction of a millisecond."""
+        start = last = time.monotonic()
+        timeout = float(flags.flag("FLAGS_step_timeout_s"))
+        deadline = self._deadline if self._deadline is not None else start + timeout
+        polls = 0
+        while True:
+            try:
+                if ended():
+                    return
+            except RuntimeError as error:
+                raise self._broken(error) from None
+            if self.monitor.verdict is not None:
+                raise self.monitor.error()
+            now = time.monotonic()
+            if now - last > 1.0:  # this process itself was suspended; the others deserve as much time
+                deadline += now - last
+            last = now
+            if now > deadline:
+                raise self._late(now - start)
+            polls += 1
+            time.sleep(0 if polls < 20 else min(0.001, 2e-6 * polls))
+
+    def _late(self, waited: float) -> RankFailedError:
+        if not self.monitor.accused:
+            self.monitor.accuse(*self.monitor.blame(waited))
+        return self._verdict() or RankFailedError(
+            f"{self.monitor.at.label} did not end within {waited:g} s",
+            expected="a step shorter than FLAGS_step_timeout_s",
+            received="no agreement on which rank is late",
+            fix="raise FLAGS_step_timeout_s if steps may take longer",
+        )
+
+    def _broken(self, error: RuntimeError) -> RankFailedError:
+        """Gloo's connection broke: the monitor knows, or soon will, which rank it was."""
+        found = self._verdict()
+        if found is not None:
+            return found
+        self.monitor.fail("network", f"lost a connection: {error}")
+        return RankFailedError(
+            f"rank {self.rank} of {self.size} lost a connection to another rank, although all of them live",
+            expected="connections that stay open",
+            received=str(error).strip().splitlines()[0],
+            fix="look at the network between the machines",
+        )
+
+    def _verdict(self) -> RankFailedError | None:
+        """The verdict, which is not far once the first sign is there."""
+        deadline = time.monotonic() + _VERDICT
+        while self.monitor.verdict is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return self.monitor.error() if self.monitor.verdict is not None else None
+
+    def _refused(self, what: str, odd: Sequence[int], found: Mapping[int, str]) -> RankFailedError:
+        ranks = f"rank {odd[0]} of {self.size} has"
+        if len(odd) > 1:
+            ranks = f"ranks {', '.join(map(str, odd))} of {self.size} have"
+        usual = next(rank for rank in sorted(found) if rank not in odd)
+        return RankFailedError(
+            f"{ranks} another {what} than rank {usual}",
+            expected=f"the same {what} on all ranks, such as rank {usual}'s: {found[usual]}",
+            received="; ".join(f"rank {rank}: {found[rank]}" for rank in odd),
+            fix="let all ranks run the same script with the same arguments; only the data may differ",
+        )
+
+    def close(self) -> bool:
+        """Leaves the group; returns whether all threads have ended, so that Python may, too."""
+        global _world
+        if os.getpid() != self._pid:
+            return True
+        if _world is self:
+            _world = None
+        idle = self.monitor.verdict is None and not self.monitor.failed
+        self.monitor.leave()
+        done = idle or self._gloo.stop()
+        if done:
+            self._gloo.close()
+        return done
+
+
+def digest(arrays: Mapping[str, Array]) -> str:
+    """A short text that differs, but for chance, when arrays differ in name, dtype, shape or bits."""
+    total = 0
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total = zlib.crc32(f"{name} {array.dtype} {arrays[name].shape}".encode(), total)
+        total = zlib.crc32(array.reshape(-1).view(np.uint8).data, total)
+    return f"{total:08x}"
+
+
+_world: Processes | None = None
+_starting = threading.Lock()
+
+
+def world() -> Processes | None:
+    """The group of processes that this one belongs to, connected at the first call; ``None`` for a single process."""
+    global _world
+    with _starting:
+        if _world is None and launch.current().size > 1:
+            _world = Processes(launch.current())
+        return _world
+
+
+__all__ = ["Processes", "digest", "world"]

@@ -1,0 +1,94 @@
+"""A batch norm and its gradient as lines of numpy in float64, for modules that run alone."""
+
+from __future__ import annotations
+
+from tstatic.fusion.codegen.per_channel import LAST
+from tstatic.fusion.codegen.reference import Reference
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import Card
+from tstatic.ir.types import Shape
+
+
+def _layout(shape: Shape, layout: str) -> tuple[tuple[int, ...], Shape]:
+    """The axes that a channel's values lie along, and the shape of one value per channel."""
+    at = len(shape) - 1 if len(shape) == 2 or layout in LAST else 1
+    return tuple(i for i in range(len(shape)) if i != at), tuple(n if i == at else 1 for i, n in enumerate(shape))
+
+
+class _Norm:
+    """What both directions read: texts of values per channel in a shape that broadcasts."""
+
+    def __init__(self, reference: Reference, op: FrozenOp) -> None:
+        self.reference = reference
+        self.op = op
+        x = op.input("X")
+        assert isinstance(x, str)
+        self.x = reference.of(x)
+        self.axes, self.wide = _layout(self.x.shape, op.attrs["data_layout"])
+        self.epsilon = float(op.attrs["epsilon"])
+        a = op.attrs
+        self.given = bool(a["use_global_stats"] or (a["is_test"] and not a["trainable_statistics"]))
+
+    def channel(self, slot: str, absent: str) -> str:
+        """A parameter or statistic; ``absent`` where the op has none."""
+        value = self.op.input(slot)
+        return f"{self.reference.of(value).text}.reshape({self.wide!r})" if isinstance(value, str) else absent
+
+    def line(self, name: str, text: str) -> None:
+        self.reference.lines.append(f"{name} = {text}")
+
+    def put(self, slot: str, text: str) -> None:
+        self.reference.put(self.op.output(slot), text)
+
+
+def batch_norm(reference: Reference, op: FrozenOp) -> None:
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, and the running statistics."""
+    n = _Norm(reference, op)
+    if n.given:
+        n.line("mean", n.channel("Mean", "0.0"))
+        n.line("variance", n.channel("Variance", "1.0"))
+    else:
+        n.line("mean", f"np.mean({n.x.text}, axis={n.axes!r}, keepdims=True)")
+        n.line("variance", f"np.var({n.x.text}, axis={n.axes!r}, keepdims=True)")
+    n.line("inverse", f"1 / np.sqrt(variance + {n.epsilon!r})")
+    n.put("Y", f"({n.x.text} - mean) * inverse * {n.channel('Scale', '1.0')} + {n.channel('Bias', '0.0')}")
+    n.put("SavedMean", "mean.reshape(-1)")
+    n.put("SavedVariance", "inverse.reshape(-1)")
+    tensor = op.input("MomentumTensor")
+    momentum = reference.of(tensor).text if isinstance(tensor, str) else repr(float(op.attrs["momentum"]))
+    n.line("keep", "1.0" if n.given else momentum)
+    for slot, new in (("Mean", "mean"), ("Variance", "variance")):
+        n.put(f"{slot}Out", f"({n.channel(slot, '0.0')} * keep + {new} * (1 - keep)).reshape(-1)")
+
+
+def batch_norm_grad(reference: Reference, op: FrozenOp) -> None:
+    """The gradients of input, scale and bias, from the statistics that the forward op saved."""
+    n = _Norm(reference, op)
+    dy = op.input("Y@GRAD")
+    assert isinstance(dy, str)
+    n.line("dy", reference.of(dy).text)
+    n.line("inverse", n.channel("SavedVariance", "1.0"))
+    n.line("normal", f"({n.x.text} - {n.channel('SavedMean', '0.0')}) * inverse")
+    n.line("dscale", f"np.sum(dy * normal, axis={n.axes!r}, keepdims=True)")
+    n.line("dbias", f"np.sum(dy, axis={n.axes!r}, keepdims=True)")
+    count = n.x.shape[0]
+    for axis in n.axes[1:]:
+        count *= n.x.shape[axis]
+    taken = "" if n.given else f" - (dbias + normal * dscale) / {count}"
+    n.put("X@GRAD", f"(dy{taken}) * inverse * {n.channel('Scale', '1.0')}")
+    n.put("Scale@GRAD", "dscale.reshape(-1)")
+    n.put("Bias@GRAD", "dbias.reshape(-1)")
+
+
+def batch_norm_again(reference: Reference, op: FrozenOp) -> None:
+    """``(x - mean) * inverse * scale + bias`` from the statistics that the forward op saved."""
+    n = _Norm(reference, op)
+    normal = f"({n.x.text} - {n.channel('SavedMean', '0.0')}) * {n.channel('SavedVariance', '1.0')}"
+    n.put("Y", f"{normal} * {n.channel('Scale', '1.0')} + {n.channel('Bias', '0.0')}")
+
+
+AGAIN = Card("batch_norm_again", "X, Scale?, Bias?, SavedMean, SavedVariance -> Y")
+"""A batch norm's result in its gradient; it stands in no program."""
+
+RULES = {"batch_norm": batch_norm, "batch_norm_grad": batch_norm_grad, AGAIN.type: batch_norm_again}
+"""For :func:`tstatic.fusion.codegen.script.alone`."""

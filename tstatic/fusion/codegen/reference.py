@@ -1,0 +1,257 @@
+"""Ops as lines of numpy in float64: what a generated module is compared with where it runs alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tstatic.fusion.codegen.define import Definition, define
+from tstatic.fusion.codegen.lines import _bare, number, safe
+from tstatic.ir.expr import FUNCTIONS, Node, parse, substitute
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.rows import COLUMN
+from tstatic.ir.types import DType, Meta, Shape, broadcast_shapes, float64
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
+_PLAIN = {"isnan": "np.isnan", "isinf": "np.isinf", "erf": "erf"}
+"""Functions that are no ufuncs here, and what the script calls for them."""
+_ROWS = {"rsum": "sum", "rmax": "max"}
+"""Functions of a row, and numpy's along an axis."""
+_LOGIC = ("both", "either", "invert", "differ")
+_LONG = 60
+_EXACT_INTEGER = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A text that stands for a numpy value of a shape; ``low``: the 16-bit type that holds it in the program."""
+
+    text: str
+    shape: Shape
+    is_bool: bool = False
+    low: DType | None = None
+
+
+Rule = Callable[["Reference", FrozenOp], None]
+"""Writes an op that states no expressions."""
+
+
+class NoNameError(Exception):
+    """A function that plain numpy text cannot call."""
+
+
+class Reference:
+    """Writes ops one by one, each on values of their own shapes; the names are w1, w2, ...
+
+    Args:
+        metas: Metadata of all values.
+        names: Values that are given -> what they are called.
+        rules: Op type -> how it is written, for ops that state no expressions.
+
+    Attributes:
+        lines: What was written.
+        helpers: Functions that the lines call, by name.
+        jumps: Whether something was rounded to whole numbers or compared.
+    """
+
+    def __init__(self, metas: Mapping[str, Meta], names: Mapping[str, str], rules: Mapping[str, Rule]) -> None:
+        self.metas = metas
+        self.rules = rules
+        self.lines: list[str] = []
+        self.helpers: dict[str, str] = {}
+        self.jumps = False
+        self._given = names
+        self._done: dict[str, Value] = {}
+        self._count = 0
+
+    def write(self, ops: Sequence[FrozenOp]) -> None:
+        """Writes ops in order.
+
+        Raises:
+            NoNameError: One of their functions has no plain form in numpy.
+        """
+        for op in ops:
+            self.lines.append(f"# {safe(op.type)}")
+            rule = self.rules.get(op.type)
+            if rule is not None:
+                rule(self, op)
+                continue
+            definition = define(op, self.metas)
+            assert definition is not None, f"{op.type} has no form in numpy"
+            _Expressions(self, op, definition).write()
+
+    def of(self, value: str) -> Value:
+        """A value; zeros for what the kernel does not read, since the results cannot depend on it."""
+        found = self._done.get(value)
+        if found is None:
+            meta = self.metas[value]
+            text = self._given.get(value, f"np.zeros({meta.shape!r})")
+            found = Value(text, meta.shape, meta.dtype.name == "bool")
+        return found
+
+    def name(self, value: Value) -> Value:
+        """Gives a text a name of its own."""
+        self._count += 1
+        self.lines.append(f"w{self._count} = {_bare(value.text)}")
+        return replace(value, text=f"w{self._count}")
+
+    def put(self, entry: object, text: str) -> None:
+        """Sets an op's output, if the op has it; an array of the output's shape."""
+        if isinstance(entry, str):
+            meta = self.metas[entry]
+            found = self.name(Value(text, meta.shape, meta.dtype.name == "bool"))
+            self._done[entry] = replace(found, low=meta.dtype if meta.dtype.is_low else None)
+
+
+class _Expressions:
+    """One op by its expressions."""
+
+    def __init__(self, reference: Reference, op: FrozenOp, definition: Definition) -> None:
+        self.reference = reference
+        self.op = op
+        self.definition = definition
+        self.environment: dict[str, Value] = {}
+        self.known: dict[Node, Value] = {}
+        self.uses: Counter[Node] = Counter()
+
+    def write(self) -> None:
+        d = self.definition
+        if d.inner is not None:
+            row = (1,) * d.inner + d.full[d.inner :]
+            self.environment[COLUMN] = Value(f"np.arange({math.prod(row)}).reshape({row!r})", row)
+        for name, position in d.inputs.items():
+            read, shape = d.entries[position], d.aligned[position]
+            assert read is not None
+            assert shape is not None
+            self.environment[name] = _shaped(self.reference.of(read), shape)
+        for position, node in d.nodes.items():
+            self._use(node)
+            entry = self.op.outputs[position]
+            assert isinstance(entry, str)
+            meta, target = self.reference.metas[entry], d.targets[position]
+            value = self._value(node)
+            if value.low is not None and value.low is not meta.dtype:
+                # As kernels do: a cast from a 16-bit type keeps what was rounded off.
+                self.reference.jumps = True
+                value = Value(f"rounded({value.text}, torch.{value.low.name})", value.shape)
+            if node.op == "const":
+                value = Value(f"np.full({d.full!r}, {value.text})", d.full, value.is_bool)
+            if target != d.full and position not in d.per_row:
+                axes = tuple(i for i, (n, full) in enumerate(zip(target, d.full, strict=True)) if n != full)
+                text = f"np.sum({_number(_whole(value, d.full)).text}, axis={axes!r}, keepdims=True)"
+                value = Value(text, target)
+            value = _shaped(_whole(self._stored(value, meta.dtype), target), meta.shape)
+            self.reference.put(entry, value.text)
+
+    def _use(self, node: Node) -> None:
+        stack = [node]
+        while stack:
+            current = stack.pop()
+            self.uses[current] += 1
+            if self.uses[current] == 1:
+                stack.extend(current.args)
+
+    def _stored(self, value: Value, dtype: DType) -> Value:
+        """The value as a type of the program holds it; floats keep all their bits."""
+        if dtype.name == "bool":
+            return value if value.is_bool else Value(f"({value.text} != 0)", value.shape, True)
+        if dtype.is_float:
+            return _number(value)
+        self.reference.jumps = True
+        return Value(f"whole({_bare(value.text)}, np.{dtype.name})", value.shape)
+
+    def _value(self, node: Node) -> Value:
+        """The text of an expression."""
+        if node.op == "const":
+            return Value(_constant(node.value), (), isinstance(node.value, bool))
+        if node.op == "var":
+            return self.environment[node.value]
+        found = self.known.get(node)
+        if found is None:
+            found = self._apply(node)
+            if self.uses[node] > 1 or len(found.text) > _LONG:
+                found = self.reference.name(found)
+            self.known[node] = found
+        return found
+
+    def _apply(self, node: Node) -> Value:
+        function = FUNCTIONS[node.op]
+        if node.op in _ROWS:
+            return self._row(node)
+        if function.expand and node.op != "where":
+            body = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
+            self._use(body)
+            return self._value(body)
+        values = [self._value(a) for a in node.args]
+        shape: Shape = ()
+        for v in values:
+            shape = broadcast_shapes(shape, v.shape)
+        if function.exact:
+            self.reference.jumps = True
+            # Kernels compute 16-bit values in float32 and round them where a jump would show it.
+            values = [v if v.low is None else Value(f"rounded({v.text}, torch.{v.low.name})", v.shape) for v in values]
+        if node.op == "where":
+            condition, yes, no = values
+            both = yes.is_bool and no.is_bool
+            yes, no = (yes, no) if both else (_number(yes), _number(no))
+            return Value(f"np.where({_truth(condition)}, {_bare(yes.text)}, {_bare(no.text)})", shape, both)
+        logic = node.op in _LOGIC
+        texts = [_truth(v) if logic else _number(v).text for v in values]
+        is_bool = function.kind == "bool"
+        if node.op == "neg":
+            return Value(f"(-{texts[0]})", shape)
+        if node.op == "reciprocal":
+            return Value(f"(1 / {texts[0]})", shape)
+        if node.op in _INFIX and not all(a.op == "const" for a in node.args):
+            return Value(f"({texts[0]} {_INFIX[node.op]} {texts[1]})", shape, is_bool)
+        name = _PLAIN.get(node.op)
+        if name is None:
+            if not isinstance(function.numpy, np.ufunc):
+                raise NoNameError(node.op)
+            name = f"np.{function.numpy.__name__}"
+        return Value(f"{name}({', '.join(_bare(t) for t in texts)})", shape, is_bool)
+
+    def _row(self, node: Node) -> Value:
+        """A sum or the largest value of each row."""
+        d = self.definition
+        assert d.inner is not None, "a function of a row in an op that has none"
+        inside = _number(_whole(self._value(node.args[0]), d.full))
+        axes = tuple(range(d.inner, len(d.full)))
+        shape = d.full[: d.inner] + (1,) * len(axes)
+        return Value(f"np.{_ROWS[node.op]}({_bare(inside.text)}, axis={axes!r}, keepdims=True)", shape)
+
+
+def _shaped(value: Value, shape: Shape) -> Value:
+    """The value in a shape of as many elements."""
+    return value if value.shape == shape else replace(value, text=f"{value.text}.reshape({shape!r})", shape=shape)
+
+
+def _whole(value: Value, shape: Shape) -> Value:
+    """The value broadcast to a shape."""
+    if value.shape == shape:
+        return value
+    return replace(value, text=f"np.broadcast_to({_bare(value.text)}, {shape!r})", shape=shape)
+
+
+def _constant(value: bool | int | float) -> str:
+    """A literal that numpy takes among 64-bit numbers."""
+    if isinstance(value, bool):
+        return repr(bool(value))
+    if isinstance(value, int) and abs(value) <= _EXACT_INTEGER:
+        return repr(int(value)) if value >= 0 else f"({int(value)!r})"
+    return number(float(value), float64)
+
+
+def _number(value: Value) -> Value:
+    """A truth value as 1 or 0."""
+    return Value(f"({value.text} * 1.0)", value.shape) if value.is_bool else value
+
+
+def _truth(value: Value) -> str:
+    return value.text if value.is_bool else f"({value.text} != 0)"

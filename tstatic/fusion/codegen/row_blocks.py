@@ -1,0 +1,167 @@
+"""Lines of a group along rows as loops over blocks of columns, one per level of sums and maxima that need each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Reduction
+
+_NAME = re.compile(r"[A-Za-z_]\w*(?![\w=])")
+"""A name; not that of an argument, as in ``mask=row_mask``."""
+
+_PLACES = frozenset(["offsets", "columns", "mask"])
+"""Names that differ from block to block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One assignment.
+
+    Attributes:
+        name, text: ``name = text``.
+        comment: The comment above it: the op that it belongs to.
+        reads: Names of lines that it needs.
+        level: How many passes over the row must be over before it can be computed.
+        wide: Whether it has a value per element; otherwise one per row, which outlives the passes.
+    """
+
+    name: str
+    text: str
+    comment: str
+    reads: tuple[str, ...]
+    level: int
+    wide: bool
+
+
+class _Passes:
+    """Lines by name and level; sums that come with the maximum that they are taken under are ``online``."""
+
+    def __init__(self, lines: Lines, loads: Sequence[str]) -> None:
+        self.reductions = lines.reductions
+        self.lines: dict[str, _Line] = {}
+        self.online: dict[str, str] = {}
+        for name, made in lines.reductions.items():
+            # One sum takes the maximum along, in the pass that would find the maximum alone.
+            if made.peak and made.peak not in self.online.values():
+                self.online[name] = made.peak
+        comment = ""
+        for line in (*loads, *lines.lines):
+            if line.startswith("#"):
+                comment = line
+                continue
+            name, _, text = line.partition(" = ")
+            self._add(name, text, comment)
+
+    def _add(self, name: str, text: str, comment: str) -> None:
+        made = self.reductions.get(name)
+        if made is not None:
+            text = made.under if name in self.online else made.text
+        words = dict.fromkeys(_NAME.findall(text))
+        reads = tuple(w for w in words if w in self.lines)
+        level = max((self.lines[w].level for w in reads), default=0)
+        wide = not _PLACES.isdisjoint(words) or any(self.lines[w].wide for w in reads)
+        if made is not None:
+            level, wide = level + 1, False
+        self.lines[name] = _Line(name, text, comment, reads, level, wide)
+
+    def needed(self, names: Iterable[str]) -> list[str]:
+        """The lines with a value per element that some names are computed from, in order."""
+        found: set[str] = set()
+        pending = list(names)
+        while pending:
+            line = self.lines[pending.pop()]
+            if line.wide and line.name not in found:
+                found.add(line.name)
+                pending.extend(line.reads)
+        return _written(line for line in self.lines.values() if line.name in found)
+
+    def per_row(self, level: int) -> list[str]:
+        """The lines with one value per row that can be computed after a pass."""
+        return _written(
+            line
+            for line in self.lines.values()
+            if line.level == level and not line.wide and line.name not in self.reductions
+        )
+
+    def sums(self, level: int) -> list[tuple[str, Reduction]]:
+        """The sums and maxima of a pass, without maxima that come with a sum."""
+        return [
+            (name, made)
+            for name, made in self.reductions.items()
+            if self.lines[name].level == level and name not in self.online.values()
+        ]
+
+
+def _written(lines: Iterable[_Line]) -> list[str]:
+    """Lines as text; an op's comment stands above the first of its lines."""
+    done: list[str] = []
+    above = ""
+    for line in lines:
+        if line.comment and line.comment != above:
+            done.append(line.comment)
+            above = line.comment
+        done.append(f"{line.name} = {line.text}")
+    return done
+
+
+def _loop(length: int, body: Sequence[str]) -> list[str]:
+    inside = [
+        "columns = first + tl.arange(0, COLUMNS)[None, :]",
+        f"mask = row_mask & (columns < {length})",
+        f"offsets = rows * {length} + columns",
+        *body,
+    ]
+    return [f"for first in range(0, {length}, COLUMNS):", *(f"    {line}" for line in inside)]
+
+
+def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: int) -> list[str]:
+    """The body of a kernel whose program owns ``rows`` and goes over their columns in blocks.
+
+    Sums and maxima of a pass see each element once; those that need their results come in the next pass, and the outputs in
+    the last. A softmax's sum takes its maximum along, in one pass. Nothing is written before the last pass, so that an
+    output may lie in the memory of an input.
+
+    Args:
+        lines: Of the group.
+        loads: Lines that read its inputs.
+        stores: Lines that write outputs with a value per element.
+        length: Elements of a row.
+    """
+    found = _Passes(lines, loads)
+    last = max((found.lines[name].level for name in found.reductions), default=0)
+    # Where threads meet once per block anyway, a sum needs no value per thread of its own: registers are short there.
+    summing = {found.lines[name].level for name in found.online}
+    body = found.per_row(0)
+    for level in range(1, last + 1):
+        before, inside, after = [], [], []
+        wanted: list[str] = []
+        for name, made in found.sums(level):
+            wanted.extend(found.lines[name].reads)
+            dtype = LANGUAGE[made.dtype.name]
+            if name in found.online:
+                lines.used.add("_online")
+                peak = made.peak
+                before.append(f'{peak} = tl.full((ROWS, 1), float("-inf"), {dtype})')
+                before.append(f"{name} = tl.zeros((ROWS, 1), {dtype})")
+                inside.append(f"{peak}, {name} = _online({peak}, {name}, {made.under}, mask)")
+                # A row of nothing but -inf has no largest value to subtract.
+                after.append(f'{name} = tl.where({peak} == float("-inf"), float("nan"), {name})')
+            elif made.function == "rsum" and level in summing:
+                before.append(f"{name} = tl.zeros((ROWS, 1), {dtype})")
+                inside.append(f"{name} += tl.sum(tl.where(mask, {made.text}, 0.0), 1)[:, None]")
+            elif made.function == "rsum":
+                before.append(f"sum_{name} = tl.zeros((ROWS, COLUMNS), {dtype})")
+                inside.append(f"sum_{name} += tl.where(mask, {made.text}, 0.0)")
+                after.append(f"{name} = tl.sum(sum_{name}, 1)[:, None]")
+            else:
+                lines.used.update(("_maximum", "_row_max"))
+                before.append(f'max_{name} = tl.full((ROWS, COLUMNS), float("-inf"), {dtype})')
+                inside.append(f'max_{name} = _maximum(max_{name}, tl.where(mask, {made.text}, float("-inf")))')
+                after.append(f"{name} = _row_max(max_{name})")
+        body += [*before, *_loop(length, [*found.needed(wanted), *inside]), *after, *found.per_row(level)]
+    if stores:
+        wanted = [w for store in stores for w in _NAME.findall(store) if w in found.lines]
+        body += _loop(length, [*found.needed(wanted), *stores])
+    return body

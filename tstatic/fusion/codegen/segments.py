@@ -1,0 +1,53 @@
+"""Many tensors as blocks of one launch: which tensor, and which part of it, each program has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.fusion.codegen.kernel import Own, Table
+
+STEP = 16
+"""Tensors in memory of plans and flat buffers may be read up to a multiple of this, so that accesses are wide."""
+
+ADDRESSES, BLOCKS = Own("table:addresses"), Own("table:blocks")
+
+HELPER = '''
+def blocks(most, step):
+    """A row per block: tensor, its first element there, elements of its own, elements that may be touched."""
+    rows = []
+    for tensor, size in enumerate(SIZES):
+        for start in range(0, size, most):
+            own = min(size - start, most)
+            rows += [tensor, start, own, min(-(-own // step) * step, most)]
+    return rows
+'''.strip()
+"""The same for modules that run alone."""
+
+
+def table(rows: np.ndarray[Any, Any], block: int, step: int) -> Table:
+    """The table of :func:`segments` as a kernel looks it up."""
+    return Table(numbers=rows.reshape(-1), text=f"blocks({block}, {step})")
+
+
+def segments(sizes: Sequence[int], block: int, step: int = 1) -> np.ndarray[Any, Any]:
+    """A row per block: tensor, its first element there, elements of its own, elements that may be touched.
+
+    Args:
+        sizes: Elements per tensor; empty tensors have no blocks.
+        block: Elements per block.
+        step: Tensors' memory reaches to a multiple of so many elements.
+
+    Returns:
+        int64 of shape ``[blocks, 4]``.
+    """
+    count = np.asarray(sizes, np.int64)
+    blocks = -(-count // block)
+    tensor = np.repeat(np.arange(len(count)), blocks)
+    start = (np.arange(int(blocks.sum())) - np.repeat(np.cumsum(blocks) - blocks, blocks)) * block
+    own = np.minimum(count[tensor] - start, block)
+    touched = np.minimum(-(-own // step) * step, block)
+    table: np.ndarray[Any, Any] = np.stack([tensor, start, own, touched], 1)
+    return table

@@ -1,0 +1,78 @@
+"""Lets readers of a gradient that is only handed on read what arrives: the gradient of an add of equal shapes is no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from tstatic.fusion.codegen.define import define
+from tstatic.ir import expr
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.opdef import card_of
+from tstatic.ir.program import OpRole
+from tstatic.ir.types import Meta
+
+
+def handed_on(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+    """Drops backward ops each of whose results is one of their inputs, element for element.
+
+    An op that has other results as well stays as it is: patterns look for it, and its kernel writes them all in one go. So does
+    one with a result that is fetched or kept: two names for one array would be seen by the user. An op that finishes a
+    parameter's gradient stays because others look for it there.
+
+    Args:
+        program: Frozen; fused ops are left alone.
+        metas: Metadata of all its values, with the sizes of this run.
+    """
+    roots = program.roots()
+    made: set[str] = set()
+    renamed: dict[str, str] = {}
+    kept: list[FrozenOp] = []
+    for op in program.ops:
+        if renamed and not renamed.keys().isdisjoint(op.reads()):
+            op = op.with_inputs(renamed)
+        same = _same(op, metas)
+        # What is fed or kept in a scope may be overwritten in the same run, a value that an op makes never is.
+        if same and roots.isdisjoint(same) and made.issuperset(same.values()):
+            renamed |= same
+            continue
+        made.update(op.writes())
+        kept.append(op)
+    return program.edit(ops=tuple(kept)) if renamed else program
+
+
+@lru_cache(maxsize=4096)
+def _copies(kind: str) -> frozenset[int]:
+    """Positions of an op's outputs whose expression is the name of an input."""
+    card = card_of(kind)
+    names = {s.param for s in card.inputs}
+    if card.pointwise is not None:
+        texts = {i: expr.parse(card.pointwise[s.name]) for i, s in enumerate(card.outputs) if s.name in card.pointwise}
+    else:
+        texts = dict(getattr(card.ref, "nodes", {}))
+    return frozenset(i for i, node in texts.items() if node.op == "var" and node.value in names)
+
+
+def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
+    """Result -> the input that it equals, if all results are such."""
+    if not op.role & OpRole.Backward or op.role_var or op.body or op.regions:
+        return {}
+    positions = [i for i, e in enumerate(op.outputs) if e is not None]
+    if not positions or not _copies(op.type).issuperset(positions):
+        return {}
+    if not all(v in metas and metas[v].known for v in (*op.reads(), *op.writes())):
+        return {}
+    definition = define(op, metas)
+    if definition is None:
+        return {}
+    found: dict[str, str] = {}
+    for i in positions:
+        position = definition.inputs[definition.nodes[i].value]
+        source, result = definition.entries[position], op.outputs[i]
+        if not isinstance(source, str) or not isinstance(result, str) or metas[source] != metas[result]:
+            return {}
+        # Otherwise the result is a sum, or a value is repeated.
+        if not definition.aligned[position] == definition.full == definition.targets[i]:
+            return {}
+        found[result] = source
+    return found

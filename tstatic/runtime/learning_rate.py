@@ -1,0 +1,30 @@
+"""A scheduler's rate in the scope for the time of a run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from tstatic.ir.program import Program
+from tstatic.runtime.scope import Scope
+
+
+@contextlib.contextmanager
+def scheduled(program: Program, scope: Scope) -> Iterator[None]:
+    """Writes the scheduler's current value; if the block raises, what was there before is put back."""
+    held = scope.everywhere(program.lr_var.name) if program.lr_var is not None else []
+    if program.lr_scheduler is None or not held:
+        yield
+        return
+    old = [array.copy() for array in held]
+    value = program.lr_scheduler()
+    for array in held:
+        array[...] = value
+    try:
+        yield
+    except BaseException:
+        for array, before in zip(held, old, strict=True):
+            np.copyto(array, before)
+        raise

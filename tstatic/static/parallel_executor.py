@@ -1,0 +1,163 @@
+"""ParallelExecutor: a data-parallel program and its Executor in one object, with Paddle's 1.x interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tstatic import places
+from tstatic.errors import FeedError, ProgramError, ProgramTypeError
+from tstatic.ir.program import Program, default_main_program
+from tstatic.ir.where import show, user_line
+from tstatic.logs import warn_once
+from tstatic.runtime.scope import Scope, global_scope
+from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.executor import Executor
+from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+
+
+class ParallelExecutor:
+    """Runs a program on ``CPU_NUM`` CPU places or on all visible GPUs.
+
+    Construction touches no variable: parameters reach the places at the first run.
+
+    Args:
+        use_cuda: GPUs, not CPU places.
+        loss_name: Name of the loss; needed where the program has a backward part.
+        main_program: The default main program if ``None``.
+        share_vars_from: A ParallelExecutor whose variables this one uses. Those of one scope share them anyway.
+        exec_strategy, build_strategy: Copied.
+        num_trainers: Number of processes; 1 leaves it to the launcher's environment.
+        trainer_id: This process's rank.
+        scope: Where the variables live; the global scope if ``None``.
+
+    Raises:
+        ProgramTypeError: For an argument of another type (a ``TypeError``).
+        ProgramError: Where the program has a backward part and ``loss_name`` is not its loss.
+    """
+
+    _scope: Scope
+    _compiled: CompiledProgram
+
+    def __init__(
+        self,
+        use_cuda: bool,
+        loss_name: str | None = None,
+        main_program: Program | None = None,
+        share_vars_from: ParallelExecutor | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        build_strategy: BuildStrategy | None = None,
+        num_trainers: int = 1,
+        trainer_id: int = 0,
+        scope: Scope | None = None,
+    ) -> None:
+        if share_vars_from is not None and not isinstance(share_vars_from, ParallelExecutor):
+            raise ProgramTypeError(
+                "The share_vars_from should be ParallelExecutor.",
+                expected="a ParallelExecutor, or None",
+                received=f"{share_vars_from!r} of type {type(share_vars_from).__name__}",
+                fix="pass the ParallelExecutor that trains",
+                op="ParallelExecutor",
+            )
+        if scope is not None and not isinstance(scope, Scope):
+            raise ProgramTypeError(
+                "ParallelExecutor needs a Scope as 'scope'",
+                expected="a static.Scope, or None",
+                received=f"{scope!r} of type {type(scope).__name__}",
+                fix="make one with static.Scope()",
+                op="ParallelExecutor",
+            )
+        if build_strategy is not None and not isinstance(build_strategy, BuildStrategy):
+            build = build_strategy  # CompiledProgram says what is wrong with it.
+        else:
+            build = BuildStrategy() if build_strategy is None else build_strategy.copy()
+            if num_trainers != 1 or trainer_id != 0:
+                build._clear_finalized()
+                build.num_trainers = num_trainers
+                build.trainer_id = trainer_id
+        if share_vars_from is not None and scope is not None and scope is not share_vars_from._scope:
+            warn_once(("scope ignored", id(self)), "share_vars_from is set, scope is ignored.")
+        self._scope = share_vars_from._scope if share_vars_from is not None else scope or global_scope()
+        self._place = places.CUDAPlace(0) if use_cuda else places.CPUPlace()
+        self._program = main_program if main_program is not None else default_main_program()
+        self._compiled = CompiledProgram(self._program).with_data_parallel(
+            loss_name,
+            build,
+            exec_strategy,
+            share_vars_from._compiled if share_vars_from is not None else None,
+        )
+        self._executor = Executor(self._place)
+        self._count: int | None = None
+
+    @property
+    def device_count(self) -> int:
+        """Number of places: ``CPU_NUM``, or the GPUs; counted when first asked for, or at the first run."""
+        if self._count is None:
+            self._count = self._compiled._count_places(self._place)
+        return self._count
+
+    def run(
+        self,
+        fetch_list: Any,
+        feed: Any = None,
+        feed_dict: Any = None,
+        return_numpy: bool = True,
+    ) -> list[Any]:
+        """Runs one step on all places; nothing of the program is left out, whatever is fetched.
+
+        Args:
+            fetch_list: Variables or names.
+            feed: A dict, whose arrays are split over the places along the first axis, or a list with a dict for each.
+            feed_dict: Its name in early releases; used where ``feed`` is ``None``.
+            return_numpy: ``False`` gives tensors that hold the arrays.
+
+        Returns:
+            Per fetched variable the places' values, joined along the first axis.
+
+        Raises:
+            FeedError: For a feed that is neither, a list of another length, or fewer rows than places (a ``ValueError``).
+            FeedTypeError: For a list that holds something else than dicts (also a ``TypeError``).
+        """
+        if feed is None and feed_dict is not None:
+            warn_once("feed_dict", "ParallelExecutor.run: feed_dict is the name that feed had; use feed")
+            feed = feed_dict
+        if feed is not None and not isinstance(feed, Mapping | list | tuple):
+            raise FeedError(
+                "ParallelExecutor.run takes a dict or a list as feed",
+                expected="{name: array}, which is split over the places, or a list with a dict for each place",
+                received=f"{type(feed).__name__}",
+                fix="pass feed={'x': array}",
+                op="feed",
+                where=show(user_line()),
+            )
+        return self._executor.run(
+            self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy
+        )
+
+    def drop_local_exe_scopes(self) -> None:
+        """Gives the memory of temporary values back now; the next run takes it again.
+
+        Raises:
+            ProgramError: Before the first run.
+        """
+        sessions = self._compiled._sessions
+        if not sessions:
+            raise ProgramError(
+                "there are no local execution scopes to drop before the first run",
+                expected="a ParallelExecutor that ran",
+                received="one that never ran",
+                fix="call run first",
+                op="ParallelExecutor.drop_local_exe_scopes",
+            )
+        for session in sessions:
+            session.release()
+        self._compiled._dropped = True
+
+    def _need_create_local_exe_scopes(self) -> bool:
+        return self._compiled._dropped
+
+    def __repr__(self) -> str:
+        return f"<ParallelExecutor of {self._program!r} on {self.device_count} x {self._place}>"
+
+
+__all__ = ["ParallelExecutor"]

@@ -1,0 +1,112 @@
+"""How large the terms are that an op adds up: the condition of a sum, inside an expression and over broadcast axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tstatic.fusion.codegen.define import Definition, define, works_on_rows
+from tstatic.ir import expr
+from tstatic.ir.evaluate import meta_of
+from tstatic.ir.expr import FUNCTIONS, Function, Node
+from tstatic.ir.frozen import freeze
+from tstatic.ir.program import Program
+from tstatic.testing.feeds import data_variables
+from tstatic.testing.recipe import Array
+
+DELTA = 1e-6
+"""Relative step of the difference that stands for a function's derivative."""
+
+
+def terms(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Sums of magnitudes, ``sum|x|`` where a value is ``sum x``.
+
+    Args:
+        program: Any.
+        values: Of the float64 twin, by variable.
+
+    Returns:
+        Variable -> an array of its shape, for what ops make that state an expression per element.
+    """
+    frozen = freeze(program, [v.name for v in data_variables(program)], [])
+    metas = {n: meta_of(a) for n, a in values.items()}
+    found: dict[str, Array] = {}
+    for op in frozen.ops:
+        if op.card.update or works_on_rows(op.card) or not all(v in values for v in (*op.reads(), *op.writes())):
+            continue
+        definition = define(op, metas)
+        if definition is None or 0 in definition.full:
+            continue
+        with np.errstate(all="ignore"):
+            environment = _environment(definition, values)
+            for position, node in definition.nodes.items():
+                entry = op.outputs[position]
+                if isinstance(entry, str) and entry in values:
+                    _, size = _sized(node, environment, {})
+                    whole = np.broadcast_to(size, definition.full)
+                    target = definition.targets[position]
+                    axes = tuple(i for i, (n, m) in enumerate(zip(definition.full, target, strict=True)) if n != m)
+                    found[entry] = np.asarray(whole.sum(axes)).reshape(values[entry].shape)
+    return found
+
+
+def _environment(definition: Definition, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    done = {}
+    for name, position in definition.inputs.items():
+        entry, shape = definition.entries[position], definition.aligned[position]
+        assert entry is not None
+        assert shape is not None
+        array = values[entry].reshape(shape)
+        done[name] = array, np.abs(array) if array.dtype == np.float64 else np.zeros(shape)
+    return done
+
+
+def _sized(
+    node: Node, environment: Mapping[str, tuple[Array, Array]], known: dict[Node, tuple[Array, Array]]
+) -> tuple[Array, Array]:
+    """An expression's value, and the magnitude whose rounding its error is like."""
+    if node.op == "const":
+        value = np.asarray(node.value)
+        return value, np.abs(value.astype(np.float64))
+    if node.op == "var":
+        return environment[node.value]
+    if node in known:
+        return known[node]
+    pairs = [_sized(a, environment, known) for a in node.args]
+    function = FUNCTIONS[node.op]
+    if node.op == "where":
+        (condition, _), (yes, large), (no, small) = pairs
+        done = np.where(condition, yes, no), np.where(condition, large, small)
+    elif function.numpy is None:
+        body = expr.substitute(expr.parse(function.expand), dict(zip("abc", node.args, strict=False)))
+        done = _sized(body, environment, known)
+    else:
+        arrays = [value for value, _ in pairs]
+        value = _applied(function, arrays)
+        size = np.zeros(value.shape)
+        if function.kind != "bool":
+            if node.op in ("add", "sub"):
+                size = pairs[0][1] + pairs[1][1]
+            else:
+                size = np.abs(value.astype(np.float64))
+                for i, (array, magnitude) in enumerate(pairs):
+                    # What the argument's own error does to the result.
+                    moved = _applied(function, [*arrays[:i], array + DELTA * magnitude, *arrays[i + 1 :]])
+                    size = np.fmax(size, np.abs(moved - value) / DELTA)
+        done = value, size
+    known[node] = done
+    return done
+
+
+def _applied(function: Function, arrays: list[Array]) -> Array:
+    assert function.numpy is not None
+    out = np.empty(np.broadcast_shapes(*(a.shape for a in arrays)), bool if function.kind == "bool" else np.float64)
+    if isinstance(function.numpy, np.ufunc):
+        function.numpy(*arrays, out=out)
+    else:
+        function.numpy(*arrays, out)
+    return out
+
+
+__all__ = ["terms"]
