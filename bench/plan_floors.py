@@ -16,8 +16,10 @@ def _act(name: str) -> Callable[[Any], Any]:
     return found
 
 
-def build_program(compute: Callable[..., Any], given: Sequence[tuple[Sequence[int], str]], train: bool) -> Any:
-    """Builds a function of inputs and, to train, all gradients."""
+def build_program(
+    compute: Callable[..., Any], given: Sequence[tuple[Sequence[int], str]], train: bool, last: bool = False
+) -> Any:
+    """Builds a function of inputs and, to train, all gradients; after the ``last`` op of a model nothing comes in between."""
 
     def build(_: Any) -> tuple[list[str], list[str]]:
         inputs = [static.data(f"x{i}", list(shape), dtype) for i, (shape, dtype) in enumerate(given)]
@@ -29,7 +31,10 @@ def build_program(compute: Callable[..., Any], given: Sequence[tuple[Sequence[in
         if not train:
             return [v.name for v in inputs], [o.name for o in outs]
         # As the ops around it do in a model, these stand before and behind the gradients: no fusion takes them in.
-        starts = [paddle.flip(o, [0]) for o in outs]
+        if last:
+            fed = [static.data(f"start{i}", list(o.shape), o.dtype) for i, o in enumerate(outs)]
+            inputs += fed
+        starts = fed if last else [paddle.flip(o, [0]) for o in outs]
         wanted = [paddle.flip(g, [0]).name for g in static.gradients(outs, floats, starts) if g is not None]
         return [v.name for v in inputs], [*(o.name for o in outs), *wanted]
 
@@ -99,7 +104,7 @@ def _single(
     All ops but the flips around them count: fused ones, and alone those that state an expression. There is no row's kernel
     where another op is left over.
     """
-    main, (feeds, fetches) = built(build_program(compute, given, len(wanted) > 1 or together))
+    main, (feeds, fetches) = built(build_program(compute, given, len(wanted) > 1 or together, together))
     block = main.global_block()
     shapes_of = {f: [int(s) for s in block.var(f).shape] for f in feeds}
     _, ops, metas = rewritten(main, strategy(switch), shapes_of, fetches)

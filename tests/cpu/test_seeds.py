@@ -16,6 +16,7 @@ from tstatic.ir import program as ir_program
 
 ALL = seeds.samples()
 SINGLE = [s for s in ALL if not s.data_parallel]
+SEVERAL = [s for s in ALL if s.data_parallel]
 needs_seeds = pytest.mark.skipif(not ALL, reason="TSTATIC_SEEDS names no folder with the seed documents")
 
 # Stand-ins with the same calls, for machines without the documents.
@@ -129,6 +130,24 @@ def test_runs_with_only_the_place_replaced(
         loss, grad = scope["loss_data"]  # type: ignore[misc]
         assert float(grad) == pytest.approx(0.01)
         assert float(loss) == float(loss)
+
+
+@needs_seeds
+@pytest.mark.parametrize("count", [None, "1", "2", "4"])
+@pytest.mark.parametrize("sample", SEVERAL, ids=lambda s: s.name)
+def test_samples_for_several_places_run_with_any_number_of_them(
+    sample: seeds.Sample, count: str | None, tmp_path: Path
+) -> None:
+    extra = {} if count is None else {"CPU_NUM": count}
+    for code in (sample.code, _with_cpu(sample.code)):
+        done = _as_paddle(code, tmp_path, FLAGS_cpu_fallback="1", **extra)
+        # One sample feeds a list of two; one sets CPU_NUM to 2 where it runs on the CPU.
+        places = "2" if "use_cuda = False" in code and "CPU_NUM" in code else count or "1"
+        if "feed=[" in code and places != "2":
+            assert done.returncode == 1
+            assert "does not match the device number" in done.stderr
+        else:
+            assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", OWN)
