@@ -33,7 +33,10 @@ class Fault:
 
 
 def faulty(fault: Fault, at: int) -> Net:
-    """Four layers; the user's function stands after layer ``at``, or (4) after the loss, or (5) in the backward part."""
+    """Four layers; the user's function stands after layer ``at``, or
+
+    after the loss (4), in the backward part (5), or behind every collective (6).
+    """
     main, startup = static.Program(), static.Program()
     with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
         h = static.data("X", [None, 3], "float32")
@@ -47,6 +50,8 @@ def faulty(fault: Fault, at: int) -> Net:
         if at == 4:
             loss = through(main, loss, fault, None)
         paddle.optimizer.SGD(0.1).minimize(loss)
+        if at == 6:
+            through(main, loss, fault, None)
     return Net(main, startup, loss)
 
 
@@ -60,7 +65,7 @@ def weights(training: Training) -> list[np.ndarray[Any, Any]]:
     return [training.value(f"w{i}", replica) for i in range(4) for replica in range(3)]
 
 
-@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("at", range(7))
 @pytest.mark.parametrize("replica", range(3))
 def test_an_error_ends_all_replicas_names_one_and_changes_nothing(replica: int, at: int) -> None:
     fault = Fault()
@@ -89,7 +94,7 @@ def test_an_error_ends_all_replicas_names_one_and_changes_nothing(replica: int, 
     np.testing.assert_array_equal(training.value("w0", 2), training.value("w0", 0))
 
 
-@pytest.mark.parametrize("at", [0, 3, 5])
+@pytest.mark.parametrize("at", [0, 3, 5, 6])
 def test_a_replica_that_sleeps_is_given_up_and_its_place_refused(at: int) -> None:
     fault = Fault()
     training = Training(faulty(fault, at), 3)

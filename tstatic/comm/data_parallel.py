@@ -10,7 +10,7 @@ from tstatic.comm import cards, sync_batch_norm  # noqa: F401 - they register th
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import card_of
-from tstatic.ir.program import OpRole
+from tstatic.ir.program import Operator, OpRole
 from tstatic.ir.types import Meta
 
 REDUCED = "@REDUCED"
@@ -62,7 +62,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
 
 
 # ---------------------------------------------------------------------------------------------------------------- parts
-def starts_loss_gradient(op: FrozenOp) -> bool:
+def starts_loss_gradient(op: FrozenOp | Operator) -> bool:
     """Whether the op fills the gradient of the loss."""
     return op.role == OpRole.Backward | OpRole.Loss
 
@@ -298,8 +298,8 @@ def _mine(program: FrozenProgram, placed: Placed, replica: int) -> FrozenProgram
 
 
 def _room(value: str, name: str, meta: Meta, near: FrozenOp) -> FrozenOp:
-    attrs = card_of("fill_constant").complete({"shape": list(meta.shape), "dtype": meta.dtype, "value": 0.0})
     card = card_of("fill_constant")
+    attrs = card.complete({"shape": list(meta.shape), "dtype": meta.dtype, "value": 0.0})
     inputs = tuple(() if s.many else None for s in card.inputs)
     return FrozenOp(card, inputs, (name,), attrs, near.role, (), near.where, near.position)
 

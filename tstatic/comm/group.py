@@ -173,9 +173,9 @@ def add_in_order(parts: Sequence[Array], targets: Sequence[Array]) -> None:
         for part in parts[1:]:
             np.add(total, part, out=total, dtype=np.float32, casting="unsafe")
     else:
-        total = first.copy() if len(parts) > 2 or not any(t is first for t in targets) else first
-        for i, part in enumerate(parts[1:]):
-            np.add(total if i or total is not first else first, part, out=total)
+        total = first if any(t is first for t in targets) else first.copy()
+        for part in parts[1:]:
+            np.add(total, part, out=total)
     for target in targets:
         if target is not total:
             np.copyto(target, total, casting="unsafe")

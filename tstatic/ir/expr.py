@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -295,6 +296,16 @@ def variables(node: Node) -> set[str]:
             found.add(current.value)
         stack.extend(current.args)
     return found
+
+
+def count_uses(node: Node, uses: Counter[Node]) -> None:
+    """Counts how often each part of an expression is used; what is inside equal parts counts once."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        uses[current] += 1
+        if uses[current] == 1:
+            stack.extend(current.args)
 
 
 def calls(node: Node, functions: Sequence[str]) -> bool:

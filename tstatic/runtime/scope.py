@@ -300,7 +300,7 @@ class Replica(Scope):
                 var.get_tensor().hold(source.copy())
         if not fresh:
             # What other programs copied before is out of date now.
-            stale = [name for name in self._vars if name not in set(own)]
+            stale = self._vars.keys() - set(own)
             if stale:
                 self.erase(stale)
         self._copied = self.parent.writes

@@ -76,6 +76,7 @@ class Session:
         self._bound = False
         self._streams = state_streams(plan.program)
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
+        self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
         self._blas = any(step.op.card.cost is not None or step.op.card.amp == "white" for step in plan.steps)
         # A program without feeds that leaves nothing but state (a startup program) runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
@@ -339,9 +340,7 @@ class Session:
             late: Values that the update region makes, which are not there before; else the others.
         """
         done = []
-        for var, value in self.plan.commits:
-            if (value in self._late) is not late:
-                continue
+        for var, value in self._commits[late]:
             source = self.arrays[value]
             old = self.scope.array(var)
             fits = old is not None and old.shape == source.shape and old.dtype == source.dtype

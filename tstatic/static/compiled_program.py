@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic import places
 from tstatic.comm import launch
-from tstatic.comm.data_parallel import distribute
+from tstatic.comm.data_parallel import distribute, starts_loss_gradient
 from tstatic.devices import interpret
 from tstatic.errors import ProgramError, ProgramTypeError, near
 from tstatic.ir.frozen import FrozenProgram
@@ -211,7 +211,7 @@ class CompiledProgram:
             {
                 n.removesuffix("@GRAD")
                 for op in self._program.global_block().ops
-                if op.role == OpRole.Backward | OpRole.Loss
+                if starts_loss_gradient(op)
                 for n in op.output_arg_names
             }
         )

@@ -35,7 +35,7 @@ from tstatic.runtime.scope import Replica, Scope, tensor_of
 from tstatic.runtime.session import Session
 from tstatic.runtime.shards import merged, shards
 from tstatic.static import pipeline
-from tstatic.static.request import state_metas, updated
+from tstatic.static.request import fits, state_metas, updated
 from tstatic.static.strategy import BuildStrategy
 
 if TYPE_CHECKING:
@@ -137,18 +137,13 @@ class Compiled:
     sessions: tuple[Session, ...]
     fused: FrozenProgram
     report: Report
-    own: tuple[frozenset[str], ...]
-    lone: tuple[frozenset[str], ...]
+    own: tuple[tuple[str, ...], ...]
+    lone: tuple[tuple[str, ...], ...]
     states: tuple[Mapping[str, Meta], ...]
 
     def fits(self, scope: Scope) -> bool:
         """Whether the scope's values still have the metadata that the plans were made for."""
-        for state in self.states:
-            for var, meta in state.items():
-                array = scope.array(var)
-                if array is None or array.shape != meta.shape:
-                    return False
-        return True
+        return all(fits(state, scope) for state in self.states)
 
 
 class Company:
@@ -227,7 +222,8 @@ class Company:
                 scope.touched()
         return Compiled(
             tuple(sessions), first, report,
-            tuple(t & everywhere for t in touched), tuple(t - everywhere for t in touched), tuple(states),
+            tuple(tuple(sorted(t & everywhere)) for t in touched), tuple(tuple(sorted(t - everywhere)) for t in touched),
+            tuple(states),
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------------------------------------- run
@@ -240,7 +236,7 @@ class Company:
         for replica, (own, lone) in enumerate(zip(compiled.own, compiled.lone, strict=True)):
             where = scope.replica(replica)
             if isinstance(where, Replica):
-                where.fill(sorted(own), sorted(lone))
+                where.fill(own, lone)
         # Binding moves state into flat buffers, which may put out what was bound before.
         while any(session.stale() for session in compiled.sessions):
             for session in compiled.sessions:

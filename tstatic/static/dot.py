@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.errors import StrategyValueError
 from tstatic.ir.frozen import FrozenOp, FrozenProgram, Region, freeze
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.plan.shapes import infer_program
-from tstatic.static import pipeline
 from tstatic.static.strategy import BuildStrategy
 
 SUFFIXES = ("_original_graph", "_fused_graph", "_multi_devices_graph")
@@ -122,7 +122,7 @@ def write_graphs(
         return
     scopes = {op.position: op.namescope for b in program.blocks for op in b.ops}
     customized = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.Customized
-    original = freeze(program, feeds, fetches, pipeline._is_loss_gradient if customized else None)
+    original = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)
     before = graph(original, infer_program(original, metas), scopes)
     after = graph(fused, metas, scopes)
     # On one place nothing is copied per device: the third graph is the second.

@@ -34,7 +34,7 @@ from tstatic.static import pipeline
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.data_parallel import Companies
 from tstatic.static.dot import write_graphs
-from tstatic.static.request import fetch_names, rewritten_for, updated
+from tstatic.static.request import fetch_names, fits, rewritten_for, updated
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 _log = get_logger("recompiles")
@@ -71,11 +71,7 @@ class _Compiled:
 
     def fits(self, scope: Scope) -> bool:
         """Whether the scope's values still have the metadata that the plan was made for."""
-        for var, meta in self.state.items():
-            array = scope.array(var)
-            if array is None or array.shape != meta.shape:
-                return False
-        return True
+        return fits(self.state, scope)
 
 
 class Executor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tstatic.comm.data_parallel import scaled
+from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.demand import TOGETHER, demand, demands
 from tstatic.fusion.engine import Fusion, Log, apply
@@ -12,7 +12,7 @@ from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.user_kernel import USER, present, with_user_kernels
 from tstatic.ir.frozen import FrozenProgram, freeze, unfused
-from tstatic.ir.program import Operator, OpRole, Program
+from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.verify import verify
 from tstatic.passes.addto import addto
@@ -45,10 +45,6 @@ def plan_options(strategy: BuildStrategy) -> PlanOptions:
     )
 
 
-def _is_loss_gradient(op: Operator) -> bool:
-    return op.role == OpRole.Backward | OpRole.Loss
-
-
 def rewrite(
     program: Program, strategy: BuildStrategy, feeds: Sequence[str], fetches: Sequence[str], scale: float = 1.0
 ) -> tuple[FrozenProgram, tuple[PassRecord, ...]]:
@@ -57,7 +53,7 @@ def rewrite(
     With ``GradientScaleStrategy.Customized`` the op that starts the loss gradient is left out, and the user feeds it.
     """
     customized = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.Customized
-    frozen = freeze(program, feeds, fetches, _is_loss_gradient if customized else None)
+    frozen = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)
     if scale != 1.0:
         frozen = scaled(frozen, scale)
     return run_passes(frozen, passes_of(strategy))

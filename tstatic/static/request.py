@@ -81,6 +81,15 @@ def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[s
     return found
 
 
+def fits(state: Mapping[str, Meta], scope: Scope) -> bool:
+    """Whether a scope's values still have the metadata that a plan was made for."""
+    for var, meta in state.items():
+        array = scope.array(var)
+        if array is None or array.shape != meta.shape:
+            return False
+    return True
+
+
 def updated(program: Program) -> list[str]:
     """Names that the program's optimizer ops write."""
     return [n for op in program.global_block().ops if op.role & OpRole.Optimize for n in op.output_arg_names]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.group import Group, NoKernel
-from tstatic.ir.expr import FUNCTIONS, Node, parse, substitute
+from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
 from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.ir.types import DType, bool_, float32, int32
 from tstatic.ir.where import show
@@ -183,16 +183,8 @@ class _Expression:
         self.default = self.float if floats else (others[0] if others else bool_)
 
     def value(self, node: Node, like: DType | None = None) -> Typed:
-        self._count(node)
+        count_uses(node, self.uses)
         return self._value(node, like)
-
-    def _count(self, node: Node) -> None:
-        stack = [node]
-        while stack:
-            current = stack.pop()
-            self.uses[current] += 1
-            if self.uses[current] == 1:
-                stack.extend(current.args)
 
     def _value(self, node: Node, like: DType | None = None) -> Typed:
         if node.op == "const":
@@ -233,7 +225,7 @@ class _Expression:
             if not function.expand:
                 raise NoKernel("NO_KERNEL_FORM", f"{self.op} uses {node.op}, which has no form in kernels")
             body = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
-            self._count(body)
+            count_uses(body, self.uses)
             return self._value(body, like)
         if node.op == "where":
             condition = convert(self._value(node.args[0]), bool_)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.fusion.codegen.define import Definition, define
 from tstatic.fusion.codegen.lines import _bare, number, safe
-from tstatic.ir.expr import FUNCTIONS, Node, parse, substitute
+from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.rows import COLUMN
 from tstatic.ir.types import DType, Meta, Shape, broadcast_shapes, float64
@@ -131,7 +131,7 @@ class _Expressions:
             assert shape is not None
             self.environment[name] = _shaped(self.reference.of(read), shape)
         for position, node in d.nodes.items():
-            self._use(node)
+            count_uses(node, self.uses)
             entry = self.op.outputs[position]
             assert isinstance(entry, str)
             meta, target = self.reference.metas[entry], d.targets[position]
@@ -148,14 +148,6 @@ class _Expressions:
                 value = Value(text, target)
             value = _shaped(_whole(self._stored(value, meta.dtype), target), meta.shape)
             self.reference.put(entry, value.text)
-
-    def _use(self, node: Node) -> None:
-        stack = [node]
-        while stack:
-            current = stack.pop()
-            self.uses[current] += 1
-            if self.uses[current] == 1:
-                stack.extend(current.args)
 
     def _stored(self, value: Value, dtype: DType) -> Value:
         """The value as a type of the program holds it; floats keep all their bits."""
@@ -186,7 +178,7 @@ class _Expressions:
             return self._row(node)
         if function.expand and node.op != "where":
             body = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
-            self._use(body)
+            count_uses(body, self.uses)
             return self._value(body)
         values = [self._value(a) for a in node.args]
         shape: Shape = ()
