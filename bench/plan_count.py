@@ -98,7 +98,7 @@ def fused_kernels(
 def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel | None:
     """The kernel of a fused op, or of an op alone that states expressions; ``None`` for any other."""
     if op.body:
-        return {f.name: f for f in FUSIONS}[op.fusion].kernel(op.body, metas, list(op.writes()))
+        return pipeline.kernel_of(op, metas)
     try:
         return loop_nest([op], metas, list(op.writes()))
     except NoKernel:

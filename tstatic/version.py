@@ -22,8 +22,6 @@ _PACKAGES = (
     "ml_dtypes",
     "safetensors",
     "msgspec",
-    "attrs",
-    "filelock",
     "platformdirs",
     "threadpoolctl",
     "torch",

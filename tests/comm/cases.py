@@ -7,12 +7,15 @@ import os
 import signal
 import sys
 import time
+import zlib
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tstatic import distributed, flags, logs, version
+import tstatic as paddle
+from tstatic import distributed, flags, logs, static, version
 from tstatic.comm import gloo, launch, processes
 from tstatic.comm.group import Group
 from tstatic.errors import RankFailedError
@@ -105,6 +108,97 @@ def hierarchical(fail: bool) -> None:
     say([one[:2] == expected for one in found], [one[2] for one in found])
 
 
+def in_blocks(block: int, strict: bool) -> None:
+    """Sums over blocks of neighbours first: compares with numpy's, taken in that order."""
+    flags.set_flags({"FLAGS_numerics": "strict" if strict else "default"})
+    world = group()
+    world.form(block)
+    world.form(block)
+    counts = [3, 1000, 70_001]
+    arrays = [values(world.rank, count, "float32") for count in counts]
+    world.all_reduce(arrays, block)
+    found = []
+    for count, array in zip(counts, arrays, strict=True):
+        parts = [values(rank, count, "float32") for rank in range(world.size)]
+        total = sum_of([sum_of(parts[at : at + block]) for at in range(0, world.size, block)])
+        found.append(array.tobytes() == total.tobytes() if strict else bool(np.allclose(array, total, 1e-4, 1e-2)))
+    say(found, [zlib.crc32(array.tobytes()) for array in arrays], bool(np.any(arrays[2] != sum_of(parts))))
+    say(sum(len(one) for one in world.exchange("bytes", "x" * world.rank)))
+
+
+def sum_of(parts: list[Any]) -> Any:
+    """Left to right."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def train_in_blocks(number: int) -> None:
+    """Three steps with one level between processes, and three in blocks; says what explain does, and the bits."""
+    from tests.parallel.test_equality import Nets, agree, batch_of, strategy
+    from tests.parallel.test_equality import values as values_of
+
+    flags.set_flags({"FLAGS_numerics": "strict"})
+    rank, found, levels = distributed.get_rank(), [], ""
+    for on in (False, True):
+        exe, scope, main, loss = Nets("momentum", "global").start(False)
+        build = strategy(use_hierarchical_allreduce=on, hierarchical_allreduce_inter_nranks=number)
+        compiled = static.CompiledProgram(main).with_data_parallel(loss.name, build, places=[paddle.CPUPlace()] * 2)
+        for step in range(3):
+            exe.run(compiled, feed=batch_of(5, 10 * rank + step), fetch_list=[loss], scope=scope)
+        found.append(values_of(scope))
+        levels = compiled.explain().collectives.levels  # type: ignore[union-attr]
+    agree(found[0], found[1])
+    say(levels, *[[zlib.crc32(one[name].tobytes()) for name in sorted(one)] for one in found])
+
+
+def written_between(how: str) -> None:
+    """Parameters are written between steps; says what the step after it says, and that nothing changed by it."""
+    from tests.parallel.test_equality import Nets, batch_of
+    from tests.parallel.test_equality import values as values_of
+
+    rank = distributed.get_rank()
+    nets = Nets("momentum", "global")
+    exe, scope, main, loss = nets.start(False)
+    compiled = static.CompiledProgram(main).with_data_parallel(loss.name, places=[paddle.CPUPlace()])
+    batch = batch_of(5, rank)
+    exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)
+    exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)
+    if how == "startup":
+        paddle.seed(100 + rank)
+        exe.run(nets.parts[False][1], scope=scope)
+    elif how == "same startup":
+        paddle.seed(100)
+        exe.run(nets.parts[False][1], scope=scope)
+    elif how == "one rank" and rank == 1:
+        name = main.all_parameters()[0].name
+        tensor = scope.find_var(name).get_tensor()  # type: ignore[union-attr]
+        tensor.set(np.array(tensor) + 1, paddle.CPUPlace())
+    elif how == "elsewhere" and rank == 1:
+        scope.var("a counter of its own").get_tensor().set(np.ones(3, np.float32))
+    before = values_of(scope)
+    try:
+        exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)
+    except RankFailedError as error:
+        say("error", str(error), all(np.array_equal(a, values_of(scope)[n]) for n, a in before.items()))
+        exe = static.Executor(paddle.CPUPlace())  # which sends rank 0's
+        exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)
+    say("done", {n: zlib.crc32(a.tobytes()) for n, a in values_of(scope).items() if "_" in n})
+
+
+def block_breaks(block: int, victim: int) -> None:
+    """A rank dies where the others add in blocks."""
+    world = group()
+    world.form(block)
+    array = np.ones(1000, np.float32)
+    for step in range(1_000_000):
+        if step == 3 and world.rank == victim:
+            suffer("kill")
+        world.all_reduce([array], block)
+        array[:] = 1
+
+
 def joined() -> None:
     rank = distributed.get_rank()
     distributed.init_parallel_env()
@@ -120,10 +214,10 @@ def feeds(alike: bool, steps: int) -> None:
     world = group()
     for step in range(steps):
         batch = {"x": np.full(4, step if alike else 10 * world.rank + step, np.float32)}
-        if world.watching:
-            world.watch_feeds(processes.digest(batch))
+        if world.feeds.watching:
+            world.feeds.note(processes.digest(batch))
         world.agree("commit")
-    say(world.watching)
+    say(world.feeds.watching)
 
 
 def same(what: str, odd: int) -> None:
@@ -220,12 +314,10 @@ def train(
     say("done", steps)
 
 
-def absorbed(fault: str) -> None:
-    """The last rank fails while the others are in no collective, and in no Python code."""
-    world = group()
-    say("connected", time.time())
-    if world.rank == world.size - 1:
-        suffer(fault)
+def absorbed() -> None:
+    """All are connected, in no collective, and in no Python code."""
+    group()
+    say("connected")
     time.sleep(1000.0)
 
 
@@ -241,8 +333,9 @@ def lingers() -> None:
 def stubborn() -> None:
     """A rank that catches the error and goes on is told again."""
     world = group()
+    say("connected")
     if world.rank == 1:
-        suffer("kill")
+        time.sleep(1000.0)
     for _ in range(3):
         try:
             distributed.barrier()
@@ -266,6 +359,13 @@ def forked() -> None:
         say("child", pid)
         suffer("kill")
     distributed.barrier()
+
+
+def training(folder: str) -> None:
+    """Trains as it is told, until it is told to end."""
+    from tests.comm import trainer
+
+    trainer.serve(Path(folder), say)
 
 
 def logged() -> None:

@@ -52,16 +52,24 @@ class Trial:
         """
         wanted = set(range(len(self.pids)) if ranks is None else ranks)
         deadline = time.monotonic() + timeout
-        while True:
-            left = [pid for rank, pid in enumerate(self.pids) if rank not in self.codes]
+        while not wanted <= set(self.ended()):
+            if time.monotonic() > deadline:
+                left = sorted(wanted - set(self.codes))
+                raise TimeoutError(f"ranks {left} run on after {timeout:g} s{self.everything()}")
+            time.sleep(0.01)
+        return self.codes
+
+    def ended(self) -> dict[int, int]:
+        """Exit codes, by rank, of those that have ended."""
+        left = [pid for rank, pid in enumerate(self.pids) if rank not in self.codes]
+        if left:
             for pid, code in self._pool.ask({"poll": left}).items():
                 self.codes[self.pids.index(int(pid))] = code
-            if wanted <= set(self.codes):
-                return self.codes
-            if time.monotonic() > deadline:
-                text = "".join(f"\n-- rank {r}:\n{self.out(r)}{self.err(r)}" for r in range(len(self.pids)))
-                raise TimeoutError(f"ranks {sorted(wanted - set(self.codes))} run on after {timeout:g} s{text}")
-            time.sleep(0.01)
+        return self.codes
+
+    def everything(self) -> str:
+        """What all ranks printed, for messages."""
+        return "".join(f"\n-- rank {r}:\n{self.out(r)}{self.err(r)}" for r in range(len(self.pids)))
 
     def out(self, rank: int) -> str:
         return (self.folder / f"out.{rank}").read_text()
@@ -74,14 +82,23 @@ class Trial:
         return [json.loads(line) for line in self.out(rank).splitlines()]
 
     def until(self, rank: int, lines: int, timeout: float) -> list[Any]:
-        """Waits until a rank has printed so many lines."""
+        """Waits until a rank has printed so many lines.
+
+        Raises:
+            ChildProcessError: If it ended before.
+            TimeoutError: If it has not printed them by then.
+        """
         deadline = time.monotonic() + timeout
         path = self.folder / f"out.{rank}"
-        while not path.exists() or path.read_text().count("\n") < lines:
+        while True:
+            over = rank in self.ended()
+            if path.exists() and path.read_text().count("\n") >= lines:
+                return self.said(rank)
+            if over:
+                raise ChildProcessError(f"rank {rank} ended with {self.codes[rank]}{self.everything()}")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"rank {rank} says nothing: {self.err(rank)}")
-            time.sleep(0.01)
-        return self.said(rank)
+                raise TimeoutError(f"rank {rank} says nothing{self.everything()}")
+            time.sleep(0.005)
 
     def __enter__(self) -> Trial:
         return self

@@ -34,10 +34,13 @@ def test_the_soak_sees_a_wrong_name(pool: Pool, monkeypatch: pytest.MonkeyPatch)
     assert any("ended with -9" in one for one in broken)
 
 
-@pytest.mark.parametrize("kind", ["kill", "stop"])
-def test_survivors_that_are_in_no_collective_are_ended(pool: Pool, kind: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_survivors_that_are_in_no_collective_are_ended(pool: Pool, number: int) -> None:
     flags = {"FLAGS_step_timeout_s": "1", "FLAGS_failure_grace_s": "1"}
-    with pool.trial("absorbed", 3, flags, fault=kind) as trial:
+    with pool.trial("absorbed", 3, flags) as trial:
+        for rank in range(3):
+            trial.until(rank, 1, 10.0 * SLACK)
+        trial.send(2, number)
         codes = trial.wait((1 + 2 + 1 + 2) * SLACK, [0, 1])
         assert [codes[0], codes[1]] == [1, 1]
         for rank in (0, 1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,29 @@ def test_equal_feeds_in_three_steps_are_warned_of_once(pool: Pool, alike: bool, 
         assert trial.said(0) == [not count]
 
 
+@pytest.mark.parametrize("how", ["startup", "one rank"])
+def test_parameters_that_differ_since_somebody_wrote_them_are_refused(pool: Pool, how: str) -> None:
+    with pool.trial("written_between", 3, how=how) as trial:
+        assert set(trial.wait(30.0 * SLACK).values()) == {0}, trial.err(0)
+        for rank in range(3):
+            (_, text, unchanged), done = trial.said(rank)
+            assert "another value of 'fc_" in text
+            assert "which was written between steps, than rank" in text
+            assert "paddle.seed(n) before the startup program" in text
+            if how == "one rank":
+                assert "rank 1 of 3 has" in text
+            assert unchanged
+            assert done == trial.said(0)[1]
+
+
+@pytest.mark.parametrize("how", ["same startup", "elsewhere", "nothing"])
+def test_what_is_written_alike_or_concerns_no_parameter_is_nobodys_business(pool: Pool, how: str) -> None:
+    with pool.trial("written_between", 2, how=how) as trial:
+        assert set(trial.wait(30.0 * SLACK).values()) == {0}, trial.err(0)
+        assert [trial.said(rank)[0] for rank in range(2)] == [trial.said(0)[0]] * 2
+        assert trial.said(0)[0][0] == "done"
+
+
 def test_a_forked_child_is_refused_and_hides_no_death(pool: Pool) -> None:
     with pool.trial("forked", 2) as trial:
         assert trial.wait(10.0 * SLACK)[0] == 1
@@ -108,8 +133,12 @@ def test_a_forked_child_is_refused_and_hides_no_death(pool: Pool) -> None:
 
 def test_a_rank_that_catches_the_error_is_told_again(pool: Pool) -> None:
     with pool.trial("stubborn", 2) as trial:
+        for rank in range(2):
+            trial.until(rank, 1, 10.0 * SLACK)
+        trial.send(1, signal.SIGKILL)
         assert trial.wait(10.0 * SLACK) == {0: 0, 1: -9}
-        said = trial.said(0)
+        connected, *said = trial.said(0)
+        assert connected == "connected"
         assert len(said) == 3
         assert all(line.startswith("rank 1 of 2 died") for line in said)
 

@@ -10,6 +10,7 @@ from tests.cpu.bn_nets import SHAPES, gradients_of, residual, trained
 from tstatic import static
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import freeze
+from tstatic.ir.types import Meta
 from tstatic.plan.shapes import infer_program
 
 
@@ -71,6 +72,33 @@ def test_shapes_are_taken_from_what_is_read_anyway() -> None:
         assert op.input("X") == op.input("Out@GRAD")
     assert {op.input("Y") for op in adds} == {"b", adds[1].input("Out@GRAD")}
     assert shapes_from_contents(changed, metas) is changed
+
+
+def test_a_fill_of_a_known_shape_reads_nothing() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, batch = static.data("x", [2, 3], "float16"), static.data("batch", [None, 3])
+        made = [
+            paddle.full_like(x, 2.5), paddle.full_like(x, 3, "int64"), paddle.zeros_like(batch),
+            paddle.fluid.layers.zeros_like(x), paddle.fluid.layers.fill_constant_batch_size_like(batch, [7, 2], "int32", 4),
+        ]  # fmt: skip
+    feed = {"x": np.zeros((2, 3), np.float16), "batch": np.zeros((5, 3), np.float32)}
+    frozen = freeze(main, ["x", "batch"], [v.name for v in made])
+    metas = {"x": Meta((2, 3), main.global_block().var("x").meta.dtype), "batch": Meta((5, 3), made[2].dtype)}
+    changed = shapes_from_contents(frozen, infer_program(frozen, metas))
+    assert [op.type for op in changed.ops] == ["fill_constant"] * 5
+    assert not any(list(op.reads()) for op in changed.ops)
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    a, b = (
+        static.Executor("cpu").run(p, feed=feed, fetch_list=made)
+        for p in (main, static.CompiledProgram(main, build_strategy=strategy))
+    )
+    for one, other in zip(a, b, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+    open_ = shapes_from_contents(frozen, infer_program(frozen, {n: main.global_block().var(n).meta for n in feed}))
+    assert [op.type == "fill_constant" for op in open_.ops] == [True, True, False, True, False]
 
 
 def test_the_default_switch() -> None:

@@ -43,6 +43,30 @@ def test_a_training_step_reads_logits_once_and_writes_their_gradient_once() -> N
     assert len(kernel.inplace) == 1
 
 
+@pytest.mark.parametrize("rows", [6, None], ids=["known", "open"])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_static_gradients_gives_loss_and_gradient_in_one_kernel(reduction: str, rows: int | None) -> None:
+    """The ones that the gradient starts from have the loss's shape, and do not wait for its values."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, label = static.data("x", [rows, 17], "float32"), static.data("label", [rows, 1], "int64")
+        x.stop_gradient = False
+        loss = F.cross_entropy(x * 0.5, label, reduction=reduction)
+        (grad,) = static.gradients([loss], [x])
+    rng = np.random.default_rng(3)
+    feed = {"x": rng.standard_normal((6, 17)).astype(np.float32), "label": rng.integers(0, 17, (6, 1))}
+    found = explained(main, [loss, grad], {n: a.shape for n, a in feed.items()})
+    assert len(found.kernels) == 1
+    assert found.why(loss.name if reduction == "none" else f"{KIND}_0.tmp_1", grad).fused
+    strategy = static.BuildStrategy()
+    strategy.build_cinn_pass = True
+    fused, plain = (
+        static.Executor("cpu").run(p, feed=feed, fetch_list=[loss, grad])
+        for p in (static.CompiledProgram(main, strategy), main)
+    )
+    assert [a.tobytes() for a in fused] == [a.tobytes() for a in plain]
+
+
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 def test_the_gradient_is_written_over_the_softmax_unfused_too(soft: bool) -> None:
     built = build(HEADS["soft, softmax is used, too" if soft else "softmax is used, too"], (4, 40), ignore=0)
@@ -142,3 +166,96 @@ def test_a_list_is_added_in_order_in_a_group() -> None:
     assert np.allclose(value, np.tanh(total), rtol=1e-6)
     explained_ = compiled.explain(fetch_list=[out], feed_shapes={n: a.shape for n, a in feed.items()})
     assert [[m.type for m in one.members] for one in explained_.applied] == [["sum", "tanh"]]
+
+
+# ---------------------------------------------------------------------------------------------------------- an op by itself
+def _labelled(x: Any) -> Any:
+    return F.softmax_with_cross_entropy(x, static.data("label", [x.shape[0], 1], "int64"))
+
+
+LONE: dict[str, Any] = {
+    "softmax": F.softmax,
+    "log_softmax": F.log_softmax,
+    "layer_norm": lambda x: static.nn.layer_norm(x, begin_norm_axis=1),
+    KIND: _labelled,
+}
+PLAIN: dict[str, Any] = {
+    "reduce_sum": lambda x: paddle.sum(x, -1),
+    "reduce_mean": lambda x: paddle.mean(x, -1),
+    "reduce_max": lambda x: paddle.max(x, -1),
+    "softmax over columns": lambda x: F.softmax(x, axis=0),
+}
+
+
+def lone_program(compute: Any, shape: tuple[int, ...]) -> tuple[Any, Any, list[Any], dict[str, Any]]:
+    """An op and its gradient, between ops that no kernel takes in, so that neither has a neighbour."""
+    main, startup = static.Program(), static.Program()
+    rng = np.random.default_rng(4)
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        x = static.data("x", list(shape))
+        x.stop_gradient = False
+        out = compute(x)
+        # The gradient that arrives depends on all results: the two ops cannot be one kernel.
+        arrives = paddle.cumsum(paddle.cumsum(out, 0), 0)
+        wanted = [x, *(p for p in main.all_parameters() if not p.stop_gradient)]
+        grads = static.gradients([out], wanted, [arrives])
+    feed = {"x": rng.standard_normal(shape).astype(np.float32)}
+    if main.global_block().has_var("label"):
+        feed["label"] = rng.integers(0, shape[-1], (shape[0], 1))
+    return main, startup, [out, *grads], feed
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_an_op_along_rows_is_a_kernel_of_its_own(name: str) -> None:
+    main, startup, fetches, feed = lone_program(LONE[name], (64, 512))
+    found = explained(main, fetches, {n: a.shape for n, a in feed.items()})
+    assert [[m.type for m in a.members] for a in found.applied] == [[name], [f"{name}_grad"]]
+    forward, backward = found.kernels
+    full = 64 * 512 * 4
+    # What is read and written has to be, and nothing with all elements moves twice.
+    assert forward.nbytes < 2.1 * full
+    assert backward.nbytes < 3.1 * full
+    if not backward.plan(False).partials:
+        assert (len(forward.plan(False).launches), len(backward.plan(False).launches)) == (1, 1)
+        assert found.traffic.launches_after == found.traffic.launches_before
+    results = []
+    for switches in ({}, {"build_cinn_pass": True}):
+        scope, executor, strategy = static.Scope(), static.Executor("cpu"), static.BuildStrategy()
+        executor.run(startup, scope=scope)
+        for key, value in switches.items():
+            setattr(strategy, key, value)
+        compiled = static.CompiledProgram(main, strategy)
+        results.append(executor.run(compiled, feed=feed, fetch_list=fetches, scope=scope))
+    assert [a.tobytes() for a in results[0]] == [a.tobytes() for a in results[1]]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_reduction_stays_as_it_is(name: str) -> None:
+    main, _, fetches, feed = lone_program(PLAIN[name], (64, 512))
+    found = explained(main, fetches, {n: a.shape for n, a in feed.items()})
+    assert not found.applied
+    assert not found.refused
+
+
+def test_an_op_by_itself_that_has_no_kernel_says_why() -> None:
+    main, _, fetches, feed = lone_program(LONE["layer_norm"], (4, 20000))
+    found = explained(main, fetches, {n: a.shape for n, a in feed.items()})
+    assert [[m.type for m in a.members] for a in found.applied] == [["layer_norm"]]
+    assert [(r.code, [m.type for m in r.members]) for r in found.refused] == [("LONG_ROW", ["layer_norm_grad"])]
+    assert "1 x LONG_ROW" in found["build_cinn_pass"].reason
+
+
+def test_an_op_by_itself_obeys_the_user() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [4, 8])
+        with static.no_fuse():
+            out = F.softmax(x)
+    assert not explained(main, [out], {"x": (4, 8)}).applied
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        out = F.softmax(static.data("x", [4, 8]))
+    # Only the compiler of rows takes it.
+    assert not static.CompiledProgram(main, strategy).explain(fetch_list=[out]).applied

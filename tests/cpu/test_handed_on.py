@@ -172,3 +172,70 @@ def test_a_sum_of_what_another_activation_made_stays_with_it() -> None:
     assert not any("RECOMPUTED" in v for a in told.applied for v in a.gone)
     values, _, _ = run(built, 1, "fuse_elewise_add_act_ops")
     assert [v.tobytes() for v in values] == [v.tobytes() for v in run(built, 1)[0]]
+
+
+def gelu_of_sum(row: bool) -> Any:
+    """The gradient of the add is a sum for a row, and otherwise what arrives."""
+
+    def compute(x: Any, y: Any) -> Any:
+        return paddle.nn.functional.gelu(paddle.cumsum(x, 0) + (paddle.flip(y, [1])[0] if row else paddle.flip(y, [1])))
+
+    return compute
+
+
+@pytest.mark.parametrize("why", ["FETCHED", "PERSISTABLE", "EXTRA_READER"])
+def test_a_gradient_that_must_be_there_keeps_the_gradient_of_the_add_apart(why: str) -> None:
+    """The sum is computed again all the same, and the refusal of the longer pattern is told."""
+    built = build(gelu_of_sum(True))
+    block = built.main.global_block()
+    total = next(op.output_arg_names[0] for op in block.ops if op.type == "elementwise_add")
+    inner, fetches = f"{total}@GRAD", list(built.fetches)
+    if why == "FETCHED":
+        fetches.append(inner)
+    elif why == "PERSISTABLE":
+        block.var(inner).persistable = True
+    else:
+        with static.program_guard(built.main, static.Program()):
+            fetches.append(paddle.cumsum(block.var(inner), 0).name)
+    told = explained(built, "fuse_elewise_add_act_ops", fetches=fetches)
+    after = next(op.output_arg_names[0] for op in block.ops if op.type == "elementwise_add_grad")
+    answer = told.why(inner, after)
+    assert answer.code == why
+    assert inner in answer.text
+    assert any([m.type for m in a.members] == ["elementwise_add", "gelu_grad"] for a in told.applied)
+    assert told.why(total, inner).code in ("NO_PATTERN", "OFF")
+    # Without it they are one kernel, and nothing is refused.
+    if why != "PERSISTABLE":
+        told = explained(built, "fuse_elewise_add_act_ops")
+        assert told.why(inner, after).fused
+        assert not told.refused
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+def test_an_operator_that_only_hands_on_is_said_to_be_one(fetched: bool) -> None:
+    built = build(gelu_of_sum(False))
+    ops = built.main.global_block().ops
+    inner = next(op.output_arg_names[0] for op in ops if op.type == "gelu_grad")
+    after = next(op.output_arg_names[0] for op in ops if op.type == "elementwise_add_grad")
+    for switches in SWITCHES:
+        told = explained(built, *switches, fetches=[*built.fetches, *([inner] if fetched else [])])
+        answer = told.why(inner, after)
+        assert answer.code == "HANDED_ON", switches
+        assert "elementwise_add_grad" in answer.text
+        drawing = told.drawing()
+        (note,) = drawing.notes_before[next(i for i, op in enumerate(ops) if op.type == "elementwise_add_grad")]
+        assert note.kind == "gone"
+        assert "hands on" in note.text
+        assert not any(op.type == "elementwise_add_grad" for op in drawing.after.global_block().ops)
+
+
+def test_a_match_whose_operators_are_taken_is_said_to_be_apart() -> None:
+    """An add between two activations goes with one of them."""
+    built = build(lambda x, y: paddle.nn.functional.relu(x * 2.0) + paddle.tanh(y * 3.0))
+    ops = built.main.global_block().ops
+    relu, tanh, add = (
+        next(op.output_arg_names[0] for op in ops if op.type == t) for t in ("relu", "tanh", "elementwise_add")
+    )
+    told = explained(built, "fuse_elewise_add_act_ops")
+    answers = [told.why(relu, add), told.why(tanh, add)]
+    assert sorted(a.code for a in answers) == ["APPLIED", "TWO_GROUPS"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.cpu.test_cross_entropy_fusion import LONE, lone_program
 from tests.fusion_programs import Built, run
 from tests.interpret.kernels import metas_by_name, run_kernel, ulps
 from tests.interpret.test_pointwise import size_of_terms, unit
@@ -65,6 +66,20 @@ def test_card(kind: str) -> None:
                     size = max(size_of_terms(ins), size_of_terms([value]))
                     assert error <= 64 * unit(size, value.dtype), f"{kind} {sample}: {distance} ulp in {kernel.name}"
     assert tried >= 3, f"{kind} had no kernel"
+
+
+@pytest.mark.parametrize("shape", [(9, 40), (3, 20000)], ids=str)
+@pytest.mark.parametrize("name", LONE)
+def test_an_op_by_itself_in_a_program(name: str, shape: tuple[int, ...]) -> None:
+    main, startup, fetches, feed = lone_program(LONE[name], shape)
+    built = Built(main, startup, feed, [v.name for v in fetches])
+    plain, _ = run(built)
+    values, compiled = run(built, build_cinn_pass=True)
+    types = [s.op.body[0].type for s in compiled.plan.steps if s.how == "kernel"]
+    # Of a long row no columns are summed: there the gradient of a norm runs as it is.
+    assert types == ([name, f"{name}_grad"] if shape[1] < 20000 or name != "layer_norm" else [name])
+    for fetch, a, b in zip(built.fetches, plain, values, strict=True):
+        assert close(b, a, 3e-6), fetch
 
 
 # --------------------------------------------------------------------------------------------------------------- programs

@@ -61,6 +61,11 @@ def norm(x: Any, r: Any) -> Any:
     return static.nn.layer_norm(x + r, scale=False, shift=False, begin_norm_axis=1)
 
 
+def plain_norm(x: Any) -> Any:
+    """Layer norm by itself, with scale and shift."""
+    return static.nn.layer_norm(x, begin_norm_axis=1)
+
+
 def scores(x: Any, mask: Any) -> Any:
     """Scaled, masked softmax."""
     return F.softmax(x * 0.125 + mask)
@@ -94,6 +99,7 @@ def rows() -> Iterator[Entry]:
     for label, compute, shapes in (
         ("residual_layer_norm-768", norm, ((32768, 768), (32768, 768))),
         ("residual_layer_norm-4096", norm, ((8192, 4096), (8192, 4096))),
+        ("layer_norm-768", plain_norm, ((32768, 768),)),
         ("masked_softmax-1024", scores, ((32, 12, 1024, 1024), (1024, 1024))),
         ("softmax_bias-8192", scores, ((4096, 8192), (8192,))),
         ("cross_entropy-8192", loss_of, ((16384, 8192),)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tstatic as paddle
+from tests.covering import covering
 from tests.parallel.golden import strategy
 from tstatic import static
 
@@ -37,9 +38,14 @@ EVERY_FUSION = (
 
 
 class Nets:
-    """One net, and the same with a weight per row, which stands for any split into shards on one place."""
+    """One net, and the same with a weight per row, which stands for any split into shards on one place.
+
+    Attributes:
+        losses: What the runs of the last training fetched, ``[runs, places]``.
+    """
 
     def __init__(self, optimizer: str, clip: str, norm: bool = False) -> None:
+        self.losses = np.zeros((0, 0), np.float32)
         self.parts: dict[bool, tuple[static.Program, static.Program, Any]] = {}
         for weighted in (False, True):
             main, startup = static.Program(), static.Program()
@@ -66,8 +72,9 @@ class Nets:
         """Parameters after training on one place with the mean of the shards' mean losses."""
         exe, scope, main, loss = self.start(True)
         weight = np.repeat([1 / (len(sizes) * n) for n in sizes], sizes).astype(np.float32)[:, None]
-        for _ in range(steps):
-            exe.run(main, feed={**batch, "weight": weight}, fetch_list=[loss], scope=scope)
+        feed = {**batch, "weight": weight}
+        runs = [exe.run(main, feed=feed, fetch_list=[loss], scope=scope)[0] for _ in range(steps)]
+        self.losses = np.array(runs).reshape(steps, 1)
         return values(scope)
 
     def together(
@@ -80,13 +87,28 @@ class Nets:
         )
         ends = list(itertools.accumulate(sizes))
         feed = [{n: a[e - s : e] for n, a in batch.items()} for s, e in zip(sizes, ends, strict=True)]
-        for _ in range(steps):
-            exe.run(compiled, feed=feed, fetch_list=[loss], scope=scope)
+        runs = [exe.run(compiled, feed=feed, fetch_list=[loss], scope=scope)[0] for _ in range(steps)]
+        self.losses = np.array(runs).reshape(steps, len(sizes))
         for replica in range(1, len(sizes)):
             for name, array in values(scope.replica(replica)).items():
                 if not name.startswith("batch_norm") and build.reduce_strategy is not Kind.Reduce:
                     np.testing.assert_array_equal(array, np.array(scope.find_var(name).get_tensor()))  # type: ignore[union-attr]
+        exe.close()
         return values(scope)
+
+    def chosen(
+        self, choice: Mapping[str, Any], batch: dict[str, Array], sizes: Sequence[int], steps: int
+    ) -> dict[str, Array]:
+        """As :meth:`together`, with a row of ``CHOICES`` and switches of a BuildStrategy beside it."""
+        build = dict(choice)
+        execution = static.ExecutionStrategy()
+        execution.num_threads = build.pop("num_threads")
+        execution.num_iteration_per_run = build.pop("num_iteration_per_run")
+        paddle.set_flags({"FLAGS_fuse_parameter_memory_size": build.pop("bucket bytes")})
+        try:
+            return self.together(batch, sizes, steps // choice["num_iteration_per_run"], strategy(**build), execution)
+        finally:
+            paddle.set_flags({"FLAGS_fuse_parameter_memory_size": -1.0})
 
 
 def values(scope: static.Scope) -> dict[str, Array]:
@@ -167,38 +189,6 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "bucket bytes": (-1.0, 1e-4),
 }
 
-
-def covering(choices: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Rows in which every pair of values of every two switches occurs; greedy."""
-    names = sorted(choices)
-    open_pairs = {
-        (a, i, b, j)
-        for a, b in itertools.combinations(names, 2)
-        for i in range(len(choices[a]))
-        for j in range(len(choices[b]))
-    }
-    rows = []
-    while open_pairs:
-        row: dict[str, int] = {}
-        for name in names:
-            row[name] = max(
-                range(len(choices[name])),
-                key=lambda i, name=name, row=row: sum(  # type: ignore[misc]
-                    ((a, row.get(a, i), b, row.get(b, i)) in open_pairs)
-                    for a, b in itertools.combinations(names, 2)
-                    if name in (a, b) and (a == name or a in row) and (b == name or b in row)
-                ),
-            )
-        done = {(a, row[a], b, row[b]) for a, b in itertools.combinations(names, 2)}
-        if not done & open_pairs:
-            a, i, b, j = next(iter(sorted(open_pairs)))
-            row |= {a: i, b: j}
-            done = {(a, row[a], b, row[b]) for a, b in itertools.combinations(names, 2)}
-        open_pairs -= done
-        rows.append({n: choices[n][i] for n, i in row.items()})
-    return rows
-
-
 ROWS = covering(CHOICES)
 
 
@@ -211,17 +201,8 @@ def test_the_rows_hold_every_pair() -> None:
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 @pytest.mark.parametrize("row", range(len(ROWS)))
 def test_switches_agree_in_all_pairs(row: int, optimizer: str) -> None:
-    choice = dict(ROWS[row])
     nets, batch, sizes = Nets(optimizer, "global"), batch_of(10, 3), [3, 3, 4]
-    execution = static.ExecutionStrategy()
-    execution.num_threads = choice.pop("num_threads")
-    iterations = execution.num_iteration_per_run = choice.pop("num_iteration_per_run")
-    megabytes = choice.pop("bucket bytes")
-    paddle.set_flags({"FLAGS_fuse_parameter_memory_size": megabytes})
-    try:
-        got = nets.together(batch, sizes, 4 // iterations, strategy(**choice), execution)
-    finally:
-        paddle.set_flags({"FLAGS_fuse_parameter_memory_size": -1.0})
+    got = nets.chosen(ROWS[row], batch, sizes, 4)
     # One order of every sum: not close, the same.
     for name, array in nets.together(batch, sizes, 4, strategy()).items():
         np.testing.assert_array_equal(got[name], array, err_msg=name)

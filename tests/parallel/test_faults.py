@@ -33,10 +33,7 @@ class Fault:
 
 
 def faulty(fault: Fault, at: int) -> Net:
-    """Four layers; the user's function stands after layer ``at``, or
-
-    after the loss (4), in the backward part (5), or behind every collective (6).
-    """
+    """Four layers; the function follows layer ``at``, the loss (4), a layer's gradient (5) or all collectives (6)."""
     main, startup = static.Program(), static.Program()
     with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
         h = static.data("X", [None, 3], "float32")

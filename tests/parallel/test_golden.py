@@ -92,7 +92,7 @@ def test_a_customized_scale_is_fed_per_place() -> None:
     _loss, seen, w_grad = training.step({"X": ROWS[:4], grad: np.array([0.5, 0.25], np.float32)}, [grad, "w@GRAD"])
     np.testing.assert_array_equal(seen, [0.5, 0.25])
     np.testing.assert_allclose(w_grad[0, 0], 0.5 * 0.09 + 0.25 * 0.99, atol=1e-6)
-    with pytest.raises(ValueError, match="is not fed"):
+    with pytest.raises(ValueError, match="is not fed, and gradient_scale_strategy is Customized"):
         training.step({"X": ROWS[:4]})
 
 

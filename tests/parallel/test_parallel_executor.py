@@ -203,6 +203,28 @@ def test_places_that_do_not_fit_are_refused_at_the_first_run(places: Any) -> Non
         exe.run(compiled, feed={"X": ROWS[:4]}, fetch_list=[built.loss], scope=started(built))
 
 
+def test_trainers_that_nobody_started_are_refused_after_a_run_without_them_too() -> None:
+    training = Training(net())
+    training.step({"X": ROWS[:4]})
+    more = static.CompiledProgram(training.net.main)
+    more.with_data_parallel(training.net.loss.name, strategy(num_trainers=2), places=[paddle.CPUPlace()] * 2)
+    with pytest.raises(ValueError, match="the trainer numbers is not equal to endpoint numbers"):
+        training.exe.run(more, feed={"X": ROWS[:4]}, fetch_list=[training.net.loss], scope=training.scope)
+    with pytest.raises(ValueError, match="the trainer numbers is not equal to endpoint numbers"):
+        more.explain()
+    training.step({"X": ROWS[:4]})
+
+
+def test_what_it_is_can_be_printed_wherever_it_would_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = net()
+    monkeypatch.setenv("CPU_NUM", "two")
+    assert "Place(cpu)" in repr(static.ParallelExecutor(False, built.loss.name, built.main))
+    monkeypatch.setenv("CPU_NUM", "2")
+    executor = static.ParallelExecutor(False, built.loss.name, built.main)
+    assert executor.device_count == 2
+    assert "2 x Place(cpu)" in repr(executor)
+
+
 def test_the_number_of_threads_is_readable_and_changes_no_bit() -> None:
     built = net()
     assert static.CompiledProgram(built.main).with_data_parallel(built.loss.name).exec_strategy.num_threads == 8

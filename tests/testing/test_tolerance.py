@@ -275,6 +275,47 @@ def test_terms_are_those_of_expressions_and_of_broadcast_sums() -> None:
     assert found[grad.name] == pytest.approx([2, 4, 6], rel=1e-6)
 
 
+def test_terms_along_rows_are_summed_and_the_largest_is_taken() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [2, 2])
+        x.stop_gradient = False
+        y = paddle.nn.functional.softmax(x)
+        norm = paddle.nn.functional.layer_norm(x, [2], None, None)
+        (grad,) = static.gradients([norm], [x], [static.data("seed", [2, 2])])
+    assert grad is not None
+    given = {"x": np.array([[1.0, 1.0], [-3.0, 5.0]]), "seed": np.array([[1.0, 0.5], [2.0, 2.0]])}
+    twin = float64_twin(main)
+    names = [v for v in made_values(main) if "softmax" not in v] + [y.name]
+    found = static.Executor(paddle.CPUPlace()).run(twin, feed=given, fetch_list=names)
+    values = given | dict(zip(names, found, strict=True))
+    sizes = terms(twin, values)
+    assert (sizes[y.name] >= values[y.name]).all()  # an exponent's own rounding counts, too
+    assert (sizes[norm.name][0] > 100).all()  # 1 - 1, divided by the root of epsilon
+    assert (values[norm.name][0] == 0).all()
+    assert (np.abs(values[grad.name][1]) < 1e-12).all()  # the seed's mean is the seed
+    assert (sizes[grad.name][1] > 0.9).all()  # 2 - 2 over a deviation of 4
+
+
+def test_a_kernel_may_round_inside_a_norm_of_two_numbers() -> None:
+    """Where all that is left of a gradient is what did not cancel inside one op, no value between two ops tells."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [1, 2])
+        x.stop_gradient = False
+        y = paddle.nn.functional.layer_norm(x, [2], static.data("w", [2]), None)
+        (grad,) = static.gradients([y], [x], [static.data("seed", [1, 2])])
+    assert grad is not None
+    feeds = {
+        "x": np.array([[-0.27615625, 0.7208468]], np.float32),
+        "w": np.array([-0.48549184, 1.9671124], np.float32),
+        "seed": np.array([[1.0381644, 0.8432709]], np.float32),
+    }
+    y64, spread = Trial(main, {}, [grad.name]).reference(feeds, 0, 16)
+    assert np.abs(y64[0][0]).max() < 1e-4
+    assert spread[0][0].max() > 3e-7  # some units in the last place of the terms, which are near 1
+
+
 def test_the_reference_runs_without_any_fusion() -> None:
     # Batch norm, add and relu are fused by default.
     main, startup = static.Program(), static.Program()

@@ -42,6 +42,38 @@ def test_large_values_are_finite() -> None:
     assert not check([np.full(3, 3e38, np.float32), np.full(3, 65504, np.float16)], 0.5)[1]
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_scale_of_zero_gives_infinities_and_says_so(dtype: Any) -> None:
+    outs, found = check([np.array([2, -3, 0], dtype), np.zeros((0, 2), dtype)], 0.0)
+    assert found
+    np.testing.assert_array_equal(outs[0], np.array([np.inf, -np.inf, np.nan], dtype))
+    assert outs[0].dtype == dtype
+    assert check([np.zeros((0, 2), dtype)], 0.0)[1]
+    assert check([np.ones(2, dtype)], -0.0)[1]
+
+
+def test_a_scale_whose_inverse_overflows_says_so() -> None:
+    (out, wide), found = check([np.ones(2, np.float32), np.ones(2, np.float64)], 1e-40)
+    assert found
+    assert np.isinf(out).all()
+    assert np.isfinite(wide).all()
+    assert not check([np.ones(2, np.float64)], 1e-40)[1]
+    assert not check([np.ones(2, np.float32)], np.inf)[1]
+    assert check([np.ones(2, np.float32)], np.nan)[1]
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-40, np.inf, np.nan, 4.0])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_torch_agrees_on_unusual_scales(dtype: Any, scale: float) -> None:
+    torch = pytest.importorskip("torch")
+    x = np.array([2, -3, 0, 0.5], dtype)
+    (out,), found = check([x], scale)
+    given = torch.from_numpy(x), torch.tensor([scale], dtype=torch.float32)
+    (wanted,), flag = card_of("check_finite_and_unscale").lower(torch, [given[0]], given[1])
+    assert found == bool(flag)
+    np.testing.assert_array_equal(out, wanted.numpy())
+
+
 def test_scale_moves() -> None:
     scale, good, bad = 8.0, 0, 0
     history = []

@@ -382,7 +382,14 @@ def test_what_acts_on_the_cpu_is_said_to_be_active() -> None:
         "fuse_broadcast_ops",
         "sync_batch_norm",
     }
-    processes = {"num_trainers", "trainer_id", "trainers_endpoints", "enable_backward_optimizer_op_deps"}
+    processes = {
+        "use_hierarchical_allreduce",
+        "hierarchical_allreduce_inter_nranks",
+        "num_trainers",
+        "trainer_id",
+        "trainers_endpoints",
+        "enable_backward_optimizer_op_deps",
+    }
     assert active == {
         *("debug_graphviz_path", "enable_inplace", "memory_optimize", "enable_addto", *(f.switch for f in FUSIONS)),
         *("num_threads", "num_iteration_per_run", "num_iteration_per_drop_scope", "_dry_run"),

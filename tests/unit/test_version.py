@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -32,6 +33,22 @@ def test_show_versions_prints_what_it_returns(capsys: pytest.CaptureFixture[str]
 
 def test_a_package_that_is_not_there_is_said_to_be_missing() -> None:
     assert version._installed("no-such-package-of-that-name") == "not installed"
+
+
+def test_what_is_installed_along_is_imported() -> None:
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {Requirement(text).name for text in project["dependencies"]}
+    found: set[str] = set()
+    for file in (ROOT / "tstatic").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found.update(name.name.split(".")[0] for name in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    assert not needed - found, f"nothing imports {sorted(needed - found)}"
+    assert needed == set(version._PACKAGES) - {"torch", "triton", "hypothesis"}
 
 
 def test_pins_allow_what_the_project_asks_for() -> None:

@@ -25,14 +25,14 @@ def _in_place(xs: Sequence[Array], outs: Sequence[Array]) -> None:
             np.copyto(out, x)
 
 
-def _all_reduce(xs: Sequence[Array], outs: Sequence[Array], *, group: Member) -> None:
+def _all_reduce(xs: Sequence[Array], outs: Sequence[Array], *, block: int, group: Member) -> None:
     _in_place(xs, outs)
-    group.all_reduce(outs, "c_allreduce_sum")
+    group.all_reduce(outs, "c_allreduce_sum", block)
 
 
-def _reduce(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], group: Member) -> None:
+def _reduce(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], block: int, group: Member) -> None:
     _in_place(xs, outs)
-    group.reduce(outs, roots, "c_reduce_sum")
+    group.reduce(outs, roots, "c_reduce_sum", block)
 
 
 def _broadcast(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], group: Member) -> None:
@@ -44,6 +44,7 @@ register(
     Card(
         "c_allreduce_sum",
         "X* -> Out*",
+        attrs={"block": 0},
         infer=_same,
         ref=_all_reduce,
         inplace=(("X", "Out"),),
@@ -56,7 +57,7 @@ register(
     Card(
         "c_reduce_sum",
         "X* -> Out*",
-        attrs={"roots": ()},
+        attrs={"roots": (), "block": 0},
         infer=_same,
         ref=_reduce,
         inplace=(("X", "Out"),),

@@ -39,7 +39,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     Returns:
         One program per replica (the same object where they are the same), and what was done.
     """
-    report = Report(how.replicas, how.world)
+    report = Report(how.replicas, how.world, sharing=how.share_updates, levels=how.levels)
     if how.sync_batch_norm and how.world > 1:
         program, report.norms = _synchronised(program)
     gradients = list(_gradients(program)) if how.collect and how.world > 1 else []
@@ -52,7 +52,8 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         owners = {g.value: report.owners[g.param] for g in gradients}
     buckets = list(_buckets(gradients, program.metas, how))
     report.reductions = len(buckets)
-    program = _collected(program, buckets, owners)
+    report.block = how.block
+    program = _collected(program, buckets, owners, how.block)
     if not owners:
         return [program] * how.replicas, report
     owned = {f"{value}{REDUCED}": owner for value, owner in owners.items()}
@@ -143,7 +144,7 @@ def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Dis
 
 
 def _collected(
-    program: FrozenProgram, buckets: Sequence[Sequence[_Gradient]], owners: Mapping[str, int]
+    program: FrozenProgram, buckets: Sequence[Sequence[_Gradient]], owners: Mapping[str, int], block: int
 ) -> FrozenProgram:
     """Puts a collective after the op that completes the last gradient of each bucket; later readers read its results."""
     after: dict[int, list[FrozenOp]] = {}
@@ -153,7 +154,9 @@ def _collected(
         values = tuple(g.value for g in bucket)
         results = tuple(f"{v}{REDUCED}" for v in values)
         at = max(g.made for g in bucket)
-        attrs: dict[str, Any] = {"roots": tuple(owners[v] for v in values)} if owners else {}
+        attrs: dict[str, Any] = {"block": block}
+        if owners:
+            attrs["roots"] = tuple(owners[v] for v in values)
         after.setdefault(at, []).append(
             _op("c_reduce_sum" if owners else "c_allreduce_sum", values, results, attrs, program.ops[at])
         )

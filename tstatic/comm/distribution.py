@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+_LEVELS = ("use_hierarchical_allreduce", "hierarchical_allreduce_inter_nranks")
+
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
@@ -18,6 +20,8 @@ class Distribution:
         bucket_count: Least number of gradients in one collective; 0: every gradient by itself.
         fuse_broadcasts: All parameters are sent in one collective.
         sync_batch_norm: Statistics are those of all replicas together.
+        block: Processes, neighbours by rank, whose gradients are summed before those of all are; 0: none are first.
+        levels: What decided about ``block``, for explanations.
     """
 
     replicas: int = 1
@@ -28,6 +32,8 @@ class Distribution:
     bucket_count: int = 1
     fuse_broadcasts: bool = True
     sync_batch_norm: bool = False
+    block: int = 0
+    levels: str = ""
 
 
 @dataclass
@@ -44,6 +50,7 @@ class Report:
         gatherings: Number of collectives that give them.
         norms: Number of batch norms with common statistics.
         replicas, world: How many there are, in this process and in all.
+        sharing, block, levels: As the ``Distribution`` asks for.
     """
 
     replicas: int = 1
@@ -56,6 +63,9 @@ class Report:
     shared: int = 0
     gatherings: int = 0
     norms: int = 0
+    sharing: bool = False
+    block: int = 0
+    levels: str = ""
 
     @property
     def before(self) -> int:
@@ -71,12 +81,16 @@ class Report:
         """Property of the BuildStrategy -> what it did."""
         if self.world == 1:
             alone = "there is one place, so nothing is exchanged."
-            return dict.fromkeys(
-                ("reduce_strategy", "fuse_all_reduce_ops", "fuse_broadcast_ops", "sync_batch_norm"), alone
-            )
+            names = ("reduce_strategy", "fuse_all_reduce_ops", "fuse_broadcast_ops", "sync_batch_norm")
+            return {**dict.fromkeys((*names, *_LEVELS), alone)}
         loads = [sum(o == r for o in self.owners.values()) for r in range(self.replicas)]
-        owners = f"parameters per owner: {', '.join(map(str, loads))}." if self.owners else "every replica updates all."
+        owners = "every replica updates all."
+        if self.owners:
+            owners = f"parameters per owner: {', '.join(map(str, loads))}."
+        elif self.sharing and self.replicas == 1:
+            owners = "owners are places of one process, and this one has a single place: every process updates all."
         return {
+            **dict.fromkeys(_LEVELS, self.levels),
             "reduce_strategy": f"{self.gradients} gradients are summed over {self.world} replicas; {owners}",
             "fuse_all_reduce_ops": f"{self.gradients} gradients go in {self.reductions} collectives.",
             "fuse_broadcast_ops": f"{self.parameters} updated parameters go in {self.broadcasts} collectives.",
@@ -95,6 +109,7 @@ class Report:
             "shared",
             "gatherings",
             "norms",
+            "block",
         )
         numbers: dict[str, object] = {name: getattr(self, name) for name in names}
         return {**numbers, "owners": dict(self.owners), "before": self.before, "after": self.after}
@@ -104,6 +119,8 @@ class Report:
             f"{self.world} replicas, {self.replicas} of them in this process; collectives a step: {self.before} -> {self.after}",
             f"{self.gradients} gradients summed in {self.reductions} collectives",
         ]
+        if self.block:
+            lines.append(self.levels)
         if self.owners:
             lines.append(f"{self.parameters} parameters sent in {self.broadcasts} collectives after the update")
             lines.append(f"{self.shared} values that owners share before it, in {self.gatherings} collectives")

@@ -134,17 +134,22 @@ class Store:
             pause = min(0.05, pause * 1.5)
         return found
 
+    def under(self, name: str) -> Any:
+        """A part of the table of its own, for some of the ranks."""
+        return _torch().distributed.PrefixStore(name, self.table)
+
 
 class Gloo:
     """Collectives of arrays; each call starts work and returns a function that says whether it has ended.
 
     Args:
-        store: Where the ranks find each other.
-        launch: This rank among them.
+        table: Where its ranks find each other; nobody else may use it.
+        rank: This process among them.
+        size: How many they are.
         host: Address of this machine that the others reach.
     """
 
-    def __init__(self, store: Store, launch: Launch, host: str) -> None:
+    def __init__(self, table: Any, rank: int, size: int, host: str) -> None:
         self._torch = _torch()
         distributed = self._torch.distributed
         options = distributed.ProcessGroupGloo._Options()
@@ -154,10 +159,10 @@ class Gloo:
         options._threads = 2
         options._timeout = _FOREVER
         before = _sockets()
-        self._group: Any = distributed.ProcessGroupGloo(store.table, launch.rank, launch.size, options)
+        self._group: Any = distributed.ProcessGroupGloo(table, rank, size, options)
         # Its connections: closing them is the only way to stop what is under way.
         self._mine = {fd: node for fd, node in _sockets().items() if before.get(fd) != node}
-        self._size = launch.size
+        self.size = size
         self._works: list[Any] = []
 
     def _started(self, work: Any) -> Callable[[], bool]:
@@ -195,7 +200,7 @@ class Gloo:
     def exchange(self, array: Array, out: Array, sizes: Sequence[int], own: int) -> Callable[[], bool]:
         """Sends part ``r`` of a flat array, of ``sizes[r]`` elements, to rank ``r``; gets ``own`` from each into ``out``."""
         item = array.itemsize
-        parts, mine = [size * item for size in sizes], [own * item] * self._size
+        parts, mine = [size * item for size in sizes], [own * item] * self.size
         return self._started(
             self._group.alltoall_base(self._tensor(_bytes(out)), self._tensor(_bytes(array)), mine, parts)
         )

@@ -29,8 +29,8 @@ class Outer(Protocol):
     rank: int
     size: int
 
-    def all_reduce(self, arrays: Sequence[Array]) -> None:
-        """Sums arrays over the processes, in place."""
+    def all_reduce(self, arrays: Sequence[Array], block: int = 0) -> None:
+        """Sums arrays over the processes, in place; within blocks of so many neighbours first, if there are any."""
 
     def all_gather(self, array: Array) -> Array:
         """Stacks the processes' arrays along a new first axis, in the order of their ranks."""
@@ -198,7 +198,7 @@ class Member:
         """Replicas of all processes."""
         return self.group.world
 
-    def _sum(self, label: str, flats: Sequence[Array], to: Callable[[int], Sequence[int]]) -> None:
+    def _sum(self, label: str, flats: Sequence[Array], to: Callable[[int], Sequence[int]], block: int) -> None:
         """Adds array ``i`` of every replica into those of the replicas ``to(i)``, then of the processes."""
         group = self.group
         if self.rank == 0:
@@ -220,7 +220,7 @@ class Member:
             if group.outer is None:
                 return
             owned = [brought[to(i)[0]][i] for i in range(len(flats))]
-            group.outer.all_reduce(owned)
+            group.outer.all_reduce(owned, block)
             for i, total in enumerate(owned):
                 for r in to(i)[1:]:
                     np.copyto(brought[r][i], total)
@@ -232,14 +232,14 @@ class Member:
         chunk(brought, self.rank, group.size)
         group.meet(self.rank, f"{label}, end", flats, across)
 
-    def all_reduce(self, arrays: Sequence[Array], label: str = "all_reduce") -> None:
-        """Sums arrays over all replicas, in place."""
+    def all_reduce(self, arrays: Sequence[Array], label: str = "all_reduce", block: int = 0) -> None:
+        """Sums arrays over all replicas, in place; ``block`` is what :meth:`Outer.all_reduce` takes."""
         everyone = range(self.size)
-        self._sum(label, flat_views(arrays), lambda i: everyone)
+        self._sum(label, flat_views(arrays), lambda i: everyone, block)
 
-    def reduce(self, arrays: Sequence[Array], roots: Sequence[int], label: str = "reduce") -> None:
+    def reduce(self, arrays: Sequence[Array], roots: Sequence[int], label: str = "reduce", block: int = 0) -> None:
         """Sums array ``i`` over all replicas into replica ``roots[i]``'s; the others keep their own values."""
-        self._sum(label, [_flat(a) for a in arrays], lambda i: (roots[i],))
+        self._sum(label, [_flat(a) for a in arrays], lambda i: (roots[i],), block)
 
     def broadcast(self, arrays: Sequence[Array], roots: Sequence[int], label: str = "broadcast") -> None:
         """Writes replica ``roots[i]``'s array ``i`` into those of all replicas of the process."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ class Launch:
         rank: Number of this process.
         size: Number of processes.
         local_rank: Number of this process on its machine.
+        local_size: Number of processes on each machine; 0 if the launcher does not say, or they differ.
         address: Host on which rank 0 can be met.
         port: Port there.
         source: What said so.
@@ -41,6 +44,7 @@ class Launch:
     address: str = ""
     port: int = 0
     source: str = NO_LAUNCHER
+    local_size: int = 0
 
 
 class Trainers(Protocol):
@@ -116,7 +120,8 @@ def _torchrun(environ: Mapping[str, str]) -> Launch | None:
         name = "MASTER_PORT" if address else "MASTER_ADDR"
         raise _missing("torchrun", name, f"RANK={rank}, WORLD_SIZE={size} without {name}", "unset RANK and WORLD_SIZE")
     local = _number(environ, "LOCAL_RANK", rank, 0)
-    return Launch(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE")
+    together = _number(environ, "LOCAL_WORLD_SIZE", 0, 1)
+    return Launch(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE", together)
 
 
 def _slurm(environ: Mapping[str, str]) -> Launch | None:
@@ -138,7 +143,10 @@ def _slurm(environ: Mapping[str, str]) -> Launch | None:
     chosen = first + (_number(environ, "SLURM_JOB_ID", 0, 0) * 7 + _number(environ, "SLURM_STEP_ID", 0, 0)) % ports
     port = _number(environ, "MASTER_PORT", chosen, 1, 65535)
     local = _number(environ, "SLURM_LOCALID", 0, 0)
-    return Launch(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}")
+    per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    alike = re.fullmatch(r"(\d+)(\(x\d+\))?", per_node)
+    together = int(alike[1]) if alike else 0
+    return Launch(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}", together)
 
 
 def _paddle(environ: Mapping[str, str]) -> Launch | None:
@@ -183,7 +191,9 @@ def _from_endpoints(rank: int, listed: Sequence[str], source: str) -> Launch:
             received=repr(listed[0]),
             fix="write every endpoint as host:port",
         )
-    return Launch(rank, len(listed), hosts[:rank].count(hosts[rank]), address, int(port), source)
+    counts = [len([*same]) for _, same in itertools.groupby(hosts)]
+    together = counts[0] if len({*counts}) == 1 and len(counts) == len({*hosts}) else 0
+    return Launch(rank, len(listed), hosts[:rank].count(hosts[rank]), address, int(port), source, together)
 
 
 def _endpoints(listed: Sequence[str]) -> list[str]:

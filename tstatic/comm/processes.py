@@ -14,27 +14,21 @@ import numpy as np
 
 from tstatic import flags, version
 from tstatic.comm import exits, launch
-from tstatic.comm.gloo import Gloo, Store, pack
-from tstatic.comm.group import add_in_order
+from tstatic.comm.feed_watch import FeedWatch
+from tstatic.comm.gloo import Store, pack
 from tstatic.comm.launch import Launch
+from tstatic.comm.levels import Levels
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
 from tstatic.errors import ForkedProcessError, RankFailedError
-from tstatic.logs import get_logger, warn_once
+from tstatic.logs import get_logger
 
 Array = np.ndarray[Any, Any]
-
-_GATHERED = 1 << 15
-"""Bytes up to which every rank sends all it has to all: above, each adds a part, so that fewer bytes travel."""
 
 _VERDICT = 2 * (SETTLE + TICK) + 1.5
 """Seconds to wait for the verdict after the first sign that a rank failed."""
 
-_ALIKE = 3
-"""Steps in a row with bitwise equal feeds after which ranks are told so."""
-
-_WATCHED = 32
-"""Steps in which feeds are compared: a script that splits its data does so from the start."""
+_SAME_SCRIPT = "let all ranks run the same script with the same arguments; only the data may differ"
 
 
 class Processes:
@@ -64,27 +58,47 @@ class Processes:
         self._lock = threading.RLock()
         self._deadline: float | None = None
         self._history = 0
-        self._feed = ""
-        self._alike: dict[tuple[int, ...], int] = {}
-        self._steps = 0
+        self.feeds = FeedWatch(self.rank)
+        self._state: Callable[[], Mapping[str, str]] | None = None
+        self._changed = False
         self._checked: set[tuple[str, str]] = set()
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
         store = Store(launch, deadline)
         mesh = Mesh(self.rank, self.size, own_address(launch.address, launch.port))
         mesh.connect(store.exchange(mesh.card, deadline), deadline)
         self.monitor = Monitor(self.rank, self.size, mesh)
-        self._gloo = Gloo(store, launch, mesh.host)
-        self._store = store  # rank 0 keeps the table, in which late ranks still look gloo's addresses up
+        self._levels = Levels(store, self.rank, self.size, mesh.host, self._wait)
         self.check_same(version.__version__, "tstatic version")
         exits.guard(self.monitor, self.close)
         get_logger("dist").info("rank %d of %d: connected, through %s", self.rank, self.size, mesh.host)
 
     # ------------------------------------------------------------------------------------------------------- collectives
-    def all_reduce(self, arrays: Sequence[Array]) -> None:
+    def form(self, block: int) -> None:
+        """Connects the processes in blocks of so many, neighbours by rank, and the first of each block with each other.
+
+        Raises:
+            RankFailedError: If a rank failed or did not come.
+        """
+        if block in self._levels:
+            return
+        # Whoever waits inside gloo for a rank that dies is ended by the monitor.
+        self.exchange(f"blocks of {block} processes", None)
+        with self._inside(f"connection of blocks of {block} processes", 0):
+            try:
+                self._levels.form(block)
+            except RuntimeError as error:
+                raise self._broken(error) from None
+
+    def all_reduce(self, arrays: Sequence[Array], block: int = 0) -> None:
         """Sums arrays over the processes, in place; every process gets the same bits.
 
         16-bit floats are added in float32 and rounded once. Under ``FLAGS_numerics=strict`` sums are taken in the order
         of the ranks, so that they do not depend on how gloo cuts them.
+
+        Args:
+            arrays: This process's.
+            block: Sums are taken within blocks of so many neighbours first, then over the blocks, of which the first
+                process of each speaks for all: less travels between machines. 0: over all at once.
 
         Raises:
             RankFailedError: If a rank failed or did not come.
@@ -96,30 +110,8 @@ class Processes:
         count = sum(a.nbytes for a in arrays)
         with self._inside(f"all_reduce of {len(arrays)} arrays, {count} bytes", count):
             packed, back = pack(arrays, strict)
-            if strict:
-                for flat in packed:
-                    self._add_in_order(flat)
-            else:
-                for ended in [self._gloo.add(flat) for flat in packed]:
-                    self._wait(ended)
+            self._levels.add(packed, strict, block)
             back()
-
-    def _add_in_order(self, flat: Array) -> None:
-        if flat.nbytes <= _GATHERED:
-            parts = np.empty((self.size, flat.size), flat.dtype)
-            self._wait(self._gloo.gather(flat, list(parts)))
-            add_in_order(list(parts), [flat])
-            return
-        # Each rank adds one part: equal ones, so the last may be padded.
-        part = -(-flat.size // self.size)
-        padded = flat if part * self.size == flat.size else np.resize(flat, part * self.size)
-        parts = np.empty((self.size, part), flat.dtype)
-        self._wait(self._gloo.exchange(padded, parts, [part] * self.size, part))
-        total = parts[0].copy()
-        add_in_order(list(parts), [total])
-        whole = np.empty((self.size, part), flat.dtype)
-        self._wait(self._gloo.gather(total, list(whole)))
-        np.copyto(flat, whole.reshape(-1)[: flat.size])
 
     def all_gather(self, array: Array) -> Array:
         """Stacks the processes' arrays, alike in shape and dtype, along a new first axis, in the order of their ranks."""
@@ -127,7 +119,7 @@ class Processes:
         whole = np.empty((self.size, own.size), own.dtype)
         with self._inside(f"all_gather of {own.nbytes} bytes", own.nbytes):
             if own.size:
-                self._wait(self._gloo.gather(own, list(whole)))
+                self._wait(self._levels.all.gather(own, list(whole)))
         return whole.reshape(self.size, *array.shape)
 
     def broadcast(self, arrays: Sequence[Array], root: int = 0) -> None:
@@ -135,7 +127,7 @@ class Processes:
         count = sum(a.nbytes for a in arrays)
         with self._inside(f"broadcast of {len(arrays)} arrays, {count} bytes, from rank {root}", count):
             whole = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays if a.size]
-            for ended in [self._gloo.broadcast(one, root) for one in whole]:
+            for ended in [self._levels.all.broadcast(one, root) for one in whole]:
                 self._wait(ended)
             for array, one in zip([a for a in arrays if a.size], whole, strict=True):
                 if one is not array:
@@ -147,14 +139,27 @@ class Processes:
         Raises:
             RankFailedError: If a rank failed, did not come, or ran other collectives.
         """
-        feed, self._feed = self._feed, ""
-        found = self.exchange(label, {"history": self._history, "feed": feed})
+        changed, self._changed = self._changed, False
+        found = self.exchange(label, {"history": self._history, "feed": self.feeds.take(), "changed": changed})
         histories = {rank: str(one["history"]) for rank, one in enumerate(found)}
         odd, _ = odd_ones(histories)
         if odd:
             raise self._refused("history of collectives", odd, histories)
-        if all(one["feed"] for one in found):
-            self._compare([one["feed"] for one in found])
+        self.feeds.compare([one["feed"] for one in found])
+        if self._state is not None and any(one["changed"] for one in found):
+            self._compare_state(self._state())
+
+    def _compare_state(self, own: Mapping[str, str]) -> None:
+        found = self.exchange("comparison of the parameters", own)
+        for name in own:
+            values = {rank: one[name] for rank, one in enumerate(found)}
+            odd, _ = odd_ones(values)
+            if odd:
+                fix = (
+                    "write the same on all ranks: call paddle.seed(n) before the startup program, or load one file; "
+                    "a new Executor begins with rank 0's values"
+                )
+                raise self._refused(f"value of '{name}', which was written between steps,", odd, values, fix)
 
     def exchange(self, label: str, payload: Any) -> list[Any]:
         """What every rank brings, by rank: anything that JSON takes. It does not use gloo.
@@ -206,33 +211,14 @@ class Processes:
         finally:
             self._deadline = before
 
-    @property
-    def watching(self) -> bool:
-        """Whether :meth:`watch_feeds` still compares: only a run's first steps are watched."""
-        return self._steps < _WATCHED
+    def watch_state(self, changed: bool, state: Callable[[], Mapping[str, str]]) -> None:
+        """Makes the next :meth:`agree` compare parameters, if those of any rank may have changed between steps.
 
-    def watch_feeds(self, digest: str) -> None:
-        """Notes what this step feeds; the next :meth:`agree` compares it with the others'."""
-        if self.watching:
-            self._feed = digest
-
-    def _compare(self, feeds: Sequence[str]) -> None:
-        self._steps += 1
-        alike: dict[str, list[int]] = {}
-        for rank, feed in enumerate(feeds):
-            alike.setdefault(feed, []).append(rank)
-        ranks = {tuple(group) for group in alike.values() if len(group) > 1}
-        self._alike = {group: self._alike.get(group, 0) + 1 for group in ranks}
-        if _ALIKE in self._alike.values():
-            group = min(g for g, steps in self._alike.items() if steps == _ALIKE)
-            if self.rank == group[0]:
-                warn_once(
-                    "equal feeds",
-                    f"ranks {', '.join(map(str, group))} fed bitwise equal data in {_ALIKE} steps: a feed is each process's "
-                    "own batch; take this rank's part with distributed.local(array) or io.DistributedBatchSampler",
-                    topic="dist",
-                )
-            self._steps = _WATCHED
+        Args:
+            changed: Whether this rank's may have.
+            state: Name to digest of what must be equal on all ranks.
+        """
+        self._changed, self._state = changed, state
 
     def failed(self, error: BaseException) -> None:
         """Tells the other ranks that this one failed within a step, so that none waits for it; nothing works after it.
@@ -263,7 +249,7 @@ class Processes:
                 yield
             except BaseException as error:
                 # Arrays must not change any more, and the others must not wait.
-                self._gloo.stop()
+                self._levels.stop()
                 self.failed(error)
                 monitor.failed = monitor.failed or str(error).partition("\n")[0]
                 raise
@@ -324,7 +310,9 @@ class Processes:
             time.sleep(0.005)
         return self.monitor.error() if self.monitor.verdict is not None else None
 
-    def _refused(self, what: str, odd: Sequence[int], found: Mapping[int, str]) -> RankFailedError:
+    def _refused(
+        self, what: str, odd: Sequence[int], found: Mapping[int, str], fix: str = _SAME_SCRIPT
+    ) -> RankFailedError:
         ranks = f"rank {odd[0]} of {self.size} has"
         if len(odd) > 1:
             ranks = f"ranks {', '.join(map(str, odd))} of {self.size} have"
@@ -333,7 +321,7 @@ class Processes:
             f"{ranks} another {what} than rank {usual}",
             expected=f"the same {what} on all ranks, such as rank {usual}'s: {found[usual]}",
             received="; ".join(f"rank {rank}: {found[rank]}" for rank in odd),
-            fix="let all ranks run the same script with the same arguments; only the data may differ",
+            fix=fix,
         )
 
     def close(self) -> bool:
@@ -345,9 +333,9 @@ class Processes:
             _world = None
         idle = self.monitor.verdict is None and not self.monitor.failed
         self.monitor.leave()
-        done = idle or self._gloo.stop()
+        done = idle or self._levels.stop()
         if done:
-            self._gloo.close()
+            self._levels.close()
         return done
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tstatic.fusion.codegen.define import Definition, is_pointwise, works_on_rows
+from tstatic.fusion.codegen.define import Definition, define, is_pointwise, works_on_rows, worth_a_kernel
 from tstatic.fusion.codegen.group import NoKernel, build
 from tstatic.fusion.codegen.rows import check_sums
 from tstatic.fusion.elewise_add_act import prepared
@@ -35,11 +35,13 @@ def _parts(op: FrozenOp) -> tuple[FrozenOp, ...]:
 def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
     if op.regions or not all(is_pointwise(one.card) or (rows and works_on_rows(one.card)) for one in _parts(op)):
         return False
-    for value in (*op.reads(), *op.writes(), *(v for one in op.body for v in one.writes())):
-        meta = view.metas.get(value)
-        if meta is None or UNKNOWN in meta.shape or 0 in meta.shape:
-            return False
-    return all(_has_form(one, view) for one in _parts(op))
+    return _sized(view, op) and all(_has_form(one, view) for one in _parts(op))
+
+
+def _sized(view: View, op: FrozenOp) -> bool:
+    """Whether all sizes are known, and there are elements."""
+    metas = [view.metas.get(v) for v in (*op.reads(), *op.writes(), *(v for one in op.body for v in one.writes()))]
+    return all(meta is not None and UNKNOWN not in meta.shape and 0 not in meta.shape for meta in metas)
 
 
 _forms: dict[tuple[object, ...], bool] = {}
@@ -158,12 +160,21 @@ class _Groups:
         self.after[group] |= between
 
 
+def _alone(view: View, index: int) -> bool:
+    """Whether an op is a group without others; the engine says where it cannot be one."""
+    op = view.ops[index]
+    if op.body or index in view.forbidden or not works_on_rows(op.card) or not _sized(view, op):
+        return False
+    definition = define(op, view.metas)
+    return definition is not None and worth_a_kernel(definition)
+
+
 def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Apart]:
     """Neighbours that stay apart though each could be in a group, and groups of two ops and more, in program order.
 
     Args:
         view: Of the program.
-        rows: Take in reductions and normalisations along rows, too.
+        rows: Take in reductions and normalisations along rows, too; the latter are groups also alone.
     """
     state = _Groups(view)
     for index, op in enumerate(view.ops):
@@ -194,6 +205,9 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Apart]:
             state.members.append([index])
             state.after.append(before)
     yield from (tuple(m) for m in state.members if len(m) > 1)
+    if rows:
+        inside = {index for m in state.members if len(m) > 1 for index in m}
+        yield from ((index,) for index in range(len(view.ops)) if index not in inside and _alone(view, index))
 
 
 FUSION = Fusion("auto", "enable_auto_fusion", groups=groups, prepare=partial(prepared, compiler=True))

@@ -14,7 +14,7 @@ from tstatic.fusion.codegen.rows import rows_kernel
 from tstatic.fusion.pattern import Match, Pattern, find
 from tstatic.fusion.reasons import Apart, explain_code
 from tstatic.fusion.view import View
-from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import Card
 from tstatic.ir.program import OpRole
 from tstatic.ir.types import UNKNOWN, Meta
@@ -40,7 +40,7 @@ class Applied:
         members: The ops that it stands for.
         gone: Values that are no longer in memory.
         kept: Inner values that are still written, because others read them.
-        kernel: The generated kernel.
+        kernel: The generated kernel; ``None`` where a later fusion took the fused op in: its kernel is that one's.
     """
 
     fusion: str
@@ -59,7 +59,9 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Two ops that a fusion's pattern fits and that stay apart: the code, the reason, and what would allow it."""
+    """Ops that a fusion's pattern fits and that stay apart, or one that stays as it is: the code, the reason, and what would
+    allow it.
+    """
 
     fusion: str
     switch: str
@@ -123,8 +125,8 @@ class Fusion:
         fuse: What a match becomes; raises :class:`Unfit`.
         groups: Instead of patterns: proposes groups of ops by itself, and says which neighbours it leaves apart.
         proposes: Instead of patterns: groups of ops, and what each becomes (or a function that raises :class:`Unfit`).
-        kernel: ``(body, metas, needed values) -> Kernel``; by default the loop nest of the body's expressions. Raises
-            :class:`NoKernel`.
+        kernel: ``(body, metas, values that it writes, in the op's order) -> Kernel``; by default the loop nest of the body's
+            expressions. Raises :class:`NoKernel`.
         prepare: Rewrites the program before the search, so that patterns can fit; adds the metadata of new values.
     """
 
@@ -151,6 +153,9 @@ def member(op: FrozenOp) -> Member:
     return Member(op.type, tuple(op.writes()), op.where)
 
 
+_TAKEN = "fuse_together() around all of them, if they are forward operators; or enable_auto_fusion"
+
+
 # ----------------------------------------------------------------------------------------------------------- one fusion
 def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
     """Makes every match of one fusion that is safe; matches are taken in program order and never overlap."""
@@ -161,11 +166,14 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
     refusals: dict[tuple[int, ...], Refused] = {}
     for indices, fuse in _candidates(fusion, view):
         members = tuple(member(view.ops[i]) for i in indices)
+        others = [i for i in indices if i in taken]
+        if len(others) == len(indices):
+            # The same ops under another pattern of the same fusion are no news.
+            continue
         try:
-            if any(i in taken for i in indices):
-                # The same ops under another pattern of the same fusion are no news.
-                continue
             fused, record = _make(fusion, view, indices, fuse, members)
+            if others:
+                raise Unfit("TWO_GROUPS", f"{view.ops[others[0]].type} is in another match already", _TAKEN)
         except Unfit as unfit:
             refusals[indices] = _refused(fusion, unfit, members)
             continue
@@ -237,7 +245,9 @@ def _make(
     blocker = view.between(inside)
     if blocker is not None:
         raise Unfit("CYCLE", reader=view.ops[blocker].type)
-    kernel = _kernel(fusion, view, body, needed)
+    outputs = result.outputs if result is not None else {"Outs": tuple(needed)}
+    written = _entries({s: _only(e, set(needed)) for s, e in outputs.items()}, needed, "Kept")
+    kernel = _kernel(fusion, view, body, flat(written[0]))
     # An op that is fused already keeps inner values that the program no longer has.
     made = {v for op in body for v in op.writes()}
     # A kernel may read what the ops need the shape of only.
@@ -245,8 +255,8 @@ def _make(
     read = [v for v in dict.fromkeys((*_contents(body), *loaded)) if v not in made]
     shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
     if result is None:
-        result = Fused("fusion_group", {"Inputs": tuple(read)}, {"Outs": tuple(needed)})
-    fused = _fused_op(fusion, result, ops, body, (read, shapes), needed)
+        result = Fused("fusion_group", {"Inputs": tuple(read)}, outputs)
+    fused = _fused_op(fusion, result, ops, body, (read, shapes), written)
     gone = tuple(v for op in ops for v in op.writes() if v not in needed)
     kept = tuple(v for v in needed if v not in final)
     return fused, Applied(fusion.name, fusion.switch, fused.type, members, gone, kept, kernel)
@@ -277,14 +287,14 @@ def _check_inner(view: View, inside: set[int], ops: Sequence[FrozenOp], needed: 
                 raise Unfit("EXTRA_READER", value=value, reader=other.type)
 
 
-def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], needed: Sequence[str]) -> Kernel:
+def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], written: Sequence[str]) -> Kernel:
     for op in body:
         for value in (*op.reads(), *op.writes()):
             meta = view.metas.get(value)
             if meta is None or UNKNOWN in meta.shape:
                 raise Unfit("DYNAMIC", f"a size of '{value}' is known only when the program runs")
     try:
-        return fusion.kernel(body, view.metas, needed)
+        return fusion.kernel(body, view.metas, written)
     except NoKernel as error:
         raise Unfit(error.code, error.reason, reader=error.op.type if error.op is not None else "") from None
 
@@ -305,14 +315,14 @@ def _fused_op(
     ops: Sequence[FrozenOp],
     body: tuple[FrozenOp, ...],
     read: tuple[list[str], list[str]],
-    needed: list[str],
+    written: tuple[tuple[Entry, ...], list[str]],
 ) -> FrozenOp:
     contents, shapes = read
     inputs, slots_in = _entries({s: _only(e, set(contents)) for s, e in result.slots.items()}, contents, "Others")
     if shapes:
         # Kept for the order and for metadata; their memory may be reused.
         inputs, slots_in = (*inputs, tuple(shapes)), [*slots_in, "Shapes*?"]
-    outputs, slots_out = _entries({s: _only(e, set(needed)) for s, e in result.outputs.items()}, needed, "Kept")
+    outputs, slots_out = written
     card = Card(result.type, f"{', '.join(slots_in)} -> {', '.join(slots_out)}", shape_only=("Shapes",))
     role = 0
     for op in ops:

@@ -1,4 +1,4 @@
-"""Takes the shape of a value from another input of the same op, so that inner values of fusions are not kept for it."""
+"""Takes the shape of a value from elsewhere, so that inner values of fusions are not kept, nor waited for, for their shape."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
+from tstatic.ir.opdef import card_of
 from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops.fill import Fill
 
 
 def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
     """Where an op asks only for the shape of an input, gives it an input that it reads anyway and that is shaped alike.
 
-    The gradient of an add asks for its operands' shapes: the forward op would have to write its inner value for that.
+    The gradient of an add asks for its operands' shapes: the forward op would have to write its inner value for that. An op
+    that fills a value shaped like another one gets the numbers of the shape: the ones that a gradient starts from need no loss,
+    and a loss and its gradient can be one kernel.
 
     Args:
         program: Frozen.
@@ -27,6 +31,8 @@ def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     slots = op.card.inputs
     if not op.card.shape_only:
         return op
+    if isinstance(op.card.ref, Fill):
+        return _filled(op, op.card.ref, metas)
     read = [e for s, e in zip(slots, op.inputs, strict=True) if isinstance(e, str) and s.name not in op.card.shape_only]
     inputs: list[Entry] = []
     for slot, entry in zip(slots, op.inputs, strict=True):
@@ -36,3 +42,15 @@ def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
             continue
         inputs.append(next((v for v in read if metas.get(v) == known), entry))
     return op if tuple(inputs) == op.inputs else replace(op, inputs=tuple(inputs))
+
+
+def _filled(op: FrozenOp, ref: Fill, metas: Mapping[str, Meta]) -> FrozenOp:
+    """A fill of a shape that is known."""
+    (result,) = op.writes()
+    meta = metas.get(result)
+    if meta is None or not meta.known or not {s.name for s in op.card.inputs}.issubset(op.card.shape_only):
+        return op
+    constant = card_of("fill_constant")
+    number = ref.value(**{n: op.attrs[n] for n in ref.attrs})
+    attrs = constant.complete({"shape": meta.shape, "dtype": meta.dtype, "value": number})
+    return replace(op, card=constant, inputs=(), attrs=attrs)

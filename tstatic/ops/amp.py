@@ -48,27 +48,30 @@ def _check_infer(xs: list[Meta], scale: Meta) -> tuple[list[Meta], Meta]:
 
 
 def _check_ref(xs: list[Array], scale: Array, outs: list[Array] | None, found: Array | None, *, scratch: Any) -> None:
-    factor = 1.0 / float(scale.flat[0])
+    # A scale of 0, or one whose inverse overflows the values' type, leaves no gradient that an update could use.
+    inverse = np.divide(1.0, float(scale.flat[0]))
     flags, work = scratch
-    bad = False
+    bad = not np.isfinite(inverse)
     for i, x in enumerate(xs):
         for part, values in flat_parts(x):
             size = part.stop - part.start
-            bad = bad or not np.isfinite(values, flags[:size]).all()
+            factor = values.dtype.type(inverse)
+            bad = bad or not (np.isfinite(factor) and np.isfinite(values, flags[:size]).all())
             if outs is not None and outs[i] is not None:
                 scaled = work[: size * values.itemsize].view(values.dtype)
-                store(outs[i], part, np.multiply(values, values.dtype.type(factor), scaled))
+                store(outs[i], part, np.multiply(values, factor, scaled))
     if found is not None:
         found.fill(bad)
 
 
 def _check_lower(torch: Any, xs: list[Any], scale: Any) -> Any:
-    factor = 1.0 / scale.double().reshape(())
-    outs, bad = [], torch.zeros((1,), dtype=torch.bool, device=scale.device)
+    inverse = 1.0 / scale.double().reshape(())
+    outs, bad = [], ~torch.isfinite(inverse).reshape(1)
     for x in xs:
         wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
-        outs.append((x.to(wide) * factor.to(wide)).to(x.dtype))
-        bad = bad | ~torch.isfinite(x).all().reshape(1)
+        factor = inverse.to(wide)
+        outs.append((x.to(wide) * factor).to(x.dtype))
+        bad = bad | ~(torch.isfinite(factor) & torch.isfinite(x).all()).reshape(1)
     return outs, bad
 
 

@@ -302,7 +302,8 @@ class CompiledProgram:
         note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
         names, _ = fetch_names(fetch_list)
         count = self._count_places(places.CPUPlace()) if self._is_data_parallel else 1
-        how = distribution(self._build_strategy, count, launch.current().size if self._is_data_parallel else 1)
+        among = launch.agree(launch.current(), self._build_strategy) if self._is_data_parallel else None
+        how = distribution(self._build_strategy, count, among)
         if how.replicas > 1:
             # Sizes are those of the whole batch; the first replica's part is what is planned.
             known = {

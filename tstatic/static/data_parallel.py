@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from tstatic import flags, places
-from tstatic.comm import launch
+from tstatic.comm import blocks, launch
 from tstatic.comm.data_parallel import distribute
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.group import Group
@@ -48,6 +52,9 @@ LATER = 1.5
 
 CACHE_SIZE = 32
 """Compiled programs kept per Executor and number of places; the least recently used one goes first."""
+
+_numbers = itertools.count()
+"""Of what all processes compile, over all Executors: a later one's program may read the same and yet start anew."""
 
 
 def places_of(executor_place: Any, given: Any) -> list[places.Place]:
@@ -91,9 +98,15 @@ def loss_scale(strategy: BuildStrategy, world: int) -> float:
     return 1.0 / world if coefficient and not alone else 1.0
 
 
-def distribution(strategy: BuildStrategy, replicas: int, processes: int = 1) -> Distribution:
-    """What a strategy says about a number of replicas."""
-    world = replicas * processes
+def distribution(strategy: BuildStrategy, replicas: int, processes: launch.Launch | None = None) -> Distribution:
+    """What a strategy says about a number of replicas in each of the processes.
+
+    Raises:
+        StrategyValueError: If the processes cannot be cut into the blocks that it asks for.
+    """
+    processes = processes or launch.Launch()
+    world = replicas * processes.size
+    block, levels = blocks.choose(strategy, processes)
     kind = strategy.reduce_strategy
     alone = kind is BuildStrategy.ReduceStrategy._NoReduce
     megabytes = float(flags.flag("FLAGS_fuse_parameter_memory_size"))
@@ -107,6 +120,8 @@ def distribution(strategy: BuildStrategy, replicas: int, processes: int = 1) -> 
         bucket_count=least if strategy.fuse_all_reduce_ops else 0,
         fuse_broadcasts=strategy.fuse_broadcast_ops,
         sync_batch_norm=strategy.sync_batch_norm,
+        block=block,
+        levels=levels,
     )
 
 
@@ -121,6 +136,11 @@ def _digest(program: Program, build: BuildStrategy) -> str:
     return hashlib.sha256(f"{program}{same}".encode()).hexdigest()[:16]
 
 
+def _held(scope: Scope, names: Iterable[str]) -> list[tuple[str, np.ndarray[Any, Any]]]:
+    """Those variables that have a value."""
+    return [(name, array) for name in names if (array := scope.array(name)) is not None]
+
+
 @dataclass(frozen=True)
 class Compiled:
     """The replicas of one program for given shards.
@@ -132,6 +152,7 @@ class Compiled:
         own: Per replica the variables that it has a copy of.
         lone: Per replica those that it alone works with.
         states: Per replica the metadata of the variables that the plan was made for.
+        parameters: What is trained: it is equal in all replicas of all processes.
     """
 
     sessions: tuple[Session, ...]
@@ -140,6 +161,7 @@ class Compiled:
     own: tuple[tuple[str, ...], ...]
     lone: tuple[tuple[str, ...], ...]
     states: tuple[Mapping[str, Meta], ...]
+    parameters: tuple[str, ...]
 
     def fits(self, scope: Scope) -> bool:
         """Whether the scope's values still have the metadata that the plans were made for."""
@@ -153,7 +175,8 @@ class Company:
         self.outer = outer
         self.group = Group(size, outer)
         self.running: Compiled | None = None
-        self.numbers: dict[tuple[int, int], int] = {}
+        self.numbers: WeakKeyDictionary[Scope, dict[int, int]] = WeakKeyDictionary()
+        self.seen: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()  # its count of writes, when all had the same
         if outer is not None:
             outer.monitor.standing = lambda: self._standing(0)
         self.crew = Crew(size, self.group, self._standing)
@@ -179,7 +202,7 @@ class Company:
         Raises:
             FeedError: If a persistable variable that is read has no value.
         """
-        how = distribution(build, len(feeds), 1 if self.outer is None else self.outer.size)
+        how = distribution(build, len(feeds), None if self.outer is None else self.outer.launch)
         frozen, _ = pipeline.rewrite(source, build, list(feeds[0]), fetches, loss_scale(build, how.world))
         programs, report = distribute(frozen, how)
         interpreted = device == "cpu" and interpret.backend() == "interpret"
@@ -214,16 +237,20 @@ class Company:
         assert first is not None
         if self.outer is not None and exchanges(report):
             # Asked once for a program and a scope, in the order in which they came, which is the same in all processes.
-            number = self.numbers.setdefault((program.uid, id(scope)), len(self.numbers))
-            if self.outer.check_same(f"{number} {_digest(program, build)}", "program or strategy"):
+            met = self.numbers.setdefault(scope, {})
+            if program.uid not in met:  # each process compiles again when its own sizes change
+                met[program.uid] = next(_numbers)
+            if self.outer.check_same(f"{met[program.uid]} {_digest(program, build)}", "program or strategy"):
                 # Each process initialised its own: all begin with the first one's.
-                held = [a for a in (scope.array(var) for var in sorted(touched[0])) if a is not None]
-                self.outer.broadcast(held)
+                self.outer.broadcast([a for _, a in _held(scope, sorted(touched[0]))])
                 scope.touched()
+                self.seen[scope] = scope.writes
+            self.outer.form(report.block)
         return Compiled(
             tuple(sessions), first, report,
             tuple(tuple(sorted(t & everywhere)) for t in touched), tuple(tuple(sorted(t - everywhere)) for t in touched),
             tuple(states),
+            tuple(p.name for p in program.all_parameters() if p.trainable and p.name in touched[0]),
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------------------------------------- run
@@ -233,6 +260,7 @@ class Company:
         Raises:
             BaseException: The error of the replica that failed; state is then as before the step.
         """
+        writes = scope.writes
         for replica, (own, lone) in enumerate(zip(compiled.own, compiled.lone, strict=True)):
             where = scope.replica(replica)
             if isinstance(where, Replica):
@@ -252,12 +280,16 @@ class Company:
         with blas.one_thread():
             if self.outer is None or not self.group.across:
                 return self.crew.run(tasks, timeout)
-            if self.outer.watching:
-                self.outer.watch_feeds(digest({f"{i} {n}": a for i, part in enumerate(feeds) for n, a in part.items()}))
+            changed = self.seen.get(scope) != writes
+            self.outer.watch_state(changed, lambda: {n: digest({n: a}) for n, a in _held(scope, compiled.parameters)})
+            if self.outer.feeds.watching:
+                self.outer.feeds.note(digest({f"{i} {n}": a for i, part in enumerate(feeds) for n, a in part.items()}))
             try:
                 with self.outer.step(timeout):
                     # The processes' own deadline comes first: its error names the rank.
-                    return self.crew.run(tasks, timeout + LATER)
+                    results = self.crew.run(tasks, timeout + LATER)
+                self.seen[scope] = scope.writes
+                return results
             except BaseException as error:
                 self.outer.failed(error)
                 raise
@@ -325,10 +357,13 @@ class Companies:
         """The compiled replicas for this feed, from the cache where they still fit."""
         program, build, (fetches, kept) = compiled._program, compiled._build_strategy, wanted
         found = places_of(place, compiled._places)
+        launch.settle(build)
+        outer = world()
         company = self._by_size.get(len(found))
-        if company is None:
-            launch.settle(build)
-            company = self._by_size[len(found)] = Company(len(found), world())
+        if company is None or company.outer is not outer:
+            if company is not None:
+                company.crew.close()
+            company = self._by_size[len(found)] = Company(len(found), outer)
         feeds = shards(program, feed, used, len(found))
         threads = compiled._exec_strategy.num_threads or 4 * len(found)
         signature = tuple(tuple((n, a.shape, a.dtype) for n, a in sorted(part.items())) for part in feeds)

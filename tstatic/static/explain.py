@@ -120,6 +120,14 @@ class Explanation:
         """The generated kernels, in the order in which their fusions were made; ``kernel.text`` is the source."""
         return tuple(a.kernel for a in self.applied if a.kernel is not None)
 
+    def taken_into(self, record: Applied) -> Applied | None:
+        """The later fusion whose kernel computes what this one made; ``None`` for a fusion with a kernel of its own."""
+        into: Applied | None = record
+        while into is not None and into.kernel is None:
+            later = self.applied[self.applied.index(into) + 1 :]
+            into = next((a for a in later if into.written <= {v for m in a.members for v in m.outputs}), None)
+        return into if into is not record else None
+
     def why(self, a: Any, b: Any) -> Answer:
         """Says why two ops are one kernel, or why not.
 
@@ -224,6 +232,8 @@ class Explanation:
             if a.kernel is not None:
                 launches = zip(a.kernel.plan(False).launches, a.kernel.moved, strict=True)
                 lines.append(f"    moves {', '.join(f'{moved:,} bytes in {c.function}' for c, moved in launches)}")
+            elif (into := self.taken_into(a)) is not None:
+                lines.append(f"    computed by the kernel of {into.op}, by {into.switch}")
             if a.kept:
                 lines.append(f"    also writes {', '.join(a.kept)}, which its gradient reads")
         for r in self.refused:

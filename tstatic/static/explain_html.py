@@ -154,6 +154,10 @@ def _applied(explanation: Explanation) -> str:
             )
         if "source" in row:
             parts.append(_kernel(row["source"]))
+        elif (into := explanation.taken_into(made)) is not None:
+            parts.append(
+                f"<p>It is computed by the kernel of <code>{clean(into.op)}</code>, by {clean(into.switch)}.</p>"
+            )
         parts.append("</article>")
     if not rows:
         parts.append("<p>None.</p>")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from tstatic.comm.distribution import Report
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Fusion, Log, Refused
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.reasons import explain_code
 from tstatic.fusion.shape_readers import shapes_from_contents
-from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
@@ -18,6 +20,9 @@ from tstatic.static import pipeline
 from tstatic.static.explain import Answer, Drawing, Explanation, Note, Traffic, properties
 from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+
+Kernels = Mapping[tuple[Entry, ...], Kernel]
+"""Of the fused ops, by their outputs."""
 
 
 def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
@@ -29,20 +34,26 @@ def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
     return total + sum(metas[v].nbytes for v in op.writes() if v in metas)
 
 
-def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], applied: Sequence[Applied] = ()) -> tuple[int, int]:
+def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> tuple[int, int]:
     """Launches and bytes of a step on a GPU.
 
     An op whose result is a view of its input has none, a fused one those of its kernel, any other counts as one.
     """
-    kernels = {a.written: a.kernel for a in applied if a.kernel is not None}
     launches = total = 0
     for op in frozen.ops:
-        kernel = kernels.get(frozenset(op.writes())) if op.body else None
+        kernel = kernels.get(op.outputs)
         if op.card.view is None:
             # A kernel may compute again what the ops that it stands for read.
             launches += 1 if kernel is None else len(kernel.plan(False).launches)
             total += _bytes(op, metas) if kernel is None else kernel.nbytes
     return launches, total
+
+
+def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied, ...]:
+    """The fusions with the kernels of the program that came of them; one that a later fusion took in has none."""
+    left = {frozenset(flat(outputs)): kernel for outputs, kernel in kernels.items()}
+    # Where one fusion took in another and writes the same, the kernel is the later one's.
+    return tuple(replace(a, kernel=left.pop(a.written, None)) for a in reversed(applied))[::-1]
 
 
 def inquire(
@@ -68,8 +79,9 @@ def inquire(
     """
     log = Log()
     fused, after_metas = pipeline.fuse(frozen, metas, build, log)
+    kernels = pipeline.kernels_of(fused, after_metas)
     # What runs with all switches off.
-    before, after = _cost(handed_on(frozen, metas), metas), _cost(fused, after_metas, log.applied)
+    before, after = _cost(handed_on(frozen, metas), metas, {}), _cost(fused, after_metas, kernels)
     copy = program.clone() if program is not None else None
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
@@ -80,7 +92,7 @@ def inquire(
         assert copy is not None
         notes = _Notes(log, _would(frozen, metas, build))
         after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
-        return Drawing(copy, rewritten(copy, fused), _notes_before(copy, frozen, notes), after)
+        return Drawing(copy, rewritten(copy, fused), _notes_before(copy, frozen, notes, _left(frozen, metas)), after)
 
     return Explanation(
         properties(
@@ -91,7 +103,7 @@ def inquire(
             {f.switch: f.name for f in FUSIONS},
             collectives.said() if collectives is not None else None,
         ),
-        tuple(log.applied),
+        _with_kernels(log.applied, kernels),
         tuple(log.refused),
         Traffic(before[0], after[0], before[1], after[1]),
         note,
@@ -112,6 +124,11 @@ def _label(frozen: FrozenProgram, value: str) -> str:
     op = next(o for o in frozen.ops if value in o.writes())
     where = show(op.where)
     return f"{op.type} -> {frozen.names.get(value, value)}" + (f" (at {where})" if where else "")
+
+
+def _left(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> set[str]:
+    """Values that are made when gradients are no longer handed on by ops of their own."""
+    return {v for op in handed_on(frozen, metas).ops for v in op.writes()}
 
 
 def _alone(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Log:
@@ -142,13 +159,18 @@ def _why(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy,
                 False, "OFF", f"{pair} stay apart: {meaning} ({fusion.switch}). To allow it: {change}.", change
             )
         refused = refused or next((x for x in other.refused if _holds(x, (a, b))), None)
+    makers = {v: op for op in frozen.ops for v in op.writes()}
+    left = _left(frozen, metas)
+    for value in (a, b):
+        if value not in left:
+            meaning, change = explain_code("HANDED_ON", reader=makers[value].type)
+            return Answer(False, "HANDED_ON", f"{pair} stay apart: {meaning}.", change)
     if refused is not None:
         return Answer(
             False, refused.code,
             f"{pair} stay apart, and {refused.switch} would not join them: {refused.code}, {refused.reason}. "
             f"To allow it: {refused.change}.", refused.change,
         )  # fmt: skip
-    makers = {v: op for op in frozen.ops for v in op.writes()}
     linked = a in makers[b].reads() or b in makers[a].reads()
     meaning, change = explain_code("NO_PATTERN")
     reason = meaning if linked else "neither reads what the other makes, and no fusion joins unrelated operators"
@@ -199,10 +221,12 @@ class _Notes:
         found = []
         for i in self.holding(0, writes):
             made = applied[i]
-            found.append(Note("applied", f"{_together(made)} are one {made.op} by {made.switch}.", "", i))
+            are = "are one" if len(made.members) > 1 else "is a"
+            found.append(Note("applied", f"{_together(made)} {are} {made.op} by {made.switch}.", "", i))
         for i in self.holding(1, writes):
             no = refused[i]
-            text = f"{_together(no)} stay apart under {no.switch}: {no.code}, {no.reason}."
+            stay = "stay apart" if len(no.members) > 1 else "stays as it is"
+            text = f"{_together(no)} {stay} under {no.switch}: {no.code}, {no.reason}."
             found.append(Note("refused", text, no.change, i))
         for i in () if op.body else self.holding(2, writes):
             meaning, change = explain_code("OFF", value=would[i].switch)
@@ -214,13 +238,21 @@ class _Notes:
         return tuple(found)
 
 
-def _notes_before(program: Program, frozen: FrozenProgram, notes: _Notes) -> dict[int, tuple[Note, ...]]:
+def _notes_before(
+    program: Program, frozen: FrozenProgram, notes: _Notes, left: set[str]
+) -> dict[int, tuple[Note, ...]]:
     known = {(op.position, op.type): op for op in frozen.ops}
     gone = Note(
         "gone", "It does not run: nothing needs its result, or a pass computed it beforehand or found it twice."
     )
-    found = {}
+    found: dict[int, tuple[Note, ...]] = {}
     for i, op in enumerate(program.global_block().ops):
         same = known.get((op.position, op.type))
-        found[i] = (gone,) if same is None else notes.of(same)
+        if same is None:
+            found[i] = (gone,)
+        elif left.issuperset(same.writes()) or notes.holding(0, same.writes()):
+            found[i] = notes.of(same)
+        else:
+            meaning, _ = explain_code("HANDED_ON", reader=same.type)
+            found[i] = (Note("gone", f"It does not run: {meaning}."),)
     return found

@@ -157,7 +157,8 @@ class ParallelExecutor:
         return self._compiled._dropped
 
     def __repr__(self) -> str:
-        return f"<ParallelExecutor of {self._program!r} on {self.device_count} x {self._place}>"
+        count = "" if self._count is None else f"{self._count} x "  # counting may raise
+        return f"<ParallelExecutor of {self._program!r} on {count}{self._place}>"
 
 
 __all__ = ["ParallelExecutor"]

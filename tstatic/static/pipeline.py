@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
+from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.demand import TOGETHER, demand, demands
 from tstatic.fusion.engine import Fusion, Log, apply
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.user_kernel import USER, present, with_user_kernels
-from tstatic.ir.frozen import FrozenProgram, freeze, unfused
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, freeze, unfused
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.verify import verify
+from tstatic.ir.where import show
 from tstatic.passes.addto import addto
 from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
@@ -51,12 +54,34 @@ def rewrite(
     """Freezes a program and runs the strategy's passes; the gradient of the loss starts at ``scale``.
 
     With ``GradientScaleStrategy.Customized`` the op that starts the loss gradient is left out, and the user feeds it.
+
+    Raises:
+        FeedError: If he does not.
     """
     customized = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.Customized
+    if customized:
+        _need_start(program, feeds)
     frozen = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)
     if scale != 1.0:
         frozen = scaled(frozen, scale)
     return run_passes(frozen, passes_of(strategy))
+
+
+def _need_start(program: Program, feeds: Sequence[str]) -> None:
+    for op in program.global_block().ops:
+        if not starts_loss_gradient(op):
+            continue
+        for name in op.output_arg_names:
+            if name not in feeds:
+                raise FeedError(
+                    f"the gradient of the loss, '{name}', is not fed, and gradient_scale_strategy is Customized",
+                    expected=f"feed={{'{name}': array of shape [number of places]}}: one number for each place's loss",
+                    received=f"feed with {', '.join(map(repr, feeds)) or 'nothing'}",
+                    fix="feed it, or set gradient_scale_strategy to CoeffNumDevice or One",
+                    op=op.type,
+                    var=name,
+                    where=show(op.where),
+                )
 
 
 def fusions_of(strategy: BuildStrategy) -> tuple[Fusion, ...]:
@@ -99,6 +124,17 @@ def fuse(
     return handed_on(frozen, own), own
 
 
+def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel:
+    """The kernel of a fused op: the same whether it is run, shown or counted."""
+    by_name = {f.name: f for f in (USER, TOGETHER, *FUSIONS)}
+    return by_name[op.fusion].kernel(op.body, metas, list(op.writes()))
+
+
+def kernels_of(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[tuple[Entry, ...], Kernel]:
+    """The kernels of all fused ops, by the ops' outputs."""
+    return {op.outputs: kernel_of(op, metas) for op in frozen.ops if op.body}
+
+
 def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrategy, generated: bool = False) -> Plan:
     """Plans a rewritten program.
 
@@ -110,10 +146,5 @@ def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrat
     """
     if not generated:
         return make_plan(unfused(frozen), metas, plan_options(strategy))
-    by_name = {f.name: f for f in (USER, TOGETHER, *FUSIONS)}
-    kernels = {}
-    for op in frozen.ops:
-        if op.body:
-            kernel = by_name[op.fusion].kernel(op.body, metas, list(op.writes()))
-            kernels[op.outputs] = Generated(kernel, kernel.plan(True))
+    kernels = {outputs: Generated(k, k.plan(True)) for outputs, k in kernels_of(frozen, metas).items()}
     return make_plan(frozen, metas, plan_options(strategy), kernels)

@@ -28,7 +28,10 @@ IN_ORDER = (
 ON_PLACES = "it acts when with_data_parallel runs the program on several places."
 TRAINERS = "it must agree with what the launcher's environment says; 1 leaves it to the environment."
 GPU_LATER = "it acts on a GPU, which comes with a later release."
-WITHIN_FIRST = "sums go within each process first, then between the processes, whatever this says."
+BLOCKS = (
+    "sums go within each process, then over blocks of hierarchical_allreduce_inter_nranks processes (0: those of one machine), "
+    "then over the blocks."
+)
 LIBRARY_CHOOSES = "the communication library chooses rings and topology by itself."
 
 
@@ -170,11 +173,11 @@ class BuildStrategy(Strategy):
     )
     use_hierarchical_allreduce = Property(
         BOOL, False, "Reduces inside each machine first, then between machines.",
-        since="1.5", effect="distributed", status="nothing to do here", reason=WITHIN_FIRST,
+        since="1.5", effect="distributed", status="active", reason=BLOCKS,
     )
     hierarchical_allreduce_inter_nranks = Property(
         whole(0), 0, "Number of ranks in the inner ring of a hierarchical all-reduce.",
-        since="1.5", effect="distributed", status="nothing to do here", reason=WITHIN_FIRST,
+        since="1.5", effect="distributed", status="active", reason=BLOCKS,
     )
     enable_backward_optimizer_op_deps = Property(
         BOOL, True, "With several trainers, starts no update before the whole backward part has run.",

@@ -1,17 +1,19 @@
-"""How large the terms are that an op adds up: the condition of a sum, inside an expression and over broadcast axes."""
+"""How large the terms are that an op adds up: inside an expression, along rows and over broadcast axes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
-from tstatic.fusion.codegen.define import Definition, define, works_on_rows
+from tstatic.fusion.codegen.define import Definition, define
 from tstatic.ir import expr
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.expr import FUNCTIONS, Function, Node
 from tstatic.ir.frozen import freeze
 from tstatic.ir.program import Program
+from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.testing.feeds import data_variables
 from tstatic.testing.recipe import Array
 
@@ -27,13 +29,13 @@ def terms(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
         values: Of the float64 twin, by variable.
 
     Returns:
-        Variable -> an array of its shape, for what ops make that state an expression per element.
+        Variable -> an array of its shape, for what ops make that state expressions, per element or along rows.
     """
     frozen = freeze(program, [v.name for v in data_variables(program)], [])
     metas = {n: meta_of(a) for n, a in values.items()}
     found: dict[str, Array] = {}
     for op in frozen.ops:
-        if op.card.update or works_on_rows(op.card) or not all(v in values for v in (*op.reads(), *op.writes())):
+        if op.card.update or not all(v in values for v in (*op.reads(), *op.writes())):
             continue
         definition = define(op, metas)
         if definition is None or 0 in definition.full:
@@ -43,9 +45,12 @@ def terms(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
             for position, node in definition.nodes.items():
                 entry = op.outputs[position]
                 if isinstance(entry, str) and entry in values:
-                    _, size = _sized(node, environment, {})
-                    whole = np.broadcast_to(size, definition.full)
+                    _, size = _sized(node, environment, definition, {})
                     target = definition.targets[position]
+                    if position in definition.per_row:
+                        found[entry] = np.broadcast_to(size, target).reshape(values[entry].shape)
+                        continue
+                    whole = np.broadcast_to(size, definition.full)
                     axes = tuple(i for i, (n, m) in enumerate(zip(definition.full, target, strict=True)) if n != m)
                     found[entry] = np.asarray(whole.sum(axes)).reshape(values[entry].shape)
     return found
@@ -59,11 +64,18 @@ def _environment(definition: Definition, values: Mapping[str, Array]) -> dict[st
         assert shape is not None
         array = values[entry].reshape(shape)
         done[name] = array, np.abs(array) if array.dtype == np.float64 else np.zeros(shape)
+    if definition.inner is not None:
+        row = definition.full[definition.inner :]
+        places = np.arange(math.prod(row), dtype=np.float64).reshape((1,) * definition.inner + row)
+        done[COLUMN] = places, np.zeros(places.shape)
     return done
 
 
 def _sized(
-    node: Node, environment: Mapping[str, tuple[Array, Array]], known: dict[Node, tuple[Array, Array]]
+    node: Node,
+    environment: Mapping[str, tuple[Array, Array]],
+    definition: Definition,
+    known: dict[Node, tuple[Array, Array]],
 ) -> tuple[Array, Array]:
     """An expression's value, and the magnitude whose rounding its error is like."""
     if node.op == "const":
@@ -73,14 +85,21 @@ def _sized(
         return environment[node.value]
     if node in known:
         return known[node]
-    pairs = [_sized(a, environment, known) for a in node.args]
+    pairs = [_sized(a, environment, definition, known) for a in node.args]
     function = FUNCTIONS[node.op]
     if node.op == "where":
         (condition, _), (yes, large), (no, small) = pairs
         done = np.where(condition, yes, no), np.where(condition, large, small)
+    elif node.op in ALONG:
+        axes = tuple(range(definition.inner or 0, len(definition.full)))
+        value, size = (np.broadcast_to(a, definition.full) for a in pairs[0])
+        if node.op == "rmax":
+            done = value.max(axes, keepdims=True), size.max(axes, keepdims=True)
+        else:
+            done = value.sum(axes, keepdims=True), size.sum(axes, keepdims=True)
     elif function.numpy is None:
         body = expr.substitute(expr.parse(function.expand), dict(zip("abc", node.args, strict=False)))
-        done = _sized(body, environment, known)
+        done = _sized(body, environment, definition, known)
     else:
         arrays = [value for value, _ in pairs]
         value = _applied(function, arrays)

@@ -67,6 +67,28 @@ def works_on_rows(card: Card) -> bool:
     return card.rows is not None and not (card.random or card.state or card.objects or card.dynamic)
 
 
+def worth_a_kernel(definition: Definition) -> bool:
+    """Whether an op along rows does more than reduce each row once, so that alone, too, it gains by a kernel.
+
+    A plain reduction reads each element once, whoever makes it. What depends on a sum of its row (softmax, normalisations),
+    on a sum of sums or on places in the row (class numbers) takes a library several passes or several arrays.
+    """
+    return definition.inner is not None and any(
+        position not in definition.per_row or _levels(node) > 1 for position, node in definition.nodes.items()
+    )
+
+
+def _levels(node: Node) -> int:
+    """How many sums and maxima of a row need each other."""
+    most, stack = 0, [(node, 0)]
+    while stack:
+        current, level = stack.pop()
+        level += current.op in ALONG
+        most = max(most, level)
+        stack.extend((argument, level) for argument in current.args)
+    return most
+
+
 def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
     card = op.card
     assert card.rows is not None

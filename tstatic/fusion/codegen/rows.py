@@ -129,8 +129,8 @@ def rows_kernel(group: Group) -> Kernel:
             strips = min(strips, 2 if few else _SPLIT)
         strip = math.ceil(math.ceil(count / strips) / tall) * tall
         strips = math.ceil(count / strip)
-        # 16 values a thread, so that a row of 4,096 takes 8 warps.
-        warps = power_of_two(tall * wide // 512, 1, 16)
+        # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too.
+        warps = power_of_two(tall * wide // (512 if len(group.summed) < 2 else 256), 1, 16)
         launches = [Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)]
         partials = {}
         for o in group.summed:
