@@ -301,11 +301,9 @@ def _sum_kernel(group: Group) -> Kernel:
         strip = math.ceil(math.ceil(rows / strips) / tall) * tall
         strips = -(-rows // strip)
         launches = [Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})]
-        partials = {}
-        for o in group.summed:
-            name = Own(f"partial:{o.name}")
-            partials[name] = (strips * kept, o.dtype.compute)
-            launches.append(sums.finish(name, o.value, o.dtype, strips, kept, few))
-        return Calls(tuple(launches), partials)
+        summed = [(Own(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
+        launches += sums.finish(summed, strips, kept, few)
+        return Calls(tuple(launches), {name: (strips * kept, dtype.compute) for name, _, dtype in summed})
 
-    return assemble(group, "sum", parameters, lines.used, f"{main}\n\n\n{sums.TEXT}", plan)
+    code = f"{main}\n\n\n{sums.text(len(group.summed))}"
+    return assemble(group, "sum", parameters, lines.used, code, plan)

@@ -118,7 +118,7 @@ def rows_kernel(group: Group) -> Kernel:
     text = function("kernel", parameters, body)
     if group.summed:
         lines.used.add("to_bf16")
-        text += f"\n\n\n{sums.TEXT}"
+        text += f"\n\n\n{sums.text(len(group.summed))}"
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
     def plan(few: bool) -> Calls:
@@ -132,12 +132,9 @@ def rows_kernel(group: Group) -> Kernel:
         # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too.
         warps = power_of_two(tall * wide // (512 if len(group.summed) < 2 else 256), 1, 16)
         launches = [Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)]
-        partials = {}
-        for o in group.summed:
-            name = Own(f"partial:{o.name}")
-            partials[name] = (strips * length, o.dtype.compute)
-            launches.append(sums.finish(name, o.value, o.dtype, strips, length, few))
-        return Calls(tuple(launches), partials)
+        summed = [(Own(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
+        launches += sums.finish(summed, strips, length, few)
+        return Calls(tuple(launches), {name: (strips * length, dtype.compute) for name, _, dtype in summed})
 
     return assemble(group, "rows", parameters, lines.used, text, plan)
 

@@ -1,36 +1,64 @@
-"""The second step of a sum over strips: partial results are added in the strips' order, whoever finished first."""
+"""The second step of a sum over strips: partial results are added in a fixed order, whoever finished first."""
 
 from __future__ import annotations
 
-from tstatic.fusion.codegen.kernel import Launch, power_of_two
+import math
+from collections.abc import Iterator, Sequence
+
+from tstatic.fusion.codegen.kernel import Launch, Own, power_of_two
 from tstatic.fusion.codegen.lines import TYPES
 from tstatic.ir.types import DType
 
-NAME = "finish"
-
-TEXT = """@triton.jit
-def finish(p, y, strips, kept, COLUMNS: tl.constexpr):
+_ONE = """@triton.jit
+def finish(p, y, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    total = tl.load(p + columns, mask=columns < kept, other=0)
-    for s in range(1, strips):
-        total += tl.load(p + s * kept + columns, mask=columns < kept, other=0)
+    # A tile of strips at once: their loads do not wait for each other.
+    sums = tl.zeros((ROWS, COLUMNS), p.dtype.element_ty)
+    for start in range(0, strips, ROWS):
+        rows = start + tl.arange(0, ROWS)[:, None]
+        sums += tl.load(p + rows * kept + columns, mask=(rows < strips) & (columns < kept), other=0)
+    total = tl.sum(sums, 0)
     if y.dtype.element_ty == tl.bfloat16:
         tl.store(y + columns, to_bf16(total), mask=columns < kept)
     else:
         tl.store(y + columns, total.to(y.dtype.element_ty), mask=columns < kept)"""
-"""Needs ``to_bf16`` of the prelude."""
+
+_TWO = """@triton.jit
+def finish_two(p, y, q, z, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    finish(p, y, strips, kept, ROWS, COLUMNS)
+    finish(q, z, strips, kept, ROWS, COLUMNS)"""
+
+_TILE = 4096
+"""Elements of a tile: 32 loads a thread."""
+
+Summed = tuple[Own, str, DType]
+"""The buffer of an output's partial sums, ``[strips, kept]``, the value that is written, and its type."""
 
 
-def finish(partial: str, output: str, dtype: DType, strips: int, kept: int, few: bool) -> Launch:
-    """The launch that adds the partial sums of one output.
+def text(outputs: int) -> str:
+    """The functions that finish so many outputs; they need ``to_bf16`` of the prelude."""
+    return _ONE if outputs == 1 else f"{_ONE}\n\n\n{_TWO}"
+
+
+def finish(summed: Sequence[Summed], strips: int, kept: int, few: bool) -> Iterator[Launch]:
+    """The launches that add the partial sums, two outputs at a time.
 
     Args:
-        partial: Name of the buffer, ``[strips, kept]``.
-        output: Value that is written.
-        dtype: Its type.
-        strips, kept: Sizes of the buffer.
+        summed: The outputs.
+        strips, kept: Sizes of the buffers.
         few: Few large programs, for the interpreter.
     """
-    block = power_of_two(kept, 16, 1 << 12 if few else 256)
-    types = (f"*{TYPES[dtype.compute.name]}", f"*{TYPES[dtype.name]}", "i32", "i32")
-    return Launch(NAME, (-(-kept // block),), (partial, output, strips, kept), {"COLUMNS": block}, types=types)
+    # 32 numbers beside each other are as much as a warp fetches at once.
+    columns = power_of_two(kept, 1, _TILE if few else 32)
+    constants = {"ROWS": power_of_two(strips, 1, _TILE // columns), "COLUMNS": columns}
+    for first in range(0, len(summed), 2):
+        pair = summed[first : first + 2]
+        values = tuple(name for partial, output, _ in pair for name in (partial, output))
+        types = tuple(f"*{TYPES[t.name]}" for _, _, dtype in pair for t in (dtype.compute, dtype))
+        yield Launch(
+            ("finish", "finish_two")[len(pair) - 1],
+            (math.ceil(kept / columns),),
+            (*values, strips, kept),
+            constants,
+            types=(*types, "i32", "i32"),
+        )
