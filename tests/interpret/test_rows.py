@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -143,3 +144,31 @@ def test_nan_stays_in_its_row() -> None:
     plain, _ = run(built, built.fetches[:1])
     values, _ = run(built, built.fetches[:1], build_cinn_pass=True)
     assert (np.isnan(plain[0]) == np.isnan(values[0])).all()
+
+
+def test_statistics_are_those_of_the_sum_as_it_is_stored() -> None:
+    """A gradient reads the 16-bit sum: with the statistics of the unrounded one, what should cancel would not."""
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x, y = (static.data(n, [64, 2], "bfloat16") for n in "xy")
+        x.stop_gradient = False
+        total = paddle.add(x, y)
+        normal = F.layer_norm(total, [2])
+        (grad,) = static.gradients([normal], [x], [static.data("seed", [64, 2], "bfloat16")])
+    assert grad is not None
+    rng = np.random.default_rng(0)
+    feed = {n: rng.standard_normal((64, 2)).astype(ml_dtypes.bfloat16) for n in ("x", "y", "seed")}
+    strategy = static.BuildStrategy()
+    strategy.build_cinn_pass = True
+    compiled = static.CompiledProgram(main, build_strategy=strategy)
+    norm = next(op for op in main.global_block().ops if op.type == "layer_norm")
+    mean = norm.output("Mean")[0]
+    fetches = [total, mean, normal, grad]
+    found = static.Executor(paddle.CPUPlace()).run(compiled, feed=feed, fetch_list=fetches, scope=static.Scope())
+    stored, middle, _, slope = (a.astype(np.float64) for a in found)
+    assert compiled.explain(fetches).why(total, normal).fused
+    np.testing.assert_allclose(middle.reshape(64), stored.mean(1), rtol=2**-8 if found[1].dtype != np.float32 else 1e-6)
+    # Two numbers are 1 and -1 after a norm, whatever they are: next to nothing is left of the gradient.
+    apart = np.abs(stored[:, 0] - stored[:, 1]) > 0.5
+    assert apart.sum() > 20
+    assert np.abs(slope[apart]).max() < 1e-3

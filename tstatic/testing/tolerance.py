@@ -282,7 +282,7 @@ def _terms(op: Operator) -> int:
     if ratio > 1 or op.card.pointwise is not None:
         return max(1, ratio)
     shapes = [op.block._var_recursive(n).shape for n in op.input_arg_names]
-    return max((s for shape in shapes for s in shape), default=1)
+    return max((1, *(s for shape in shapes for s in shape)))
 
 
 def _inner(op: Operator) -> int:

@@ -89,6 +89,8 @@ def number(value: bool | int | float, dtype: DType) -> str:
 class Lines:
     """Writes the lines of a group.
 
+    A 16-bit value that is written and read by later lines is rounded for them, too; any other keeps what is rounded off.
+
     Attributes:
         lines: Comments, and ``name = text``.
         done: The program's values -> typed names.
@@ -103,6 +105,7 @@ class Lines:
         self.done: dict[str, Typed] = {}
         self.used: set[str] = set()
         self.reductions: dict[str, Reduction] = {}
+        self._shown = {o.value for o in group.outputs if o not in group.summed} & {*group.reads.values()}
         self._count = 0
 
     def write(self) -> None:
@@ -124,6 +127,9 @@ class Lines:
                     # A cast from a 16-bit type keeps what was rounded off: a comparison behind it would see the difference.
                     value = self.rounded(value)
                 self.done[entry] = self.name(value, low=dtype if dtype.is_low else None)
+                if dtype.is_low and entry in self._shown:
+                    # A gradient reads it from memory: statistics must be those of what it reads.
+                    self.done[entry] = self.name(self.rounded(self.done[entry]))
 
     def name(self, value: Typed, low: DType | None = None) -> Typed:
         """Gives a value a name of its own, unless it has one."""
