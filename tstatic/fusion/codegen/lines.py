@@ -106,6 +106,7 @@ class Lines:
         self.used: set[str] = set()
         self.reductions: dict[str, Reduction] = {}
         self._shown = {o.value for o in group.outputs if o not in group.summed} & {*group.reads.values()}
+        self._exact: dict[str, DType] = {}
         self._count = 0
 
     def write(self) -> None:
@@ -126,10 +127,14 @@ class Lines:
                 if value.low is not None and value.low is not dtype:
                     # A cast from a 16-bit type keeps what was rounded off: a comparison behind it would see the difference.
                     value = self.rounded(value)
+                if self._exact.get(value.text) is dtype:
+                    self.done[entry] = value  # handed on
+                    continue
                 self.done[entry] = self.name(value, low=dtype if dtype.is_low else None)
                 if dtype.is_low and entry in self._shown:
                     # A gradient reads it from memory: statistics must be those of what it reads.
                     self.done[entry] = self.name(self.rounded(self.done[entry]))
+                    self._exact[self.done[entry].text] = dtype
 
     def name(self, value: Typed, low: DType | None = None) -> Typed:
         """Gives a value a name of its own, unless it has one."""
