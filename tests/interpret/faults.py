@@ -175,5 +175,5 @@ FAULTS = (
     _replaced("scale's bias dropped", r"(# scale\b.*\n.* = .*) [+-] \(?-?\d+\.\d+\)?$", r"\1"),
     _replaced("batch norm without epsilon", r"(variance_here \+ )\d\S*\)", r"\g<1>0.0)"),
     _replaced("row reduction before its mask", r"tl\.sum\(tl\.where\(mask, (.*?), 0\.0\), 1\)", r"tl.sum(\1, 1)"),
-    _replaced("lost partial sum", r"in range\(1, strips\)", r"in range(1, strips - 1)"),
+    _replaced("lost partial sum", r"rows < strips\)", r"rows < strips - 1)"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,16 +53,26 @@ class Reference:
         metas: Metadata of all values.
         names: Values that are given -> what they are called.
         rules: Op type -> how it is written, for ops that state no expressions.
+        written: Values that the kernel writes to memory.
 
     Attributes:
         lines: What was written.
+        read: Values that ops without a rule read.
         helpers: Functions that the lines call, by name.
         jumps: Whether something was rounded to whole numbers or compared.
     """
 
-    def __init__(self, metas: Mapping[str, Meta], names: Mapping[str, str], rules: Mapping[str, Rule]) -> None:
+    def __init__(
+        self,
+        metas: Mapping[str, Meta],
+        names: Mapping[str, str],
+        rules: Mapping[str, Rule],
+        written: Collection[str],
+    ) -> None:
         self.metas = metas
         self.rules = rules
+        self.written = written
+        self.read: set[str] = set()
         self.lines: list[str] = []
         self.helpers: dict[str, str] = {}
         self.jumps = False
@@ -76,6 +86,7 @@ class Reference:
         Raises:
             NoNameError: One of their functions has no plain form in numpy.
         """
+        self.read = {v for op in ops if op.type not in self.rules for v in op.reads()}
         for op in ops:
             self.lines.append(f"# {safe(op.type)}")
             rule = self.rules.get(op.type)
@@ -142,11 +153,15 @@ class _Expressions:
                 value = Value(f"rounded({value.text}, torch.{value.low.name})", value.shape)
             if node.op == "const":
                 value = Value(f"np.full({d.full!r}, {value.text})", d.full, value.is_bool)
-            if target != d.full and position not in d.per_row:
+            summed = target != d.full and position not in d.per_row
+            if summed:
                 axes = tuple(i for i, (n, full) in enumerate(zip(target, d.full, strict=True)) if n != full)
                 text = f"np.sum({_number(_whole(value, d.full)).text}, axis={axes!r}, keepdims=True)"
                 value = Value(text, target)
             value = _shaped(_whole(self._stored(value, meta.dtype), target), meta.shape)
+            if meta.dtype.is_low and not summed and entry in self.reference.written and entry in self.reference.read:
+                # Kernels go on with what they wrote.
+                value = replace(value, text=f"rounded({_bare(value.text)}, torch.{meta.dtype.name})")
             self.reference.put(entry, value.text)
 
     def _stored(self, value: Value, dtype: DType) -> Value:

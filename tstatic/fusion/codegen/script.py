@@ -175,7 +175,7 @@ def alone(
 
     def text(kernel: Kernel) -> str:
         keys = _keys(kernel)
-        reference = Reference(metas, keys, rules or {})
+        reference = Reference(metas, keys, rules or {}, {b.value for b in kernel.outputs})
         try:
             reference.write(body)
         except NoNameError as error:
