@@ -15,6 +15,9 @@ import ml_dtypes
 import numpy as np
 
 import tstatic as paddle
+from tests.comm import trainer
+from tests.parallel.test_equality import Nets, agree, batch_of, strategy
+from tests.parallel.test_equality import values as values_of
 from tstatic import distributed, flags, logs, static, version
 from tstatic.comm import gloo, launch, processes
 from tstatic.comm.group import Group
@@ -136,9 +139,6 @@ def sum_of(parts: list[Any]) -> Any:
 
 def train_in_blocks(number: int) -> None:
     """Three steps with one level between processes, and three in blocks; says what explain does, and the bits."""
-    from tests.parallel.test_equality import Nets, agree, batch_of, strategy
-    from tests.parallel.test_equality import values as values_of
-
     flags.set_flags({"FLAGS_numerics": "strict"})
     rank, found, levels = distributed.get_rank(), [], ""
     for on in (False, True):
@@ -155,9 +155,6 @@ def train_in_blocks(number: int) -> None:
 
 def written_between(how: str) -> None:
     """Parameters are written between steps; says what the step after it says, and that nothing changed by it."""
-    from tests.parallel.test_equality import Nets, batch_of
-    from tests.parallel.test_equality import values as values_of
-
     rank = distributed.get_rank()
     nets = Nets("momentum", "global")
     exe, scope, main, loss = nets.start(False)
@@ -363,8 +360,6 @@ def forked() -> None:
 
 def training(folder: str) -> None:
     """Trains as it is told, until it is told to end."""
-    from tests.comm import trainer
-
     trainer.serve(Path(folder), say)
 
 

@@ -96,6 +96,19 @@ def test_without_sums_the_result_is_read() -> None:
     assert "x" not in read
 
 
+def check_fused_equals_unfused(main: static.Program, startup: static.Program, fetches: list[Any]) -> None:
+    results = []
+    for on in (False, True):
+        scope = static.Scope()
+        executor = static.Executor("cpu")
+        executor.run(startup, scope=scope)
+        feed = {"x": np.random.default_rng(1).standard_normal((3, 4, 5, 6)).astype(np.float32)}
+        compiled = static.CompiledProgram(main, build_strategy=strategy(on))
+        results.append(executor.run(compiled, feed=feed, fetch_list=fetches, scope=scope))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
 def norm_program(build: Any) -> tuple[Any, Any, list[Any]]:
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup), paddle.utils.unique_name.guard():
@@ -147,16 +160,7 @@ def test_the_gradient_of_another_activation_has_the_result_read() -> None:
     made = kernels_of(main, fetches)
     if "fused_batch_norm_act_grad" in made:
         assert fetches[0].name in [b.value for b in made["fused_batch_norm_act_grad"].kernel.inputs]
-    results = []
-    for on in (False, True):
-        scope = static.Scope()
-        executor = static.Executor("cpu")
-        executor.run(startup, scope=scope)
-        feed = {"x": np.random.default_rng(1).standard_normal((3, 4, 5, 6)).astype(np.float32)}
-        compiled = static.CompiledProgram(main, build_strategy=strategy(on))
-        results.append(executor.run(compiled, feed=feed, fetch_list=fetches, scope=scope))
-    for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    check_fused_equals_unfused(main, startup, fetches)
 
 
 def test_gradients_that_are_added_up_on_the_way_in() -> None:
@@ -169,16 +173,7 @@ def test_gradients_that_are_added_up_on_the_way_in() -> None:
     main, startup, fetches = norm_program(compute)
     made = kernels_of(main, fetches)["fused_bn_add_activation_grad"]
     assert [m.type for m in made.members] == ["sum", "relu_grad", "elementwise_add_grad", "batch_norm_grad"]
-    results = []
-    for on in (False, True):
-        scope = static.Scope()
-        executor = static.Executor("cpu")
-        executor.run(startup, scope=scope)
-        feed = {"x": np.random.default_rng(1).standard_normal((3, 4, 5, 6)).astype(np.float32)}
-        compiled = static.CompiledProgram(main, build_strategy=strategy(on))
-        results.append(executor.run(compiled, feed=feed, fetch_list=fetches, scope=scope))
-    for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    check_fused_equals_unfused(main, startup, fetches)
 
 
 # ------------------------------------------------------------------------------------------------------------ programs

@@ -39,7 +39,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     Returns:
         One program per replica (the same object where they are the same), and what was done.
     """
-    report = Report(how.replicas, how.world, sharing=how.share_updates, levels=how.levels)
+    report = Report(how)
     if how.sync_batch_norm and how.world > 1:
         program, report.norms = _synchronised(program)
     gradients = list(_gradients(program)) if how.collect and how.world > 1 else []
@@ -52,7 +52,6 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         owners = {g.value: report.owners[g.param] for g in gradients}
     buckets = list(_buckets(gradients, program.metas, how))
     report.reductions = len(buckets)
-    report.block = how.block
     program = _collected(program, buckets, owners, how.block)
     if not owners:
         return [program] * how.replicas, report

@@ -41,6 +41,7 @@ class Report:
     """What the passes did, for explanations.
 
     Attributes:
+        how: What was asked for.
         gradients: Number of gradients that are summed.
         reductions: Number of collectives that sum them.
         owners: Parameter -> replica that updates it.
@@ -49,12 +50,9 @@ class Report:
         shared: Number of values that owners give to all (partial norms, ...).
         gatherings: Number of collectives that give them.
         norms: Number of batch norms with common statistics.
-        replicas, world: How many there are, in this process and in all.
-        sharing, block, levels: As the ``Distribution`` asks for.
     """
 
-    replicas: int = 1
-    world: int = 1
+    how: Distribution
     gradients: int = 0
     reductions: int = 0
     owners: dict[str, int] = field(default_factory=dict)
@@ -63,9 +61,26 @@ class Report:
     shared: int = 0
     gatherings: int = 0
     norms: int = 0
-    sharing: bool = False
-    block: int = 0
-    levels: str = ""
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of this process."""
+        return self.how.replicas
+
+    @property
+    def world(self) -> int:
+        """Replicas of all processes."""
+        return self.how.world
+
+    @property
+    def block(self) -> int:
+        """Processes whose gradients are summed before those of all are; 0: none."""
+        return self.how.block if self.reductions else 0
+
+    @property
+    def levels(self) -> str:
+        """What decided about ``block``."""
+        return self.how.levels
 
     @property
     def before(self) -> int:
@@ -87,7 +102,7 @@ class Report:
         owners = "every replica updates all."
         if self.owners:
             owners = f"parameters per owner: {', '.join(map(str, loads))}."
-        elif self.sharing and self.replicas == 1:
+        elif self.how.share_updates and self.replicas == 1:
             owners = "owners are places of one process, and this one has a single place: every process updates all."
         return {
             **dict.fromkeys(_LEVELS, self.levels),

@@ -357,13 +357,8 @@ class Companies:
         """The compiled replicas for this feed, from the cache where they still fit."""
         program, build, (fetches, kept) = compiled._program, compiled._build_strategy, wanted
         found = places_of(place, compiled._places)
-        launch.settle(build)
-        outer = world()
-        company = self._by_size.get(len(found))
-        if company is None or company.outer is not outer:
-            if company is not None:
-                company.crew.close()
-            company = self._by_size[len(found)] = Company(len(found), outer)
+        # Connected before the feed is looked at: the other processes hear of one that is refused.
+        company = self._by_size.get(len(found)) or self._company(len(found), build)
         feeds = shards(program, feed, used, len(found))
         threads = compiled._exec_strategy.num_threads or 4 * len(found)
         signature = tuple(tuple((n, a.shape, a.dtype) for n, a in sorted(part.items())) for part in feeds)
@@ -373,6 +368,7 @@ class Companies:
         )  # fmt: skip
         entry = company.cache.get(key)
         if entry is None or (any(s.stale() for s in entry.sessions) and not entry.fits(scope)):
+            company = self._company(len(found), build)
             start = time.perf_counter()
             source = edit.prune(program, list(feeds[0]), fetches + (kept or updated(program))) if use_prune else program
             entry = company.compile(program, source, build, feeds, fetches, scope, found[0].kind, threads)
@@ -384,6 +380,17 @@ class Companies:
                 company.cache.popitem(last=False)
         company.cache.move_to_end(key)
         return company, entry, feeds
+
+    def _company(self, size: int, build: BuildStrategy) -> Company:
+        """The company for so many places, among the processes that the launcher and the strategy agree on."""
+        launch.settle(build)
+        outer = world()
+        company = self._by_size.get(size)
+        if company is None or company.outer is not outer:
+            if company is not None:
+                company.crew.close()
+            company = self._by_size[size] = Company(size, outer)
+        return company
 
 
 __all__ = ["Companies", "Company", "Compiled", "distribution", "places_of"]
