@@ -72,7 +72,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
                      "beam_search_decode chunk_eval im2sequence warpctc array_write array_read array_length create_array"),
         ),
         "Sequences of different lengths in one tensor (LoD) and tensor arrays are no part of tstatic",
-        "padded batches with nn.functional.sequence_mask, and static.nn.while_loop for recurrences",
+        "padded batches with a mask, paddle.arange(n) < paddle.unsqueeze(lengths, 1), and static.nn.while_loop for recurrences",
     ),
     Unsupported(
         (

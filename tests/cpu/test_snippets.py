@@ -1,33 +1,38 @@
-"""Each Python snippet of the pages that users read runs as it stands."""
+"""Each Python snippet of the pages that users read runs as it stands, and prints what the page says."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.snippets import python_blocks
+from tests import warm
+from tests.snippets import python_blocks, samples
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SNIPPETS = [(page, k, text) for page in PAGES for k, text in enumerate(python_blocks(page))]
+SNIPPETS = [(page, k, *sample) for page in PAGES for k, sample in enumerate(samples(page))]
 
 
 @pytest.mark.parametrize(
-    ("page", "text"), [(p, t) for p, _, t in SNIPPETS], ids=[f"{p.name}-{k}" for p, k, _ in SNIPPETS]
+    ("page", "text", "printed"),
+    [(p, t, out) for p, _, t, out in SNIPPETS],
+    ids=[f"{p.name}-{k}" for p, k, _, _ in SNIPPETS],
 )
-def test_snippet_runs(page: Path, text: str, tmp_path: Path) -> None:
+def test_snippet_runs_and_prints_what_the_page_says(page: Path, text: str, printed: str, tmp_path: Path) -> None:
     script = tmp_path / f"{page.stem}_page.py"  # not the name of a module of the library
     script.write_text(text, encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CPU_NUM": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script.name], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    done = warm.run(script, cwd=tmp_path, CPU_NUM="1")
     assert done.returncode == 0, f"{page.name}:\n{text}\n{done.stderr}"
+    if printed:
+        assert done.stdout == printed
 
 
 def test_the_readme_has_an_example() -> None:
     assert python_blocks(ROOT / "README.md")
+
+
+def test_printed_results_are_found_behind_their_sample(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(1)\n```\n\n```text\n2\n```\n\n```python\nx = 1\n```\nProse.\n\n```text\n3\n```\n")
+    assert samples(page) == [("print(1)\n", "2\n"), ("x = 1\n", "")]

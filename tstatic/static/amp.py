@@ -13,7 +13,7 @@ __all__ = ["fp16_guard"]
 def fp16_guard() -> Iterator[None]:
     """Marks the ops built inside as those that mixed precision may convert: ``op_namescope`` ends in ``__use_fp16__``.
 
-    Nothing reads the mark in this release: asking for ``static.amp.decorate`` says what to use instead.
+    Nothing reads the mark in this release; asking this module for ``decorate`` says what to use instead.
     """
     with name_scope("__use_fp16__"):
         yield

@@ -78,7 +78,7 @@ def places_of(executor_place: Any, given: Any) -> list[places.Place]:
             "No places for execution.",
             expected="at least one place",
             received="an empty list" if given is not None else "CPU_NUM=0",
-            fix="pass places=[static.CPUPlace()] * 2, or set CPU_NUM",
+            fix="pass places=[paddle.CPUPlace()] * 2, or set CPU_NUM",
         )
     other = next((p for p in found if p.kind != home.kind), None)
     if other is not None:
