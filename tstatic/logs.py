@@ -5,8 +5,8 @@ topic      logger               says
 ========== ==================== =================================================================
 fusion     tstatic.fusion       what each fusion matched, and why it did not
 recompiles tstatic.compile      every plan built: which part of the key differed, what it cost
-kernels    tstatic.kernels      kernels generated, loaded from the cache, tuned
-memory     tstatic.memory       arenas allocated, grown and freed, in bytes
+kernels    tstatic.kernels      kernels generated, and kernels found in the cache
+memory     tstatic.memory       arenas and other buffers allocated and freed, in bytes
 steps      tstatic.executor     every run of an executor, with its time
 passes     tstatic.passes       every pass that changed a program, with op counts
 dist       tstatic.dist         process groups, ranks, collectives

@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.logs import get_logger
+
+_log = get_logger("memory")
+
 _HUGE = 4 << 20
 """From this size on the system is asked for huge pages, as numpy does."""
 
@@ -20,11 +24,16 @@ def _anonymous(nbytes: int) -> mmap.mmap:
 class Buffer:
     """Zeroed bytes from the system.
 
+    Args:
+        nbytes: How many.
+        purpose: What they are for, in words of the ``memory`` log.
+
     Attributes:
         array: The bytes, aligned to a page.
     """
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, purpose: str = "a buffer") -> None:
+        self._purpose = purpose
         # Private: shared mappings get no huge pages and keep their pages when told to give them back.
         self._map = _anonymous(max(nbytes, 1))
         if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
@@ -34,7 +43,9 @@ class Buffer:
 
     def touch(self) -> None:
         """Notes that the memory is in use."""
-        self._held = True
+        if not self._held:
+            self._held = True
+            _log.debug("allocated %d bytes for %s", self.array.nbytes, self._purpose)
 
     @property
     def can_release(self) -> bool:
@@ -44,7 +55,13 @@ class Buffer:
     def release(self) -> None:
         """Gives the memory back; the next touch finds zeros at the same address."""
         self._map.madvise(mmap.MADV_DONTNEED)
-        self._held = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Notes that the memory is no longer in use: its pages are given back, or its owner lets go of it."""
+        if self._held:
+            self._held = False
+            _log.debug("freed %d bytes of %s", self.array.nbytes, self._purpose)
 
     @property
     def held_bytes(self) -> int:

@@ -32,7 +32,7 @@ class Workspace:
 
     def allocate(self) -> None:
         """Makes the buffer."""
-        self._buffer = Buffer(self.need) if self.need else None
+        self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
 
     def touch(self) -> None:
         """Notes that the buffer is in use."""

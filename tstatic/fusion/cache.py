@@ -25,10 +25,12 @@ from pathlib import Path
 from types import ModuleType
 
 from tstatic.errors import TstaticError
-from tstatic.logs import warn_once
+from tstatic.logs import get_logger, warn_once
 from tstatic.version import __version__
 
 __all__ = ["folder", "load", "store", "trim"]
+
+_log = get_logger("kernels")
 
 LIMIT_BYTES = 256 * 2**20
 # Nothing younger is removed: another process may be between writing a file and reading it, and a cluster's clocks differ.
@@ -282,6 +284,7 @@ def _settle(path: Path, data: bytes) -> None:
     if state == "right":
         with suppress(OSError):  # when it was used decides only how long it is kept
             os.utime(path)
+        _log.debug("%s is in the cache", path)
         return
     if state == "wrong":
         warn_once(
@@ -290,6 +293,7 @@ def _settle(path: Path, data: bytes) -> None:
             topic="kernels",
         )
     _write(path, data)
+    _log.debug("%s is generated", path)
 
 
 def _write(path: Path, data: bytes) -> None:

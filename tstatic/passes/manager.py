@@ -5,9 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from logging import DEBUG
+from operator import is_not
 
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.verify import verify
+from tstatic.logs import get_logger
+
+_log = get_logger("passes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,11 @@ def run_passes(program: FrozenProgram, passes: Sequence[Pass]) -> tuple[FrozenPr
     records = []
     for one in passes:
         start = time.perf_counter()
-        before = len(program.ops)
+        before = program.ops
         program = one.run(program)
         verify(program, one.name)
-        records.append(PassRecord(one.name, before, len(program.ops), time.perf_counter() - start))
+        record = PassRecord(one.name, len(before), len(program.ops), time.perf_counter() - start)
+        records.append(record)
+        if _log.isEnabledFor(DEBUG) and (len(before) != len(program.ops) or any(map(is_not, before, program.ops))):
+            _log.debug("%s: %d ops -> %d ops in %.1f ms", one.name, record.before, record.after, record.seconds * 1e3)
     return program, tuple(records)

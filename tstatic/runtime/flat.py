@@ -51,7 +51,7 @@ def _move(stream: str, group: Sequence[ScopeVar]) -> None:
         total += -(-array.size // PAD) * PAD
         dtype = array.dtype
     assert dtype is not None
-    buffer = Buffer(total * dtype.itemsize)
+    buffer = Buffer(total * dtype.itemsize, "parameters and moments")
     buffer.touch()
     flat = Flat(stream, buffer.array.view(dtype), tuple(v.name for v in group), tuple(offsets))
     for var, offset in zip(group, offsets, strict=True):

@@ -90,7 +90,7 @@ class Session:
         """
         plan = self.plan
         flatten(self.scope, self._streams)
-        self.arena: Buffer | None = Buffer(plan.arena_bytes)
+        self.arena: Buffer | None = Buffer(plan.arena_bytes, "an arena of temporaries")
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
         self.keys: list[RngKey] = []
@@ -371,6 +371,8 @@ class Session:
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
         self._bound = False
+        if self.arena is not None:
+            self.arena.forget()
         self.arena = None
         self.arrays = {}
         self.calls = {"main": [], "update": []}

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from logging import DEBUG, INFO
 from typing import Any
 
 from tstatic import flags, places
@@ -25,7 +26,6 @@ from tstatic.ir.program import Program, default_main_program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
 from tstatic.logs import get_logger, warn_once
-from tstatic.plan.plan import Plan
 from tstatic.runtime.feed import Arrays, read_feed, uninitialised
 from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.scope import Scope, global_scope, tensor_of
@@ -43,12 +43,13 @@ _steps = get_logger("steps")
 CACHE_SIZE = 32
 """Plans kept per Executor; the least recently used one goes first."""
 
+_SIGNATURE = "feed signature"
 KEY_PARTS = (
     "program",
     "version",
     "strategy",
     "execution",
-    "feed signature",
+    _SIGNATURE,
     "fetch list",
     "place",
     "scope",
@@ -161,8 +162,8 @@ class Executor:
                 values = entry.session.run(arrays, iterations)
             if compiled is not None:
                 compiled._after_run(entry.session)
-            if _steps.isEnabledFor(20):
-                _steps.info("ran %r in %.3f ms", base, (time.perf_counter() - start) * 1e3)
+            if _steps.isEnabledFor(DEBUG):
+                _steps.debug("ran %r in %.3f ms", base, (time.perf_counter() - start) * 1e3)
         return values if return_numpy else [tensor_of(v) for v in values]
 
     def _check_usable(self) -> None:
@@ -296,27 +297,27 @@ class Executor:
 
     def _report(self, key: tuple[Any, ...], milliseconds: float, program: Program) -> None:
         """Says what was compiled, which part of the key differed from the nearest plan, and what it cost."""
-        if not _log.isEnabledFor(20):
+        if not _log.isEnabledFor(INFO):
             return
-        best: list[str] | None = None
+        best: dict[str, tuple[Any, Any]] | None = None
         for other in self._cache:
             if other[0] != key[0]:
                 continue
-            differs = [part for part, a, b in zip(KEY_PARTS, key, other, strict=True) if a != b]
-            if best is None or len(differs) < len(best):
+            differs = {p: (old, new) for p, new, old in zip(KEY_PARTS, key, other, strict=True) if old != new}
+            if best is None or len(differs) <= len(best):  # of equals the newest
                 best = differs
-        reason = (
-            "first run"
-            if best is None
-            else f"differs in {', '.join(best)}"
-            if best
-            else "the scope's values changed size"
-        )
+        reason = "first run" if best is None else "the scope's values changed size"
+        if best:
+            reason = f"differs in {', '.join(best)}"
+            if _SIGNATURE in best:
+                reason += f" ({changed_feeds(*best[_SIGNATURE])})"
         _log.info("compiled %r in %.1f ms: %s", program, milliseconds, reason)
 
     def close(self) -> None:
         """Frees all plans; a later run raises. May be called twice."""
         self._closed = True
+        for entry in self._cache.values():
+            entry.session.drop()
         self._cache.clear()
         self._companies.close()
 
@@ -351,8 +352,11 @@ def _threads(execution: ExecutionStrategy | None) -> int:
     return wanted or 4 * max(1, len(places.cpu_places()))
 
 
-def _plan_of(entry: _Compiled) -> Plan:
-    return entry.session.plan
+def changed_feeds(old: Sequence[tuple[Any, ...]], new: Sequence[tuple[Any, ...]]) -> str:
+    """What differs between two feed signatures: ``x: (32, 8) float32 -> (16, 8) float32``."""
+    before, after = ({n: f"{shape} {dtype.name}" for n, shape, dtype in one} for one in (old, new))
+    names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
+    return "; ".join(f"{n}: {before.get(n, 'not fed')} -> {after.get(n, 'not fed')}" for n in names)
 
 
 __all__ = ["Executor"]

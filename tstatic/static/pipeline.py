@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from logging import DEBUG
 
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.demand import TOGETHER, demand, demands
-from tstatic.fusion.engine import Fusion, Log, apply
+from tstatic.fusion.engine import Fusion, Log, Member, apply
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.user_kernel import USER, present, with_user_kernels
@@ -18,6 +19,7 @@ from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.verify import verify
 from tstatic.ir.where import show
+from tstatic.logs import get_logger
 from tstatic.passes.addto import addto
 from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
@@ -25,6 +27,8 @@ from tstatic.passes.fold import fold
 from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
 from tstatic.static.strategy import BuildStrategy
+
+_log = get_logger("fusion")
 
 
 def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
@@ -121,7 +125,22 @@ def fuse(
     frozen = demand(shapes_from_contents(frozen, own), own, log)
     for fusion in wanted:
         frozen = make_one(fusion, frozen, own, log)
+    _say(log)
     return handed_on(frozen, own), own
+
+
+def _say(log: Log) -> None:
+    """Tells the ``fusion`` log what was made, and what not and why."""
+    if not _log.isEnabledFor(DEBUG):
+        return
+    for made in log.applied:
+        _log.debug("%s: %s became %s", made.fusion, _shown(made.members), made.op)
+    for one in log.refused:
+        _log.debug("%s: %s stay apart: %s, %s", one.fusion, _shown(one.members), one.code, one.reason)
+
+
+def _shown(members: Sequence[Member]) -> str:
+    return ", ".join(f"{m.type} ({show(m.where)})" if m.where else m.type for m in members)
 
 
 def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel:
