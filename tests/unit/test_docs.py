@@ -29,6 +29,14 @@ def test_a_stale_page_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(regenerate.stale()) - set(before) == {"flags.md"}
 
 
+def test_the_speeds_in_the_readme_are_those_of_the_newest_bench() -> None:
+    newest = max((ROOT / "bench" / "results").glob("cpu-*.md")).read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Speed")[2]
+    shown = [cell for line in readme.splitlines() for cell in re.findall(r"\| (\d\.\d\d) (?=\|)", line)]
+    assert len(shown) >= 10
+    assert [ratio for ratio in shown if f"**{ratio}** by medians" not in newest] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
