@@ -21,11 +21,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import tstatic.testing  # noqa: F401 - what scripts import, loaded once
+from tstatic import flags
+
 ROOT = Path(__file__).parents[1]
 
 
 def run(
-    script: Path | str, *arguments: str, cwd: Path, module: bool = False, timeout: float = 240.0, **environ: str
+    script: Path | str,
+    *arguments: str,
+    cwd: Path,
+    module: bool = False,
+    without: tuple[str, ...] = (),
+    timeout: float = 240.0,
+    **environ: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script with warnings as errors, as ``python -W error script arguments`` does.
 
@@ -34,6 +43,7 @@ def run(
         arguments: What ``sys.argv`` holds behind it.
         cwd: Where it runs, and where its output is kept until this returns.
         module: Whether ``script`` names a module.
+        without: Beginnings of names of variables that it does not get.
         timeout: Seconds.
         **environ: Variables on top of this process's.
     """
@@ -43,7 +53,7 @@ def run(
             "arguments": arguments,
             "module": module,
             "cwd": str(cwd),
-            "environ": {**os.environ, **environ},
+            "environ": {k: v for k, v in os.environ.items() if not k.startswith(without)} | environ,
             "timeout": timeout,
         }
     )
@@ -102,6 +112,7 @@ def _become(order: Mapping[str, Any]) -> None:
     warnings.resetwarnings()
     warnings.simplefilter("error")
     sys.argv = [order["script"], *order["arguments"]]
+    flags._reset_for_tests()  # the next read looks at the environment
 
 
 def _run_and_exit(order: Mapping[str, Any]) -> None:
@@ -156,6 +167,4 @@ def serve(lines: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
-    import tstatic.testing  # noqa: F401 - what scripts import, loaded once
-
     serve(sys.stdin)

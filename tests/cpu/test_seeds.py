@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests import seeds
+from tests import seeds, warm
 from tstatic import flags
 from tstatic.ir import program as ir_program
 
@@ -76,19 +74,10 @@ assert numpy.allclose(got[1], 0.125), got
 }
 
 
-def _environment(tmp_path: Path, **extra: str) -> dict[str, str]:
-    root = str(Path(__file__).resolve().parents[2])
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS_", "CPU_NUM"))}
-    return {**keep, "PYTHONPATH": root, **extra}
-
-
 def _as_paddle(code: str, tmp_path: Path, **extra: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "script.py"
     script.write_text(code, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tstatic.as_paddle", str(script)],
-        cwd=tmp_path, env=_environment(tmp_path, **extra), capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return warm.run("tstatic.as_paddle", str(script), module=True, cwd=tmp_path, without=("FLAGS_", "CPU_NUM"), **extra)
 
 
 def _with_cpu(code: str) -> str:
