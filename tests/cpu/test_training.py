@@ -93,13 +93,15 @@ def _rmsprop(lr: float, rho: float, eps: float, momentum: float, centered: bool)
     return p
 
 
-def _lamb(lr: float, decay: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6) -> np.ndarray[Any, Any]:
+def _lamb(
+    lr: float, decay: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6, adapts: bool = True
+) -> np.ndarray[Any, Any]:
     p, m, v = START.astype("float64"), np.zeros(SIZE), np.zeros(SIZE)
     for t, g in enumerate(GRADS, 1):
         m = b1 * m + (1 - b1) * g
         v = b2 * v + (1 - b2) * g * g
         r = m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps) + decay * p
-        p = p - lr * np.linalg.norm(p) / np.linalg.norm(r) * r
+        p = p - lr * (np.linalg.norm(p) / np.linalg.norm(r) if adapts else 1.0) * r
     return p
 
 
@@ -109,6 +111,14 @@ def test_rules_by_their_formulas() -> None:
     centered = O.RMSProp(0.01, rho=0.9, epsilon=1e-3, momentum=0.8, centered=True)
     assert np.allclose(trained(centered), _rmsprop(0.01, 0.9, 1e-3, 0.8, True), rtol=1e-5, atol=1e-6)
     assert np.allclose(trained(O.Lamb(0.01, lamb_weight_decay=0.02)), _lamb(0.01, 0.02), rtol=2e-5, atol=2e-5)
+
+
+def test_lamb_scales_steps_without_decay_only_if_it_always_adapts() -> None:
+    for options in ({"lamb_weight_decay": 0.0}, {"exclude_from_weight_decay_fn": lambda p: True}):
+        for always in (False, True):
+            got = trained(O.Lamb(0.01, always_adapt=always, **options))
+            assert np.allclose(got, _lamb(0.01, 0.0, adapts=always), rtol=2e-5, atol=2e-5)
+    assert np.allclose(trained(O.Lamb(0.01, 0.02)), _lamb(0.01, 0.02), rtol=2e-5, atol=2e-5)
 
 
 def test_a_parameters_own_settings_beat_the_optimizers() -> None:

@@ -248,14 +248,14 @@ update_card(
         "epsilon": 1e-6,
         "multi_precision": False,
         # Off: a parameter without decay takes plain Adam steps.
-        "always_adapt": True,
+        "always_adapt": False,
     },
     [_lamb_first, _lamb_second],
     2,
     _lamb_lower,
     Domain(
         cases=(
-            *_cases("bbsbbss", {"weight_decay": 0.1}, {"epsilon": 1e-2}, {"always_adapt": False}),
+            *_cases("bbsbbss", {"weight_decay": 0.1}, {"epsilon": 1e-2}, {"always_adapt": True}),
             Case(((5, 6), (5, 6), (1,), (5, 6), (5, 6), (1,), (1,), (5, 6)), {"weight_decay": 0.01}),
             Case(((7,), (7,), (1,), (7,), (7,), (1,), (1,), None, (1,)), {"weight_decay": 0.01}),
         ),

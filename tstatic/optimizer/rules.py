@@ -243,7 +243,11 @@ class RMSProp(Optimizer):
 
 @spelled("optimizer.Lamb")
 class Lamb(Optimizer):
-    """LAMB (You et al., 2019): Adam's direction, scaled by the ratio of norms per parameter."""
+    """LAMB (You et al., 2019): Adam's direction, scaled by the ratio of norms per parameter.
+
+    Parameters without weight decay (``lamb_weight_decay=0``, or excluded by ``exclude_from_weight_decay_fn``) take plain
+    Adam steps, unless ``always_adapt`` is on.
+    """
 
     type = "lamb"
 
@@ -259,6 +263,7 @@ class Lamb(Optimizer):
         self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
         self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
         self._excludes = exclude_from_weight_decay_fn
+        self._always_adapt = bool(always_adapt)
         self._multi_precision = multi_precision
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
@@ -273,6 +278,6 @@ class Lamb(Optimizer):
         }
         attrs = {
             "weight_decay": 0.0 if excluded else self._decay, "beta1": self._beta1, "beta2": self._beta2,
-            "epsilon": self._epsilon,
+            "epsilon": self._epsilon, "always_adapt": self._always_adapt, "multi_precision": master is not None,
         }  # fmt: skip
         return self._op(param, grad, lr, state, attrs, {"MasterParam": master})
