@@ -174,6 +174,69 @@ def test_a_single_number_is_clipped_by_the_norm_of_all(dtype: str) -> None:
     assert np.allclose(got[1], start[1] - 0.1 * value * factor, rtol=1e-6)
 
 
+CLIP = paddle.fluid.clip
+
+
+def _updates(set_clips: Callable[[Any], None], **options: Any) -> dict[str, Any]:
+    """What one SGD step takes off the parameters u, v and w, whose gradients are 3, 4 and 12."""
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), static.scope_guard(static.Scope()):
+        u, v, w = (static.create_parameter([1], "float32", name=n) for n in "uvw")
+        loss = paddle.sum(3 * u + 4 * v + 12 * w)
+        set_clips(main)
+        O.SGD(1.0, **options).minimize(loss)
+        exe = static.Executor("cpu")
+        exe.run(startup)
+        before = state(static.global_scope(), main)
+        exe.run(main)
+        after = state(static.global_scope(), main)
+    return {n: round(float(before[n][0] - after[n][0]), 3) for n in "uvw"}
+
+
+def test_set_gradient_clip_clips_the_listed_parameters_alone() -> None:
+    value = CLIP.GradientClipByValue(1.0)
+    assert _updates(lambda _: CLIP.set_gradient_clip(value, ["u"])) == {"u": 1, "v": 4, "w": 12}
+    # A later call wins, and a Parameter is as good as its name.
+    assert _updates(
+        lambda main: (
+            CLIP.set_gradient_clip(value),
+            CLIP.set_gradient_clip(CLIP.GradientClipByValue(2.0), [main.global_block().var("w")], main),
+            CLIP.set_gradient_clip(None, ["v"]),
+        )
+    ) == {"u": 1, "v": 4, "w": 2}
+    own = _updates(lambda _: CLIP.set_gradient_clip(value), grad_clip=CLIP.GradientClipByValue(2.5))
+    assert own == {"u": 2.5, "v": 2.5, "w": 2.5}
+
+
+def test_clips_by_the_global_norm_share_a_norm_per_group() -> None:
+    by_norm = CLIP.GradientClipByGlobalNorm
+    assert _updates(lambda _: CLIP.set_gradient_clip(by_norm(2.5), ["u", "v"])) == {"u": 1.5, "v": 2, "w": 12}
+    assert _updates(
+        lambda _: (
+            CLIP.set_gradient_clip(by_norm(2.5), ["u", "v"]),
+            CLIP.set_gradient_clip(by_norm(6.0, group_name="other"), ["w"]),
+        )
+    ) == {"u": 1.5, "v": 2, "w": 6}
+    with pytest.raises(paddle.errors.ProgramError, match="'clip_norm' of a same group"):
+        _updates(lambda _: [CLIP.set_gradient_clip(by_norm(n), [p]) for n, p in ((1.0, "u"), (2.0, "w"))])
+
+
+def test_set_gradient_clip_without_effect_warns_and_wrong_lists_change_nothing() -> None:
+    value = CLIP.GradientClipByValue(1.0)
+    with pytest.warns(UserWarning, match="after the network is built"):
+        CLIP.set_gradient_clip(value)
+    w = static.create_parameter([1], "float32", name="w")
+    x = static.data("x", [1])
+    for wrong in ([w, "gone"], [w, x], [w, 3]):
+        with pytest.raises((paddle.errors.NotFoundError, paddle.errors.ProgramTypeError)):
+            CLIP.set_gradient_clip(value, wrong)
+        assert w.gradient_clip_attr is None
+    O.SGD(1.0).minimize(paddle.sum(w * x))
+    with pytest.warns(UserWarning, match="minimize came before"):
+        CLIP.set_gradient_clip(value, ["w"])
+    assert static.default_main_program().clone().all_parameters()[0].gradient_clip_attr is value
+
+
 GOLDEN = {
     "plain": (lambda: O.SGD(0.1), 1, [0.446, 0.43775, 0.4295], None),
     "three steps": (lambda: O.SGD(0.1), 3, [0.367335, 0.347796, 0.328257], None),

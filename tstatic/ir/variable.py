@@ -210,6 +210,7 @@ class Parameter(Variable):
         optimize_attr: ``{"learning_rate": multiplier}``.
         regularizer: Overrides the optimizer's weight decay.
         need_clip: Whether gradient clipping takes it in.
+        gradient_clip_attr: How ``fluid.clip.set_gradient_clip`` clips its gradient.
         initializer: How its start value is made.
     """
 
@@ -238,3 +239,4 @@ class Parameter(Variable):
         self.need_clip = need_clip
         self.is_distributed = is_distributed
         self.initializer = initializer
+        self.gradient_clip_attr: Any = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.build import emit
 from tstatic.ir.opdef import spelled
-from tstatic.ir.program import Parameter, Program, Variable, default_main_program
+from tstatic.ir.program import OpRole, Parameter, Program, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 
 Pair = tuple[Variable, Variable | None]
@@ -84,7 +86,13 @@ class ClipGradByNorm(ClipGradBase):
 
 @spelled("nn.ClipGradByGlobalNorm", "fluid.clip.GradientClipByGlobalNorm", "fluid.clip.ClipGradByGlobalNorm")
 class ClipGradByGlobalNorm(ClipGradBase):
-    """Scales all gradients by ``clip_norm / max(clip_norm, norm of all of them)``."""
+    """Scales all gradients by ``clip_norm / max(clip_norm, norm of all of them)``.
+
+    Args:
+        clip_norm: The largest norm that is left as it is.
+        group_name: Parameters given to :func:`set_gradient_clip` with clips of one name share one norm.
+        auto_skip_clip: Accepted; small gradients keep their bits either way, because the factor is exactly 1.
+    """
 
     def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
         self.clip_norm = _positive("clip_norm", clip_norm)
@@ -131,20 +139,87 @@ def check_clip(grad_clip: object) -> None:
 
 
 @spelled("fluid.clip.set_gradient_clip")
-def set_gradient_clip(clip: ClipGradBase, param_list: object = None, program: Program | None = None) -> None:
-    """1.x spelling: clips the gradients of a program's parameters whatever the optimizer says."""
+def set_gradient_clip(
+    clip: ClipGradBase, param_list: Sequence[Variable | str] | None = None, program: Program | None = None
+) -> None:
+    """1.x spelling: clips the gradients of some parameters, unless the optimizer has a ``grad_clip`` of its own.
+
+    Call it after the network is built and before ``minimize``. A later call replaces what an earlier one said of the same
+    parameters; gradients clipped by the global norm share one norm per ``group_name``.
+
+    Args:
+        clip: How; ``None`` takes back what an earlier call set.
+        param_list: Parameters or their names; all that the program has by now if left out.
+        program: Where they are; the default main program if left out.
+
+    Raises:
+        ProgramTypeError: If ``clip`` is not a clip object, or an entry of ``param_list`` is not a parameter.
+        NotFoundError: If the program has no variable of a given name. No parameter is changed then.
+
+    Warns:
+        UserWarning: If the call comes too early or too late to have an effect.
+    """
     check_clip(clip)
-    (program or default_main_program()).__dict__["_gradient_clip"] = clip
+    program = program or default_main_program()
+    chosen = program.all_parameters() if param_list is None else _parameters(param_list, program)
+    for param in chosen:
+        param.gradient_clip_attr = clip
+    if not chosen:
+        warnings.warn("set_gradient_clip found no parameter; call it after the network is built", stacklevel=2)
+    elif any(op.role & OpRole.Optimize for op in program.global_block().ops):
+        warnings.warn(
+            "minimize came before set_gradient_clip, which does not change updates that are built already", stacklevel=2
+        )
+
+
+def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Parameter]:
+    """The parameters of a ``param_list``.
+
+    Raises:
+        ProgramTypeError: If an entry is not a parameter.
+        NotFoundError: If the program has no such variable.
+    """
+    found: list[Parameter] = []
+    for entry in [listed] if isinstance(listed, str | Variable) else listed:
+        var = program.global_block().var(entry) if isinstance(entry, str) else entry
+        if not isinstance(var, Parameter):
+            raise ProgramTypeError(
+                "'param_list' should be a list of Parameter or basestring(parameter's name).",
+                expected="parameters of the program, or their names",
+                received=f"{entry!r} of type {type(entry).__name__}",
+                fix="list parameters, for example [p for p in program.all_parameters() if ...]",
+                op="set_gradient_clip",
+                where=show(user_line()),
+            )
+        found.append(var)
+    return found
 
 
 @spelled("fluid.clip.append_gradient_clip_ops")
 def append_gradient_clip_ops(params_grads: Sequence[Pair]) -> list[Pair]:
-    """1.x spelling: emits the ops of the clip set by :func:`set_gradient_clip`."""
-    clip = program_clip(default_main_program())
-    return clip(params_grads) if clip is not None else list(params_grads)
+    """1.x spelling: emits the ops of the clips set by :func:`set_gradient_clip`; returns the pairs.
 
-
-def program_clip(program: Program) -> ClipGradBase | None:
-    """What :func:`set_gradient_clip` set on a program."""
-    found: ClipGradBase | None = program.__dict__.get("_gradient_clip")
-    return found
+    Raises:
+        ProgramError: If clips of one ``group_name`` have different ``clip_norm``.
+    """
+    groups: dict[object, tuple[Any, list[Pair]]] = {}
+    for p, g in params_grads:
+        clip = p.gradient_clip_attr if isinstance(p, Parameter) and g is not None else None
+        if clip is None:
+            continue
+        key = ("group", clip.group_name) if isinstance(clip, ClipGradByGlobalNorm) else id(clip)
+        first, pairs = groups.setdefault(key, (clip, []))
+        if first is not clip and first.clip_norm != clip.clip_norm:
+            raise ProgramError(
+                "All parameters' 'clip_norm' of a same group should be the same",
+                expected=f"clip_norm={first.clip_norm} for all of group {clip.group_name!r}",
+                received=f"clip_norm={clip.clip_norm} for {p.name!r}",
+                fix="give each clip its own group_name, or both the same clip_norm",
+                op="clip",
+                var=p.name,
+                where=show(user_line()),
+            )
+        pairs.append((p, g))
+    for clip, pairs in groups.values():
+        clip(pairs)
+    return list(params_grads)

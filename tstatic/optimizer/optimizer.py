@@ -19,7 +19,7 @@ from tstatic.ir.program import (
     program_guard,
 )
 from tstatic.ir.where import show, user_line
-from tstatic.nn.clip import ClipGradBase, check_clip, program_clip
+from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
@@ -238,9 +238,10 @@ class Optimizer:
         self._startup = startup
         with program_guard(program, startup), program._role_guard(OpRole.Optimize):
             lr = self._create_global_learning_rate(program, startup)
-            clip = self._grad_clip if self._grad_clip is not None else program_clip(program)
-            if clip is not None:
-                clip(pairs)
+            if self._grad_clip is not None:
+                self._grad_clip(pairs)
+            else:
+                append_gradient_clip_ops(pairs)
             for p, g in pairs:
                 with program._role_guard(OpRole.Optimize, (p.name, g.name)):
                     self._regularize(p, g)
