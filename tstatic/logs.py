@@ -26,11 +26,13 @@ import logging
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Hashable
 
 from tstatic.errors import near
+from tstatic.where import user_line
 
-__all__ = ["TOPICS", "enable", "get_logger", "warn_once"]
+__all__ = ["TOPICS", "enable", "get_logger", "warn_once", "warn_user"]
 
 # The words of TSTATIC_LOGS and of get_logger, and the logger that each stands for.
 TOPICS = {
@@ -101,8 +103,19 @@ def warn_once(key: Hashable, message: str, *, topic: str = "all", level: int = l
     return True
 
 
+def warn_user(message: str, *, category: type[Warning] = UserWarning) -> None:
+    """Issues a Python warning that points at the user's own line, once for each line and text."""
+    where = user_line() or ("unknown", 0)
+    key = (where, category, message)
+    if key in _said:
+        return
+    warnings.warn_explicit(message, category, *where)
+    with _lock:
+        _said.add(key)
+
+
 def forget_warnings() -> None:
-    """Lets ``warn_once`` say everything again; for tests."""
+    """Lets ``warn_once`` and ``warn_user`` say everything again; for tests."""
     with _lock:
         _said.clear()
 

@@ -19,7 +19,7 @@ TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(PA
 
 LONGEST = 400
 # Files that are longer for now; taking one out of here is progress, adding one is not.
-LONGER = {"tstatic/ir/build.py": 480, "tstatic/ir/program.py": 440, "tstatic/ops/conditional.py": 440}
+LONGER = {"tstatic/ir/build.py": 480, "tstatic/ir/program.py": 440}
 
 
 # ---------------------------------------------------------------------------------------------------------------- layers

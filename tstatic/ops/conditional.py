@@ -1,4 +1,4 @@
-"""Branches: ``conditional_block`` and ``select_input``, and cond, case, switch_case and Switch built from them."""
+"""Branches: ``conditional_block``, and cond, case, switch_case and Switch built from it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import Attr, Card, GradOp, register, spelled
 from tstatic.ir.program import Block, Variable, default_main_program
-from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ir.where import show, user_line
 from tstatic.ops import _blocks
+from tstatic.ops.select_input import merge
 
 Arrays = Sequence[Any]
 
@@ -81,82 +81,6 @@ register(
             "Cond*, Input*, Out*, Out@GRAD*, Scope -> Input@GRAD*",
             ref=_run_branch_grad,
             shape_only=("Input", "Out"),
-        ),
-    )
-)
-
-
-def _select_infer(x: Sequence[Meta], mask: Meta) -> Meta:
-    first = x[0]
-    for other in x[1:]:
-        if other.dtype is not first.dtype:
-            raise DTypeError(
-                "the branches give values of different dtypes",
-                expected=first.dtype.name,
-                received=other.dtype.name,
-                fix="cast both to one dtype",
-            )
-        if len(other.shape) != len(first.shape):
-            raise ShapeError(
-                "the branches give values of different ranks",
-                expected=list(first.shape),
-                received=list(other.shape),
-                fix="reshape both to one rank",
-            )
-        first = first.with_shape(a if a == b else UNKNOWN for a, b in zip(first.shape, other.shape, strict=True))
-    return first
-
-
-def _index(mask: Any) -> int:
-    return int(np.asarray(mask).reshape(()))
-
-
-def _select(x: Arrays, mask: Any, out: Any) -> list[Any]:
-    chosen = x[_index(mask)]
-    if out is None:
-        return [chosen]
-    np.copyto(out, chosen)
-    return [out]
-
-
-def _select_grad(x: Arrays, mask: Any, grad: Any, dx: Any) -> list[Any]:
-    index = _index(mask)
-    if dx is None:
-        return [[grad if i == index else np.zeros_like(v) for i, v in enumerate(x)]]
-    for i, out in enumerate(dx):
-        if out is not None:
-            if i == index:
-                np.copyto(out, grad)
-            else:
-                out.fill(0)
-    return [dx]
-
-
-register(
-    Card(
-        "select_input",
-        "X*, Mask -> Out",
-        infer=_select_infer,
-        ref=_select,
-        lower=lambda torch, x, mask: x[int(mask)].clone(),
-        grad=GradOp(
-            "X*, Mask, Out@GRAD -> X@GRAD*",
-            ref=_select_grad,
-            lower=lambda torch, x, mask, g: (
-                [g.clone() if i == int(mask) else torch.zeros_like(v) for i, v in enumerate(x)],
-            ),
-            shape_only=("X",),
-        ),
-        domain=Domain(
-            cases=(
-                Case(([(2, 3), (2, 3)], (1,))),
-                Case(([(4,), (4,), (4,)], ())),
-                Case(([(), ()], ())),
-                Case(([(0, 2), (0, 2)], (1,))),
-                Case(([(3, 1, 2), (3, 1, 2)], (1,))),
-                Case(([(5,), (5,)], ())),
-            ),
-            values={"Mask": Values(0, 1, dtype="int32")},
         ),
     )
 )
@@ -230,10 +154,12 @@ def cond(
         return_names: Accepted as in Paddle.
 
     Returns:
-        The structure that the functions return, with the chosen branch's values.
+        The structure that the functions return, with the chosen branch's values. A size in which the branches differ is
+        declared as -1; where they differ in rank or dtype, the true branch's are declared, with a warning, and a run gives
+        those of the branch it chose.
 
     Raises:
-        DTypeError, ShapeError: For a bad ``pred``, or branches whose results cannot be one variable.
+        ProgramTypeError, DTypeError, ShapeError: For a bad ``pred``, or a function that cannot be called.
         ProgramError: If the structures differ.
     """
     _check_pred(pred, "cond")
@@ -267,9 +193,7 @@ def cond(
         if yes is None:
             return None
         mask = helper.emit("cast", {"X": pred}, {"in_dtype": "bool", "out_dtype": "int32"})
-        merged = [
-            helper.emit("select_input", {"X": [n, y], "Mask": mask}) for y, n in zip(yes_vars, no_vars, strict=True)
-        ]
+        merged = [merge(helper, n, y, mask) for y, n in zip(yes_vars, no_vars, strict=True)]
         leaves = iter(merged)
         return _blocks.pack(yes, (next(leaves) if leaf is not None else None for leaf in _blocks.flatten(yes)))
 

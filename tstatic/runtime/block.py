@@ -66,9 +66,19 @@ def run_op(op: FrozenOp, env: Env, reserved: Mapping[str, Any]) -> None:
     results = card.ref(*ins, *outs, **card.pick(card.ref, op.attrs), **keywords)
     if not isinstance(results, tuple | list):
         results = [results]
+    taken = [a for one in ins for a in (one if isinstance(one, list) else [one]) if isinstance(a, np.ndarray)]
     for entry, result in zip(op.outputs, results, strict=True):
         if entry is not None:
-            store_entry(entry, result, env)
+            store_entry(entry, _owned(result, taken), env)
+
+
+def _owned(result: Any, taken: Sequence[Any]) -> Any:
+    """A result in memory of its own: that of the op's inputs may be used again while the result is still needed."""
+    if isinstance(result, list):
+        return [_owned(one, taken) for one in result] if any(isinstance(one, np.ndarray) for one in result) else result
+    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in taken):
+        return np.array(result)
+    return result
 
 
 def metas_of_entries(ins: Sequence[Any]) -> list[Any]:
