@@ -162,6 +162,59 @@ def test_feeds_that_do_not_fit_are_value_errors(feed: Any, text: str) -> None:
     assert run.run([built.loss], {"X": ROWS[:4]})[0].shape == (2,)
 
 
+def pair() -> tuple[Any, Any]:
+    """Fetches the rows of two inputs, and the program that runs on two places."""
+    x, y = static.data("x", [None, 2]), static.data("y", [None, 2])
+    # Scalars and state are given to every place; a first size that is declared is no number of samples.
+    scale = static.data("scale", [], "float32")
+    fixed = static.data("fixed", [2], "float32")
+    fetch = [paddle.scale(v, 1.0) for v in (x, y, scale)] + [paddle.sum(fixed)]
+    main = static.default_main_program()
+    return fetch, static.CompiledProgram(main).with_data_parallel(places=[paddle.CPUPlace()] * 2)
+
+
+def test_inputs_with_different_numbers_of_rows_are_refused_on_several_places() -> None:
+    fetch, compiled = pair()
+    exe = static.Executor(paddle.CPUPlace())
+    rest = {"scale": np.float32(3), "fixed": np.ones(4, "float32")}
+    for rows in ((4, 2), (2, 4), (0, 2)):
+        feed = {n: np.ones((k, 2), "float32") for n, k in zip("xy", rows, strict=True)}
+        with pytest.raises(
+            paddle.errors.FeedError, match="'x' and 'y' are fed with different numbers of rows"
+        ) as caught:
+            exe.run(compiled, feed={**feed, **rest}, fetch_list=fetch)
+        assert "test_parallel_executor.py" in str(caught.value)
+        # Given for each place, they are the user's choice.
+        listed = [{**feed, **rest, "fixed": np.ones(2, "float32")}] * 2
+        x, y, _, _ = exe.run(compiled, feed=listed, fetch_list=fetch)
+        assert (len(x), len(y)) == (2 * rows[0], 2 * rows[1])
+    feed = {n: np.ones((4, 2), "float32") for n in "xy"}
+    assert len(exe.run(compiled, feed={**feed, **rest}, fetch_list=fetch)[0]) == 4
+
+
+def test_sequences_are_counted_and_not_cut_within() -> None:
+    fetch, compiled = pair()
+    exe = static.Executor(paddle.CPUPlace())
+    rest = {"scale": np.float32(3), "fixed": np.ones(4, "float32")}
+    words = fluid.LoDTensor()
+    words.set(np.arange(10, dtype="float32").reshape(5, 2))
+    words.set_lod([[0, 4, 5]])
+    feed = {"x": words, "y": np.ones((2, 2), "float32")}
+    x, y = exe.run(compiled, feed={**feed, **rest}, fetch_list=fetch, return_merged=False)[:2]
+    assert ([len(v) for v in x], [len(v) for v in y]) == ([4, 1], [1, 1])
+    words.set_lod([[0, 1, 2], [0, 3, 5]])
+    assert [len(v) for v in exe.run(compiled, feed={**feed, **rest}, fetch_list=fetch, return_merged=False)[0]] == [
+        3,
+        2,
+    ]
+    words.set_lod([[0, 1, 2, 3], [0, 1, 2, 5]])
+    with pytest.raises(paddle.errors.FeedError, match="different numbers"):
+        exe.run(compiled, feed={**feed, **rest}, fetch_list=fetch)
+    words.set_lod([[4, 1]])
+    with pytest.raises(paddle.errors.FeedError, match="does not divide its rows"):
+        exe.run(compiled, feed={**feed, **rest}, fetch_list=fetch)
+
+
 def test_a_list_of_something_else_than_dicts_is_a_type_error() -> None:
     built = net()
     run = static.ParallelExecutor(False, built.loss.name, built.main, scope=started(built))

@@ -10,8 +10,10 @@ import numpy as np
 
 from tstatic.errors import FeedError, FeedTypeError
 from tstatic.ir.program import Program, Variable
+from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show
 from tstatic.runtime.feed import Arrays, check_feed_dict, read_feed, to_array
+from tstatic.runtime.scope import LoDTensor
 
 Array = np.ndarray[Any, Any]
 
@@ -28,12 +30,14 @@ def shards(program: Program, feed: Any, used: frozenset[str], count: int) -> lis
 
     Args:
         program: Whose variables are fed.
-        feed: A dict, whose arrays are cut along the first axis, or a list with a dict per replica.
+        feed: A dict, whose arrays are cut along the first axis (tensors with a LoD between two sequences), or a list with
+            a dict per replica.
         used: Names that the program's operators read.
         count: Number of replicas.
 
     Raises:
-        FeedError: For fewer rows than replicas, or a list of another length (a ``ValueError``).
+        FeedError: For fewer rows than replicas, inputs of a dict that differ in their number of rows, or a list of another
+            length (a ``ValueError``).
         FeedTypeError: For a feed that is neither, or a list with something else than dicts (also a ``TypeError``).
     """
     if isinstance(feed, list | tuple):
@@ -41,9 +45,17 @@ def shards(program: Program, feed: Any, used: frozenset[str], count: int) -> lis
     else:
         given = check_feed_dict(feed)
         parts = [{} for _ in range(count)]
+        first: tuple[Variable, int] | None = None
         for name, value in given.items():
             var = program.global_block()._find_var_recursive(name)
-            pieces = [value] * count if var is None else _cut(to_array(value, var), var, count)
+            if var is None:
+                pieces = [value] * count
+            else:
+                array = to_array(value, var)
+                starts = _starts(value, array, var)
+                if count > 1 and name in used and not var.persistable and var.shape[:1] == (UNKNOWN,) and array.ndim:
+                    first = _check_rows(var, len(starts) - 1 if starts else array.shape[0], bool(starts), first)
+                pieces = _cut(array, var, count, starts)
             for part, piece in zip(parts, pieces, strict=True):
                 part[name] = piece
     return [read_feed(program, part, used) for part in parts]
@@ -70,10 +82,56 @@ def _listed(feed: Sequence[Any], count: int) -> list[dict[str, Any]]:
     return [dict(one) for one in feed]
 
 
-def _cut(array: Array, var: Variable, count: int) -> list[Array]:
+def _starts(value: Any, array: Array, var: Variable) -> list[int]:
+    """Rows at which the sequences of a tensor begin, and the end of the last; empty for anything without sequences.
+
+    Raises:
+        FeedError: If the tensor's LoD does not divide its rows.
+    """
+    levels = value.lod() if isinstance(value, LoDTensor) else []
+    if not levels:
+        return []
+    # Each level counts in parts of the next one, the last level in rows.
+    ends = [len(level) - 1 for level in levels[1:]] + list(array.shape[:1])
+    for level, end in zip(levels, ends, strict=True):
+        if list(level[:1]) != [0] or level[-1] != end or sorted(level) != level:
+            raise FeedError(
+                f"the LoD of what is fed for '{var.name}' does not divide its rows",
+                expected=f"in each level offsets from 0, rising, to {end}",
+                received=f"{levels} for shape {list(array.shape)}",
+                fix="set_lod takes offsets, not lengths: [[0, 2, 5]] for sequences of 2 and 3 rows",
+                var=var.name,
+                op="feed",
+                where=show(var.made_at),
+            )
+    starts = levels[0]
+    for level in levels[1:]:
+        starts = [level[i] for i in starts]
+    return starts
+
+
+def _check_rows(var: Variable, rows: int, sequences: bool, first: tuple[Variable, int] | None) -> tuple[Variable, int]:
+    """Compares with the first input of the feed: rows are cut for each input alone, and must stay beside each other."""
+    if first is not None and rows != first[1]:
+        what = "sequences" if sequences else "rows"
+        raise FeedError(
+            f"'{first[0].name}' and '{var.name}' are fed with different numbers of rows, so they cannot be split over "
+            "several devices together",
+            expected=f"{first[1]} {what} in '{var.name}', as in '{first[0].name}'",
+            received=f"{rows} {what}",
+            fix="feed one row of each per sample; an input that belongs to no sample is fed in a list of one dict per "
+            "device, or declared with a fixed first size",
+            var=var.name,
+            op="feed",
+            where=show(var.made_at),
+        )
+    return first or (var, rows)
+
+
+def _cut(array: Array, var: Variable, count: int, starts: Sequence[int]) -> list[Array]:
     if array.ndim == 0 or count == 1:
         return [array] * count
-    rows = array.shape[0]
+    rows = len(starts) - 1 if starts else array.shape[0]
     if var.persistable:
         if rows not in (1, count):
             raise FeedError(
@@ -96,7 +154,7 @@ def _cut(array: Array, var: Variable, count: int) -> list[Array]:
             op="feed",
             where=show(var.made_at),
         )
-    return [array[a:b] for a, b in bounds(rows, count)]
+    return [array[starts[a] : starts[b]] if starts else array[a:b] for a, b in bounds(rows, count)]
 
 
 def merged(results: Sequence[Sequence[Array]], names: Sequence[str]) -> list[Array]:
