@@ -235,7 +235,7 @@ def test_unsupported_names_are_missing_or_refuse() -> None:
 def test_a_missing_name_says_what_to_use() -> None:
     for path, part in (
         ("io.DataLoader", "exe.run"),
-        ("fluid.layers.dynamic_lstm", "sequence_mask"),
+        ("fluid.layers.dynamic_lstm", "padded batches with a mask"),
         ("fluid.layers.softmx", "did you mean 'softmax'"),
         ("static.nn.fcc", "did you mean 'fc'"),
         ("nn.LSTM", "while_loop"),
