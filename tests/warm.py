@@ -15,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -92,6 +93,13 @@ class _Server:
         self._process.wait(10)
 
 
+def run_text(text: str, *arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """:func:`run` for the text of a script, as of ``python -c``."""
+    script = cwd / "script.py"
+    script.write_text(text, encoding="utf-8")
+    return run(script, *arguments, cwd=cwd, **options)
+
+
 @cache
 def _server() -> _Server:
     return _Server()
@@ -113,6 +121,7 @@ def _become(order: Mapping[str, Any]) -> None:
     warnings.simplefilter("error")
     sys.argv = [order["script"], *order["arguments"]]
     flags._reset_for_tests()  # the next read looks at the environment
+    tempfile.tempdir = None
 
 
 def _run_and_exit(order: Mapping[str, Any]) -> None:

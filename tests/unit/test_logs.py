@@ -6,11 +6,12 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tstatic import logs as log
 
 ROOT = Path(__file__).parents[2]
@@ -22,13 +23,28 @@ for topic in ("recompiles", "memory", "executor"):
 """
 
 
-def stderr_of(code: str, topics: str | None) -> list[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "TSTATIC_LOGS"} | {"PYTHONPATH": str(ROOT)}
-    if topics is not None:
-        environment["TSTATIC_LOGS"] = topics
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == ""
-    return done.stderr.splitlines()
+Lines = Callable[[str, str | None], list[str]]
+
+
+@pytest.fixture
+def stderr_of(tmp_path: Path) -> Lines:
+    """What a script prints to stderr with ``TSTATIC_LOGS`` set: what the import does with it is done at the start."""
+
+    def run(code: str, topics: str | None) -> list[str]:
+        start = "import os\nfrom tstatic import logs\nlogs.enable(os.environ.get('TSTATIC_LOGS', ''))\n"
+        given = {} if topics is None else {"TSTATIC_LOGS": topics}
+        done = warm.run_text(start + code, cwd=tmp_path, without=("TSTATIC_LOGS",), **given)
+        assert done.returncode == 0
+        assert done.stdout == ""
+        return done.stderr.splitlines()
+
+    return run
+
+
+def test_the_import_of_tstatic_switches_the_topics_of_the_environment_on() -> None:
+    environment = os.environ | {"TSTATIC_LOGS": "memory", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", SAY], env=environment, capture_output=True, text=True, check=True)
+    assert "D tstatic.memory: debug of memory" in done.stderr.splitlines()
 
 
 @pytest.fixture
@@ -40,12 +56,12 @@ def quiet() -> Iterator[None]:
     logging.getLogger("tstatic").removeHandler(log._handler)
 
 
-def test_unasked_only_warnings_are_printed() -> None:
+def test_unasked_only_warnings_are_printed(stderr_of: Lines) -> None:
     assert stderr_of(SAY, None) == ["warning of recompiles", "warning of memory", "warning of executor"]
     assert stderr_of(SAY, "") == ["warning of recompiles", "warning of memory", "warning of executor"]
 
 
-def test_a_topic_that_is_asked_for_is_printed_and_the_others_are_not() -> None:
+def test_a_topic_that_is_asked_for_is_printed_and_the_others_are_not(stderr_of: Lines) -> None:
     assert stderr_of(SAY, "memory, Steps") == [
         "W tstatic.compile: warning of recompiles",
         "D tstatic.memory: debug of memory",
@@ -57,11 +73,11 @@ def test_a_topic_that_is_asked_for_is_printed_and_the_others_are_not() -> None:
     ]
 
 
-def test_all_is_every_topic() -> None:
+def test_all_is_every_topic(stderr_of: Lines) -> None:
     assert len(stderr_of(SAY, "all")) == 9
 
 
-def test_an_unknown_topic_is_named_once_with_near_words_and_the_rest_still_works() -> None:
+def test_an_unknown_topic_is_named_once_with_near_words_and_the_rest_still_works(stderr_of: Lines) -> None:
     lines = stderr_of(SAY, "recompile,memory")
     assert "unknown topic 'recompile'" in lines[0]
     assert "did you mean 'recompiles'" in lines[0]
@@ -69,7 +85,7 @@ def test_an_unknown_topic_is_named_once_with_near_words_and_the_rest_still_works
     assert "known topics: fusion" in stderr_of(SAY, "xyz")[0]
 
 
-def test_the_program_s_own_logging_gets_everything() -> None:
+def test_the_program_s_own_logging_gets_everything(stderr_of: Lines) -> None:
     code = "import logging; logging.basicConfig(level=logging.INFO, format='mine %(message)s')" + SAY
     assert [line for line in stderr_of(code, None) if line.startswith("mine")] == [
         f"mine {level} of {topic}" for topic in ("recompiles", "memory", "executor") for level in ("info", "warning")

@@ -6,18 +6,17 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.unit.kernel_cache.entries import age, is_whole, kernel, staged
 from tstatic.fusion import cache
 
-ROOT = Path(__file__).parents[3]
-
+SOAK = "TSTATIC_SOAK" in os.environ
 
 RACE = r"""
 import inspect, multiprocessing, os, random, sys
@@ -59,13 +58,13 @@ print("exit codes", *(rank.exitcode for rank in ranks))
 
 
 def run(script: str, *words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", script, *map(str, words)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": tempfile.gettempdir()}
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+    """Runs a script in a process with one thread, whose cache and folder for temporary files are those of the test."""
+    folder = Path(tempfile.gettempdir())
+    return warm.run_text(script, *map(str, words), cwd=folder.parent, TMPDIR=str(folder))
 
 
-@pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
-def test_sixteen_processes_race_for_each_key(rounds: int, base: Path) -> None:
+def test_sixteen_processes_race_for_each_key(base: Path) -> None:
+    rounds = 200 if SOAK else 20
     done = run(RACE, rounds)
     assert done.stdout == "exit codes" + " 0" * 16 + "\n", done.stderr
     assert "memory only" not in done.stderr
@@ -81,8 +80,6 @@ KILLED = r"""
 import itertools, os, signal, sys
 from tstatic.fusion import cache
 
-print("ready", flush=True)
-sys.stdin.readline()
 point, value = sys.argv[1], int(sys.argv[2])
 
 
@@ -119,17 +116,14 @@ def assert_recovers(base: Path, leftovers: int) -> None:
 
 @pytest.mark.parametrize("point", ["write", "fsync", "replace", "renamed"])
 def test_a_writer_killed_at_each_step(point: str, base: Path, warnings: Callable[[], list[str]]) -> None:
-    command = [sys.executable, "-c", KILLED, point, "0"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, input=b"\n", capture_output=True)
-    assert done.returncode == -signal.SIGKILL
+    assert run(KILLED, point, 0).returncode == -signal.SIGKILL
     assert len(list(base.rglob("*.py"))) == (point == "renamed")
     assert_recovers(base, leftovers=point != "renamed")
     assert cache.load("def value():\n    return 0\n" + "# fill\n" * 20000, "k").value() == 0
     assert warnings() == []
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(300, marks=pytest.mark.slow)])
-def test_writers_killed_at_random_moments(kills: int, base: Path, warnings: Callable[[], list[str]]) -> None:
+def test_writers_killed_at_random_moments(base: Path, warnings: Callable[[], list[str]]) -> None:
     """A forked child writes; it is killed within about ten writes. Forked in a script, where there is one thread."""
     script = r"""
 import os, random, signal, sys, time
@@ -149,6 +143,7 @@ for kill in range(int(sys.argv[1])):
     os.close(told)
     os.close(tell)
 """
+    kills = 300 if SOAK else 20
     done = run(script, kills)
     assert done.returncode == 0, done.stderr
     assert len(list(base.rglob("*.py"))) >= kills
