@@ -218,6 +218,20 @@ def test_a_norm_that_is_fetched_stays() -> None:
     assert [r.code for r in found.refused] == ["FETCHED"]
 
 
+# ---------------------------------------------------------------------------------------------------------- lazy updates
+@pytest.mark.parametrize(("rule", "switch"), [("Adam", "fuse_all_optimizer_ops"), ("AdamW", "fuse_adamw")])
+def test_updates_that_leave_rows_alone_stay_by_themselves(rule: str, switch: str) -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        ids = static.data("ids", [-1], "int64")
+        parts = [static.nn.embedding(ids, [4, 2], is_sparse=i < 2) for i in range(4)]
+        getattr(opt, rule)(0.1, lazy_mode=True).minimize(paddle.mean(paddle.add_n(parts)))
+    found = explained(main, [], switch)
+    kind = "fused_adam" if switch == "fuse_adamw" else "adam"
+    assert groups(found) == [(kind, 2)]
+    assert ["lazy_mode" in r.reason for r in found.refused] == [True, True]
+
+
 # ----------------------------------------------------------------------------------------------------------- flat buffers
 def flats(scope: Any, name: str) -> Any:
     return scope.find_var(name).get_tensor().flat

@@ -41,3 +41,111 @@ def test_steps_of_a_large_parameter(make: Any) -> None:
         for power in found[2:]:
             # The accumulator starts at beta1 and is multiplied once a step.
             assert float(np.reshape(power, ())) == pytest.approx(0.9 ** (step + 1), rel=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------------ lazy mode
+ROWS = 6
+IDS = ([0, 0, 2], [1, 4], [2], [3, 3, 0, 1])
+
+
+def _table(make: Any, net: Any = None, sparse: bool = True, **strategy: Any) -> dict[str, Any]:
+    """Table and moments after a step for each of ``IDS``; the loss is the sum of squares of what was looked up."""
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), static.scope_guard(static.Scope()), paddle.utils.unique_name.guard():
+        ids = static.data("ids", [-1], "int64")
+        start = paddle.nn.initializer.Assign(np.linspace(-1, 1, ROWS * 2, dtype="float32").reshape(ROWS, 2))
+        attr = paddle.ParamAttr(name="w", initializer=start)
+        looked_up = static.nn.embedding(ids, [ROWS, 2], is_sparse=sparse, padding_idx=4, param_attr=attr)
+        loss = paddle.sum(looked_up * looked_up)
+        if net is not None:
+            loss = loss + net(main.global_block().var("w"), ids)
+        make().minimize(loss)
+        program: Any = main
+        if strategy:
+            build = static.BuildStrategy()
+            for name, value in strategy.items():
+                setattr(build, name, value)
+            program = static.CompiledProgram(main, build)
+        exe = static.Executor("cpu")
+        exe.run(startup)
+        for one in IDS:
+            exe.run(program, feed={"ids": np.array(one)})
+        scope = static.global_scope()
+        kept = [v.name for v in main.list_vars() if v.persistable and v.name.startswith("w") and "pow" not in v.name]
+        return {name: np.array(scope.find_var(name).get_tensor()) for name in kept}
+
+
+def _lazy_adam(coeff: float = 0.0, also: Any = ()) -> tuple[Any, Any, Any]:
+    """Rows in the batch, but for the padding row 4, take an Adam step; the others keep all they have."""
+    p = np.linspace(-1, 1, ROWS * 2).reshape(ROWS, 2)
+    m, v = np.zeros_like(p), np.zeros_like(p)
+    for t, ids in enumerate(IDS, 1):
+        counts = np.bincount([*ids, *also], minlength=ROWS) * (np.arange(ROWS) != 4)
+        g = 2 * p * counts[:, None]
+        rows = counts > 0
+        m[rows], v[rows] = (0.9 * m + 0.1 * g)[rows], (0.999 * v + 0.001 * g * g)[rows]
+        step = 0.1 * m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        p[rows] = (p * (1 - 0.1 * coeff) - step)[rows]
+    return p, m, v
+
+
+@pytest.mark.parametrize("switch", [{}, {"fuse_all_optimizer_ops": True, "fuse_adamw": True}], ids=["plain", "fused"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "clipped", "used twice"])
+def test_lazy_updates_leave_rows_alone_that_the_batch_does_not_name(kind: str, switch: dict[str, Any]) -> None:
+    make, net, expected = {
+        "adam": (lambda: paddle.optimizer.Adam(0.1, lazy_mode=True), None, _lazy_adam()),
+        "adamw": (lambda: paddle.optimizer.AdamW(0.1, weight_decay=0.5, lazy_mode=True), None, _lazy_adam(0.5)),
+        "clipped": (
+            lambda: paddle.optimizer.Adam(0.1, lazy_mode=True, grad_clip=paddle.nn.ClipGradByGlobalNorm(1e9)),
+            None,
+            _lazy_adam(),
+        ),
+        "used twice": (
+            lambda: paddle.optimizer.Adam(0.1, lazy_mode=True),
+            lambda w, ids: paddle.sum(
+                paddle.nn.functional.embedding(paddle.full([2], 5, "int64"), w, sparse=True) ** 2.0
+            ),
+            _lazy_adam(also=[5, 5]),
+        ),
+    }[kind]
+    found = _table(make, net, **switch)
+    for name, value in zip(("w", "w_moment1_0", "w_moment2_0"), expected, strict=True):
+        assert np.allclose(found[name], value, rtol=1e-5, atol=1e-6), name
+
+
+def test_what_lazy_updates_of_whole_tables_equal() -> None:
+    """As in Paddle: without ``is_sparse``, beside a dense use of the table and with decay every row is updated."""
+    adam = paddle.optimizer.Adam
+    decay = {"weight_decay": 0.1}
+    cases = [({}, None, False), (decay, None, True), ({}, lambda w, ids: paddle.sum(w * w), True)]
+    for options, net, sparse in cases:
+        lazy = _table(lambda options=options: adam(0.1, lazy_mode=True, **options), net, sparse)
+        dense = _table(lambda options=options: adam(0.1, **options), net, sparse)
+        assert all(np.array_equal(lazy[n], dense[n]) for n in dense)
+        assert not np.allclose(lazy["w"], _lazy_adam()[0], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name", ["SGD", "Momentum", "Adam", "AdamW", "Adagrad", "Adamax", "Adadelta", "RMSProp", "Lamb"]
+)
+def test_sparse_tables_without_lazy_mode_get_the_dense_update(name: str) -> None:
+    make = getattr(paddle.optimizer, name)
+    sparse, dense = (_table(lambda: make(0.1), sparse=s) for s in (True, False))
+    assert all(np.array_equal(sparse[n], dense[n]) for n in dense)
+
+
+def test_lazy_updates_of_a_table_that_is_cut() -> None:
+    rows = 2 * UPDATE_PIECE // 4 + 5
+    ids = static.data("ids", [-1], "int64")
+    one = paddle.nn.initializer.Constant(1.0)
+    table = static.nn.embedding(ids, [rows, 4], is_sparse=True, param_attr=paddle.ParamAttr(name="w", initializer=one))
+    paddle.optimizer.Adam(0.1, lazy_mode=True).minimize(paddle.sum(table))
+    exe = static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    first, second = np.array([0, rows // 2, rows - 1]), np.array([rows - 1])
+    for batch in (first, second):
+        w = exe.run(feed={"ids": batch}, fetch_list=["w"])[0]
+    expected = np.ones(rows, "float32")
+    expected[first] = 0.9
+    expected[rows - 1] = 0.8
+    assert np.allclose(w, expected[:, None], atol=1e-5)

@@ -207,3 +207,29 @@ def test_switches_agree_in_all_pairs(row: int, optimizer: str) -> None:
     for name, array in nets.together(batch, sizes, 4, strategy()).items():
         np.testing.assert_array_equal(got[name], array, err_msg=name)
     agree(got, nets.alone(batch, sizes, 4))
+
+
+@pytest.mark.parametrize("kind", [Kind.AllReduce, Kind.Reduce])
+@pytest.mark.parametrize("tables", [1, 3])
+def test_lazy_updates_take_the_rows_of_all_replicas(kind: Any, tables: int) -> None:
+    ids = static.data("ids", [-1], "int64")
+    one = paddle.nn.initializer.Constant(1.0)
+    looked_up = [
+        static.nn.embedding(ids, [5, 2], is_sparse=True, param_attr=paddle.ParamAttr(name=f"w{i}", initializer=one))
+        for i in range(tables)
+    ]
+    loss = paddle.mean(paddle.add_n(looked_up))
+    paddle.optimizer.Adam(0.1, lazy_mode=True).minimize(loss)
+    exe = static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    build = static.BuildStrategy()
+    build.reduce_strategy = kind
+    two = static.CompiledProgram(static.default_main_program()).with_data_parallel(
+        loss.name, build, places=[paddle.CPUPlace()] * 2
+    )
+    for shards in ([0, 1], [1, 3]):
+        exe.run(two, feed=[{"ids": np.array([i])} for i in shards])
+    for i in range(tables):
+        found = np.array(static.global_scope().find_var(f"w{i}").get_tensor())  # type: ignore[union-attr]
+        assert np.allclose(found, np.array([0.9, 0.8, 1.0, 0.9256, 1.0])[:, None], atol=1e-4), found
+    exe.close()

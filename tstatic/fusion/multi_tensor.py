@@ -14,6 +14,7 @@ from tstatic.fusion.codegen.update import DEVICE_NUMBERS, update_kernel
 from tstatic.fusion.engine import Fused, Fusion, Unfit
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ops._update import ROW_MASK
 
 SHARED = ("LearningRate", "SkipUpdate", *DEVICE_NUMBERS)
 """Slots that hold one number for all members."""
@@ -63,6 +64,18 @@ def _later_reader(view: View, op: FrozenOp) -> tuple[str, FrozenOp] | None:
     return None
 
 
+LEAVES_ROWS = Unfit(
+    "ATTRIBUTE",
+    "'lazy_mode' leaves rows alone that the batch does not name; kernels update whole tensors",
+    "turn lazy_mode off, or make the table's lookups dense (is_sparse=False)",
+)
+
+
+def _leaves_rows(op: FrozenOp) -> bool:
+    """Whether an update leaves some rows alone."""
+    return any(s.name == ROW_MASK and e is not None for s, e in zip(op.card.inputs, op.inputs, strict=True))
+
+
 def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Proposal]:
     """Refusals first, then groups in program order.
 
@@ -75,11 +88,15 @@ def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Propos
     keys: list[Key] = []
     open_of: dict[Key, list[int]] = {}
     refused: list[tuple[int, str, FrozenOp]] = []
+    lazy: list[int] = []
     after: dict[str, frozenset[int]] = {}
     products: dict[int, int | None] = {}
     for index, op in enumerate(view.ops):
         before = frozenset().union(*(after[v] for v in op.reads() if v in after))
         if op.type in kinds and not op.body and index not in view.forbidden:
+            if _leaves_rows(op):
+                lazy.append(index)
+                continue
             reader = _later_reader(view, op)
             if reader is not None:
                 refused.append((index, *reader))
@@ -98,6 +115,8 @@ def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Propos
         if before:
             after.update(dict.fromkeys(op.writes(), before))
     yield from _refusals(view, groups, keys, refused, alone)
+    for index in lazy:
+        yield (index,), partial(_refuse, LEAVES_ROWS)
     for members in groups:
         if len(members) > 1 or alone:
             made = [p for i in members if (p := products[i]) is not None]

@@ -166,7 +166,7 @@ def embedding(
     Args:
         input: Row numbers, ints of any shape.
         size: ``[rows, width]`` of the table.
-        is_sparse: Accepted; gradients are dense, with equal values.
+        is_sparse: Updates with ``lazy_mode`` leave rows alone that the batch does not name; other updates are the same.
         is_distributed: Accepted; the table is held in one place.
         padding_idx: Row that gives zeros and gets no gradient; a negative number counts from the end.
         param_attr: ParamAttr, name or initializer of the table.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,9 @@ UPDATE_PIECE = 1 << 18
 
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
 """Input slots that hold one number."""
+
+ROW_MASK = "RowMask"
+"""Input slot of updates with ``lazy_mode``: one number per row of the parameter; rows where it is zero are left alone."""
 
 
 def same_sizes(a: Meta, b: Meta) -> bool:
@@ -76,8 +80,8 @@ class Update:
         found: np.dtype[Any] = dtype_of(dtype).compute.np
         return found
 
-    def scratch(self, *metas: Meta | None, **_: Any) -> tuple[Meta, ...]:
-        """Blocks of the rule, and one for each array that cannot be used as it is."""
+    def scratch(self, *metas: Meta | None, **attrs: Any) -> tuple[Meta, ...]:
+        """Blocks of the rule, one for each array that cannot be used as it is, and the rows that a lazy update gathers."""
         named = dict(zip((*self.inputs, *self.outputs), metas, strict=True))
         param = named["Param"]
         assert param is not None
@@ -85,11 +89,31 @@ class Update:
         block: Meta = Meta((min(max(param.numel, 0), BLOCK),), compute)
         bodies = self._bodies(named)
         odd = [n for n, m in bodies.items() if n in self.inputs and m.dtype != compute]
-        return (block,) * (self.blocks + len(odd))
+        found = (block,) * (self.blocks + len(odd))
+        if not self._lazy(named, attrs):
+            return found
+        rows, width = _rows_of(param.shape)
+        return (
+            *found,
+            *(Meta((min(rows, _rows_at_once(width)), *param.shape[1:]), m.dtype) for _, m in self._tables(named)),
+        )
+
+    @staticmethod
+    def _lazy(named: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
+        return bool(attrs.get("lazy_mode")) and named.get(ROW_MASK) is not None
+
+    def _tables(self, named: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """The inputs of the parameter's shape, by slot."""
+        return [(n, named[n]) for n in self.inputs if n not in (*SCALARS, ROW_MASK) and named.get(n) is not None]
 
     def _bodies(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """What the rule works on: no numbers, and the master parameter in the place of the parameter."""
-        left_out = {*SCALARS, *self.powers, *(("Param", "ParamOut") if named.get("MasterParam") is not None else ())}
+        left_out = {
+            *SCALARS,
+            ROW_MASK,
+            *self.powers,
+            *(("Param", "ParamOut") if named.get("MasterParam") is not None else ()),
+        }
         return {n: a for n, a in named.items() if a is not None and n not in left_out}
 
     def __call__(self, *arrays: Any, scratch: Sequence[Array], **attrs: Any) -> None:
@@ -105,12 +129,36 @@ class Update:
             if tensor in numbers:
                 attrs[attr] = numbers[tensor]
         if named["ParamOut"] is not None:
-            self._update(named, numbers, attrs, scratch)
+            update = self._update_rows if self._lazy(named, attrs) else self._update
+            update(named, numbers, attrs, scratch)
         # After the rule has read them: input and output may be one array.
         for target, (source, attr) in self.powers.items():
             if named[target] is not None:
                 factor = 1.0 if attrs.get("use_global_beta_pow") else attrs[attr]
                 np.multiply(named[source], named[source].dtype.type(factor), out=named[target])
+
+    def _update_rows(
+        self, named: Mapping[str, Any], numbers: dict[str, float], attrs: Mapping[str, Any], scratch: Sequence[Array]
+    ) -> None:
+        """Updates gathered rows in blocks, and puts them back."""
+        tables = dict(self._tables(named))
+        outs = [(o, named[o]) for i, o in self.pairs if i in tables and named[o] is not None]
+        for o, out in outs:
+            _copy_unless_same(tables[o.removesuffix("Out")], out)
+        own, buffers = scratch[: len(scratch) - len(tables)], scratch[len(scratch) - len(tables) :]
+        mask = named[ROW_MASK]
+        for start in range(0, mask.size, BLOCK):
+            rows = np.flatnonzero(mask[start : start + BLOCK])
+            rows += start
+            for at in range(0, rows.size, max(1, buffers[0].shape[0])):
+                index = rows[at : at + buffers[0].shape[0]]
+                part = dict(named)
+                for (n, table), buffer in zip(tables.items(), buffers, strict=True):
+                    part[n] = np.take(table, index, axis=0, out=buffer[: index.size], mode="clip")
+                part |= {o: part[o.removesuffix("Out")] for o, _ in outs}
+                self._update(part, numbers, attrs, own)
+                for o, out in outs:
+                    out[index] = part[o]
 
     def _update(
         self, named: Mapping[str, Any], numbers: dict[str, float], attrs: Mapping[str, Any], scratch: Sequence[Array]
@@ -150,6 +198,20 @@ class Update:
                     store(named["ParamOut"], part, views[target])
 
 
+def _rows_of(shape: Sequence[int]) -> tuple[int, int]:
+    """Rows and their width; a row of a vector is one number."""
+    return (shape[0], math.prod(shape[1:])) if shape else (1, 1)
+
+
+def _rows_at_once(width: int) -> int:
+    return max(1, BLOCK // max(width, 1))
+
+
+def _copy_unless_same(x: Array, out: Array) -> None:
+    if x is not out and not (x.ctypes.data == out.ctypes.data and x.strides == out.strides):
+        np.copyto(out, x)
+
+
 def _infer(op: str, inputs: tuple[Slot, ...], outputs: tuple[Slot, ...], *metas: Meta | None) -> tuple[Any, ...]:
     named = dict(zip((s.name for s in inputs), metas, strict=True))
     param = named["Param"]
@@ -172,6 +234,15 @@ def _infer(op: str, inputs: tuple[Slot, ...], outputs: tuple[Slot, ...], *metas:
                     expected="shape [] or [1]",
                     received=list(meta.shape),
                     fix="pass a Variable with one element",
+                    op=op,
+                )
+        elif name == ROW_MASK:
+            if param.rank == 0 or not same_sizes(meta, param.with_shape(param.shape[:1])):
+                raise ShapeError(
+                    f"'{ROW_MASK}' of '{op}' must have one number per row of the parameter",
+                    expected=list(param.shape[:1]),
+                    received=list(meta.shape),
+                    fix="pass what operator 'embedding_rows' makes",
                     op=op,
                 )
         elif not same_sizes(meta, param):
@@ -210,6 +281,8 @@ def _split(inputs: tuple[str, ...], outputs: tuple[str, ...], powers: frozenset[
             elif name in powers:
                 # Other pieces still read the power, so it is written when all are done; the first piece computes it.
                 row.append(PARTIAL if i == 0 else None)
+            elif name == ROW_MASK:
+                row.append(part[:1])
             else:
                 row.append(WHOLE if name in SCALARS else part)
         pieces.append(tuple(row))

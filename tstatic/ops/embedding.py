@@ -25,7 +25,7 @@ from tstatic.ir.opdef import (
     spelled,
 )
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ir.where import show, user_line
 from tstatic.ops._low import in_float32
 from tstatic.ops._scatter_add import add_rows
@@ -221,6 +221,41 @@ register(
 )
 
 
+# ---------------------------------------------------------------------------------------------------------- touched rows
+def _rows_infer(ids: Meta, w: Meta) -> Meta:
+    return Meta(w.shape[:1], float32)
+
+
+def _rows_ref(ids: Array, w: Array, out: Array, padding_idx: int) -> None:
+    out[...] = np.bincount(ids.reshape(-1), minlength=out.size)
+    if 0 <= padding_idx < out.size:
+        out[padding_idx] = 0
+
+
+def _rows_lower(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
+    counts = torch.bincount(ids.flatten().long(), minlength=w.shape[0]).float()
+    if 0 <= padding_idx < w.shape[0]:
+        counts[padding_idx] = 0
+    return counts
+
+
+register(
+    Card(
+        "embedding_rows",
+        "Ids, W -> Out",
+        attrs={"padding_idx": Attr(-1, "int")},
+        infer=_rows_infer,
+        ref=_rows_ref,
+        lower=_rows_lower,
+        shape_only=("W",),
+        domain=Domain(
+            cases=(Case(((3, 4), (7, 5))), Case(((6, 1), (4, 3)), {"padding_idx": 2}), Case(((0,), (4, 3)))),
+            values={"Ids": Values(0, "W.0", dtype="int64")},
+        ),
+    )
+)
+
+
 def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
     """The attribute for a ``padding_idx`` argument: -1 for none, counted from the end if negative.
 
@@ -251,7 +286,7 @@ def embedding(
         x: Integers of any shape, each a row of ``weight``.
         weight: ``[rows, size]``, floats.
         padding_idx: This row reads as zeros and gets no gradient; counted from the end if negative.
-        sparse: Accepted; the gradient is a whole table either way, with the same values.
+        sparse: Updates with ``lazy_mode`` leave rows alone that the batch does not name; other updates are the same.
         name: The layer's name.
 
     Returns:

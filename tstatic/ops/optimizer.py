@@ -119,7 +119,7 @@ update_card(
 # --------------------------------------------------------------------------------------------------------- adam, adamw
 ADAM_SLOTS = (
     "Param, Grad, LearningRate, Moment1, Moment2, Beta1Pow, Beta2Pow, MasterParam?, SkipUpdate?, Beta1Tensor?, "
-    "Beta2Tensor?, EpsilonTensor? -> ParamOut, Moment1Out, Moment2Out, Beta1PowOut, Beta2PowOut, MasterParamOut?"
+    "Beta2Tensor?, EpsilonTensor?, RowMask? -> ParamOut, Moment1Out, Moment2Out, Beta1PowOut, Beta2PowOut, MasterParamOut?"
 )
 ADAM_ATTRS = {
     "beta1": 0.9,
@@ -157,8 +157,8 @@ def _number(tensor: Any, other: float) -> Any:
 
 def _adam_lower(
     torch: Any, param: Any, grad: Any, lr: Any, m: Any, v: Any, pow1: Any, pow2: Any, master: Any, skip: Any, b1: Any,
-    b2: Any, eps: Any, *, beta1: float, beta2: float, epsilon: float, use_global_beta_pow: bool, lr_ratio: float = 1.0,
-    coeff: float = 0.0, with_decay: bool = False,
+    b2: Any, eps: Any, mask: Any, *, beta1: float, beta2: float, epsilon: float, lazy_mode: bool, use_global_beta_pow: bool,
+    lr_ratio: float = 1.0, coeff: float = 0.0, with_decay: bool = False,
 ) -> Any:  # fmt: skip
     p, g = torch_start(torch, param, grad, master)
     rate = lr.double().reshape(()) * lr_ratio
@@ -171,8 +171,15 @@ def _adam_lower(
     v_hat = new_v / (1 - pow2.double().reshape(())).to(p.dtype)
     new = p - rate.to(p.dtype) * m_hat / (torch.sqrt(v_hat) + small)
     next1, next2 = (pow1, pow2) if use_global_beta_pow else (pow1 * one, pow2 * two)
-    pairs = [(param, new), (m, new_m), (v, new_v), (pow1, next1), (pow2, next2), (master, new)]
-    return torch_end(torch, skip, [(o, w.to(p.dtype) if w is not None and w is not new else w) for o, w in pairs])
+
+    def after(old: Any, changed: Any) -> tuple[Any, Any]:
+        if mask is None or not lazy_mode or old is None:
+            return old, changed
+        looked_up = (mask != 0).reshape(-1, *(1 for _ in p.shape[1:]))
+        return old, torch.where(looked_up, changed.to(old.dtype), old)
+
+    powers = [(old, power.to(p.dtype)) for old, power in ((pow1, next1), (pow2, next2))]
+    return torch_end(torch, skip, [after(param, new), after(m, new_m), after(v, new_v), *powers, after(master, new)])
 
 
 def _adam_cases(more: Attrs) -> tuple[Case, ...]:
@@ -187,6 +194,9 @@ def _adam_cases(more: Attrs) -> tuple[Case, ...]:
         Case(shapes((5, 6), (1,), (5, 6), (1,)), {**more, "multi_precision": True}),
         Case(shapes((7,), (1,), None, None, (1,), (1,), (1,)), more),
         Case(shapes((7,), (1,)), {**more, "use_global_beta_pow": True}),
+        Case(shapes((9, 4), (1,), *(None,) * 5, (9,)), {**more, "lazy_mode": True}),
+        Case(shapes((9, 4), (1,), *(None,) * 5, (9,)), more),
+        Case(shapes((6, 5), (1,), (6, 5), (1,), None, None, None, (6,)), {**more, "lazy_mode": True}),
     )
 
 
@@ -202,6 +212,7 @@ def _adam_domain(*more: Attrs) -> Domain:
             "Beta1Tensor": ONE,
             "Beta2Tensor": ONE,
             "EpsilonTensor": POSITIVE,
+            "RowMask": Range(0, 1, dtype="int64"),
         },
         ulps=32,
     )

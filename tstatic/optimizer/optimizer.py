@@ -24,6 +24,7 @@ from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 from tstatic.optimizer.lr_base import LRScheduler
+from tstatic.optimizer.row_mask import row_mask, sparse_gradients
 
 Pair = tuple[Variable, Variable | None]
 
@@ -43,6 +44,7 @@ class Optimizer:
     """
 
     type = ""
+    _lazy = False
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class Optimizer:
         self._lr_vars: dict[int, Variable] = {}
         self._accumulators: dict[tuple[int, str, str], Variable] = {}
         self._programs: dict[int, Program] = {}
+        self._row_masks: dict[str, Variable] = {}
 
     # -------------------------------------------------------------------------------------------------- learning rate
     def _create_global_learning_rate(self, program: Program, startup: Program) -> Variable:
@@ -242,6 +245,13 @@ class Optimizer:
                 self._grad_clip(pairs)
             else:
                 append_gradient_clip_ops(pairs)
+            sparse = sparse_gradients(program.global_block()) if self._lazy else {}
+            # A decay term has a value in every row, so as in Paddle every row is updated.
+            self._row_masks = {
+                p.name: row_mask(sparse[g.name], p)
+                for p, g in pairs
+                if g.name in sparse and self._added_decay(p) is None
+            }
             for p, g in pairs:
                 with program._role_guard(OpRole.Optimize, (p.name, g.name)):
                     self._regularize(p, g)
@@ -257,15 +267,15 @@ class Optimizer:
 
     def _regularize(self, param: Variable, grad: Variable) -> None:
         """Adds the decay term into the gradient's own name."""
-        own = param.regularizer if isinstance(param, Parameter) else None
-        chosen = own if own is not None else self._program_decay()
+        chosen = self._added_decay(param)
         if chosen is not None:
             emit("sum", {"X": [grad, chosen.term(param)]}, outputs={"Out": grad})
 
-    def _program_decay(self) -> WeightDecayRegularizer | None:
-        """The decay that is added to gradients; rules that decay inside their op return ``None``."""
-        decay: WeightDecayRegularizer | None = self.regularization
-        return decay
+    def _added_decay(self, param: Variable) -> WeightDecayRegularizer | None:
+        """The decay that is added to a gradient; rules that decay inside their op return ``None``."""
+        own = param.regularizer if isinstance(param, Parameter) else None
+        chosen: WeightDecayRegularizer | None = own if own is not None else self.regularization
+        return chosen
 
     def _finish(self, params: Sequence[Variable], before: int) -> None:
         """Hook for rules that append something after all updates."""

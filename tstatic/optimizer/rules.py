@@ -10,6 +10,7 @@ from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Operator, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
+from tstatic.ops._update import ROW_MASK
 from tstatic.optimizer.optimizer import Optimizer
 
 
@@ -65,12 +66,9 @@ class Momentum(Optimizer):
         self._rescale = float(rescale_grad)
         self._multi_precision = multi_precision
 
-    def _program_decay(self) -> WeightDecayRegularizer | None:
-        return None if isinstance(self.regularization, L2Decay) else self.regularization
-
-    def _regularize(self, param: Variable, grad: Variable) -> None:
-        if not isinstance(getattr(param, "regularizer", None), L2Decay):
-            super()._regularize(param, grad)
+    def _added_decay(self, param: Variable) -> WeightDecayRegularizer | None:
+        chosen = super()._added_decay(param)
+        return None if isinstance(chosen, L2Decay) else chosen
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
         own = getattr(param, "regularizer", None)
@@ -88,7 +86,12 @@ class Momentum(Optimizer):
 
 @spelled("optimizer.Adam")
 class Adam(Optimizer):
-    """Adam (Kingma and Ba, 2014) with Paddle's placing of epsilon."""
+    """Adam (Kingma and Ba, 2014) with Paddle's placing of epsilon.
+
+    With ``lazy_mode``, rows of a table that the batch did not look up keep their value and moments. That needs a table that
+    is only read by lookups with ``is_sparse`` (``sparse``) outside of control flow, and no weight decay that is added to its
+    gradient; all other parameters are updated as a whole.
+    """
 
     type = "adam"
 
@@ -118,12 +121,16 @@ class Adam(Optimizer):
             "Beta2Pow": self._accumulator("beta2_pow_acc", param, self._beta2, (1,), power),
         }
         attrs = {**self._attrs(param), "multi_precision": master is not None}
-        return self._op(param, grad, lr, state, attrs, {"MasterParam": master})
+        optional = {"MasterParam": master, ROW_MASK: self._row_masks.get(param.name)}
+        return self._op(param, grad, lr, state, attrs, optional)
 
 
 @spelled("optimizer.AdamW")
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017): p *= 1 - lr * coeff before the Adam step."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017): p *= 1 - lr * coeff before the Adam step.
+
+    ``lazy_mode`` acts as in :class:`Adam`; rows that are left alone do not decay either.
+    """
 
     type = "adamw"
 

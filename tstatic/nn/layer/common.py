@@ -102,7 +102,7 @@ class Embedding(Layer):
         num_embeddings: Rows of the table.
         embedding_dim: Width of a row.
         padding_idx: Row that gives zeros and gets no gradient; a negative number counts from the end.
-        sparse: Accepted; gradients are dense, with equal values.
+        sparse: Updates with ``lazy_mode`` leave rows alone that the batch does not name; other updates are the same.
         weight_attr: ParamAttr, name or initializer of the table; Xavier uniform by default.
         name: Name of the op's layer; the table keeps the generated name.
     """
