@@ -60,6 +60,11 @@ SAME_RULE = {
         lambda p: T.SGD(p, 0.1, momentum=0.9, weight_decay=0.05),
         1e-6,
     ),
+    "nesterov l2": (
+        lambda: O.Momentum(0.1, 0.8, use_nesterov=True, weight_decay=0.05),
+        lambda p: T.SGD(p, 0.1, momentum=0.8, weight_decay=0.05, nesterov=True),
+        1e-6,
+    ),
     "adam": (lambda: O.Adam(0.05), lambda p: T.Adam(p, 0.05), 2e-5),
     "adam l2": (lambda: O.Adam(0.05, weight_decay=0.1), lambda p: T.Adam(p, 0.05, weight_decay=0.1), 2e-5),
     "adamw": (lambda: O.AdamW(0.05, weight_decay=0.1), lambda p: T.AdamW(p, 0.05, weight_decay=0.1), 2e-5),
@@ -103,6 +108,22 @@ def _lamb(
         r = m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps) + decay * p
         p = p - lr * (np.linalg.norm(p) / np.linalg.norm(r) if adapts else 1.0) * r
     return p
+
+
+def _momentum(lr: float, mu: float, decay: float, rescale: float, nesterov: bool) -> np.ndarray[Any, Any]:
+    p, v = START.astype("float64"), np.zeros(SIZE)
+    for raw in GRADS:
+        g = rescale * raw + decay * p
+        v = mu * v + g
+        p = p - lr * (g + mu * v if nesterov else v)
+    return p
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize(("decay", "rescale"), [(0.0, 1.0), (0.3, 1.0), (0.0, 0.25), (0.3, 0.25)])
+def test_momentum_with_decay_and_rescaled_gradients(decay: float, rescale: float, nesterov: bool) -> None:
+    one = O.Momentum(0.1, 0.9, use_nesterov=nesterov, weight_decay=decay or None, rescale_grad=rescale)
+    assert np.allclose(trained(one), _momentum(0.1, 0.9, decay, rescale, nesterov), rtol=1e-5, atol=1e-6)
 
 
 def test_rules_by_their_formulas() -> None:
