@@ -82,3 +82,22 @@ def build(head: Head, shape: tuple[int, ...], dtype: str = "float32", ignore: in
         block = main.global_block()
         wanted = [f"{n}@GRAD" for n in ("h", "w", "b") if block.has_var(f"{n}@GRAD")]
     return Built(main, startup, feed, [loss.name, *wanted])
+
+
+def vanishing(soft: bool, dtype: str) -> Built:
+    """The cross entropy of a softmax that is exactly 0 for two of the labels, and the gradient of its input."""
+    main, startup = static.Program(), static.Program()
+    logits = np.array([[0, -200, 0.5, 1], [3, 0.5, -300, 2], [1, 2, 3, -1]])
+    label = np.array([[1], [2], [0]]) if not soft else np.array([[0, 1, 0, 0], [0.25, 0.25, 0.5, 0], [0, 0, 0, 1.0]])
+    feed = {"x": logits.astype(np.float32), "label": label.astype(np.float32 if soft else np.int64)}
+    with static.program_guard(main, startup):
+        x, given = (static.data(n, list(a.shape), str(a.dtype)) for n, a in feed.items())
+        x.stop_gradient = False
+        # Twice the logits: what the gradient goes to is made in the program.
+        z = paddle.cast(x, dtype) * 2
+        p = F.softmax(z)
+        loss = F.cross_entropy(
+            p, paddle.cast(given, dtype) if soft else given, reduction="none", soft_label=soft, use_softmax=False
+        )
+        (grad,) = static.gradients([loss], [x])
+    return Built(main, startup, feed, [loss.name, p.name, grad.name])

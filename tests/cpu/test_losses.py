@@ -196,8 +196,129 @@ def test_1x_cross_entropy() -> None:
         lambda x, y: -(y.detach() * x.log()).sum(1, keepdim=True),
         {"x": SOFT, "y": np.roll(SOFT, 1, 0).copy()},
     )
-    zero = run_function(fluid.layers.cross_entropy, {"x": np.array([[0.0, 1.0]]), "y": np.array([[0]])})[0]
-    assert zero == 1e20
+
+
+ENTROPIES = {
+    "functional": lambda p, y, **how: F.cross_entropy(p, y, reduction="none", use_softmax=False, **how),
+    "1.x": lambda p, y, **how: fluid.layers.cross_entropy(p, y, **how),
+}
+ENTROPY = pytest.mark.parametrize("entropy", ENTROPIES.values(), ids=ENTROPIES)
+FAR = np.array([[0, -800, 0.5, 1], [3, 0.5, -900, 2], [1, 2, 3, -1], [-1500, 0, 1, 2]])
+FAR_CLASSES, FAR_SOFT = np.array([[1], [2], [0], [3]]), np.roll(np.eye(4), 1, 1) * 0.75 + 0.25 / 3
+FLOORS = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-14}
+
+
+@ENTROPY
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+@pytest.mark.parametrize("dtype", FLOORS)
+def test_the_gradient_through_a_softmax_that_is_0_is_that_of_the_joint_operator(
+    entropy: Any, soft: bool, dtype: str
+) -> None:
+    """The probability of rows 0 and 1's label is 0: its logarithm stops at the smallest normal number."""
+    how = {"soft_label": soft}
+
+    def both(x: Any, y: Any) -> Any:
+        z = paddle.cast(x, dtype)
+        label = paddle.cast(y, dtype) if soft else y
+        p = F.softmax(z)
+        ours = entropy(p, label, **how)
+        joint = F.softmax_with_cross_entropy(z, label, **how)
+        grads = [paddle.cast(static.gradients([v], [x])[0], "float64") for v in (ours, joint)]
+        return *(paddle.cast(v, "float64") for v in (ours, p)), *grads
+
+    loss, p, found, expected = run_function(both, {"x": FAR, "y": FAR_SOFT if soft else FAR_CLASSES})
+    weights = FAR_SOFT if soft else np.eye(4)[FAR_CLASSES[:, 0]]
+    floored = -(weights * np.log(np.maximum(p, FLOORS[dtype]))).sum(1, keepdims=True)
+    assert p.min() == 0
+    eps = {"float64": 1e-14, "float32": 1e-6, "bfloat16": 1e-2, "float16": 2e-3}[dtype]
+    np.testing.assert_allclose(loss, floored, rtol=eps, atol=eps)
+    np.testing.assert_allclose(found, expected, rtol=eps)
+
+
+@ENTROPY
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_gradient_of_given_probabilities_stops_at_the_smallest_normal_number(
+    entropy: Any, soft: bool, dtype: str
+) -> None:
+    p, tiny = np.array([[0.5, 0.5, 0], [0, 1e-310, 1], [np.nan, 0.5, 0.5]]).astype(dtype), FLOORS[dtype]
+    label = np.array([[2], [1], [0]])
+    hot = np.eye(3)[label[:, 0]].astype(dtype)
+    feeds = {"p": p, "y": hot if soft else label}
+
+    def both(p: Any, y: Any) -> Any:
+        loss = entropy(p, y, soft_label=soft)
+        return loss, static.gradients([loss], [p])[0]
+
+    loss, dp = run_function(both, feeds)
+    np.testing.assert_allclose(loss, [[-np.log(tiny)], [-np.log(tiny)], [np.nan]], rtol=1e-6)
+    np.testing.assert_allclose(dp[:2], -hot[:2] / tiny, rtol=1e-6)
+    assert np.isnan(dp[2, 0])
+
+
+@ENTROPY
+def test_ignored_rows_and_weights_of_a_softmax_that_is_0(entropy: Any) -> None:
+    def both(x: Any, y: Any, w: Any) -> Any:
+        ours, joint = entropy(F.softmax(x), y, ignore_index=2), F.softmax_with_cross_entropy(x, y, ignore_index=2)
+        return [static.gradients([paddle.sum(v * w)], [x])[0] for v in (ours, joint)]
+
+    found, expected = run_function(both, {"x": FAR, "y": FAR_CLASSES, "w": np.array([[2.0], [3], [4], [5]])})
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert (found[1] == 0).all()
+    assert found[0, 1] == -2
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_joint_gradient_needs_a_softmax_along_the_same_axis(axis: int) -> None:
+    """Along the other axis the classes' probabilities do not add up to 1: the two gradients are multiplied."""
+    feeds = {"x": IMAGE, "y": np.expand_dims(MASK, 1)}
+    theirs = lambda x, y: -x.softmax(axis + 1).log().gather(1, y)  # noqa: E731
+    compare(
+        lambda x, y: F.cross_entropy(F.softmax(x, axis + 1), y, axis=1, use_softmax=False, reduction="none"),
+        theirs,
+        feeds,
+    )
+
+
+def test_the_joint_gradient_survives_copies_and_files() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, y = static.data("x", [None, 4], "float64"), static.data("y", [None, 1], "int64")
+        x.stop_gradient = False
+        loss = paddle.sum(fluid.layers.cross_entropy(F.softmax(x * 1.0), y))
+    program = static.Program.parse_from_string(main.clone()._prune([loss]).desc.serialize_to_string())
+    with static.program_guard(program, static.Program()):
+        block = program.global_block()
+        (grad,) = static.gradients([block.var(loss.name)], [block.var("x")])
+    (found,) = static.Executor().run(program, feed={"x": FAR, "y": FAR_CLASSES}, fetch_list=[grad])
+    np.testing.assert_array_equal(found[[0, 1], [1, 2]], [-1, -1])
+
+
+def test_probabilities_have_their_own_gradient_and_may_stop_it() -> None:
+    def given(x: Any, y: Any) -> Any:
+        p = F.softmax(x)
+        loss = fluid.layers.cross_entropy(p, y)
+        (dp,) = static.gradients([loss], [p])
+        p.stop_gradient = True
+        assert static.gradients([loss], [x]) == [None]
+        return dp
+
+    (dp,) = run_function(given, {"x": SCORES, "y": CLASSES[:, None]})
+    p = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
+    np.testing.assert_allclose(dp, -np.eye(4)[CLASSES] / p, rtol=1e-12)
+
+
+def test_logits_that_are_written_again_get_no_gradient_of_the_softmax_before() -> None:
+    def rewritten(x: Any, y: Any) -> Any:
+        z = x * 1.0
+        p = F.softmax(z)
+        paddle.assign(x * 3.0, output=z)
+        loss = F.cross_entropy(p, y, use_softmax=False)
+        return loss, static.gradients([loss], [x])[0]
+
+    _, found = run_function(rewritten, {"x": SCORES, "y": CLASSES[:, None]})
+    p = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
+    np.testing.assert_allclose(found, (p - np.eye(4)[CLASSES]) / len(p), rtol=1e-9)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

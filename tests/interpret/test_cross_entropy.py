@@ -13,7 +13,7 @@ from tests.fusion_programs import run
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_pointwise import size_of_terms, unit
 from tests.interpret.test_programs import TOLERANCE, close
-from tests.loss_programs import HEADS, build
+from tests.loss_programs import HEADS, build, vanishing
 from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.rows import BLOCK, LONGEST
 from tstatic.fusion.engine import loop_nest
@@ -28,7 +28,7 @@ IGNORE = 1
 
 def forward(**attrs: Any) -> FrozenOp:
     card = CARDS[KIND]
-    return FrozenOp(card, ("x", "label"), ("p", "loss"), card.complete({"ignore_index": IGNORE, **attrs}))
+    return FrozenOp(card, ("x", "label", None), ("p", "loss"), card.complete({"ignore_index": IGNORE, **attrs}))
 
 
 def backward(through: Sequence[str] = ("dloss",), **attrs: Any) -> FrozenOp:
@@ -99,6 +99,8 @@ def test_gradient(length: int, dtype: str, soft: bool, through: tuple[str, ...])
 def test_given_probabilities(length: int, soft: bool) -> None:
     arrays = values(length, "float32", soft)
     arrays["x"] = arrays["p"]
+    arrays["p"][3:] = 0
+    arrays["p"][4, ::2] = np.nan
     attrs = {"soft_label": soft, "use_softmax": False}
     compare([forward(**attrs)], arrays, ["p", "loss"])
     compare([backward(("dp", "dloss"), **attrs)], arrays, ["dx"])
@@ -177,6 +179,18 @@ def test_in_place(length: int) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- programs
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+def test_the_loss_of_a_softmax_that_is_0_and_its_gradient_are_the_unfused_ones(soft: bool, dtype: str) -> None:
+    built = vanishing(soft, dtype)
+    plain, _ = run(built)
+    fused, compiled = run(built, build_cinn_pass=True)
+    assert [s.how for s in compiled.plan.steps if any(b.type.startswith(KIND) for b in s.op.body)] == ["kernel"]
+    for variable, a, b in zip(built.fetches, plain, fused, strict=True):
+        assert np.isfinite(a.astype(np.float64)).all()
+        assert close(b, a, 4 * TOLERANCE[dtype]), f"{variable}:\n{b}\n{a}"
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.parametrize("shape", [(2, 3, 17), (5, 20000)], ids=str)

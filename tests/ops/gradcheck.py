@@ -39,7 +39,7 @@ def gradient(card: Card, sample: Sample, outs: Sequence[Any], cotangents: Sequen
         cotangents: One per output slot.
         alone: Ask for the gradient of this input slot only (-1: all).
     """
-    if has_backward_op(card):
+    if has_backward_op(card) and not callable(card.grad):
         return _by_backward_op(card, sample, outs, cotangents, alone)
     return _by_rule(card, sample, outs, cotangents, alone)
 

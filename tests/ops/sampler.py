@@ -13,7 +13,7 @@ import numpy as np
 
 import tstatic.ops  # noqa: F401 - fills the registry
 from tstatic.ir.evaluate import call_ref, infer_outputs, metas_of
-from tstatic.ir.opdef import CARDS, DERIVE, GRAD, NO_ATTRS, Card, Domain, GradOp, Slot, Values, card_of
+from tstatic.ir.opdef import CARDS, DERIVE, GRAD, NO_ATTRS, Card, Domain, Slot, Values, card_of
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, dtype_of
 
@@ -59,7 +59,8 @@ def root(card: Card) -> Card:
 
 
 def has_backward_op(card: Card) -> bool:
-    return isinstance(card.grad, GradOp) or (card.grad is DERIVE and card.pointwise is not None)
+    own = CARDS.get(f"{card.type}_grad")
+    return (own is not None and own.of == card.type) or (card.grad is DERIVE and card.pointwise is not None)
 
 
 def card_types(order: int = 2) -> list[str]:

@@ -276,14 +276,20 @@ class Card:
 CARDS: dict[str, Card] = {}
 
 
-def register(card: Card) -> Card:
-    """Adds a card, and the card of its backward op if it states one; fills in what follows from ``pointwise``."""
+def register(card: Card, backward: GradOp | None = None) -> Card:
+    """Adds a card, and the card of its backward op if it states one; fills in what follows from ``pointwise``.
+
+    Args:
+        card: The card.
+        backward: The backward op of a card whose ``grad`` is a function that emits it, perhaps among other ops.
+    """
     assert card.type not in CARDS, f"two cards are named {card.type}"
     if card.pointwise is not None:
         card = _complete_pointwise(card)
     CARDS[card.type] = card
-    if isinstance(card.grad, GradOp):
-        register(_backward_card(card, card.grad))
+    rule = card.grad if isinstance(card.grad, GradOp) else backward
+    if rule is not None:
+        register(_backward_card(card, rule))
     return card
 
 

@@ -21,7 +21,8 @@ class Bound:
     Args:
         inputs: Number of input slots.
         calls: ``(inputs, outputs, scratch, **attributes) -> Calls``; names the attributes that it uses. It runs once per
-            plan, so nothing in it may depend on values.
+            plan, so nothing in it may depend on values. If it names ``given``, it gets there the metas of the inputs as
+            they were before they were widened.
         needs: ``(input metas, output metas, **attributes) -> metas`` of the scratch buffers that ``calls`` gets.
         unread: Positions of inputs of which only the shape is used.
         widen: Whether low-precision arrays are computed in float32; ``False`` where values are only moved.
@@ -78,7 +79,7 @@ class Bound:
                 before.append((np.copyto, (twin, array, "unsafe")))
             else:
                 after.append((np.copyto, (array, twin, "unsafe")))
-        used = {n: attrs[n] for n in self._call_attrs}
+        used = {n: metas_of(ins) if n == "given" else attrs[n] for n in self._call_attrs}
         calls = self.calls(arrays[: self.inputs], arrays[self.inputs :], scratch[taken:], **used)
         return [*before, *calls, *after]
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, Meta, Shape
+from tstatic.ir.opdef import GRAD, GradContext, OpSpec
+from tstatic.ir.program import Variable, default_main_program
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape
 from tstatic.ir.where import show, user_line
+from tstatic.ops._rows import row_axis
 from tstatic.ops._shapes import single
 
-HUGE = 1e20
-"""What the losses on probabilities give for the logarithm of 0, as Paddle does; an infinity would spoil a sum."""
+
+def floor_of(dtype: DType) -> float:
+    """The least probability that losses take the logarithm of: the smallest normal number of the dtype.
+
+    A softmax gives exactly 0 for logits far below the largest, and the infinite loss of one row would spoil a sum.
+    """
+    return float(ml_dtypes.finfo(dtype.np).smallest_normal)
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
@@ -72,8 +80,8 @@ def check_classes(label: Any, classes: int, ignore: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- probabilities
-def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int) -> None:
-    """``loss = -log(p[label])`` by row, at most :data:`HUGE`; 0 in ignored rows.
+def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int, floor: float) -> None:
+    """``loss = -log(max(p[label], floor))`` by row; 0 in ignored rows.
 
     Args:
         p: ``[rows, length]``.
@@ -81,6 +89,7 @@ def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int) -> None:
         match: Gets ``p[label]``, ``[rows]``, 1 in ignored rows; or ``None``.
         loss: ``[rows]`` or ``None``.
         ignore: The label to be ignored.
+        floor: What :func:`floor_of` says.
     """
     ignored = label == ignore
     index = np.where(ignored, 0, label)
@@ -89,39 +98,91 @@ def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int) -> None:
     if match is not None:
         np.copyto(match, picked)
     if loss is not None:
+        np.maximum(picked, floor, out=picked)
         np.log(picked, picked)
-        np.negative(picked, picked)
-        np.minimum(picked, HUGE, out=loss)
+        np.negative(picked, out=loss)
         np.copyto(loss, 0, where=ignored)
 
 
-def pick_loss_grad(picked: Any, label: Any, dloss: Any, dp: Any, ignore: int) -> None:
-    """``dp[label] = -dloss / p[label]`` by row, 0 elsewhere and in ignored rows; ``picked`` is ``p[label]``."""
+def pick_loss_grad(picked: Any, label: Any, dloss: Any, dp: Any, ignore: int, floor: float) -> None:
+    """``dp[label] = -dloss / max(p[label], floor)`` by row, 0 elsewhere and in ignored rows; ``picked`` is ``p[label]``."""
     dp.fill(0)
     rows = np.flatnonzero(label != ignore)
-    dp[rows, label[rows]] = -dloss[rows] / picked[rows]
+    dp[rows, label[rows]] = -dloss[rows] / np.maximum(picked[rows], floor)
 
 
-def picked_grad(p: Any, label: Any, dloss: Any, dp: Any, ignore: int) -> None:
+def picked_grad(p: Any, label: Any, dloss: Any, dp: Any, ignore: int, floor: float) -> None:
     """:func:`pick_loss_grad` where the probabilities themselves are at hand."""
     index = np.where(label == ignore, 0, label)
     picked = p[np.arange(len(p)), index] if p.size else np.ones(len(p), p.dtype)
-    pick_loss_grad(picked, label, dloss, dp, ignore)
+    pick_loss_grad(picked, label, dloss, dp, ignore, floor)
 
 
-def soft_loss(p: Any, label: Any, work: Any, loss: Any) -> None:
-    """``loss = -sum(label * log(p))`` by row, with no logarithm below minus :data:`HUGE`."""
-    np.log(p, work)
-    np.maximum(work, -HUGE, out=work)
+def soft_loss(p: Any, label: Any, work: Any, loss: Any, floor: float) -> None:
+    """``loss = -sum(label * log(max(p, floor)))`` by row."""
+    np.maximum(p, floor, out=work)
+    np.log(work, work)
     np.vecdot(work, label, out=loss)
     np.negative(loss, loss)
 
 
-def soft_loss_grad(p: Any, label: Any, dloss: Any, dp: Any) -> None:
-    """``dp = -label / p * dloss`` by row."""
-    np.true_divide(label, p, dp)
+def soft_loss_grad(p: Any, label: Any, dloss: Any, dp: Any, floor: float) -> None:
+    """``dp = -label / max(p, floor) * dloss`` by row; ``dp`` may be ``p``, not ``label``."""
+    np.maximum(p, floor, out=dp)
+    np.true_divide(label, dp, dp)
     np.multiply(dp, dloss[:, None], dp)
     np.negative(dp, dp)
+
+
+# ------------------------------------------------------------------------------------------------------- joint gradient
+def softmax_input(p: Variable, axis: int) -> Variable | None:
+    """What ``p`` is the softmax of, if it is one along ``axis`` and neither was written since; else ``None``.
+
+    A loss on ``p`` takes it as its input ``SoftmaxX``, of which it reads nothing: the gradient goes there directly. The
+    gradient by way of ``p``, ``-1 / p`` and then times ``p``, is lost where ``p`` is 0.
+    """
+    block = p.block
+    if default_main_program().current_block() is not block:
+        return None
+    at, written = row_axis(len(p.shape), axis), set[str]()
+    for op in reversed(block.ops):
+        written.update(op.output_arg_names)
+        if p.name not in written:
+            continue
+        slots = {"softmax": ("X", "Out"), "softmax_with_cross_entropy": ("Logits", "Softmax")}.get(op.type)
+        if slots is None or not op.attrs.get("use_softmax", True) or op.outputs[slots[1]] != (p.name,):
+            return None
+        (name,) = op.inputs[slots[0]]
+        same_axis = row_axis(len(p.shape), op.attrs["axis"]) == at
+        return block._find_var_recursive(name) if same_axis and name not in written else None
+    return None
+
+
+def joint_gradient(ctx: GradContext, x: str, loss: str, softmax: str) -> list[OpSpec] | None:
+    """The gradient of a loss on probabilities by the softmax's input; ``None`` where none is wanted or arrives.
+
+    Args:
+        ctx: What the rule of the loss was called with.
+        x: The slot of the probabilities.
+        loss: The slot of the loss.
+        softmax: A variable that holds the probabilities.
+    """
+    logits, (label,) = ctx.inputs.get("SoftmaxX"), ctx.inputs["Label"]
+    wanted, arriving = ctx.in_grads.get(logits[0]) if logits else None, ctx.out_grads.get(ctx.outputs[loss][0])
+    # No gradient flows through probabilities that stop it.
+    if wanted is None or arriving is None or ctx.inputs[x][0] not in ctx.in_grads:
+        return None
+    specs: list[OpSpec] = []
+    if ctx.meta(label).rank < ctx.meta(ctx.inputs[x][0]).rank:
+        column = ctx.fresh(label)
+        specs.append(OpSpec("unsqueeze2", {"X": [label]}, {"Out": [column]}, {"axes": (-1,)}))
+        label = column
+    ins = {"Label": [label], "Softmax": [softmax], f"Loss{GRAD}": [arriving]}
+    kept = {n: v for n, v in ctx.attrs.items() if n in ("soft_label", "ignore_index", "axis")}
+    specs.append(
+        OpSpec("softmax_with_cross_entropy_grad", ins, {f"Logits{GRAD}": [wanted]}, {**kept, "use_softmax": True})
+    )
+    return specs
 
 
 # ----------------------------------------------------------------------------------------------------------- functions

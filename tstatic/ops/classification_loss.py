@@ -39,7 +39,9 @@ def cross_entropy(
         reduction: ``"mean"`` or ``"sum"`` of all losses (``[]``), or ``"none"``.
         soft_label: Whether labels are distributions.
         axis: The axis of the classes.
-        use_softmax: Whether ``input`` holds scores, not probabilities.
+        use_softmax: Whether ``input`` holds scores, not probabilities. The loss of a probability ``p`` is
+            ``-log(max(p, t))`` with the dtype's smallest normal ``t``; if the probabilities are the direct result of a
+            softmax along ``axis``, its input gets the gradient of the two together.
         label_smoothing: Share of the label that is spread evenly over the classes, which must be the last axis.
         name: Name of the last layer.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta
@@ -20,7 +20,7 @@ from tstatic.ops._unary import of_floats
 from tstatic.ops.kernels import softmax as kernels
 
 
-def _infer(logits: Meta, label: Meta, soft_label: bool, axis: int) -> tuple[Meta, Meta]:
+def _infer(logits: Meta, label: Meta, source: Meta | None, soft_label: bool, axis: int) -> tuple[Meta, Meta]:
     of_floats(logits)
     at = row_axis(logits.rank, axis)
     if logits.rank == 0:
@@ -55,11 +55,13 @@ def _calls(
     ignore_index: int,
     axis: int,
     use_softmax: bool,
+    given: Sequence[Meta],
 ) -> Calls:
-    logits, label = ins
+    logits, label, _ = ins
     probabilities, loss = outs
+    floor = labels.floor_of(given[0].dtype)
     if soft_label:
-        return _soft_calls(logits, label, probabilities, loss, axis, use_softmax, scratch)
+        return _soft_calls(logits, label, probabilities, loss, axis, None if use_softmax else floor, scratch)
     classes, load, _ = vector(label)
     values, _, store = vector(loss) if loss is not None else (None, [], [])
     length = logits.shape[row_axis(logits.ndim, axis)]
@@ -70,7 +72,7 @@ def _calls(
             copied: Calls = [] if written[0] is None else [(np.copyto, (written[0], read[0]))]
             if values is None:
                 return copied
-            return [*copied, (labels.pick_loss, (read[0], classes, None, values, ignore_index))]
+            return [*copied, (labels.pick_loss, (read[0], classes, None, values, ignore_index, floor))]
         if values is None:
             return [(kernels.softmax, (read[0], written[0], own))]
         return [(kernels.cross_entropy, (read[0], classes, written[0], values, ignore_index, own))]
@@ -79,20 +81,23 @@ def _calls(
 
 
 def _soft_calls(
-    logits: Any, label: Any, probabilities: Any, loss: Any, axis: int, use_softmax: bool, scratch: Sequence[Any]
+    logits: Any, label: Any, probabilities: Any, loss: Any, axis: int, floor: float | None, scratch: Sequence[Any]
 ) -> Calls:
+    """Calls for distributions; ``floor`` is ``None`` where a softmax is taken."""
     values, _, store = vector(loss) if loss is not None else (None, [], [])
     work: Any = None
-    if not use_softmax:
+    if floor is not None:
         work, *scratch = scratch
 
     def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
-        if use_softmax:
+        if floor is None:
             if values is None:
                 return [(kernels.softmax, (read[0], written[0], own))]
             return [(kernels.soft_cross_entropy, (read[0], read[1], written[0], values, own))]
         calls: Calls = (
-            [(labels.soft_loss, (read[0], read[1], work.reshape(read[0].shape), values))] if values is not None else []
+            [(labels.soft_loss, (read[0], read[1], work.reshape(read[0].shape), values, floor))]
+            if values is not None
+            else []
         )
         return calls if written[0] is None else [*calls, (np.copyto, (written[0], read[0]))]
 
@@ -114,9 +119,10 @@ def _grad_calls(
     ignore_index: int,
     axis: int,
     use_softmax: bool,
+    given: Sequence[Meta],
 ) -> Calls:
     label, probabilities, dsoftmax, dloss = ins
-    dlogits = outs[0]
+    dlogits, floor = outs[0], labels.floor_of(given[1].dtype)
     through: Any = None
     if dsoftmax is not None:
         # A place of its own: the result may share the buffer of the probabilities, which are read twice then.
@@ -135,14 +141,12 @@ def _grad_calls(
                 calls.append((np.copyto, (target, extra)))
         if values is not None:
             if soft_label:
-                args = (p, weights, values, target)
-                calls.append(
-                    (kernels.soft_cross_entropy_grad, (*args, own)) if use_softmax else (labels.soft_loss_grad, args)
-                )
+                function = kernels.soft_cross_entropy_grad if use_softmax else labels.soft_loss_grad
+                calls.append((function, (p, weights, values, target, own if use_softmax else floor)))
             elif use_softmax:
                 calls.append((kernels.cross_entropy_grad, (p, classes, values, target, ignore_index, own)))
             else:
-                calls.append((labels.picked_grad, (p, classes, values, target, ignore_index)))
+                calls.append((labels.picked_grad, (p, classes, values, target, ignore_index, floor)))
             if ds is not None:
                 calls.append((np.add, (target, extra, target)))
         return calls
@@ -153,10 +157,10 @@ def _grad_calls(
 
 # --------------------------------------------------------------------------------------------------------------- torch
 def _lower(
-    torch: Any, logits: Any, label: Any, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
+    torch: Any, logits: Any, label: Any, source: Any, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
 ) -> Any:
     wide = logits.float() if logits.itemsize == 2 else logits
-    logs = wide.log_softmax(axis) if use_softmax else wide.log().clamp(min=-labels.HUGE)
+    logs = wide.log_softmax(axis) if use_softmax else wide.clamp(min=torch.finfo(logits.dtype).tiny).log()
     probabilities = wide.softmax(axis) if use_softmax else wide
     if soft_label:
         loss = -(label.to(wide.dtype) * logs).sum(axis, keepdim=True)
@@ -181,6 +185,7 @@ def _grad_lower(
     use_softmax: bool,
 ) -> Any:
     p = probabilities.float() if probabilities.itemsize == 2 else probabilities
+    floored = p.clamp(min=torch.finfo(probabilities.dtype).tiny)
     total = torch.zeros_like(p)
     if dsoftmax is not None:
         total = p * (dsoftmax - (p * dsoftmax).sum(axis, keepdim=True)) if use_softmax else dsoftmax
@@ -188,14 +193,14 @@ def _grad_lower(
         return total.to(probabilities.dtype)
     if soft_label:
         weights = label.to(p.dtype)
-        inner = p * weights.sum(axis, keepdim=True) - weights if use_softmax else -weights / p
+        inner = p * weights.sum(axis, keepdim=True) - weights if use_softmax else -weights / floored
     else:
         ignored = label == ignore_index
         at = torch.arange(p.shape[axis], device=p.device).reshape(
             [-1 if i == axis % p.dim() else 1 for i in range(p.dim())]
         )
         hot = (at == label).to(p.dtype)
-        inner = p - hot if use_softmax else torch.where(hot > 0, -1 / p, torch.zeros_like(p))
+        inner = p - hot if use_softmax else torch.where(hot > 0, -1 / floored, torch.zeros_like(p))
         inner = torch.where(ignored, torch.zeros_like(inner), inner)
     return (total + inner * dloss).to(probabilities.dtype)
 
@@ -206,7 +211,14 @@ _TOTAL = f"rsum(exp{_NEAR})"
 
 
 def _rows(
-    logits: Meta, label: Meta, *, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
+    logits: Meta,
+    label: Meta,
+    source: Meta | None,
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
 ) -> Rows | None:
     """The op along rows, where its axis is the last one; a class number outside of the row gives NaN."""
     if logits.rank < 2 or row_axis(logits.rank, axis) != logits.rank - 1:
@@ -218,8 +230,9 @@ def _rows(
         hard = f"log({_TOTAL}) - (rsum(where(column == label, logits, 0)) - rmax(logits))"
     else:
         probabilities = "logits"
-        soft = f"-rsum(maximum(log(logits), {-labels.HUGE!r}) * label)"
-        hard = f"minimum(-log(rsum(where(column == label, logits, 0))), {labels.HUGE!r})"
+        floor = repr(labels.floor_of(logits.dtype))
+        soft = f"-rsum(log(maximum(logits, {floor})) * label)"
+        hard = f"-log(maximum(rsum(where(column == label, logits, 0)), {floor}))"
     hard = f"where(label == ignore_index, 0, where((label >= 0) & (label < n), {hard}, nan))"
     return Rows({"Softmax": probabilities, "Loss": soft if soft_label else hard}, logits.shape, logits.rank - 1)
 
@@ -238,11 +251,12 @@ def _grad_rows(
     if softmax.rank < 2 or row_axis(softmax.rank, axis) != softmax.rank - 1:
         return None
     terms = []
+    floored = f"maximum(softmax, {labels.floor_of(softmax.dtype)!r})"
     if dloss is not None and soft_label:
-        terms.append("(softmax * rsum(label) - label) * dloss" if use_softmax else "-(label / softmax * dloss)")
+        terms.append("(softmax * rsum(label) - label) * dloss" if use_softmax else f"-(label / {floored} * dloss)")
     elif dloss is not None:
         hot = "softmax * dloss - where(column == label, dloss, 0)"
-        hard = hot if use_softmax else "where(column == label, -dloss / softmax, 0)"
+        hard = hot if use_softmax else f"where(column == label, -dloss / {floored}, 0)"
         terms.append(f"where(label == ignore_index, 0, {hard})")
     if dsoftmax is not None:
         terms.append("softmax * (dsoftmax - rsum(softmax * dsoftmax))" if use_softmax else "dsoftmax")
@@ -250,8 +264,8 @@ def _grad_rows(
 
 
 # ---------------------------------------------------------------------------------------------------------------- card
-def _split(logits: Meta, label: Meta, out: Any, loss: Any, axis: int) -> list[Piece] | None:
-    return split_rows(axis, logits, label, out, loss)
+def _split(logits: Meta, label: Meta, source: Any, out: Any, loss: Any, axis: int) -> list[Piece] | None:
+    return split_rows(axis, logits, label, source, out, loss)
 
 
 def _grad_split(label: Meta, out: Meta, dout: Any, dloss: Any, dlogits: Meta, axis: int) -> list[Piece] | None:
@@ -259,13 +273,27 @@ def _grad_split(label: Meta, out: Meta, dout: Any, dloss: Any, dlogits: Meta, ax
     return None if pieces is None else [(*p[1:], p[0]) for p in pieces]
 
 
-_REF = Bound(2, _calls, _needs)
+def _rule(ctx: GradContext) -> list[OpSpec]:
+    """The backward op; if given probabilities are a softmax's result, what the loss sends goes to its input."""
+    wanted, softmax = ctx.in_grads.get(ctx.inputs["Logits"][0]), ctx.outputs["Softmax"]
+    grads = {f"{s}{GRAD}": [ctx.out_grads[n]] for s, (n,) in ctx.outputs.items() if n in ctx.out_grads}
+    joint = None if ctx.attrs["use_softmax"] else labels.joint_gradient(ctx, "Logits", "Loss", softmax[0])
+    if joint is not None:
+        grads.pop(f"Loss{GRAD}")
+    if wanted is None or not grads:
+        return joint or []
+    ins = {"Label": ctx.inputs["Label"], "Softmax": softmax, **grads}
+    return [*(joint or []), OpSpec("softmax_with_cross_entropy_grad", ins, {f"Logits{GRAD}": [wanted]}, ctx.attrs)]
+
+
+_REF = Bound(3, _calls, _needs, unread=(2,))
 _GRAD = Bound(4, _grad_calls, _grad_needs)
 
 register(
     Card(
         "softmax_with_cross_entropy",
-        "Logits, Label -> Softmax, Loss",
+        # SoftmaxX is what given probabilities are the softmax of; nothing of it is read, but the gradient goes to it.
+        "Logits, Label, SoftmaxX? -> Softmax, Loss",
         # Both values of ``numeric_stable_mode`` subtract the maximum first; the unstable form has no use.
         attrs={
             "soft_label": False,
@@ -280,35 +308,37 @@ register(
         split=_split,
         scratch=_REF.scratch,
         inplace=(("Logits", "Softmax"),),
+        shape_only=("SoftmaxX",),
         effects=True,
-        grad=GradOp(
-            f"Label, Softmax, Softmax{GRAD}?, Loss{GRAD}? -> Logits{GRAD}",
-            ref=_GRAD,
-            lower=_grad_lower,
-            infer=lambda label, out, dout, dloss: out,
-            split=_grad_split,
-            scratch=_GRAD.scratch,
-            inplace=(("Softmax", f"Logits{GRAD}"),),
-            rows=_grad_rows,
-        ),
+        grad=_rule,
         rows=_rows,
         amp="black",
         domain=Domain(
             cases=(
-                Case(((3, 4), (3, 1))),
-                Case(((2, 4, 3), (2, 1, 3)), {"axis": 1}),
-                Case(((4, 3), (1, 3)), {"axis": 0}),
-                Case(((3, 4), (3, 1)), {"ignore_index": 1}),
-                Case(((4,), (1,))),
-                Case(((0, 4), (0, 1))),
-                Case(((3, 1), (3, 1))),
-                Case(((2, 0, 4), (2, 0, 1))),
-                Case(((5, 40), (5, 1))),
+                Case(((3, 4), (3, 1), None)),
+                Case(((2, 4, 3), (2, 1, 3), None), {"axis": 1}),
+                Case(((4, 3), (1, 3), None), {"axis": 0}),
+                Case(((3, 4), (3, 1), None), {"ignore_index": 1}),
+                Case(((4,), (1,), None)),
+                Case(((0, 4), (0, 1), None)),
+                Case(((3, 1), (3, 1), None)),
+                Case(((2, 0, 4), (2, 0, 1), None)),
+                Case(((5, 40), (5, 1), None)),
             ),
             values={"Label": Values(0, "Logits.-1", dtype="int64")},
             ulps=24.0,
         ),
-    )
+    ),
+    GradOp(
+        f"Label, Softmax, Softmax{GRAD}?, Loss{GRAD}? -> Logits{GRAD}",
+        ref=_GRAD,
+        lower=_grad_lower,
+        infer=lambda label, out, dout, dloss: out,
+        split=_grad_split,
+        scratch=_GRAD.scratch,
+        inplace=(("Softmax", f"Logits{GRAD}"),),
+        rows=_grad_rows,
+    ),
 )
 
 
@@ -359,5 +389,7 @@ def softmax_entropy(
         "use_softmax": use_softmax,
         "numeric_stable_mode": stable,
     }
-    softmax, loss = emit("softmax_with_cross_entropy", {"Logits": logits, "Label": label}, attrs)
+    source = None if use_softmax else labels.softmax_input(logits, axis)
+    ins = {"Logits": logits, "Label": label, "SoftmaxX": source}
+    softmax, loss = emit("softmax_with_cross_entropy", ins, attrs)
     return loss, softmax
