@@ -10,7 +10,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.run_function import run_function, weights
-from tstatic import fluid
+from tstatic import fluid, static
 from tstatic.nn import functional as F
 
 L = fluid.layers
@@ -339,3 +339,18 @@ def test_discrete_function(name: str, unknown: bool) -> None:
     found, wanted = answers(DISCRETE[name], unknown, False)
     assert found[0].dtype == wanted[0].dtype
     np.testing.assert_array_equal(found[0], wanted[0])
+
+
+@pytest.mark.parametrize("rows", [3, 1, 0])
+def test_the_gradient_of_squeeze_has_the_rank_that_the_input_turns_out_to_have(rows: int) -> None:
+    """An axis of unknown size counts as 1 when the program is built, and stays if it is not."""
+
+    def twice(x: Any) -> Any:
+        y = paddle.squeeze(x, [0, 1])
+        (dx,) = static.gradients([paddle.sum(y * y)], [x])
+        return dx, static.gradients([paddle.sum(dx * dx)], [x])[0]
+
+    x = normal(rows, 1, 4)
+    first, second = run_function(twice, {"x": x})
+    np.testing.assert_array_equal(first, 2 * x)
+    np.testing.assert_array_equal(second, 8 * x)

@@ -41,7 +41,15 @@ def _unsqueeze_shape(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def _squeeze_grad(ctx: GradContext) -> list[OpSpec]:
-    axes = _squeezed(ctx.meta(ctx.inputs["X"][0]).shape, ctx.attrs["axes"])
+    shape = ctx.meta(ctx.inputs["X"][0]).shape
+    axes = _squeezed(shape, ctx.attrs["axes"])
+    if any(shape[a] == UNKNOWN for a in axes):
+        # An axis of unknown size is still there if its size turns out not to be 1: only the input says the shape.
+        wanted, arriving = ctx.in_grads.get(ctx.inputs["X"][0]), ctx.out_grads.get(ctx.outputs["Out"][0])
+        if wanted is None or arriving is None:
+            return []
+        ins = {"X": ctx.inputs["X"], "Out@GRAD": [arriving]}
+        return [OpSpec("reshape2_grad", ins, {"X@GRAD": [wanted]})]
     return _one_op(ctx, "unsqueeze2", axes)
 
 
