@@ -10,7 +10,8 @@ import pytest
 import tstatic as paddle
 from tests.cpu.run_function import run_function, weights
 from tstatic import static
-from tstatic.errors import IndexRangeError, UnsupportedError
+from tstatic.errors import IndexRangeError, ShapeError, UnsupportedError
+from tstatic.ir.types import Meta
 
 _RNG = np.random.default_rng(7)
 FEEDS: dict[str, Any] = {
@@ -200,3 +201,56 @@ def test_assignment_is_refused_with_advice() -> None:
     with pytest.raises(UnsupportedError, match=r"x\[") as caught:
         x[0] = 1.0
     assert "scatter" in str(caught.value)
+
+
+BIG = 2**31 + 5
+"""Above what 32 bits hold. Arrays of so many elements here have a stride of 0, and programs are not run on them."""
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("x[-3:]", 3),
+        ("x[2**31 + 1:]", 4),
+        ("x[:2**31 + 2:2**30]", 3),
+        ("x[::-1]", BIG),
+        ("x[-1:None:-1]", BIG),
+        ("x[-1]", None),
+        ("x[2**31 + 4]", None),
+    ],
+)
+def test_slices_of_more_than_2_to_the_31_elements_have_64_bit_ends(text: str, length: int | None) -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [None], "float32")
+        out = eval(text, {"x": x})
+    copy = static.Program.parse_from_string(main.desc.serialize_to_string())
+    for program in (main, copy):
+        (op,) = program.global_block().ops
+        array = np.broadcast_to(np.float32(1), (BIG,))
+        none = [None] * (len(op.card.inputs) - 1)
+        assert op.card.view is not None
+        assert op.card.infer is not None
+        view = op.card.view(array, **op.card.pick(op.card.view, op.attrs))
+        meta = op.card.infer(Meta(array.shape, x.dtype), *none, **op.card.pick(op.card.infer, op.attrs))
+        assert view is not None
+        assert view.shape == meta.shape == (() if length is None else (length,))
+    assert len(out.shape) == len(meta.shape)
+
+
+def test_a_bound_beside_a_variable_may_need_64_bits() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x, n = static.data("x", [None, 4]), static.data("n", [1], "int64")
+        out = x[n:, : 2**40]
+    rows, first = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([1])
+    (found,) = static.Executor().run(main, feed={"x": rows, "n": first}, fetch_list=[out])
+    np.testing.assert_array_equal(found, rows[1:])
+
+
+def test_the_shape_of_more_than_2_to_the_31_elements_is_refused_with_advice() -> None:
+    with static.program_guard(static.Program(), static.Program()):
+        with pytest.raises(ShapeError, match="does not fit the int32") as caught:
+            paddle.shape(static.data("x", [BIG, 2], "int8"))
+        assert "numel" in str(caught.value)
+        paddle.shape(static.data("y", [2**31 - 1, 2], "int8"))

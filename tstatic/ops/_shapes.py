@@ -63,8 +63,15 @@ def sizes_given(value: Any) -> tuple[list[Any], Variable | None, list[Variable] 
     items = listed(value)
     if not any(isinstance(v, Variable) for v in items):
         return items, None, None
-    tensors = [v if isinstance(v, Variable) else as_variable(v, dtype="int32") for v in items]
+    tensors = [size_variable(v) for v in items]
     return [-1 if isinstance(v, Variable) else v for v in items], None, tensors
+
+
+def size_variable(value: Any) -> Variable:
+    """A Variable that holds one size: int32, as Paddle has it, or int64 where the number needs it."""
+    if isinstance(value, Variable):
+        return value
+    return as_variable(value, dtype="int32" if -(2**31) <= value < 2**31 else "int64")
 
 
 def sizes_of(attr: Sequence[int], tensor: Array | None, tensors: Sequence[Array] | None) -> list[int]:

@@ -15,8 +15,8 @@ from tstatic.ops._shapes import Array, Call, Copies, again, clear, copy, keyword
 Runs = dict[int, tuple[int, int, int]]
 """Axis -> (start, stop, step), as ``slice`` was asked for."""
 
-END = 2**31 - 1
-"""What Paddle writes for "to the end"."""
+END = 2**63 - 1
+"""The end of every axis. Paddle writes 2**31 - 1, which is a place inside of an axis of more elements."""
 
 
 def runs_of(axes: Sequence[int], starts: Sequence[int], ends: Sequence[int], steps: Sequence[int], rank: int) -> Runs:

@@ -13,7 +13,7 @@ from tstatic.ir.build import as_variable
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops._shapes import refuse, several, single
+from tstatic.ops._shapes import refuse, several, single, size_variable
 from tstatic.ops._slicing import END
 from tstatic.ops.masking import nonzero
 from tstatic.ops.squeeze import squeeze, unsqueeze
@@ -293,7 +293,7 @@ def _slice(x: Variable, runs: Sequence[_Basic]) -> Variable:
         attrs[name] = [-1 if isinstance(v, Variable) else v for v in values]
         if any(isinstance(v, Variable) for v in values):
             slot = f"{name.capitalize()}TensorList"
-            inputs[slot] = [v if isinstance(v, Variable) else as_variable(v, dtype="int32") for v in values]
+            inputs[slot] = [size_variable(v) for v in values]
     return single(type, inputs, attrs, prefix=f"{x.name}_{type}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tstatic.errors import ShapeError
 from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.opdef import Card, Case, Domain, register, spelled
 from tstatic.ir.program import Variable
@@ -11,7 +12,19 @@ from tstatic.ir.types import Meta, int32, int64
 from tstatic.ops._shapes import Array, Call, Copies, copy, single
 from tstatic.ops.reshape import ANY
 
+MOST = 2**31 - 1
 _SHAPES = ((3, 4), (), (0, 3), (5,), (1, 2, 3), (2, 0))
+
+
+def _infer_shape(x: Meta) -> Meta:
+    if any(s > MOST for s in x.shape):
+        raise ShapeError(
+            "a size does not fit the int32 values that shape gives",
+            expected=f"sizes of at most {MOST}",
+            received=list(x.shape),
+            fix="use paddle.numel, which gives an int64, or divide the value into smaller ones",
+        )
+    return Meta((x.rank,), int32)
 
 
 def _shape_calls(x: Array, out: Array) -> list[Call]:
@@ -22,7 +35,7 @@ register(
     Card(
         "shape",
         "Input -> Out",
-        infer=lambda x: Meta((x.rank,), int32),
+        infer=_infer_shape,
         ref=Copies(_shape_calls),
         lower=lambda torch, x: torch.tensor(tuple(x.shape), dtype=torch.int32, device=x.device),
         shape_only=("Input",),
@@ -33,7 +46,11 @@ register(
 
 @spelled("tensor.shape", "fluid.layers.shape", op="shape")
 def shape(input: Variable) -> Variable:
-    """The shape when the program runs: ``[rank]``, int32."""
+    """The shape when the program runs: ``[rank]``, int32.
+
+    Raises:
+        ShapeError: If a size is above ``2**31 - 1``.
+    """
     return single("shape", {"Input": check_variable(input, "input", "shape")})
 
 
