@@ -88,15 +88,17 @@ DTYPES: dict[str, DType] = {
     d.name: d for d in (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 }
 _BY_NUMPY = {d.np: d for d in DTYPES.values()}
-_ALIASES = {"float": float32, "double": float64, "int": int32, "long": int64, "half": float16, "fp16": float16,
-            "bf16": bfloat16, "fp32": float32, "fp64": float64}  # fmt: skip
+# Words that numpy knows as well mean what they mean there, on 64-bit Linux: "int" and "float" are Python's types.
+_ALIASES = {"float": float64, "double": float64, "single": float32, "half": float16, "int": int64, "long": int64,
+            "short": int16, "byte": int8, "fp16": float16, "bf16": bfloat16, "fp32": float32, "fp64": float64}  # fmt: skip
 
 
 def dtype_of(value: Any) -> DType:
     """Returns the :class:`DType` that ``value`` names.
 
     Args:
-        value: A DType, its name, a numpy dtype or scalar type, or a Python type (``bool``, ``int``, ``float``).
+        value: A DType, its name or numpy's (``"i4"``), a numpy dtype or scalar type, or a Python type (``bool``, ``int``
+            and ``float``: bool, int64 and float64, under these names too).
 
     Raises:
         DTypeError: If nothing of that name exists.
@@ -105,7 +107,7 @@ def dtype_of(value: Any) -> DType:
         return value
     if isinstance(value, str):
         name = value.removeprefix("paddle.").removeprefix("tstatic.").removeprefix("torch.")
-        found = DTYPES.get(name) or _ALIASES.get(name)
+        found = DTYPES.get(name) or _ALIASES.get(name) or _of_numpy(name)
         if found is not None:
             return found
         raise DTypeError(
@@ -115,16 +117,7 @@ def dtype_of(value: Any) -> DType:
             fix=near(name, DTYPES) or "use one of the names above",
             op="dtype",
         )
-    if value is bool:
-        return bool_
-    if value is int:
-        return int64
-    if value is float:
-        return float32
-    try:
-        found = _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
-    except TypeError:
-        found = None
+    found = int64 if value is int else _of_numpy(value)
     if found is None:
         raise DTypeError(
             "this is no dtype that tstatic has",
@@ -134,6 +127,14 @@ def dtype_of(value: Any) -> DType:
             op="dtype",
         )
     return found
+
+
+def _of_numpy(value: Any) -> DType | None:
+    """The type that numpy has under a name or for a type; ``None`` if it is none of ours."""
+    try:
+        return _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
+    except TypeError:
+        return None
 
 
 Shape = tuple[int, ...]
