@@ -10,6 +10,8 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.run_function import run_function, weights
+from tests.ops.oracles import check_infer, check_lower
+from tests.ops.sampler import samples
 from tstatic import fluid, static
 from tstatic.errors import (
     DTypeError,
@@ -20,6 +22,7 @@ from tstatic.errors import (
     TstaticError,
     UnsupportedError,
 )
+from tstatic.ir.opdef import Case, Domain, card_of, with_
 from tstatic.nn import functional as F
 
 torch = pytest.importorskip("torch")
@@ -169,7 +172,7 @@ def test_conv3d() -> None:
         {"kernel_size": 3, "stride": 2, "padding": 1},
         {"kernel_size": [2, 3], "stride": [1, 2], "padding": [1, 0]},
         {"kernel_size": 3, "stride": 2, "ceil_mode": True},
-        {"kernel_size": 2, "stride": 3, "padding": 1, "ceil_mode": True},
+        {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
     ],
 )
 def test_pooling(options: dict[str, Any]) -> None:
@@ -265,6 +268,76 @@ def test_ties_and_nan_of_a_maximum() -> None:
     assert np.flatnonzero(dx).tolist() == [0, 7]
     (out, dx) = run_function(lambda x: F.max_pool2d(x, 2), {"x": x}, grads=True)
     assert np.flatnonzero(dx).tolist() == [0, 7]
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "windows"),
+    [
+        (7, 2, 2, 1, 5),
+        (11, 3, 3, 1, 5),
+        (4, 2, 3, 1, 3),
+        (4, 3, 3, 2, 3),
+        (6, 2, 3, 0, 3),
+        (5, 1, 3, 0, 3),
+        (6, 14, 7, 0, 1),
+        (8, 2, 2, 0, 4),
+    ],
+)
+def test_ceil_mode_keeps_a_window_that_begins_behind_the_input(
+    size: int, kernel: int, stride: int, padding: int, windows: int
+) -> None:
+    """Counts are those of Paddle. Without values a maximum is minus infinity, its place -1, an average 0."""
+    x, how = normal(2, 3, size), (kernel, stride, padding)
+    begin = np.arange(windows) * stride - padding
+    inside = [slice(max(b, 0), max(b + kernel, 0)) for b in begin]
+    largest = np.stack([x[..., s].max(-1, initial=-np.inf) for s in inside], -1)
+    out, place, dx = run_function(lambda x: F.max_pool1d(x, *how, True, ceil_mode=True), {"x": x}, grads=True)
+    np.testing.assert_array_equal(out, largest)
+    expected = [s.start + x[..., s].argmax(-1) if x[..., s].size else np.full((2, 3), -1) for s in inside]
+    np.testing.assert_array_equal(place, np.stack(expected, -1))
+    alone, same = run_function(lambda x: F.max_pool1d(x, *how, ceil_mode=True), {"x": x}, grads=True)
+    np.testing.assert_array_equal(alone, largest)
+    np.testing.assert_array_equal(dx, same)
+    assert np.count_nonzero(dx) > 0
+    given = weights(out.shape)
+    np.testing.assert_allclose(dx.sum(), given[out > -np.inf].sum())
+    for exclusive in (True, False):
+        ends = [s.stop if exclusive else min(b + kernel, size + padding) for s, b in zip(inside, begin, strict=True)]
+        counts = [
+            max(min(e, size) - s.start if exclusive else e - b, 1) for s, b, e in zip(inside, begin, ends, strict=True)
+        ]
+        sums = np.stack([x[..., s].sum(-1) for s in inside], -1)
+        mean, dx = run_function(lambda x, e=exclusive: F.avg_pool1d(x, *how, e, ceil_mode=True), {"x": x}, grads=True)
+        np.testing.assert_allclose(mean, sums / counts, rtol=1e-12)
+        share = given / counts
+        wanted = np.stack(
+            [
+                sum(share[..., i] for i, s in enumerate(inside) if s.start <= j < s.stop) + np.zeros((2, 3))
+                for j in range(size)
+            ],
+            -1,
+        )
+        np.testing.assert_allclose(dx, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("type", ["pool2d", "max_pool2d_with_index"])
+def test_windows_without_values_by_the_generic_oracles(type: str) -> None:
+    """They are not in the operators' domains, where differences of infinite maxima would be NaN."""
+    attrs = {"ksize": (2, 2), "strides": (2, 3), "paddings": (1, 0), "ceil_mode": True}
+    card = with_(card_of(type), domain=Domain(cases=(Case(((1, 2, 7, 6),), attrs), Case(((3, 1, 3, 3),), attrs))))
+    for sample in samples(card, 20):
+        check_infer(card, sample)
+        check_lower(card, sample)
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_a_window_larger_than_the_image_takes_what_is_there(unknown: bool) -> None:
+    feeds = {"x": IMAGES}
+    agree(lambda x: F.avg_pool2d(x, [8, 9], 8), lambda x: x.mean((2, 3), keepdim=True), feeds, unknown)
+    agree(lambda x: F.avg_pool2d(x, 8, 8, exclusive=False), lambda x: x.mean((2, 3), keepdim=True), feeds, unknown)
+    agree(lambda x: F.max_pool2d(x, [8, 3], [2, 3]), lambda x: T.max_pool2d(x, [7, 3], [2, 3]), feeds, unknown)
+    _, place = run_function(lambda x: F.max_pool2d(x, 9, 9, return_mask=True), feeds, unknown)
+    np.testing.assert_array_equal(place[..., 0, 0], IMAGES.reshape(2, 4, -1).argmax(-1))
 
 
 # -------------------------------------------------------------------------------------------------------- normalisation
@@ -492,7 +565,8 @@ def test_space_to_depth_has_the_order_of_paddle() -> None:
         ),
         (lambda x: F.max_pool2d(x, 0, 1), ShapeError, "positive"),
         (lambda x: F.max_pool2d(x, 2, padding=2), ShapeError, "without values"),
-        (lambda x: F.max_pool2d(x, 20), ShapeError, "does not fit"),
+        (lambda x: F.max_pool2d(x, 20, 10), ShapeError, "does not fit"),
+        (lambda x: F.avg_pool2d(x, 8, 1), ShapeError, "does not fit"),
         (lambda x: F.max_pool2d(x, 2, ceil_mode=1), ProgramTypeError, "ceil_mode"),
         (lambda x: F.max_pool2d(x, "2"), ProgramTypeError, "kernel_size"),
         (lambda x: F.adaptive_avg_pool2d(x, 0), ShapeError, "positive"),

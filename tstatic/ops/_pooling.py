@@ -54,16 +54,15 @@ def pool_attrs(kind: bool) -> dict[str, Any]:
 
 
 def pooled_size(size: int, kernel: int, stride: int, pad: tuple[int, int], ceil_mode: bool) -> int:
-    """Number of windows along one axis.
+    """Number of windows along one axis, by Paddle's rule.
 
-    With ``ceil_mode`` a last window may hang over the end, but must begin inside the input or the padding before it
-    (torch's rule; without it a window may hold nothing).
+    With ``ceil_mode`` a last window may hang over the end, wherever it begins (torch leaves it out if it would begin in
+    the padding behind the input). An input that is smaller than the window, by less than a stride, has one window.
     """
-    room = size + pad[0] + pad[1] - kernel
-    if not ceil_mode:
-        return room // stride + 1
-    count = -(-room // stride) + 1
-    return count - 1 if (count - 1) * stride >= size + pad[0] else count
+    room = size + pad[0] + pad[1] - kernel + (stride - 1 if ceil_mode else 0)
+    if room < 0:
+        return int(size > 0 and -room < stride)
+    return room // stride + 1
 
 
 class Pooling:

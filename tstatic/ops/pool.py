@@ -98,7 +98,8 @@ def lower_pool(torch: Any, x: Any, **attrs: Any) -> Any:
         divisor = f.avg_pool2d(f.pad(ones, pads), pooling.kernel, pooling.strides, divisor_override=1)
     else:
         divisor = torch.outer(*(torch.tensor(e, dtype=x.dtype, device=x.device) for e in extents))
-    return (sums / divisor)[..., : pooling.outs[0], : pooling.outs[1]]
+    # A window without values has the sum 0, whatever it is divided by.
+    return (sums / divisor.clamp(min=1))[..., : pooling.outs[0], : pooling.outs[1]]
 
 
 def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
@@ -136,7 +137,10 @@ _CASES = (
     *_both((2, 2, 5, 7), ksize=(3, 3), strides=(2, 2), paddings=(1, 1)),
     *_both((2, 2, 5, 7), ksize=(3, 2), strides=(1, 2), paddings=(0, 1, 1, 0), exclusive=False),
     *_both((1, 2, 5, 6), ksize=(2, 3), strides=(2, 2), ceil_mode=True),
-    *_both((1, 2, 5, 5), ksize=(2, 2), strides=(3, 3), paddings=(1, 1), ceil_mode=True, exclusive=False),
+    *_both((1, 2, 6, 6), ksize=(2, 2), strides=(3, 3), paddings=(1, 1), ceil_mode=True, exclusive=False),
+    *_both((1, 2, 7, 3), ksize=(2, 2), strides=(2, 2), paddings=(1, 1), ceil_mode=True)[1:],
+    *_both((1, 1, 5, 4), ksize=(1, 2), strides=(3, 3), paddings=(0, 1), ceil_mode=True, exclusive=False)[1:],
+    *_both((2, 1, 6, 2), ksize=(7, 3), strides=(7, 2), exclusive=False),
     *_both((2, 3, 4, 5), ksize=(1, 1), global_pooling=True),
     *_both((2, 2, 5, 7), ksize=(3, 4), adaptive=True),
     *_both((2, 5, 4, 3), ksize=(2, 2), strides=(1, 2), paddings=(1, 1), data_format="NHWC"),

@@ -90,7 +90,8 @@ def max_pool2d(
         padding: An int, ``[h, w]``, ``[top, bottom, left, right]``, pairs per axis, ``"SAME"`` or ``"VALID"``; padding
             never wins.
         return_mask: Also return the places ``row * w + column`` of the maxima, int32.
-        ceil_mode: Whether a last window may hang over the end.
+        ceil_mode: Whether a last window may hang over the end. A window that holds only padding gives minus infinity
+            (at place -1), and 0 as an average.
         data_format: Where channels stand.
         name: The layer's name.
 

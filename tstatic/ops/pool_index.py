@@ -46,7 +46,8 @@ def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
     width = padded.shape[3]
     row, column = index // width - pooling.pads[0][0], index % width - pooling.pads[1][0]
     keep = (..., slice(pooling.outs[0]), slice(pooling.outs[1]))
-    return out[keep].to(x.dtype), (row * x.shape[3] + column)[keep].int()
+    full = torch.outer(*(torch.tensor([b > a for a, b in axis], device=x.device) for axis in pooling.bounds))
+    return out[keep].to(x.dtype), torch.where(full, (row * x.shape[3] + column)[keep], -1).int()
 
 
 def _split(x: Meta, out: Meta, mask: Meta | None) -> list[Piece] | None:
@@ -65,7 +66,8 @@ def _grad_ref(x: Array, mask: Array, dout: Array, dx: Array, scratch: Sequence[A
 
 def _grad_lower(torch: Any, x: Any, mask: Any, dout: Any) -> Any:
     target = wide(torch.zeros_like(x, memory_format=torch.contiguous_format)).flatten(2)
-    return target.scatter_add(2, mask.flatten(2).long(), wide(dout).flatten(2)).view(x.shape).to(x.dtype)
+    given = torch.where(mask < 0, 0, wide(dout)).flatten(2)
+    return target.scatter_add(2, mask.clamp(min=0).flatten(2).long(), given).view(x.shape).to(x.dtype)
 
 
 def _grad_split(x: Meta, mask: Meta, dout: Meta, dx: Meta) -> list[Piece] | None:
@@ -78,6 +80,7 @@ _CASES = (
     Case(((2, 2, 5, 7),), {"ksize": (3, 3), "strides": (2, 2), "paddings": (1, 1)}),
     Case(((2, 2, 5, 7),), {"ksize": (3, 2), "strides": (1, 1), "paddings": (1, 0)}),
     Case(((1, 2, 5, 6),), {"ksize": (2, 3), "strides": (2, 2), "ceil_mode": True}),
+    Case(((2, 1, 6, 2),), {"ksize": (7, 3), "strides": (7, 2)}),
     Case(((2, 3, 4, 5),), {"ksize": (1, 1), "global_pooling": True}),
     Case(((2, 2, 5, 7),), {"ksize": (3, 4), "adaptive": True}),
     Case(((0, 2, 4, 4),), {"ksize": (2, 2), "strides": (2, 2)}),

@@ -12,7 +12,7 @@ from tstatic.ops.kernels.pool import Bounds, _taps, _windows
 
 
 def max_pool2d_index(x: Array, out: Array, mask: Array, rows: Bounds, columns: Bounds) -> None:
-    """Writes ``row * width + column`` of each window's first maximum (of its last NaN if there is one).
+    """Writes ``row * width + column`` of each window's first maximum (of its last NaN if there is one), -1 without values.
 
     Args:
         x: ``[n, c, h, w]``.
@@ -22,6 +22,10 @@ def max_pool2d_index(x: Array, out: Array, mask: Array, rows: Bounds, columns: B
     """
     if out.size == 0:
         return
+    for at, bounds in ((2, rows), (3, columns)):
+        empty = [i for i, (start, stop) in enumerate(bounds) if start == stop]
+        if empty:
+            mask[(*(slice(None),) * at, empty)] = -1
     taps = _taps(rows, columns)
     if taps is None:
         _by_window(x, mask, rows, columns)
@@ -59,7 +63,7 @@ def max_pool2d_index_grad(mask: Array, dout: Array, dx: Array, scratch: Sequence
     """Adds each gradient to the place that its window's maximum came from, in order.
 
     Args:
-        mask: ``[n, c, oh, ow]`` places inside an image.
+        mask: ``[n, c, oh, ow]`` places inside an image; -1: none.
         dout: ``[n, c, oh, ow]``.
         dx: ``[n, c, h, w]``, written.
         scratch: Buffer from :func:`max_pool2d_index_grad_scratch`.
@@ -71,7 +75,11 @@ def max_pool2d_index_grad(mask: Array, dout: Array, dx: Array, scratch: Sequence
     n, c, h, w = dx.shape
     places = flat(scratch[0], (n * c, mask.shape[2] * mask.shape[3]))
     np.copyto(places.reshape(mask.shape), mask)
+    taken = places >= 0
     np.add(places, np.arange(n * c)[:, None] * (h * w), out=places)
-    np.add.at(target.reshape(-1), places.reshape(-1), dout.reshape(-1))
+    if taken.all():
+        np.add.at(target.reshape(-1), places.reshape(-1), dout.reshape(-1))
+    else:
+        np.add.at(target.reshape(-1), places[taken], dout.reshape(places.shape)[taken])
     if target is not dx:
         np.copyto(dx, target)
