@@ -338,6 +338,8 @@ def calls() -> Iterator[Bad]:
         "py_func of no function": lambda: static.py_func(5, x(), x(name="y")),
         "clip swapped": lambda: paddle.nn.ClipGradByValue(-1.0, 1.0),
         "minimize an array": lambda: paddle.optimizer.SGD(0.1).minimize(np.ones(1)),
+        "minimize several elements": lambda: paddle.optimizer.SGD(0.1).minimize(x((3, 2))),
+        "minimize an unknown number": lambda: paddle.optimizer.SGD(0.1).backward(x((None, 1))),
         "learning rate None": lambda: paddle.optimizer.SGD(None),
         "embedding of floats": lambda: F.embedding(x(), x((5, 2), name="w")),
         "layer_norm shape": lambda: F.layer_norm(x(), [7]),

@@ -17,7 +17,7 @@ import safetensors.numpy
 
 import tstatic as paddle
 from tests.cpu.nets import regression, rows, state
-from tstatic import static
+from tstatic import fluid, static
 from tstatic.errors import CheckpointError, FeedError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.types import DTYPES
 from tstatic.runtime import checkpoint
@@ -414,3 +414,24 @@ def test_program_state_as_a_dict(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     static.set_program_state(main, {name: values[name] * 2, "nosuch": np.ones(1)})
     assert np.array_equal(state(static.global_scope(), main)[name], values[name] * 2)
     assert "nosuch" in caplog.text
+
+
+@pytest.mark.parametrize("persistable", [False, True])
+def test_a_global_variable_is_saved_only_if_it_is_asked_to_persist(persistable: bool, tmp_path: Path) -> None:
+    count = static.create_global_var([2], 3.0, "float32", persistable=persistable, name="count")
+    assert count.persistable is persistable
+    more = count + 1.0
+    main, exe = static.default_main_program(), static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    fluid.io.save_persistables(exe, str(tmp_path), main)
+    saved = {path.name for path in tmp_path.iterdir()}
+    assert ("count" in saved) is persistable
+    if persistable:
+        assert exe.run(main, fetch_list=[more])[0].tolist() == [4, 4]
+        return
+    with pytest.raises(ProgramError, match="'count' is read, but no operator before makes it") as caught:
+        exe.run(main, fetch_list=[more])
+    assert "persistable" in str(caught.value)
+    paddle.assign(np.full([2], 7.0, "float32"), output=count)
+    last = count + 1.0
+    assert exe.run(main, fetch_list=[last], use_prune=True)[0].tolist() == [8, 8]

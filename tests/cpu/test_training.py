@@ -11,6 +11,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import state
 from tstatic import static
+from tstatic.errors import ShapeError
 
 torch = pytest.importorskip("torch")
 
@@ -313,3 +314,13 @@ def test_set_lr_reaches_the_next_run() -> None:
     optimizer.set_lr(0.25)
     assert optimizer.get_lr() == 0.25
     assert exe.run(main, fetch_list=[w])[0] == -0.75
+
+
+def test_a_loss_of_several_elements_is_refused_before_anything_is_appended() -> None:
+    out = static.nn.fc(static.data("x", [None, 2]), 3)
+    program = static.default_main_program()
+    before = str(program)
+    with pytest.raises(ShapeError, match=r"number of elements of loss should be 1.*\(-1, 3\).*paddle.mean"):
+        paddle.optimizer.SGD(0.1).minimize(out)
+    assert str(program) == before
+    assert len(paddle.optimizer.SGD(0.1).minimize(paddle.reshape(paddle.mean(out), [1, 1]))[1]) == 2

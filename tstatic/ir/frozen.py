@@ -337,7 +337,7 @@ def _check_external(program: Program, name: str, feeds: Sequence[str], ops: Sequ
         f"variable '{name}' is read, but no operator before makes it and it is not fed",
         expected="a variable that an earlier operator writes, or a fed input",
         received=f"'{name}', which nothing writes",
-        fix=f"add the operator that writes '{name}', or feed it",
+        fix=f"add the operator that writes '{name}', feed it, or make it persistable if the startup program fills it",
         op=reader.type if reader else None,
         var=name,
         where=show(reader.where if reader else None),

@@ -261,15 +261,15 @@ def create_global_var(
         shape: Sizes.
         value: Its first value.
         dtype: Element type.
-        persistable: Whether it is a state of the program; Paddle scripts set it, and only then it outlives a run.
+        persistable: Whether it is state: it then keeps its value between runs and is saved. Without it the startup program's
+            value is not seen by other programs, as in Paddle, and a run that reads the variable has to write it first.
         force_cpu: Accepted; the Executor's place decides.
         name: Its name.
     """
     if name is None:
         name = names.generate("global_var")
     block = default_main_program().global_block()
-    # The startup program fills it in the scope, so it has to live there.
-    var = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
+    var = block.create_var(name=name, shape=shape, dtype=dtype, persistable=bool(persistable), stop_gradient=True)
     startup_value(var, Constant(value))
     return var
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.autodiff import append_backward
-from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.program import (
@@ -198,6 +198,7 @@ class Optimizer:
 
         Raises:
             ProgramTypeError: If ``loss`` is no Variable.
+            ShapeError: If it has another number of elements than 1.
         """
         check_variable(loss, "loss", f"{self.type or 'Optimizer'}.minimize")
         chosen = parameters if parameters is not None else parameter_list
@@ -216,6 +217,17 @@ class Optimizer:
     ) -> list[Pair]:
         """Appends the backward ops; returns (parameter, gradient) pairs."""
         check_variable(loss, "loss", f"{self.type or 'Optimizer'}.backward")
+        if loss.meta.numel != 1:
+            raise ShapeError(
+                f"The number of elements of loss should be 1, but the current loss.shape is {loss.shape}, whose number of "
+                "elements is not 1. Maybe that you should call paddle.mean to process the current loss.",
+                expected="a loss of shape [] or [1]",
+                received=list(loss.shape),
+                fix=f"minimize paddle.mean({loss.name}); static.append_backward differentiates the sum of several elements",
+                op=self.type,
+                var=loss.name,
+                where=show(user_line()),
+            )
         chosen = parameters if parameters is not None else parameter_list
         if chosen is None:
             chosen = self._parameter_list
