@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import tstatic as paddle
 from tests.fusion_programs import CASES, build
+from tests.soak import SOAK
 from tstatic import static
 from tstatic.fusion.codegen import emit as emit_module
 from tstatic.fusion.codegen import script as script_module
@@ -47,11 +46,11 @@ def texts_of_six() -> list[str]:
     ]
 
 
-def test_text_is_the_same_under_ten_hash_seeds() -> None:
+def test_text_is_the_same_under_any_hash_seed() -> None:
     code = "import json\nfrom tests.cpu.test_kernel_text import texts_of_six\nprint(json.dumps(texts_of_six()))\n"
     wanted = texts_of_six()
     assert len(wanted) > 12
-    waiting = list(range(10))
+    waiting = list(range(10)) if SOAK else [0, 1, 2]
     while waiting:
         # Two at a time.
         seeds, waiting = waiting[:2], waiting[2:]
@@ -154,12 +153,7 @@ def check_names(count: int, seed: int) -> None:
 
 
 def test_hostile_names_never_reach_the_code() -> None:
-    check_names(300, 1)
-
-
-@pytest.mark.slow
-def test_ten_thousand_hostile_names_never_reach_the_code() -> None:
-    check_names(10_000, 2)
+    check_names(10_000 if SOAK else 400, 1)
 
 
 class Hostile(float):

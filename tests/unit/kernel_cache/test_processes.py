@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -13,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests import warm
+from tests.soak import SOAK
 from tests.unit.kernel_cache.entries import age, is_whole, kernel, staged
 from tstatic.fusion import cache
-
-SOAK = "TSTATIC_SOAK" in os.environ
 
 RACE = r"""
 import inspect, multiprocessing, os, random, sys
