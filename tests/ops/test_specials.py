@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.ops.gradcheck import gradient
 from tests.ops.oracles import SPECIALS, check_specials, differences, special_values
-from tests.ops.sampler import Sample, card_types
+from tests.ops.sampler import Sample, card_types, run
 from tstatic.ir.opdef import NO_ATTRS, Card, Values, card_of
 from tstatic.ir.types import dtype_of
 
@@ -21,6 +22,8 @@ def pointwise(type: str) -> bool:
 
 
 POINTWISE = [t for t in card_types(0) if pointwise(t)]
+# Comparisons have no gradient, and that of sign is 0 everywhere.
+GRADED = [t for t in POINTWISE if card_of(t).grad is not None and t != "sign"]
 
 
 def tables(card: Card) -> Iterator[Sample]:
@@ -53,6 +56,39 @@ def test_specials(type: str) -> None:
     assert not stale, f"docs/differences.md lists {stale} for {type}, but nothing differs there any more"
 
 
+@pytest.mark.parametrize("type", GRADED)
+def test_specials_of_gradients(type: str) -> None:
+    """A gradient is NaN or infinite where torch's is, for an incoming gradient of 1; finite values have their own test."""
+    torch = pytest.importorskip("torch")
+    card, name = card_of(type), f"{type}_grad"
+    met: set[str] = set()
+    for sample in tables(card):
+        if sample.dtype not in ("float32", "float64"):
+            continue
+        with np.errstate(all="ignore"):
+            outs = run(card, sample)
+            found = gradient(card, sample, outs, [np.ones_like(o) for o in outs])
+        tensors = [a if a is None else torch.from_numpy(np.array(a)).requires_grad_() for a in sample.ins]
+        out = card.lower(torch, *tensors, **card.pick(card.lower, card.complete(sample.attrs)))  # type: ignore[misc]
+        leaves = [tensors[i] for i in found.inputs]
+        for i, mine, theirs in zip(found.inputs, found.values, torch.autograd.grad(out.sum(), leaves), strict=True):
+            a, b = np.asarray(mine), theirs.numpy()
+            nan = np.isnan(a) | np.isnan(b)
+            wrong = {
+                "nan": np.isnan(a) != np.isnan(b),
+                "infinity": ~nan & (np.isinf(a) | np.isinf(b)) & (a != b),
+            }
+            for case, bad in wrong.items():
+                if bad.any():
+                    met.add(case)
+                    given = [None if x is None else x[bad].tolist() for x in sample.ins]
+                    assert (name, case) in differences(), (
+                        f"{name}, input {i}: {a[bad]}, torch {b[bad]} for {given} {sample}"
+                    )
+    stale = {case for op, case in differences() if op == name} - met
+    assert not stale, f"docs/differences.md lists {stale} for {name}, but nothing differs there any more"
+
+
 def test_table_names_what_exists() -> None:
-    assert {op for op, _ in differences()} <= set(POINTWISE)
+    assert {op for op, _ in differences()} <= {*POINTWISE, *(f"{t}_grad" for t in GRADED)}
     assert {case for _, case in differences()} <= set(SPECIALS)

@@ -89,7 +89,7 @@ register(Card(
     pointwise={"Out": "log(1 + exp(minimum(maximum(x, -threshold), threshold)))"}, infer=of_floats,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD",
-        pointwise={"X@GRAD": "where((x > -threshold) & (x < threshold), dout * sigmoid(x), 0)"}, grad=DERIVE,
+        pointwise={"X@GRAD": "where((x <= -threshold) | (x >= threshold), 0, dout * sigmoid(x))"}, grad=DERIVE,
     ),
     amp="gray",
     domain=Domain(

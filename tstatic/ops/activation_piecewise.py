@@ -15,6 +15,23 @@ def _wide(torch: Any, x: Any) -> Any:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+_SELU = {"scale": 1.0507009873554804934193349852946, "alpha": 1.6732632423543772848170429916717}
+
+
+def _lower_selu(torch: Any, x: Any, scale: float, alpha: float) -> Any:
+    wide = _wide(torch, x)
+    if {"scale": scale, "alpha": alpha} == _SELU:
+        return torch.selu(wide).to(x.dtype)
+    return torch.where(wide > 0, scale * wide, scale * alpha * torch.expm1(wide)).to(x.dtype)
+
+
+def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset: float) -> Any:
+    wide = _wide(torch, x)
+    if (threshold, scale, offset) == (6.0, 6.0, 3.0):
+        return torch.nn.functional.hardswish(wide).to(x.dtype)
+    return (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype)
+
+
 register(Card(
     "relu", "X -> Out", pointwise={"Out": "maximum(x, 0)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, 0)"}, grad=DERIVE),
@@ -47,16 +64,13 @@ register(Card(
     domain=Domain("unary", attrs=({"alpha": 1.0}, {"alpha": 0.3}), values=_KINK, ulps=8),
 ))  # fmt: skip
 register(Card(
-    "selu", "X -> Out", attrs={"scale": 1.0507009873554804934193349852946, "alpha": 1.6732632423543772848170429916717},
+    "selu", "X -> Out", attrs=_SELU,
     pointwise={"Out": "where(x > 0, scale * x, (scale * alpha) * expm1(x))"}, infer=of_floats,
     grad=GradOp(
         "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, scale * dout, dout * (out + scale * alpha))"},
         grad=DERIVE,
     ),
-    lower=lambda torch, x, scale, alpha: torch.where(
-        _wide(torch, x) > 0, scale * _wide(torch, x), scale * alpha * torch.expm1(_wide(torch, x))
-    ).to(x.dtype),
-    amp="gray", domain=Domain("unary", values=_KINK, ulps=8),
+    lower=_lower_selu, amp="gray", domain=Domain("unary", values=_KINK, ulps=8),
 ))  # fmt: skip
 register(Card(
     "celu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x / alpha))"},
@@ -133,10 +147,7 @@ register(Card(
         },
         grad=DERIVE,
     ),
-    lower=lambda torch, x, threshold, scale, offset: (
-        _wide(torch, x) * (_wide(torch, x) + offset).clamp(0, threshold) / scale
-    ).to(x.dtype),
-    amp="gray",
+    lower=_lower_hard_swish, amp="gray",
     domain=Domain(
         "unary", attrs=({}, {"threshold": 2.0, "scale": 3.0, "offset": 1.0}),
         values={"X": Values(-4.0, 4.0, avoid=(-3.0, -1.0, 1.0, 3.0))}, ulps=4,

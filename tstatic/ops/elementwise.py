@@ -252,7 +252,8 @@ register(Card(
     grad=reduced_gradient(
         "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
         {
-            "X@GRAD": "dout * (y * pow(x, y - 1))",
+            # Any number to the power of 0 is 1, 0 too.
+            "X@GRAD": "where(y == 0, 0, dout * (y * pow(x, y - 1)))",
             # 0 to any power does not change with the power.
             "Y@GRAD": "where((x == 0) & (y >= 0), 0, dout * (pow(x, y) * log(x)))",
         },
@@ -301,7 +302,11 @@ register(Card(
     "atan2", "X1, X2 -> Out", pointwise={"Out": "atan2(x1, x2)"}, infer=binary_floats,
     grad=reduced_gradient(
         "X1, X2, Out@GRAD -> X1@GRAD, X2@GRAD",
-        {"X1@GRAD": "dout * x2 / (x1 * x1 + x2 * x2)", "X2@GRAD": "-dout * x1 / (x1 * x1 + x2 * x2)"},
+        # The point 0 has no angle; its gradient is 0, as in torch.
+        {
+            "X1@GRAD": "where(x1 * x1 + x2 * x2 == 0, 0, dout * x2 / (x1 * x1 + x2 * x2))",
+            "X2@GRAD": "where(x1 * x1 + x2 * x2 == 0, 0, -dout * x1 / (x1 * x1 + x2 * x2))",
+        },
         attrs=(), grad=DERIVE,
     ),
     amp="gray", inplace=(("X1", "Out"), ("X2", "Out")), domain=Domain("binary", values={"X2": Values(0.5, 2.0)}, ulps=4),

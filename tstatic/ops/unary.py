@@ -83,10 +83,14 @@ register(Card(
 ))  # fmt: skip
 register(Card(
     "pow", "X -> Out", attrs={"factor": Attr(1.0, "number")}, pointwise={"Out": "pow(x, factor)"}, infer=of_numbers,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (factor * pow(x, factor - 1))"}, grad=DERIVE),
+    # Any number to the power of 0 is 1, 0 too.
+    grad=GradOp(
+        "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(factor == 0, 0, dout * (factor * pow(x, factor - 1)))"},
+        grad=DERIVE,
+    ),
     lower=lambda torch, x, factor: torch.pow(x, factor), amp="black",
     domain=Domain(
-        "unary", attrs=({"factor": 2.0}, {"factor": 3.0}, {"factor": 0.5}, {"factor": -1.5}, {"factor": 1.0}),
+        "unary", attrs=({"factor": 2.0}, {"factor": 3.0}, {"factor": 0.5}, {"factor": -1.5}, {"factor": 1.0}, {"factor": 0.0}),
         values={"X": Values(0.4, 2.0)}, ulps=8,
     ),
 ))  # fmt: skip
