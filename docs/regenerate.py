@@ -106,6 +106,16 @@ def _flags(card: Card) -> str:
     return ", ".join(name for name, on in marks.items() if on)
 
 
+def _idle(cards: Iterable[Card]) -> list[tuple[str, ...]]:
+    """One row for each attribute that changes no result, and each reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for card in cards:
+        for name, attr in card.attrs.items():
+            if attr.no_effect:
+                found.setdefault((name, attr.no_effect), []).append(card.type)
+    return [(f"`{name}`", why, ", ".join(f"`{t}`" for t in types)) for (name, why), types in sorted(found.items())]
+
+
 def ops_page() -> str:
     """Returns ``ops.md``: each card with its slots, attributes, gradient, public names and flags."""
     cards = sorted((c for c in CARDS.values() if not c.of), key=lambda c: c.type)
@@ -130,6 +140,12 @@ def ops_page() -> str:
         "precision that it stands on.",
         "",
         *table(("Operator", "Slots", "Attributes", "Gradient", "Public names", "Flags"), rows),
+        "",
+        "## Attributes without effect",
+        "",
+        "These are accepted and kept in programs, and change no result of the operator.",
+        "",
+        *table(("Attribute", "Why", "Operators"), _idle(cards)),
     ]
     return "\n".join(lines) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,10 @@ def _grad_ref(
     _store(target, dx, layout)
 
 
+MODES = ("is_test", "use_global_stats", "trainable_statistics")
+TRAINS = "the op only stands where batch_norm trains"
+
+
 def _sync(name: str, ref: Any) -> None:
     """The card of an op like another one, whose ``ref`` meets the other replicas."""
     like: Card = card_of(name)
@@ -146,7 +151,7 @@ def _sync(name: str, ref: Any) -> None:
         Card(
             f"sync_{name}",
             like.slots,
-            attrs=like.attrs,
+            attrs={**like.attrs, **{n: replace(like.attrs[n], no_effect=TRAINS) for n in MODES}},
             infer=like.infer,
             ref=ref,
             shape_only=like.shape_only,

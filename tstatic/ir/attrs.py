@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -41,12 +41,24 @@ Kind = Literal[
 class Attr:
     """One attribute of an op: its default, its kind, and what values make sense.
 
-    ``check`` returns a sentence that says what is wrong, or ``None``.
+    Attributes:
+        default: Its value where none is given.
+        kind: Of its values.
+        check: Returns a sentence that says what is wrong, or ``None``.
+        no_effect: For an attribute that is accepted and changes no result of the op: why. A test finds those that do not
+            say so; ``docs/ops.md`` lists those that do.
     """
 
     default: Any = REQUIRED
     kind: Kind = "any"
     check: Callable[[Any], str | None] | None = None
+    no_effect: str = ""
+
+    @staticmethod
+    def idle(default: Any, why: str, kind: Kind | None = None) -> Attr:
+        """An attribute that changes no result; its kind is guessed from the default."""
+        guessed = Attr.of(default)
+        return replace(guessed, kind=kind or guessed.kind, no_effect=why)
 
     @staticmethod
     def of(default: Any) -> Attr:

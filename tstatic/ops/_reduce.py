@@ -19,12 +19,18 @@ REDUCE_ATTRS = {
     "dim": Attr((0,), "ints"),
     "keep_dim": False,
     "reduce_all": False,
-    # The dtype that the input had before a cast (recorded), and the one to add up in.
-    "in_dtype": Attr(None, "dtype"),
+    "in_dtype": Attr.idle(None, "the input has a dtype of its own", "dtype"),
+    # What to add up in.
     "out_dtype": Attr(None, "dtype"),
     # The 1.x names give a full reduction the shape [1], the 2.x names [].
     "one_d": False,
 }
+
+CHOICE_ATTRS = {
+    **REDUCE_ATTRS,
+    "out_dtype": Attr.idle(None, "nothing is added up: the result is of the input's dtype", "dtype"),
+}
+"""Of reductions that pick an element."""
 
 PIECE = 1 << 18
 """Elements per piece of a reduction: 15 to 50 us."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
-from tstatic.ir.opdef import PARTIAL, WHOLE, Card, Domain, Piece, Slot, parse_slots, register
+from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Card, Domain, Piece, Slot, parse_slots, register
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._cut import cut_rows
 from tstatic.ops._flat import store
@@ -24,6 +24,8 @@ UPDATE_PIECE = 1 << 18
 
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
 """Input slots that hold one number."""
+
+MULTI_PRECISION = Attr.idle(False, "the slot MasterParam says whether there is a float32 copy")
 
 ROW_MASK = "RowMask"
 """Input slot of updates with ``lazy_mode``: one number per row of the parameter; rows where it is zero are left alone."""

@@ -30,7 +30,8 @@ def _cast_grad(ctx: GradContext) -> list[OpSpec]:
 _SHAPES = ((7,), (3, 4), (), (0,), (2, 3), (1,), (2, 1, 3), (33,), (4, 2), (5,))
 _TARGETS = ("float32", "float64", "int32", "bool", "float16", "bfloat16", "int64", "uint8", "int8", "int16")
 register(Card(
-    "cast", "X -> Out", attrs={"in_dtype": Attr(None, "dtype"), "out_dtype": Attr(kind="dtype")},
+    "cast", "X -> Out",
+    attrs={"in_dtype": Attr.idle(None, "the input has a dtype of its own", "dtype"), "out_dtype": Attr(kind="dtype")},
     pointwise={"Out": "x"}, infer=_infer, grad=_cast_grad, lower=_lower, amp="gray",
     # Fractions are cut off, so whole numbers are avoided; uint8 takes no negative ones. Gradients flow in float64 only.
     domain=Domain(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import Card, Case, Domain, Values, register, spelled
+from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register, spelled
 from tstatic.ir.program import Variable
+from tstatic.no_effect import PLACE
 from tstatic.ops._elementwise import comparison, prepare
 from tstatic.ops.elementwise import binary_op
 
@@ -15,7 +16,7 @@ _SYMBOLS = {
 }  # fmt: skip
 for _type, _symbol in _SYMBOLS.items():
     register(Card(
-        _type, "X, Y -> Out", attrs={"axis": -1, "force_cpu": False}, pointwise={"Out": f"x {_symbol} y"},
+        _type, "X, Y -> Out", attrs={"axis": -1, "force_cpu": Attr.idle(False, PLACE)}, pointwise={"Out": f"x {_symbol} y"},
         infer=comparison, prepare=prepare, inplace=(),
         # Few different values, so that some are equal.
         domain=Domain(

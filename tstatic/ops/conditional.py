@@ -74,7 +74,10 @@ register(
     Card(
         "conditional_block",
         "Cond*, Input* -> Out*, Scope?",
-        attrs={"sub_block": Attr(kind="block"), "is_scalar_condition": True},
+        attrs={
+            "sub_block": Attr(kind="block"),
+            "is_scalar_condition": Attr.idle(True, "the condition always has one element"),
+        },
         ref=_run_branch,
         objects=("Scope",),
         grad=GradOp(
@@ -111,7 +114,7 @@ def _close(helper: Layer, block: Block, pred: Variable) -> None:
     scope.type = "step_scopes"
     append_op(
         parent, "conditional_block", {"Cond": [pred], "Input": reads}, {"Out": writes, "Scope": scope},
-        {"sub_block": block.idx, "is_scalar_condition": True},
+        {"sub_block": block.idx, "is_scalar_condition": Attr.idle(True, "the condition always has one element")},
     )  # fmt: skip
 
 

@@ -36,6 +36,10 @@ from tstatic.ops.kernels._common import Array
 _PIECE = 1 << 20
 
 
+SPARSE = Attr.idle(False, "values and gradients are the same; optimizers with lazy_mode read it")
+DISTRIBUTED = Attr.idle(False, "a table lies in one place")
+
+
 def check_rows(ids: Array, count: int) -> None:
     """Refuses indices that are no row of the table.
 
@@ -168,7 +172,7 @@ def _card(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> Card:
     return Card(
         type,
         "Ids, W -> Out",
-        attrs={"padding_idx": Attr(-1, "int"), "is_sparse": False, "is_distributed": False},
+        attrs={"padding_idx": Attr(-1, "int"), "is_sparse": SPARSE, "is_distributed": DISTRIBUTED},
         infer=infer,
         ref=_ref,
         lower=lower,

@@ -13,8 +13,8 @@ from tstatic.ir.types import Meta, bool_, int64
 from tstatic.ops._bound import Bound, Calls, float_scratch
 from tstatic.ops._reduce import (
     CASES,
+    CHOICE_ATTRS,
     EMPTY_CASES,
-    REDUCE_ATTRS,
     fluid_reduction,
     need_elements,
     reduced_axes,
@@ -114,7 +114,7 @@ def _extremum(type: str) -> None:
         Card(
             type,
             "X -> Out",
-            attrs=REDUCE_ATTRS,
+            attrs=CHOICE_ATTRS,
             infer=infer,
             ref=ref,
             lower=lower,
@@ -159,7 +159,7 @@ def _logical(type: str) -> None:
         Card(
             type,
             "X -> Out",
-            attrs=REDUCE_ATTRS,
+            attrs=CHOICE_ATTRS,
             infer=infer,
             ref=ref,
             lower=lower,

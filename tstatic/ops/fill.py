@@ -12,6 +12,7 @@ from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
+from tstatic.no_effect import PLACE
 from tstatic.ops._shape_arg import batch_shape, check_sizes
 
 Array = np.ndarray[Any, Any]
@@ -134,8 +135,8 @@ register(
             "dtype": float32,
             "value": Attr(0.0, "number"),
             "str_value": "",
-            "force_cpu": False,
-            "place_type": -1,
+            "force_cpu": Attr.idle(False, PLACE),
+            "place_type": Attr.idle(-1, PLACE),
         },
         infer=_fill_infer,
         ref=Fill(number_of, "value", "str_value"),
@@ -217,7 +218,7 @@ register(
             "value": Attr(0.0, "number"),
             "input_dim_idx": 0,
             "output_dim_idx": 0,
-            "force_cpu": False,
+            "force_cpu": Attr.idle(False, PLACE),
         },
         infer=_batch_infer,
         ref=Fill(_plain, "value"),

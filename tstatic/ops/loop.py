@@ -68,7 +68,10 @@ register(
     Card(
         "while",
         "X*, Condition -> Out*, StepScopes?",
-        attrs={"sub_block": Attr(kind="block"), "is_test": False},
+        attrs={
+            "sub_block": Attr(kind="block"),
+            "is_test": Attr.idle(False, "a loop runs alike in training and in tests"),
+        },
         ref=_run_loop,
         objects=("StepScopes",),
         grad=GradOp(

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.ir.opdef import Attr, Case, Domain
 from tstatic.ir.opdef import Values as Range
-from tstatic.ops._update import Values, torch_end, torch_start, update_card
+from tstatic.ops._update import MULTI_PRECISION, Values, torch_end, torch_start, update_card
 from tstatic.ops.kernels import update
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ def _sgd_cases() -> tuple[Case, ...]:
 update_card(
     "sgd",
     "Param, LearningRate, Grad, MasterParam? -> ParamOut, MasterParamOut?",
-    {"multi_precision": False},
+    {"multi_precision": MULTI_PRECISION},
     [_sgd],
     1,
     _sgd_lower,
@@ -93,7 +93,7 @@ update_card(
         "use_nesterov": False,
         "regularization_method": Attr("", "str", _method),
         "regularization_coeff": 0.0,
-        "multi_precision": False,
+        "multi_precision": MULTI_PRECISION,
         "rescale_grad": 1.0,
     },
     [_momentum],
@@ -126,8 +126,8 @@ ADAM_ATTRS = {
     "beta2": 0.999,
     "epsilon": 1e-8,
     "lazy_mode": False,
-    "min_row_size_to_use_multithread": 1000,
-    "multi_precision": False,
+    "min_row_size_to_use_multithread": Attr.idle(1000, "the size of the work alone decides how it is cut"),
+    "multi_precision": MULTI_PRECISION,
     "use_global_beta_pow": False,
 }
 POWERS = {"Beta1PowOut": ("Beta1Pow", "beta1"), "Beta2PowOut": ("Beta2Pow", "beta2")}

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.ir.opdef import Case, Domain
 from tstatic.ir.opdef import Values as Range
-from tstatic.ops._update import Values, torch_end, torch_start, update_card
+from tstatic.ops._update import MULTI_PRECISION, Values, torch_end, torch_start, update_card
 from tstatic.ops.kernels import update_rules as rules
 from tstatic.ops.optimizer import ONE, POSITIVE, POWERS, SHAPES
 
@@ -85,7 +85,7 @@ def _adagrad_lower(torch: Any, param: Any, grad: Any, moment: Any, lr: Any, mast
 update_card(
     "adagrad",
     "Param, Grad, Moment, LearningRate, MasterParam? -> ParamOut, MomentOut, MasterParamOut?",
-    {"epsilon": 1e-6, "multi_precision": False},
+    {"epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
     [_adagrad],
     2,
     _adagrad_lower,
@@ -125,7 +125,7 @@ update_card(
     "adadelta",
     "Param, Grad, AvgSquaredGrad, AvgSquaredUpdate, LearningRate?, MasterParam? "
     "-> ParamOut, AvgSquaredGradOut, AvgSquaredUpdateOut, MasterParamOut?",
-    {"rho": 0.95, "epsilon": 1e-6, "multi_precision": False},
+    {"rho": 0.95, "epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
     [_adadelta],
     2,
     _adadelta_lower,
@@ -178,7 +178,7 @@ update_card(
     "rmsprop",
     "Param, MeanSquare, Grad, Moment, LearningRate, MeanGrad?, MasterParam? "
     "-> ParamOut, MomentOut, MeanSquareOut, MeanGradOut?, MasterParamOut?",
-    {"epsilon": 1e-10, "decay": 0.9, "momentum": 0.0, "centered": False, "multi_precision": False},
+    {"epsilon": 1e-10, "decay": 0.9, "momentum": 0.0, "centered": False, "multi_precision": MULTI_PRECISION},
     [_rmsprop],
     2,
     _rmsprop_lower,
@@ -246,7 +246,7 @@ update_card(
         "beta1": 0.9,
         "beta2": 0.999,
         "epsilon": 1e-6,
-        "multi_precision": False,
+        "multi_precision": MULTI_PRECISION,
         # Off: a parameter without decay takes plain Adam steps.
         "always_adapt": False,
     },

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta
@@ -294,11 +294,10 @@ register(
         "softmax_with_cross_entropy",
         # SoftmaxX is what given probabilities are the softmax of; nothing of it is read, but the gradient goes to it.
         "Logits, Label, SoftmaxX? -> Softmax, Loss",
-        # Both values of ``numeric_stable_mode`` subtract the maximum first; the unstable form has no use.
         attrs={
             "soft_label": False,
             "use_softmax": True,
-            "numeric_stable_mode": True,
+            "numeric_stable_mode": Attr.idle(True, "the maximum is always subtracted first"),
             "ignore_index": -100,
             "axis": -1,
         },

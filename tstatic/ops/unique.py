@@ -76,12 +76,13 @@ def _lower(torch: Any, x: Any, *, axis: Sequence[int], dtype: DType) -> Any:
 
 
 _ATTRS = {
-    "return_index": False,
-    "return_inverse": False,
-    "return_counts": False,
+    **{
+        n: Attr.idle(False, "the output slots say what is returned")
+        for n in ("return_index", "return_inverse", "return_counts")
+    },
     "axis": Attr((), "ints"),
     "dtype": Attr(int64, "dtype"),
-    "is_sorted": True,
+    "is_sorted": Attr.idle(True, "the elements are always in order"),
 }
 _CASES = (
     Case(((9,),)),

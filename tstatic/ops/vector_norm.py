@@ -221,8 +221,13 @@ register(
     Card(
         "p_norm",
         "X -> Out",
-        # ``epsilon`` is Paddle's guard for the division in the gradient; here a norm of 0 has the gradient 0 instead.
-        attrs={"porder": 2.0, "axis": -1, "epsilon": 1e-12, "keepdim": False, "asvector": False},
+        attrs={
+            "porder": 2.0,
+            "axis": -1,
+            "epsilon": Attr.idle(1e-12, "a norm of 0 has the gradient 0, so that nothing is divided by 0"),
+            "keepdim": False,
+            "asvector": False,
+        },
         infer=_p_infer,
         ref=_P_NORM,
         lower=lambda torch, x, porder, axis, keepdim, asvector: _norm_lower(
