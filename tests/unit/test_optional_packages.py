@@ -73,7 +73,7 @@ refused("msgspec", lambda: main.desc.serialize_to_string())
 refused("msgspec", static.Program.parse_from_text, str(main))
 refused("msgspec", static.Program.parse_from_string, SAVED)
 refused("safetensors", static.save, main, "model")
-refused("safetensors", static.load, main, "there")
+refused("msgspec", static.load, main, "there")
 """
 
 

@@ -1,8 +1,9 @@
 """The saved form of a program: one line that says what follows, then JSON; decoded strictly.
 
-The line holds the word ``tstatic-program``, the version of the format, the SHA-256 of the JSON and its length. The JSON is
-a :class:`~tstatic.ir.desc.ProgramDesc`; attributes of ops are packed as :func:`pack` says. Values of variables are not part
-of it.
+The line holds the word ``tstatic-program``, the version of the format, the SHA-256 of the JSON and its length; in a file that
+was saved together with others also the stamp of that save, which the SHA-256 covers, too. The JSON is a
+:class:`~tstatic.ir.desc.ProgramDesc`; attributes of ops are packed as :func:`pack` says. Values of variables are not part of
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FORMAT = 1
 MAX_BYTES = 2**30
 MAX_DEPTH = 32
 """Lists inside lists in an attribute."""
-_HEADER = re.compile(rb"tstatic-program ([0-9]{1,6}) ([0-9a-f]{64}) ([0-9]{1,12})\n")
+_HEADER = re.compile(rb"tstatic-program ([0-9]{1,6}) ([0-9a-f]{64}) ([0-9]{1,12})(?: ([0-9a-z-]{1,64}))?\n")
 
 
 class ProgramView:
@@ -180,17 +181,29 @@ def _real(value: Any) -> Any:
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def seal(payload: bytes, version: int = FORMAT) -> bytes:
+def seal(payload: bytes, version: int = FORMAT, stamp: str = "") -> bytes:
     """Puts the first line before a payload."""
-    return (
-        b"tstatic-program %d %s %d\n"
-        % (
-            version,
-            hashlib.sha256(payload).hexdigest().encode(),
-            len(payload),
-        )
-        + payload
-    )
+    return b"tstatic-program %d %s %d%s\n" % (
+        version, _digest(payload, stamp).encode(), len(payload), f" {stamp}".rstrip().encode(),
+    ) + payload  # fmt: skip
+
+
+def _digest(payload: bytes, stamp: str) -> str:
+    return hashlib.sha256(payload + stamp.encode()).hexdigest()
+
+
+def stamped(program: bytes, stamp: str) -> bytes:
+    """An encoded program with the stamp of a save in its first line."""
+    return seal(program.partition(b"\n")[2], stamp=stamp)
+
+
+def unstamped(data: bytes) -> tuple[bytes, str] | None:
+    """An encoded program without its stamp, and the stamp or an empty text; ``None`` for what is none, or damaged."""
+    head = _HEADER.match(data)
+    if head is None:
+        return None
+    payload, stamp = data[head.end() :], (head[4] or b"").decode()
+    return (seal(payload, int(head[1])), stamp) if _digest(payload, stamp) == head[2].decode() else None
 
 
 def decode(data: bytes, path: object = None) -> Program:
@@ -250,7 +263,7 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
         raise _refused(
             f"{source}: this is no saved program", "bytes that begin with 'tstatic-program'", repr(data[:24]), fix
         )
-    version, digest, length = int(head[1]), head[2].decode(), int(head[3])
+    version, digest, length, stamp = int(head[1]), head[2].decode(), int(head[3]), (head[4] or b"").decode()
     if version != FORMAT:
         raise _refused(
             f"{source}: the program was saved in another version of the format", f"version {FORMAT}", f"version {version}",
@@ -262,7 +275,7 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
             f"{source}: the program is cut off or has something behind it", f"{min(length, MAX_BYTES):,} bytes",
             f"{len(payload):,} bytes",
         )  # fmt: skip
-    if hashlib.sha256(payload).hexdigest() != digest:
+    if _digest(payload, stamp) != digest:
         raise _refused(f"{source}: the program is damaged", "the checksum that it was saved with", "another one")
     with needed_for("reading a saved program"):
         import msgspec
@@ -277,4 +290,4 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
         ) from None
 
 
-__all__ = ["FORMAT", "ProgramView", "decode", "encode", "pack", "seal", "unpack"]
+__all__ = ["FORMAT", "ProgramView", "decode", "encode", "pack", "seal", "stamped", "unpack", "unstamped"]

@@ -7,7 +7,8 @@
 * ``strategy``          BuildStrategy and ExecutionStrategy
 * ``explain``           what each property does, and why not
 * ``io``                save and load
-* ``inference``         inference models; ``serialize`` has their pieces, ``variable_files`` the 1.x functions
+* ``inference``         inference models; ``serialize`` has their pieces, ``variable_files`` and ``model_files`` the 1.x functions
+* ``loading``           what is checked before loaded values are written
 * ``nn``                layers that make parameters
 * ``amp``               marks for mixed precision
 """
@@ -28,7 +29,7 @@ from tstatic.ir.program import (
 from tstatic.nn.param import ParamAttr, WeightNormParamAttr
 from tstatic.places import cpu_places, cuda_places
 from tstatic.runtime.scope import Scope, global_scope, scope_guard
-from tstatic.static import amp, inference, io, nn, serialize, variable_files  # noqa: F401 - they fill the registry
+from tstatic.static import amp, inference, io, model_files, nn, serialize, variable_files  # noqa: F401 - they fill the registry
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.parallel_executor import ParallelExecutor

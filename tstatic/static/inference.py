@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,24 @@ from tstatic.ir.opdef import EMPTY, spelled
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.logs import warn_once
-from tstatic.runtime import checkpoint
+from tstatic.runtime import checkpoint, files
+from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.scope import global_scope
+from tstatic.runtime.stamp import new_stamp
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.io import (
     MODEL_SUFFIX,
-    check_values,
+    PARAMETERS_SUFFIX,
+    VALUES_SUFFIX,
     path_of,
     persistables,
     program_of,
     state_of,
-    store,
     with_suffix,
 )
-
-VALUES_SUFFIX = ".pdiparams"
+from tstatic.static.loading import check_one_save, check_values, digest, origin_of, origin_of_values
 
 
 # ------------------------------------------------------------------------------------------------------------ arguments
@@ -207,16 +207,12 @@ def values_of(program: Program, function: str, facts: Mapping[str, Any] | None =
         return checkpoint.encode(Checkpoint(values, kinds, facts or {}))
 
 
-def load_values(program: Program, data: Any, source: object, function: str) -> Checkpoint:
-    """Decodes, checks and writes the values of a program; returns what was read."""
+def load_values(program: Program, data: Any, source: object, function: str) -> None:
+    """Decodes, checks and writes the values of a program."""
     found = checkpoint.decode(bytes_of(data, function), source)
     wanted = persistables(program)
     check_values(wanted, found.tensors, source, function)
-    scope = global_scope()
-    with scope.lock:
-        for var in wanted:
-            store(scope, var.name, found.tensors[var.name])
-    return found
+    assign(global_scope(), {var.name: found.tensors[var.name] for var in wanted})
 
 
 def bytes_of(content: Any, function: str) -> bytes:
@@ -238,11 +234,6 @@ def bytes_of(content: Any, function: str) -> bytes:
 
 
 # --------------------------------------------------------------------------------------------------------- whole models
-def digest(model: bytes) -> str:
-    """What a file of values says about the program that it was saved with."""
-    return hashlib.sha256(model).hexdigest()
-
-
 @spelled("static.save_inference_model", "static.io.save_inference_model")
 def save_inference_model(
     path_prefix: str, feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any
@@ -250,7 +241,7 @@ def save_inference_model(
     """Saves what leads from ``feed_vars`` to ``fetch_vars``: ``<path_prefix>.pdmodel`` and ``<path_prefix>.pdiparams``.
 
     The first holds the program (see :func:`normalize_program`), the second the values of its parameters, as safetensors.
-    Each file is staged, fsynced and renamed.
+    Both change at one point: after a crash or an error, :func:`load_inference_model` finds the old files or the new ones.
 
     Args:
         path_prefix: Folder and name.
@@ -280,10 +271,11 @@ def save_inference_model(
     )
     if options.get("clip_extra", True):
         _clip_extra(made)
-    model = serial.encode(made)
-    values = values_of(made, function, {"program": digest(model)})
-    checkpoint.write_atomically(with_suffix(path, VALUES_SUFFIX), values)
-    checkpoint.write_atomically(with_suffix(path, MODEL_SUFFIX), model)
+    model, stamp = serial.encode(made), str(new_stamp(2))
+    values = values_of(made, function, {"program": digest(model), "save": stamp})
+    files.write({
+        with_suffix(path, VALUES_SUFFIX): values, with_suffix(path, MODEL_SUFFIX): serial.stamped(model, stamp),
+    })  # fmt: skip
 
 
 @spelled("static.load_inference_model", "static.io.load_inference_model")
@@ -301,7 +293,7 @@ def load_inference_model(path_prefix: str | None, executor: Executor | None, **k
         ``exe.run(program, feed={name: ...}, fetch_list=results)``.
 
     Raises:
-        CheckpointError: If a file is missing, damaged, or not an inference model.
+        CheckpointError: If a file is missing, damaged, not an inference model, or from another save than the other file.
         ShapeError: If a value does not have its variable's shape or dtype.
     """
     function = "load_inference_model"
@@ -309,20 +301,30 @@ def load_inference_model(path_prefix: str | None, executor: Executor | None, **k
     check_executor(executor, function)
     model_name, values_name = options.get("model_filename"), options.get("params_filename")
     if path_prefix is None:
-        program = read_model(bytes_of(model_name, function), "these bytes")
-        read_values(program, bytes_of(values_name, function), "these bytes", bytes_of(model_name, function))
-        return answer(program)
-    if model_name is None and values_name is None:
-        path = path_of(path_prefix, function)
-        model, values = with_suffix(path, MODEL_SUFFIX), with_suffix(path, VALUES_SUFFIX)
+        model, values = Path("the model's bytes"), Path("the values' bytes")
+        data = {model: bytes_of(model_name, function)}
+        if values_name is not None or persistables(read_model(data[model], model)):
+            data[values] = bytes_of(values_name, function)
     else:
-        folder = Path(path_prefix)
-        model = path_of(folder / str(model_name or "__model__"), function)
-        values = path_of(folder / str(values_name or "__params__"), function)
-    data = checkpoint.read(model)
-    program = read_model(data, model)
+        if model_name is None and values_name is None:
+            path = path_of(path_prefix, function)
+            model, values = with_suffix(path, MODEL_SUFFIX), with_suffix(path, VALUES_SUFFIX)
+        else:
+            folder = Path(path_prefix)
+            model = path_of(folder / str(model_name or "__model__"), function)
+            values = path_of(folder / str(values_name or "__params__"), function)
+        data = files.read([model], [values])
+    program = read_model(data[model], model)
     if persistables(program):
-        read_values(program, checkpoint.read(values), values, data)
+        if values not in data:
+            data[values] = checkpoint.read(values)
+        found = checkpoint.decode(data[values], values)
+        # A save of the training program under the same name writes one file of the two.
+        beside = [model, values, model.with_name(model.name.removesuffix(MODEL_SUFFIX) + PARAMETERS_SUFFIX)]
+        wanted = persistables(program)
+        check_values(wanted, found.tensors, values, function)
+        check_one_save({values: origin_of_values(found.facts), model: origin_of(data[model])}, lambda: beside, function)
+        assign(global_scope(), {var.name: found.tensors[var.name] for var in wanted})
     return answer(program)
 
 
@@ -343,16 +345,6 @@ def read_model(data: bytes, source: object) -> Program:
             where=show(user_line()),
         )
     return program
-
-
-def read_values(program: Program, data: bytes, source: object, model: bytes) -> None:
-    """Loads the values of an inference program; a warning says when they were saved with another program."""
-    found = load_values(program, data, source, "load_inference_model")
-    if found.facts.get("program", digest(model)) != digest(model):
-        warn_once(
-            ("load_inference_model", str(source)),
-            f"{source} was saved with another program than the one that is loaded; shapes and dtypes fit",
-        )
 
 
 def answer(program: Program) -> list[Any]:

@@ -9,21 +9,33 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, ShapeError, near
+from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError
 from tstatic.ir import serial
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Program, Variable
-from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show, user_line
-from tstatic.logs import warn_once
-from tstatic.runtime import checkpoint, random
+from tstatic.logs import get_logger, warn_once
+from tstatic.runtime import checkpoint, files, random
+from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.scope import LoDTensor, Scope, global_scope
+from tstatic.runtime.stamp import new_stamp
 from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.loading import (
+    array_of,
+    available,
+    check_one_save,
+    check_value,
+    check_values,
+    digest,
+    origin_of,
+    origin_of_values,
+)
 
 Array = np.ndarray[Any, Any]
 PARAMETERS_SUFFIX = ".pdparams"
 MODEL_SUFFIX = ".pdmodel"
+VALUES_SUFFIX = ".pdiparams"
 
 
 def program_of(program: Any, function: str) -> Program:
@@ -116,8 +128,9 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
     """Saves parameters and all other persistable variables of a program, with its run count, to ``<model_path>.pdparams``.
 
     The file is in the safetensors format with checksums. The program itself goes to ``<model_path>.pdmodel``, for
-    ``Program.parse_from_string``. Both are staged, fsynced and renamed: a crash leaves the old file or the new one.
-    ``protocol`` is accepted as in Paddle; nothing is pickled.
+    ``Program.parse_from_string``. Both change at one point: after a crash or an error, :func:`load` finds the old files or the
+    new ones. Links are followed, and a file that is replaced keeps its mode. ``protocol`` is accepted as in Paddle; nothing
+    is pickled.
 
     Args:
         program: A Program or CompiledProgram whose startup program has run.
@@ -125,132 +138,119 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
 
     Raises:
         FeedError: If a persistable variable has no value.
-        CheckpointError: If a file cannot be written; an old one is untouched.
+        CheckpointError: If a file cannot be written or the disk has no room; old ones are untouched.
         ProgramError: If the program cannot be written (see :func:`tstatic.ir.serial.encode`); no file is touched.
     """
     source = program_of(program, "static.save")
     path = with_suffix(path_of(model_path, "static.save"), PARAMETERS_SUFFIX)
     scope = global_scope()
+    model, stamp = serial.encode(source), new_stamp(2)
     with scope.lock:
         values, kinds = state_of(source, scope, "save")
         epoch, count = scope.runs.get(source.uid, (random.epoch(), 0))
-        facts = {"run_count": count if epoch == random.epoch() else 0}
+        facts = {"run_count": count if epoch == random.epoch() else 0, "program": digest(model), "save": str(stamp)}
         data = checkpoint.encode(Checkpoint(values, kinds, facts))
-    model = serial.encode(source)
-    checkpoint.write_atomically(path, data)
-    checkpoint.write_atomically(path.with_name(path.name.removesuffix(PARAMETERS_SUFFIX) + MODEL_SUFFIX), model)
+    files.write({path: data, _beside(path, MODEL_SUFFIX): serial.stamped(model, str(stamp))})
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    """The file of the same save with another suffix."""
+    return path.with_name(path.name.removesuffix(PARAMETERS_SUFFIX) + suffix)
 
 
 @spelled("static.load", "fluid.load", "fluid.io.load")
-def load(program: Any, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
+def load(
+    program: Any,
+    model_path: str,
+    executor: Any = None,
+    var_list: Sequence[Variable] | None = None,
+    *,
+    strict: bool = True,
+) -> None:
     """Loads what :func:`save` wrote into the global scope.
 
-    Everything is checked before anything is written.
+    Everything is checked before anything is written, and all values are written at one point.
 
     Args:
         program: The program whose variables are loaded.
-        model_path: As given to ``save``.
+        model_path: As given to ``save``, or the name of a safetensors file.
         executor: Accepted as in Paddle.
         var_list: Only these variables.
+        strict: ``False`` loads what is there and whole; a warning names the variables that stay as they are.
 
     Raises:
-        CheckpointError: If the file is missing or damaged, or lacks a variable of the program.
+        CheckpointError: If the file is missing or damaged, lacks a variable of the program, or is from another save than the
+            program beside it.
         ShapeError: If shape or dtype of a variable differ.
     """
     target = program_of(program, "static.load")
-    path = with_suffix(path_of(model_path, "static.load"), PARAMETERS_SUFFIX)
-    found = checkpoint.decode(checkpoint.read(path), path)
-    wanted = list(var_list) if var_list is not None else persistables(target)
+    path = _file_of_values(model_path, "static.load")
+    model = [_beside(path, MODEL_SUFFIX)] if path.name.endswith(PARAMETERS_SUFFIX) else []
+    data = files.read([path], model)
+    found = checkpoint.decode(data[path], path, strict)
+    count = _run_count(found.facts, path)
+    every = list(var_list) if var_list is not None else persistables(target)
+    wanted = available(every, found.tensors, path, "load", strict)
     check_values(wanted, found.tensors, path, "load")
-    unexpected = [n for n in found.tensors if n not in {v.name for v in wanted}] if var_list is None else []
+    origins = {path: origin_of_values(found.facts), **{p: origin_of(data[p]) for p in model if p in data}}
+    check_one_save(
+        origins, lambda: [_beside(path, s) for s in (PARAMETERS_SUFFIX, MODEL_SUFFIX, VALUES_SUFFIX)], "load"
+    )
+    names = {v.name for v in every}
+    unexpected = [n for n in found.tensors if n not in names] if var_list is None else []
     if unexpected:
         warn_once(
             ("load", str(path)),
             f"{path} also holds values that the program has no variable for: {', '.join(unexpected[:8])}",
         )
-    scope = global_scope()
-    with scope.lock:
-        for var in wanted:
-            store(scope, var.name, found.tensors[var.name])
-        count = found.facts.get("run_count")
-        if isinstance(count, int) and count >= 0:
-            scope.runs[target.uid] = (random.epoch(), count)
+    values = {var.name: found.tensors[var.name] for var in wanted}
+    assign(global_scope(), values, None if count is None else {target.uid: (random.epoch(), count)})
 
 
-def check_values(wanted: Sequence[Variable], values: Mapping[str, Array], source: object, function: str) -> None:
-    """Checks that each variable has a value that fits.
+def _file_of_values(model_path: Any, function: str) -> Path:
+    """The file that a path means: with the suffix if there is one, else the file of that very name."""
+    given = path_of(model_path, function)
+    path = with_suffix(given, PARAMETERS_SUFFIX)
+    return given if given.is_file() and not files.exists(path) else path
+
+
+def _run_count(facts: Mapping[str, Any], path: Path) -> int | None:
+    """The run count that a file states; ``None`` for none that could be one.
 
     Raises:
-        CheckpointError: If a value is missing.
-        ShapeError: If a shape or dtype differs.
+        CheckpointError: If it is larger than any program can have run.
     """
-    missing = [v.name for v in wanted if v.name not in values]
-    if missing:
+    count = facts.get("run_count")
+    if type(count) is not int or count < 0:
+        return None
+    if count >= 2**63:
         raise CheckpointError(
-            f"{source} lacks {len(missing)} variables of the program: {', '.join(missing[:8])}",
-            expected=f"values for {len(wanted)} variables",
-            received=f"values for {len(values)}: {', '.join(list(values)[:8])}",
-            fix=near(missing[0], values) or "load into the program that was saved, or name the variables to load",
-            var=missing[0],
-            op=function,
-            where=show(user_line()),
+            f"the run count is not that of a program: {path}",
+            expected="a number below 2**63",
+            received=f"one of {count.bit_length()} bits",
+            fix="take an older copy of the file",
         )
-    for var in wanted:
-        check_value(var, values[var.name], function)
-
-
-def check_value(var: Variable, array: Array, function: str) -> None:
-    """Checks a value against a variable.
-
-    Raises:
-        ShapeError: If shape or dtype differ.
-    """
-    if tuple(array.shape) != var.shape and not (array.size == 1 and _numel(var.shape) == 1):
-        raise ShapeError(
-            f"{var.name} expected a shape {list(var.shape)}, but the received shape is {list(array.shape)}.",
-            expected=list(var.shape),
-            received=list(array.shape),
-            fix="load a value of the variable's shape",
-            op=function,
-            var=var.name,
-            where=show(user_line()),
-        )
-    if dtype_of(array.dtype) is not var.dtype:
-        raise ShapeError(
-            f"the value for '{var.name}' has another dtype",
-            expected=var.dtype.name,
-            received=dtype_of(array.dtype).name,
-            fix=f"convert it: value.astype('{var.dtype.name}')",
-            op=function,
-            var=var.name,
-            where=show(user_line()),
-        )
-
-
-def _numel(shape: Sequence[int]) -> int:
-    total = 1
-    for s in shape:
-        total *= s
-    return total
-
-
-def store(scope: Scope, name: str, array: Array) -> None:
-    """Writes a value through to the scope's storage, or publishes new storage."""
-    old = scope.array(name)
-    if old is not None and old.shape == array.shape and old.dtype == array.dtype:
-        np.copyto(old, array)
-        found = scope.find_var(name)
-        assert found is not None
-        found.scope.touched()
-    else:
-        scope.publish(name, array.copy())
+    return count
 
 
 @spelled("static.load_program_state", "fluid.load_program_state", "fluid.io.load_program_state")
-def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, Array]:
-    """Reads a saved file into a dict name -> array."""
-    path = with_suffix(path_of(model_path, "load_program_state"), PARAMETERS_SUFFIX)
-    found = checkpoint.decode(checkpoint.read(path), path)
+def load_program_state(
+    model_path: str, var_list: Sequence[Variable] | None = None, *, strict: bool = True
+) -> dict[str, Array]:
+    """Reads a saved file into a dict name -> array.
+
+    Args:
+        model_path: As given to :func:`save`, or the name of a safetensors file.
+        var_list: Only these variables.
+        strict: ``False`` leaves out values that are damaged; a warning names them.
+
+    Raises:
+        CheckpointError: If the file is missing or damaged.
+    """
+    path = _file_of_values(model_path, "load_program_state")
+    found = checkpoint.decode(checkpoint.read(path), path, strict)
+    if found.lost:
+        get_logger().warning("%s: %d values are damaged: %s", path, len(found.lost), ", ".join(found.lost))
     names = {v.name for v in var_list} if var_list is not None else set(found.tensors)
     return {n: a for n, a in found.tensors.items() if n in names}
 
@@ -263,20 +263,22 @@ def set_program_state(program: Any, state_dict: Mapping[str, Any]) -> None:
         ShapeError: If shape or dtype of a value differ; nothing is written then.
     """
     target = program_of(program, "set_program_state")
-    known = {v.name: v for v in persistables(target)}
-    arrays = {n: np.asarray(v) for n, v in state_dict.items()}
+    _set_values(target, state_dict, global_scope(), "set_program_state")
+
+
+def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, function: str) -> None:
+    """Checks values and writes those that the program has a variable for, all at one point."""
+    known = {v.name: v for v in persistables(program)}
+    unused = [n for n in state if n not in known]
+    arrays = {n: array_of(v, n, function) for n, v in state.items() if n in known}
     for name, array in arrays.items():
-        if name in known:
-            check_value(known[name], array, "set_program_state")
-    unused = [n for n in arrays if n not in known]
+        check_value(known[name], array, function)
     if unused:
         warn_once(
-            ("set_program_state", target.uid, tuple(unused)),
-            f"values without a variable in the program: {', '.join(unused[:8])}",
+            (function, program.uid, tuple(unused)),
+            f"values without a variable in the program: {', '.join(map(str, unused[:8]))}",
         )
-    for name, array in arrays.items():
-        if name in known:
-            store(global_scope(), name, array)
+    assign(scope, arrays)
 
 
 @spelled("Program.state_dict")
@@ -309,20 +311,12 @@ def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> 
 
 @spelled("Program.set_state_dict")
 def set_state_dict(self: Program, state: Mapping[str, Any], scope: Scope | None = None) -> None:
-    """Writes values of matching names; names that the program lacks are named in one warning."""
-    where = scope if scope is not None else global_scope()
-    known = {v.name: v for v in persistables(self)}
-    unused = [n for n in state if n not in known]
-    if unused:
-        warn_once(
-            ("set_state_dict", self.uid, tuple(unused)),
-            f"values without a variable in the program: {', '.join(unused[:8])}",
-        )
-    pairs = [(n, np.asarray(v)) for n, v in state.items() if n in known]
-    for name, array in pairs:
-        check_value(known[name], array, "set_state_dict")
-    for name, array in pairs:
-        store(where, name, array)
+    """Writes values of matching names; names that the program lacks are named in one warning.
+
+    Raises:
+        ShapeError: If shape or dtype of a value differ; nothing is written then.
+    """
+    _set_values(self, state, scope if scope is not None else global_scope(), "set_state_dict")
 
 
 @spelled("Variable.get_value")
@@ -366,6 +360,6 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
             where=show(user_line()),
         )
     tensor = get_value(self, scope)
-    array = np.asarray(value)
+    array = array_of(value, self.name, "set_value")
     check_value(self, array, "set_value")
     tensor.set(array)

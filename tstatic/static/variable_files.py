@@ -9,29 +9,32 @@ from urllib.parse import quote
 
 import numpy as np
 
-from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError, near
+from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, near
 from tstatic.ir import serial
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program
 from tstatic.ir.where import show, user_line
-from tstatic.runtime import checkpoint
+from tstatic.runtime import checkpoint, files
+from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.scope import global_scope
+from tstatic.runtime.stamp import new_stamp
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.inference import (
-    answer,
-    bytes_of,
     check_executor,
-    digest,
-    load_values,
-    normalize_program,
-    read_model,
 )
-from tstatic.static.io import check_values, path_of, persistables, program_of, store, values_of_variables
+from tstatic.static.io import path_of, persistables, program_of, values_of_variables
+from tstatic.static.loading import (
+    Origin,
+    available,
+    check_one_save,
+    check_values,
+    digest,
+    origin_of_values,
+)
 
 Array = np.ndarray[Any, Any]
-MODEL_FILE = "__model__"
 AnyProgram = Program | CompiledProgram | None
 
 
@@ -111,7 +114,12 @@ def file_name(name: str) -> str:
     return "%2E" + safe[1:] if safe.startswith(".") else safe
 
 
-def _folder(dirname: Any, function: str) -> Path:
+def folder_of(dirname: Any, function: str) -> Path:
+    """A folder's path.
+
+    Raises:
+        ProgramError: If it is none.
+    """
     if not isinstance(dirname, str | Path) or not str(dirname) or "\0" in str(dirname):
         raise ProgramError(
             f"'dirname' of {function} must be a folder",
@@ -155,8 +163,8 @@ def save_vars(
 ) -> None:
     """Saves values of the global scope to a folder.
 
-    Each file is a checkpoint of its own: safetensors with a checksum, staged, fsynced and renamed. One file for all
-    (``filename``) is the old one or the new one after a crash; with one file per variable a crash may leave some of each.
+    Each file is a checkpoint of its own: safetensors with a checksum. All change at one point: after a crash or an error,
+    :func:`load_vars` finds the old files or the new ones, also with one file per variable.
 
     Args:
         executor: Accepted as in Paddle.
@@ -171,22 +179,31 @@ def save_vars(
         CheckpointError: If a file cannot be written.
     """
     check_executor(executor, "save_vars")
-    folder = _folder(dirname, "save_vars")
-    _write(folder, filename, _chosen(main_program, vars, predicate, "save_vars"), "save_vars", {})
+    folder = folder_of(dirname, "save_vars")
+    write(folder, filename, _chosen(main_program, vars, predicate, "save_vars"), "save_vars")
 
 
-def _write(
-    folder: Path, filename: str | None, variables: Sequence[Variable], function: str, facts: Mapping[str, Any]
+def write(
+    folder: Path,
+    filename: str | None,
+    variables: Sequence[Variable],
+    function: str,
+    model: tuple[Path, bytes] | None = None,
 ) -> None:
+    """Writes values, and the program that they belong to, as one save."""
+    names = dict.fromkeys(v.name for v in variables)
+    stamp = str(new_stamp((len(names) if filename is None else 1) + (model is not None)))
+    facts: dict[str, Any] = {"save": stamp} | ({} if model is None else {"program": digest(model[1])})
     scope = global_scope()
     with scope.lock:
         values, kinds = values_of_variables(variables, scope, function)
         if filename is not None:
-            files = {path_of(folder / filename, function): checkpoint.encode(Checkpoint(values, kinds, facts))}
+            made = {path_of(folder / filename, function): checkpoint.encode(Checkpoint(values, kinds, facts))}
         else:
-            files = {folder / file_name(n): checkpoint.encode(Checkpoint({n: a}, kinds)) for n, a in values.items()}
-    for path, data in files.items():
-        checkpoint.write_atomically(path, data)
+            made = {
+                folder / file_name(n): checkpoint.encode(Checkpoint({n: a}, kinds, facts)) for n, a in values.items()
+            }
+    files.write(made if model is None else made | {model[0]: serial.stamped(model[1], stamp)})
 
 
 @spelled("fluid.io.load_vars", "static.io.load_vars")
@@ -197,8 +214,12 @@ def load_vars(
     vars: Sequence[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | None = None,
+    *,
+    strict: bool = True,
 ) -> None:
-    """Loads what :func:`save_vars` saved into the global scope; everything is checked before anything is written.
+    """Loads what :func:`save_vars` saved into the global scope.
+
+    Everything is checked before anything is written, and all values are written at one point.
 
     Args:
         executor: Accepted as in Paddle.
@@ -207,29 +228,53 @@ def load_vars(
         vars: These variables only.
         predicate: Those of the program's variables for which it is true.
         filename: The one file; by default there is one per variable.
+        strict: ``False`` loads what is there, whole and not of an older save than the rest; a warning names the variables
+            that stay as they are.
 
     Raises:
-        CheckpointError: If a file is missing or damaged, or lacks a variable.
+        CheckpointError: If a file is missing or damaged, lacks a variable, or is of an older save than the others.
         ShapeError: If a shape or dtype differs.
     """
     check_executor(executor, "load_vars")
-    _read(_folder(dirname, "load_vars"), filename, _chosen(main_program, vars, predicate, "load_vars"), "load_vars")
+    folder, variables = folder_of(dirname, "load_vars"), _chosen(main_program, vars, predicate, "load_vars")
+    paths = paths_of(folder, filename, variables, "load_vars")
+    data = files.read(paths) if strict else files.read([], paths)
+    load_files(folder, data, variables, "load_vars", lambda: paths if filename else files.listed(folder), strict)
 
 
-def _read(folder: Path, filename: str | None, variables: Sequence[Variable], function: str) -> None:
+def paths_of(folder: Path, filename: str | None, variables: Sequence[Variable], function: str) -> list[Path]:
+    """The files of variables: the one of that name, or one each."""
     if filename is not None:
-        path = path_of(folder / filename, function)
-        values = dict(checkpoint.decode(checkpoint.read(path), path).tensors)
-    else:
-        values = {}
-        for var in variables:
-            path = folder / file_name(var.name)
-            values.update(checkpoint.decode(checkpoint.read(path), path).tensors)
-    check_values(variables, values, folder, function)
-    scope = global_scope()
-    with scope.lock:
-        for var in variables:
-            store(scope, var.name, values[var.name])
+        return [path_of(folder / filename, function)]
+    return [folder / name for name in dict.fromkeys(file_name(v.name) for v in variables)]
+
+
+def load_files(
+    folder: Path,
+    data: Mapping[Path, bytes],
+    variables: Sequence[Variable],
+    function: str,
+    beside: Callable[[], list[Path]],
+    strict: bool = True,
+    model: Mapping[Path, Origin | None] | None = None,
+) -> None:
+    """Decodes files of values, checks them, also against the program that is loaded with them, and writes the values."""
+    found: dict[Path, Checkpoint] = {}
+    for path, content in data.items():
+        try:
+            found[path] = checkpoint.decode(content, path, strict)
+        except CheckpointError:
+            if strict:
+                raise
+    origins = {path: origin_of_values(read.facts) for path, read in found.items()}
+    old = check_one_save(origins | dict(model or {}), beside, function, strict)
+    values: dict[str, Array] = {}
+    for path, read in found.items():
+        if path not in old:
+            values.update(read.tensors)
+    wanted = available(variables, values, folder, function, strict)
+    check_values(wanted, values, folder, function)
+    assign(global_scope(), {var.name: values[var.name] for var in wanted})
 
 
 @spelled("fluid.io.save_params", "static.io.save_params")
@@ -242,10 +287,15 @@ def save_params(
 
 @spelled("fluid.io.load_params", "static.io.load_params")
 def load_params(
-    executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
+    executor: Executor | None,
+    dirname: str,
+    main_program: AnyProgram = None,
+    filename: str | None = None,
+    *,
+    strict: bool = True,
 ) -> None:
-    """Loads what :func:`save_params` saved."""
-    load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
+    """Loads what :func:`save_params` saved (see :func:`load_vars`)."""
+    load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename, strict=strict)
 
 
 @spelled("fluid.io.save_persistables", "static.io.save_persistables")
@@ -258,124 +308,12 @@ def save_persistables(
 
 @spelled("fluid.io.load_persistables", "static.io.load_persistables")
 def load_persistables(
-    executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
-) -> None:
-    """Loads what :func:`save_persistables` saved."""
-    load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
-
-
-# ----------------------------------------------------------------------------------------------------------------- models
-@spelled("fluid.io.save_inference_model")
-def save_inference_model(
+    executor: Executor | None,
     dirname: str,
-    feeded_var_names: str | Sequence[str],
-    target_vars: Any,
-    executor: Executor | None,
     main_program: AnyProgram = None,
-    model_filename: str | None = None,
-    params_filename: str | None = None,
-    export_for_deployment: bool = True,
-    program_only: bool = False,
-) -> list[str]:
-    """Saves what leads from the inputs to the targets to a folder.
-
-    Args:
-        dirname: The folder, made if need be.
-        feeded_var_names: Names of the inputs.
-        target_vars: A Variable or a list of them: the results.
-        executor: Accepted as in Paddle; values are those of the global scope.
-        main_program: The program; the default main program if ``None``.
-        model_filename: File of the program; ``__model__`` by default.
-        params_filename: One file for all values; by default one per variable.
-        export_for_deployment: ``False`` saves the whole program, with training, to ``<model_filename>.main_program``.
-        program_only: Save no values.
-
-    Returns:
-        Names of the targets.
-
-    Raises:
-        ProgramTypeError: If an argument is of the wrong type.
-        ProgramError: If inputs and results do not fit.
-        FeedError: If a variable has no value.
-        CheckpointError: If a file cannot be written.
-    """
-    function = "fluid.io.save_inference_model"
-    check_executor(executor, function)
-    folder = _folder(dirname, function)
-    source = _get_valid_program(main_program)
-    targets = list(target_vars) if isinstance(target_vars, list | tuple) else [target_vars]
-    feeds = _inputs(source, feeded_var_names, function)
-    made = normalize_program(source, feeds, targets)
-    name = model_filename or MODEL_FILE
-    if export_for_deployment:
-        path, data = path_of(folder / name, function), serial.encode(made)
-    else:
-        made, path = source, path_of(folder / f"{name}.main_program", function)
-        data = serial.encode(source)
-    taken = [params_filename] if params_filename else [file_name(v.name) for v in persistables(made)]
-    if not program_only and path.name in taken:
-        raise ProgramError(
-            f"the program and a value would be written to the same file, '{path.name}'",
-            expected="different file names",
-            received=f"model_filename {name!r} and params_filename {params_filename!r}",
-            fix="choose another model_filename",
-            op=function,
-            where=show(user_line()),
-        )
-    if not program_only:
-        _write(folder, params_filename, persistables(made), function, {"program": digest(data)})
-    checkpoint.write_atomically(path, data)
-    return [target.name for target in targets]
-
-
-def _inputs(program: Program, names: Any, function: str) -> list[Variable]:
-    rows = [names] if isinstance(names, str) else list(names) if isinstance(names, list | tuple) else [names]
-    if not all(isinstance(name, str) for name in rows):
-        raise ProgramTypeError(
-            "The type of feeded_var_names should be str or a list of str",
-            expected="names of inputs",
-            received=repr(names)[:120],
-            fix="pass [x.name]",
-            op=function,
-            var="feeded_var_names",
-            where=show(user_line()),
-        )
-    return [program.global_block().var(name) for name in rows]
-
-
-@spelled("fluid.io.load_inference_model")
-def load_inference_model(
-    dirname: str | None,
-    executor: Executor | None,
-    model_filename: Any = None,
-    params_filename: Any = None,
-    pserver_endpoints: Any = None,
-) -> list[Any]:
-    """Loads what :func:`save_inference_model` saved; values go to the global scope.
-
-    Args:
-        dirname: The folder; ``None`` when the other two are the contents of the files.
-        executor: Accepted as in Paddle.
-        model_filename: File of the program; ``__model__`` by default.
-        params_filename: The one file of all values; by default there is one per variable.
-        pserver_endpoints: Accepted as in Paddle, for parameter servers, which tstatic does not have.
-
-    Returns:
-        ``[program, names of the inputs, Variables of the results]``.
-
-    Raises:
-        CheckpointError: If a file is missing, damaged, or not an inference model.
-        ShapeError: If a value does not have its variable's shape or dtype.
-    """
-    function = "fluid.io.load_inference_model"
-    check_executor(executor, function)
-    if dirname is None:
-        program = read_model(bytes_of(model_filename, function), "these bytes")
-        if persistables(program):
-            load_values(program, params_filename, "these bytes", function)
-        return answer(program)
-    folder = _folder(dirname, function)
-    path = path_of(folder / (model_filename or MODEL_FILE), function)
-    program = read_model(checkpoint.read(path), path)
-    _read(folder, params_filename, persistables(program), function)
-    return answer(program)
+    filename: str | None = None,
+    *,
+    strict: bool = True,
+) -> None:
+    """Loads what :func:`save_persistables` saved (see :func:`load_vars`)."""
+    load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename, strict=strict)

@@ -1,0 +1,362 @@
+"""Files that change together: a set is staged, committed by one rename and read as a whole.
+
+While a save goes on, two folders may stand beside its files (docs/design/0006-one-commit-for-files.md):
+
+- ``.tstatic-1f0c62ab.tmp`` holds the staged files of a save. Its process holds a lock on it; without one it is left over.
+- ``.tstatic-save`` holds files that count already and only have to be moved to their places. To rename the first to the
+  second is the commit.
+
+:func:`read` looks into ``.tstatic-save`` first, so that it sees all files of a set or none, whatever moment a crash came at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tstatic.errors import CheckpointError
+
+DONE = ".tstatic-save"
+_STAGED = re.compile(r"\.tstatic-[0-9a-f]{8}\.tmp")
+_EARLIER = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.tmp")
+"""A staged file of earlier versions, which had no folder of its own."""
+_KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
+}  # fmt: skip
+MAX_TRIES = 20
+Mark = tuple[int, int, int, int]
+"""Which content a name has: device, inode, time of the last change, size."""
+
+
+# ----------------------------------------------------------------------------------------------------------------- write
+def write(files: Mapping[Path, bytes]) -> None:
+    """Writes all files or none. Files in one folder change at one point; those of several, folder by folder.
+
+    Links are followed. A file that is replaced keeps its mode; a new one gets what the umask leaves. Whatever earlier saves
+    left in the folders is cleared up.
+
+    Args:
+        files: Content by path; folders are made if need be.
+
+    Raises:
+        CheckpointError: If there is no room, a target is no regular file, or writing fails; it says what is on disk then.
+    """
+    if not files:
+        return
+    path = next(iter(files))
+    committed: list[Path] = []
+    folders: dict[Path, dict[str, bytes]] = {}
+    try:
+        for path, data in files.items():
+            real = Path(os.path.realpath(path))
+            _check_target(path, real)
+            folders.setdefault(real.parent, {})[real.name] = data
+        with contextlib.ExitStack() as stack:
+            for folder, contents in folders.items():
+                folder.mkdir(parents=True, exist_ok=True)
+                settle(folder)
+                _sweep(folder, contents)
+            _check_room(folders)
+            stages = {folder: stack.enter_context(_staging(folder)) for folder in folders}
+            for folder, contents in folders.items():
+                # Runs before the stage is removed, also when an exception comes after the commit.
+                stack.callback(settle, folder)
+                for name, data in contents.items():
+                    path = folder / name
+                    _stage(stages[folder] / name, data, _status(path))
+            for folder, contents in folders.items():
+                _commit(stages[folder], folder, list(contents))
+                committed.append(folder)
+                _sync(folder)
+    except OSError as error:
+        raise CheckpointError(
+            f"could not write {path}",
+            expected=f"{sum(map(len, files.values())):,} bytes written",
+            received=f"{type(error).__name__}: {error.strerror or error}{_room(path) if _is_full(error) else ''}",
+            fix=_fix(folders, committed),
+        ) from error
+
+
+def _fix(folders: Collection[Path], committed: Sequence[Path]) -> str:
+    """What is on disk after an error, and what to do."""
+    if not committed:
+        return _UNTOUCHED
+    if len(committed) < len(folders):
+        return f"the files in {', '.join(map(str, committed))} are new, the others old: save again"
+    return "the new file is in its place, or the next save or load puts it there; a power cut now could undo it: save again"
+
+
+_UNTOUCHED = "free space or choose another path; the old file, if any, is untouched"
+
+
+def _check_target(path: Path, real: Path) -> None:
+    """Refuses to replace what is no file.
+
+    Raises:
+        CheckpointError: For a folder, a FIFO, a device or a socket.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        kind = _KINDS.get(stat.S_IFMT(real.lstat().st_mode))
+        if kind is not None:
+            raise CheckpointError(
+                f"could not write {path}",
+                expected="a file, a link to one, or a new name",
+                received=f"{real} is {kind}",
+                fix="choose another path; nothing was written",
+            )
+
+
+def _check_room(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
+    """Refuses files that the disk cannot hold beside those that they replace.
+
+    Raises:
+        CheckpointError: With the bytes needed and the bytes free.
+    """
+    needed: dict[int, int] = {}
+    for folder, contents in folders.items():
+        disk, device = os.statvfs(folder), os.stat(folder).st_dev
+        block = disk.f_frsize or 1
+        needed[device] = needed.get(device, 0) + sum(-(-len(data) // block) * block for data in contents.values())
+        free = _free(disk)
+        if disk.f_blocks and free < needed[device]:
+            raise CheckpointError(
+                f"could not write {folder / next(iter(contents))}",
+                expected=f"room for {needed[device]:,} bytes, as old files stay until the new ones are complete",
+                received=f"{free:,} bytes free in {folder}",
+                fix=_UNTOUCHED,
+            )
+
+
+def _free(disk: os.statvfs_result) -> int:
+    # The superuser may use what is kept back from everybody else.
+    return (disk.f_bavail if os.geteuid() else disk.f_bfree) * disk.f_frsize
+
+
+def _is_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _room(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return f"; {_free(os.statvfs(path.parent)):,} bytes free"
+    return ""
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    """A new folder that is locked while the block runs, and removed with what is left in it."""
+    while True:
+        stage = folder / f".tstatic-{os.urandom(4).hex()}.tmp"
+        os.mkdir(stage)
+        lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # File systems without locks make none: what is left over stays there.
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            # Another save may have taken it for left over before it was locked.
+            if stage.exists():
+                yield stage
+                return
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+            os.close(lock)
+
+
+def _stage(staged: Path, data: bytes, old: os.stat_result | None) -> None:
+    handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600)
+    try:
+        file = os.fdopen(handle, "wb")
+    except BaseException:
+        os.close(handle)
+        raise
+    with file:
+        if old is not None:
+            with contextlib.suppress(OSError):
+                os.chown(handle, old.st_uid, old.st_gid)
+            os.chmod(handle, stat.S_IMODE(old.st_mode))
+        file.write(data)
+        file.flush()
+        os.fsync(handle)
+
+
+def _commit(stage: Path, folder: Path, names: Sequence[str]) -> None:
+    """Makes staged files count: the one point at which the set changes."""
+    if len(names) == 1:
+        os.replace(stage / names[0], folder / names[0])
+        return
+    _sync(stage)
+    for _ in range(MAX_TRIES):
+        try:
+            os.rename(stage, folder / DONE)
+            return
+        except OSError as error:
+            # Another process has committed: help it to make way.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        settle(folder)
+    raise OSError(errno.ENOTEMPTY, f"{folder / DONE} holds what cannot be moved", str(folder / DONE))
+
+
+def settle(folder: Path) -> None:
+    """Moves committed files to their places. Any process may do it, several at once: what one moved, the others miss."""
+    done = folder / DONE
+    try:
+        names = os.listdir(done)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(done / name, folder / name)
+    _sync(folder)
+    try:
+        os.rmdir(done)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+def _sweep(folder: Path, names: Collection[str]) -> None:
+    """Removes what saves staged whose processes are gone."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _STAGED.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                _remove_unlocked(entry.path)
+            elif (
+                (match := _EARLIER.fullmatch(entry.name)) and match[1] in names and entry.is_file(follow_symlinks=False)
+            ):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _remove_unlocked(stage: str) -> None:
+    with contextlib.suppress(OSError):
+        lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(stage, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# ------------------------------------------------------------------------------------------------------------------ read
+def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path, bytes]:
+    """Reads files as one save left them, also while another process saves.
+
+    Args:
+        paths: Files that must be there.
+        optional: Files that are left out of the answer if they cannot be read.
+
+    Raises:
+        CheckpointError: If one is not there, is no regular file or cannot be read, or if they keep changing.
+    """
+    for folder in {Path(os.path.realpath(path)).parent for path in (*paths, *optional)}:
+        # A folder that cannot be written is read as it stands.
+        with contextlib.suppress(OSError):
+            settle(folder)
+    for attempt in range(MAX_TRIES):
+        found: dict[Path, tuple[bytes, Mark]] = {}
+        for path in paths:
+            found[path] = _read(path)
+        for path in optional:
+            with contextlib.suppress(CheckpointError):
+                found[path] = _read(path)
+        # One file is what it is; of several, none may have changed since the first was opened.
+        if len(found) <= 1 or all(_mark(path) == mark for path, (_, mark) in found.items()):
+            return {path: data for path, (data, _) in found.items()}
+        time.sleep(0.01 * attempt)
+    raise CheckpointError(
+        f"could not read {next(iter(found))}",
+        expected=f"{len(found)} files of one save",
+        received="files that another process keeps replacing",
+        fix="load again when that process is done",
+    )
+
+
+def listed(folder: Path) -> list[Path]:
+    """The files of a folder, with those that are on their way."""
+    names: set[str] = set()
+    for where in (folder, folder / DONE):
+        with contextlib.suppress(OSError), os.scandir(where) as entries:
+            names.update(entry.name for entry in entries if entry.is_file())
+    return [folder / name for name in sorted(names)]
+
+
+def exists(path: Path) -> bool:
+    """Whether a file is there, or is on its way."""
+    return _place(path).exists()
+
+
+def _place(path: Path) -> Path:
+    """Where the content of a file is now."""
+    real = Path(os.path.realpath(path))
+    done = real.parent / DONE / real.name
+    return done if os.path.lexists(done) else real
+
+
+def _open(path: Path) -> int:
+    place = _place(path)
+    try:
+        return os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        # It was moved to its place in the meantime.
+        return os.open(os.path.realpath(path), os.O_RDONLY | os.O_NONBLOCK)
+
+
+def _mark(path: Path) -> Mark | None:
+    try:
+        handle = _open(path)
+    except OSError:
+        return None
+    try:
+        return _mark_of(os.fstat(handle))
+    finally:
+        os.close(handle)
+
+
+def _mark_of(found: os.stat_result) -> Mark:
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _read(path: Path) -> tuple[bytes, Mark]:
+    try:
+        handle = _open(path)
+        try:
+            found = os.fstat(handle)
+            kind = _KINDS.get(stat.S_IFMT(found.st_mode))
+            if kind is not None:
+                raise OSError(errno.EINVAL, f"it is {kind}")
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                return file.read(), _mark_of(found)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        near = sorted(p.name for p in path.parent.glob(f"{path.stem}*"))[:5] if path.parent.is_dir() else []
+        raise CheckpointError(
+            f"could not read {path}",
+            expected="a file written by static.save",
+            received=f"{type(error).__name__}: {error.strerror or error}",
+            fix=f"files there: {', '.join(near)}" if near else "check the path given to static.save",
+        ) from error

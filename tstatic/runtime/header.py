@@ -1,0 +1,218 @@
+"""The header of a checkpoint, read from bytes that nobody vouches for (needs msgspec, so it is imported where one is read).
+
+A safetensors file begins with the length of a JSON object in eight bytes, then that object: per tensor its dtype, shape and
+offsets, and under ``__metadata__`` texts, of which one is our manifest. Before anything is decoded, the keys are counted:
+that bounds the cost of what follows, and tells a key that is there twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tstatic.errors import CheckpointError
+from tstatic.runtime.manifest import Entry, Manifest, Version
+
+FORMAT = 1
+AGAIN = "take an older copy of the file"
+MANY = 32_768
+"""Tensors that a file of any size may have."""
+LEAST_BYTES = 210
+"""Beyond that, what each tensor takes in a file: its row in the header and its row in the manifest."""
+MAX_FACTS = 65_536
+# Possessive repeats: a string of a million escapes must not cost a million marks to come back to.
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_KEY = re.compile(_TEXT + rb"(\s*+:)?+", re.DOTALL)
+_PAIR = _TEXT + rb"\s*+:\s*+" + _TEXT + rb"\s*+"
+_METADATA = re.compile(
+    rb'"__metadata__"\s*+:\s*+(\{\s*+(?:' + _PAIR + rb"(?:,\s*+" + _PAIR + rb")*+)?+\})\s*+", re.DOTALL
+)
+_LONG_LIST = re.compile(rb"\[[\s\d,]{2000}")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a header says. ``start``: where the tensors' bytes begin; ``manifest``: ``None`` in files of others."""
+
+    entries: Mapping[str, Entry]
+    manifest: Manifest | None
+    start: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def broken(path: object, what: str, expected: str, received: str, fix: str) -> CheckpointError:
+    """An error that names the file behind what is wrong."""
+    return CheckpointError(f"{what}: {path}", expected=expected, received=received, fix=fix)
+
+
+def short(name: str) -> str:
+    """A name in quotes, cut where it fills the screen."""
+    return f"'{name}'" if len(name) <= 200 else f"'{name[:200]}...' ({len(name):,} characters)"
+
+
+def parse(data: bytes, path: object, strict: bool = True) -> Header:
+    """Reads and checks the header; of the tensors' bytes only how many there are.
+
+    Args:
+        data: The whole file.
+        path: Where it comes from, for messages.
+        strict: ``False`` takes a file whose end is missing.
+
+    Raises:
+        CheckpointError: If the file is no safetensors file, or its header or manifest is damaged, too large, newer, or says
+            one thing twice.
+    """
+    # A pickle begins with its protocol; a safetensors file has its JSON header at byte 8.
+    if data[:1] == b"\x80" and data[8:9] != b"{":
+        raise broken(
+            path, "this is a pickle file, which is never opened", "a safetensors file", "pickle data",
+            "convert it with the framework that wrote it: save the arrays with safetensors.numpy.save_file",
+        )  # fmt: skip
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 10 or data[8:9] != b"{" or size > len(data) - 8:
+        raise broken(
+            path, "the file is damaged", "a complete safetensors file",
+            f"{len(data):,} bytes that do not begin with a whole header", AGAIN,
+        )  # fmt: skip
+    try:
+        entries, metadata = _split(data[8 : 8 + size], len(data), path)
+        _check_offsets(entries, len(data) - 8 - size, path, strict)
+        if not any(key.startswith("tstatic.") for key in metadata):
+            # Written by somebody else: readable, but there is nothing to check it against.
+            return Header(entries, None, 8 + size)
+        manifest = _manifest(metadata, entries, path)
+        return Header(entries, manifest, 8 + size, _facts(bytes(manifest.facts), path))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise broken(path, "the file is damaged", "a complete safetensors file", str(error)[:200], AGAIN) from None
+
+
+def _split(text: bytes, size: int, path: object) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The tensors and the metadata of a header."""
+    metadata: dict[str, str] = {}
+    at = text.find(b'"__metadata__"')
+    found = _METADATA.match(text, at) if at >= 0 else None
+    if found is not None:
+        _check_keys(found[1], 1024, path)
+        metadata = msgspec.json.decode(found[1], type=dict[str, str])
+        _check_twice(found[1], len(metadata), path)
+        # The rest is an object again when one of the commas beside it goes, too.
+        before, after = text[:at].rstrip(), text[found.end() :]
+        text = before.removesuffix(b",") + after if before.endswith(b",") else before + after.removeprefix(b",")
+    _check_keys(text, 4 * max(MANY, size // LEAST_BYTES), path)
+    if _LONG_LIST.search(text):
+        raise broken(path, "the file is damaged", "shapes of up to 64 sizes", "a longer one", AGAIN)
+    entries = msgspec.json.decode(text, type=dict[str, Entry])
+    _check_twice(text, 4 * len(entries), path)
+    return entries, metadata
+
+
+def _keys(text: bytes) -> int:
+    """How many keys a JSON text has, of all its objects."""
+    found = _KEY.findall(text)
+    return len(found) - found.count(b"")
+
+
+def _check_keys(text: bytes, most: int, path: object) -> None:
+    # What is counted fast comes first: a key takes a colon, and of its quotes at least one has no backslash before it.
+    quotes = text.count(b'"') - text.count(b'\\"')
+    if quotes > 4 * most or (text.count(b":") > most and _keys(text) > most):
+        raise broken(
+            path, "the file names more tensors than its size has room for", f"at most {most:,} keys in its header",
+            "more", "no program saved this: do not use the file",
+        )  # fmt: skip
+
+
+def _check_twice(text: bytes, distinct: int, path: object) -> None:
+    if _keys(text) != distinct:
+        raise broken(
+            path, "a name is there twice", f"{distinct:,} keys, each once", f"{_keys(text):,} keys",
+            "no program saved this: do not use the file",
+        )  # fmt: skip
+
+
+def _check_offsets(entries: Mapping[str, Entry], size: int, path: object, strict: bool) -> None:
+    """Each byte belongs to one tensor."""
+    end = 0
+    for entry in sorted(entries.values(), key=lambda e: e.data_offsets):
+        begin, stop = entry.data_offsets
+        if begin != end or stop < begin:
+            raise broken(
+                path, "the file is damaged", f"a tensor that begins at byte {end:,}", f"offsets {[begin, stop]}", AGAIN
+            )
+        end = stop
+    if strict and end != size:
+        raise broken(path, "the file is damaged", f"{end:,} bytes of tensors", f"{size:,}", AGAIN)
+
+
+def _manifest(metadata: Mapping[str, str], entries: Mapping[str, Entry], path: object) -> Manifest:
+    """Checks and decodes the manifest.
+
+    Raises:
+        CheckpointError: If it is missing, damaged, newer, or not what a manifest is.
+    """
+    text = metadata.get("tstatic.manifest")
+    try:
+        data = (text or "").encode()
+        if text is None or hashlib.sha256(data).hexdigest() != metadata.get("tstatic.sha256"):
+            raise broken(path, "the manifest is damaged", "the checksum it was saved with", "another one", AGAIN)
+        version = msgspec.json.decode(data, type=Version).format
+        if version > FORMAT:
+            raise broken(
+                path, "the file is newer than this tstatic", f"format {FORMAT}", f"format {str(version)[:20]}", "update tstatic"
+            )  # fmt: skip
+        if version != FORMAT:
+            raise broken(
+                path,
+                "the manifest does not follow the format",
+                f"format {FORMAT}",
+                f"format {str(version)[:20]}",
+                AGAIN,
+            )
+        _check_keys(data, 3 + 5 * len(entries) + MAX_FACTS // 4, path)
+        manifest = msgspec.json.decode(data, type=Manifest)
+        facts = bytes(manifest.facts)
+        _check_twice(data, 3 + 5 * len(manifest.tensors) + _keys(facts), path)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise broken(
+            path, "the manifest does not follow the format", f"format {FORMAT}", str(error)[:200], AGAIN
+        ) from None
+    for name in manifest.tensors.keys() - entries.keys():
+        raise broken(
+            path, f"tensor {short(name)} is missing", "all tensors of the manifest", "a file without it", AGAIN
+        )
+    for name in entries.keys() - manifest.tensors.keys():
+        raise broken(path, f"tensor {short(name)} is damaged", "a row in the manifest", "none", AGAIN)
+    return manifest
+
+
+def _facts(text: bytes, path: object) -> dict[str, Any]:
+    """The facts: a small object.
+
+    Raises:
+        CheckpointError: If they are too large, no object, or name something twice.
+    """
+    if len(text) > MAX_FACTS:
+        raise broken(
+            path, "the manifest does not follow the format", f"facts of {MAX_FACTS:,} bytes", f"{len(text):,}", AGAIN
+        )
+    try:
+        facts = json.loads(text, object_pairs_hook=lambda pairs: _distinct(pairs, path))
+    except (ValueError, RecursionError) as error:
+        raise broken(
+            path, "the manifest does not follow the format", "facts as JSON", str(error)[:200], AGAIN
+        ) from None
+    if not isinstance(facts, dict):
+        raise broken(path, "the manifest does not follow the format", "facts by name", type(facts).__name__, AGAIN)
+    return facts
+
+
+def _distinct(pairs: list[tuple[str, Any]], path: object) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise broken(path, "a name is there twice", "each fact once", f"{len(pairs):,} facts", AGAIN)
+    return dict(pairs)

@@ -1,0 +1,216 @@
+"""What is checked before loaded values are written: names, shapes, dtypes, and that files come from one save."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import CheckpointError, ShapeError, near
+from tstatic.ir import serial
+from tstatic.ir.program import Variable
+from tstatic.ir.types import dtype_of
+from tstatic.ir.where import show, user_line
+from tstatic.logs import get_logger
+from tstatic.runtime import checkpoint, files
+from tstatic.runtime.stamp import Stamp, older, parse_stamp
+
+Array = np.ndarray[Any, Any]
+
+
+# --------------------------------------------------------------------------------------------------------------- values
+def available(
+    wanted: Sequence[Variable], values: Mapping[str, Array], source: object, function: str, strict: bool
+) -> list[Variable]:
+    """The variables that are loaded: all of them, or with ``strict=False`` those that have a value; a warning names the others.
+
+    Raises:
+        CheckpointError: If ``strict=False`` leaves none.
+    """
+    lost = [] if strict else [v.name for v in wanted if v.name not in values]
+    if not lost:
+        return list(wanted)
+    if len(lost) == len(wanted):
+        raise CheckpointError(
+            f"{source} has no whole value of any variable",
+            expected=f"values for {len(wanted)} variables",
+            received=f"values for {len(values)}: {', '.join(list(values)[:8])}",
+            fix="load an older copy, or run the startup program",
+            op=function,
+            where=show(user_line()),
+        )
+    get_logger().warning(
+        "%s: %d of %d values are missing or damaged, and their variables stay as they are: %s",
+        source, len(lost), len(wanted), ", ".join(lost),
+    )  # fmt: skip
+    return [v for v in wanted if v.name in values]
+
+
+def array_of(value: Any, name: str, function: str) -> Array:
+    """A copy of a value as an array.
+
+    Raises:
+        ShapeError: If it is no array and cannot become one.
+    """
+    try:
+        array = np.array(value, order="C")
+    except Exception as error:
+        raise ShapeError(
+            f"the value for '{name}' could not be read as an array",
+            expected="an array, or what numpy.asarray takes",
+            received=f"{type(value).__name__}, which raises {type(error).__name__}: {error}",
+            fix="pass a numpy array",
+            op=function,
+            var=name,
+            where=show(user_line()),
+        ) from error
+    return array
+
+
+def check_values(wanted: Sequence[Variable], values: Mapping[str, Array], source: object, function: str) -> None:
+    """Checks that each variable has a value that fits.
+
+    Raises:
+        CheckpointError: If a value is missing.
+        ShapeError: If a shape or dtype differs.
+    """
+    missing = [v.name for v in wanted if v.name not in values]
+    if missing:
+        raise CheckpointError(
+            f"{source} lacks {len(missing)} variables of the program: {', '.join(missing[:8])}",
+            expected=f"values for {len(wanted)} variables",
+            received=f"values for {len(values)}: {', '.join(list(values)[:8])[:400]}",
+            fix=near(missing[0], values) or "load into the program that was saved, or name the variables to load",
+            var=missing[0],
+            op=function,
+            where=show(user_line()),
+        )
+    for var in wanted:
+        check_value(var, values[var.name], function)
+
+
+def check_value(var: Variable, array: Array, function: str) -> None:
+    """Checks a value against a variable.
+
+    Raises:
+        ShapeError: If shape or dtype differ.
+    """
+    if tuple(array.shape) != var.shape and not (array.size == 1 and math.prod(var.shape) == 1):
+        raise ShapeError(
+            f"{var.name} expected a shape {list(var.shape)}, but the received shape is {list(array.shape)}.",
+            expected=list(var.shape),
+            received=list(array.shape),
+            fix="load a value of the variable's shape",
+            op=function,
+            var=var.name,
+            where=show(user_line()),
+        )
+    if dtype_of(array.dtype) is not var.dtype:
+        raise ShapeError(
+            f"the value for '{var.name}' has another dtype",
+            expected=var.dtype.name,
+            received=dtype_of(array.dtype).name,
+            fix=f"convert it: value.astype('{var.dtype.name}')",
+            op=function,
+            var=var.name,
+            where=show(user_line()),
+        )
+
+
+# -------------------------------------------------------------------------------------------------------------- one save
+@dataclass(frozen=True)
+class Origin:
+    """Which save a file says it is from, and with which program: of a program's file, its own digest."""
+
+    stamp: Stamp | None
+    program: str
+    has_values: bool
+
+
+def digest(model: bytes) -> str:
+    """What a file of values says about the program that it was saved with."""
+    return hashlib.sha256(model).hexdigest()
+
+
+def origin_of_values(facts: Mapping[str, Any]) -> Origin:
+    """The origin of a file of values, from its facts."""
+    return Origin(parse_stamp(facts.get("save")), str(facts.get("program", "")), True)
+
+
+def origin_of(data: bytes) -> Origin | None:
+    """The origin of a file; ``None`` for one that is damaged or not ours."""
+    program = serial.unstamped(data)
+    if program is not None:
+        return Origin(parse_stamp(program[1]), digest(program[0]), False)
+    try:
+        return origin_of_values(checkpoint.facts_of(data))
+    except CheckpointError:
+        return None
+
+
+def check_one_save(
+    found: Mapping[Path, Origin | None], beside: Callable[[], Iterable[Path]], function: str, strict: bool = True
+) -> list[Path]:
+    """Refuses files of two saves that were put together.
+
+    Values may be those of a later save of the same program, and a later save may have replaced a part of an earlier one's
+    files (see :func:`tstatic.runtime.stamp.older`).
+
+    Args:
+        found: The files that are loaded.
+        beside: All files that may belong to the same saves; asked only if there is doubt.
+        function: What loads them, for the error.
+        strict: ``False`` answers with old files of values instead.
+
+    Returns:
+        The files of values that are older than the others.
+
+    Raises:
+        CheckpointError: If there are two saves; it names the older files.
+    """
+    known = {path: origin for path, origin in found.items() if origin is not None}
+    programs = {origin.program for origin in known.values() if origin.program}
+    saves = {origin.stamp for origin in known.values() if origin.stamp is not None and origin.has_values}
+    if len(programs) <= 1 and len(saves) <= 1:
+        return []
+    stamps = {path: origin.stamp for path, origin in known.items() if origin.stamp is not None}
+    every = stamps | _stamps(path for path in beside() if path not in stamps)
+    names = older({str(path): stamp for path, stamp in every.items()})
+    old = [path for path in stamps if str(path) in names]
+    if not strict and old and all(known[path].has_values for path in old):
+        return old
+    if old or (len(programs) > 1 and len(stamps) < len(known)):
+        new = [path for path in known if path not in old]
+        raise CheckpointError(
+            f"these files are not of one save: {_listed(old or new, stamps)}",
+            expected="files that were saved together",
+            received=f"older files beside {_listed(new, stamps)}"
+            if old
+            else "values that were saved with another program",
+            fix="take all files from one save, or save again",
+            op=function,
+            where=show(user_line()),
+        )
+    return []
+
+
+def _listed(paths: Sequence[Path], stamps: Mapping[Path, Stamp]) -> str:
+    rows = [f"{path} (saved {stamps[path].when})" if path in stamps else str(path) for path in paths[:8]]
+    return ", ".join(rows) + (f" and {len(paths) - 8} more" if len(paths) > 8 else "")
+
+
+def _stamps(paths: Iterable[Path]) -> dict[Path, Stamp]:
+    done: dict[Path, Stamp] = {}
+    for path in paths:
+        try:
+            origin = origin_of(files.read([path])[path])
+        except CheckpointError:
+            continue
+        if origin is not None and origin.stamp is not None:
+            done[path] = origin.stamp
+    return done
