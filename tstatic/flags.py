@@ -6,11 +6,11 @@ import contextlib
 import dataclasses
 import math
 import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tstatic.errors import FlagTypeError, FlagValueError, NotFoundError, near
+from tstatic.locks import rlock
 from tstatic.logs import warn_once
 
 __all__ = ["REGISTRY", "Flag", "flag", "get_flags", "key", "set_flags", "version"]
@@ -208,7 +208,7 @@ REGISTRY: Mapping[str, Flag] = {one.name: one for one in _FLAGS}
 
 # Bumped by every change, so that "has anything changed?" is one comparison of integers.
 version: int = 0
-_lock = threading.RLock()
+_lock = rlock()
 _values: dict[str, Value] = {}  # replaced, never written to: readers need no lock
 _key: tuple[Value, ...] = ()
 

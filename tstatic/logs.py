@@ -25,11 +25,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Hashable
 
 from tstatic.errors import near
+from tstatic.locks import lock
 from tstatic.where import user_line
 
 __all__ = ["TOPICS", "enable", "get_logger", "warn_once", "warn_user"]
@@ -47,7 +47,7 @@ TOPICS = {
 }
 
 _said: set[Hashable] = set()
-_lock = threading.Lock()
+_lock = lock()
 
 
 class _Stderr(logging.Handler):

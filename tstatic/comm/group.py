@@ -19,6 +19,10 @@ _ALONE = 1 << 15
 """Elements up to which the last replica to arrive adds them all: sharing the work takes another meeting."""
 
 
+_SLICE = 1.0
+"""Seconds after which a replica that waits looks by itself whether the others came or stopped."""
+
+
 class ReplicaStoppedError(RankFailedError):
     """Another replica failed, so this one stops at its next collective."""
 
@@ -68,7 +72,9 @@ class Group:
     def __init__(self, size: int, outer: Outer | None = None) -> None:
         self.size = size
         self.outer = outer
-        self._cond = threading.Condition()
+        # Taken by itself where the caller's thread needs it: an interrupt inside a condition's own methods may keep it held.
+        self._lock = threading.Lock()
+        self._cond = threading.Condition(self._lock)
         self._round = _Round(size)
         self._count = 0
         self._error: BaseException | None = None
@@ -87,7 +93,7 @@ class Group:
 
     def abort(self, error: BaseException) -> None:
         """Makes every replica that waits, or will, raise :class:`ReplicaStoppedError`; the first error stays."""
-        with self._cond:
+        with self._lock:
             if self._error is None:
                 self._error = error
             self._cond.notify_all()
@@ -98,7 +104,7 @@ class Group:
 
     def reset(self) -> None:
         """Makes the group usable again when no replica is inside."""
-        with self._cond:
+        with self._lock:
             self._error = None
             self._round = _Round(self.size)
             self._count = 0
@@ -134,7 +140,7 @@ class Group:
             self._count += 1
             if self._count < self.size:
                 while not mine.done:
-                    self._cond.wait()
+                    self._cond.wait(_SLICE)
                     if not mine.done:
                         self._check()
                 if mine.error is not None:

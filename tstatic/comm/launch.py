@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tstatic.errors import StrategyValueError, TstaticError
+from tstatic.locks import lock
 from tstatic.logs import get_logger
 
 NO_LAUNCHER = "no launcher"
@@ -59,7 +59,7 @@ class Trainers(Protocol):
 
 
 _current: Launch | None = None
-_lock = threading.Lock()
+_lock = lock()
 
 
 def current() -> Launch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from tstatic.comm.levels import Levels
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
 from tstatic.errors import ForkedProcessError, RankFailedError
+from tstatic.locks import lock, rlock
 from tstatic.logs import get_logger
 
 Array = np.ndarray[Any, Any]
@@ -55,7 +55,7 @@ class Processes:
         self.calls = 0
         self.moved = 0
         self._pid = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = rlock()
         self._deadline: float | None = None
         self._history = 0
         self.feeds = FeedWatch(self.rank)
@@ -350,7 +350,7 @@ def digest(arrays: Mapping[str, Array]) -> str:
 
 
 _world: Processes | None = None
-_starting = threading.Lock()
+_starting = lock()
 
 
 def world() -> Processes | None:

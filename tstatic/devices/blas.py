@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from functools import lru_cache
+from types import TracebackType
 from typing import Any
 
+from tstatic.locks import lock
 from tstatic.logs import warn_once
 
 
@@ -19,18 +21,65 @@ def _pools() -> Any:
     return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 
-def one_thread() -> contextlib.AbstractContextManager[Any]:
-    """Keeps each matrix product to one thread, so that they do not fight tstatic's own threads for the cores.
+class _Limit:
+    """A limit that holds while any thread of this process is inside; the last to leave lifts it.
+
+    Runs in several threads overlap: if each put back what it found, the last would put back the limit of another.
+    """
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._inside: set[object] = set()
+        self._before: list[tuple[Any, int]] | None = None
+
+    def enter(self, who: object) -> None:
+        with self._lock:
+            self._inside.add(who)
+            if self._before is None:
+                # Noted before anything is set: an interrupt in between must not make the limit the usual state.
+                self._before = [(library, library.get_num_threads()) for library in _pools().lib_controllers]
+                for library, _ in self._before:
+                    library.set_num_threads(1)
+
+    def leave(self, who: object) -> None:
+        with self._lock:
+            self._inside.discard(who)
+            if not self._inside and self._before is not None:
+                for library, threads in self._before:
+                    library.set_num_threads(threads)
+                self._before = None
+
+    def after_fork(self) -> None:
+        # The limit itself stays: setting it may start threads, which a forked child should not do on its own.
+        self._inside.clear()
+
+
+_limit = _Limit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit.after_fork)
+
+
+class OneThread:
+    """Keeps each matrix product in the block to one thread, so that they do not fight tstatic's own threads for the cores.
 
     Without threadpoolctl nothing is limited, which the log says once.
     """
-    pools = _pools()
-    if pools is None:
-        warn_once(
-            "threadpoolctl",
-            "threads of matrix products are not limited: they may take every core beside tstatic's own threads; "
-            "pip install threadpoolctl, or set OMP_NUM_THREADS=1",
-        )
-        return contextlib.nullcontext()
-    limited: contextlib.AbstractContextManager[Any] = pools.limit(limits=1)
-    return limited
+
+    def __enter__(self) -> None:
+        if _pools() is None:
+            warn_once(
+                "threadpoolctl",
+                "threads of matrix products are not limited: they may take every core beside tstatic's own threads; "
+                "pip install threadpoolctl, or set OMP_NUM_THREADS=1",
+            )
+            return
+        try:
+            _limit.enter(self)
+        except BaseException:
+            _limit.leave(self)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _limit.leave(self)

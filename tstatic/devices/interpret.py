@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from tstatic.devices.pool import Call
 from tstatic.errors import DeviceError
+from tstatic.locks import lock
 
 _chosen: str | None = None
 
@@ -105,7 +105,7 @@ def bind(
     return calls
 
 
-_lock = threading.Lock()
+_lock = lock()
 
 
 def _run(launcher: Any, values: Sequence[Any], constants: Mapping[str, int]) -> None:

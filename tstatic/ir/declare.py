@@ -12,7 +12,7 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError
 from tstatic.ir import names
 from tstatic.ir.opdef import spelled
-from tstatic.ir.program import Parameter, Program, Variable, default_main_program
+from tstatic.ir.program import DEVICE, NAME_SCOPE, Parameter, Program, Variable, default_main_program
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
 from tstatic.ir.where import show, user_line
 
@@ -216,12 +216,8 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Puts ``prefix/`` into the ``op_namescope`` attribute of ops built inside; names do not change."""
     assert prefix, "namescope prefix can not be empty."
     program = default_main_program()
-    old = program._namescope
-    program._namescope = f"{old}{prefix}/"
-    try:
+    with NAME_SCOPE.inside(f"{program._namescope}{prefix}/", program):
         yield
-    finally:
-        program._namescope = old
 
 
 NO_FUSE = "__no_fuse__"
@@ -267,9 +263,5 @@ def device_guard(device: str | None = None) -> Iterator[None]:
             where=show(user_line()),
         )
     program = default_main_program()
-    old = program._device
-    program._device = text
-    try:
+    with DEVICE.inside(text, program):
         yield
-    finally:
-        program._device = old

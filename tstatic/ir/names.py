@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
+
+from tstatic.guards import Guarded
 
 
 class UniqueNameGenerator:
@@ -11,20 +14,20 @@ class UniqueNameGenerator:
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
-        self.ids: dict[str, int] = {}
+        self.ids: dict[str, Iterator[int]] = {}
 
     def __call__(self, key: str) -> str:
-        count = self.ids.get(key, 0)
-        self.ids[key] = count + 1
-        return f"{self.prefix}{key}_{count}"
+        # Both calls are of C, so that threads that share a generator never get one name twice.
+        count = self.ids.get(key) or self.ids.setdefault(key, itertools.count())
+        return f"{self.prefix}{key}_{next(count)}"
 
 
-_generator = UniqueNameGenerator()
+_generator = Guarded("unique names", UniqueNameGenerator())
 
 
 def generate(key: str) -> str:
     """Returns ``key_N`` with the next number of that key."""
-    return _generator(key)
+    return _generator.get()(key)
 
 
 generate_with_ignorable_key = generate
@@ -32,21 +35,15 @@ generate_with_ignorable_key = generate
 
 def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
     """Replaces the generator (a fresh one by default) and returns the old one."""
-    global _generator
-    old = _generator
-    _generator = UniqueNameGenerator() if new_generator is None else new_generator
-    return old
+    return _generator.switch(UniqueNameGenerator() if new_generator is None else new_generator)
 
 
 @contextlib.contextmanager
 def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
-    """Counts afresh inside the ``with`` block; a text becomes the prefix of every name."""
+    """Counts afresh inside the ``with`` block, for this thread; a text becomes the prefix of every name."""
     if isinstance(new_generator, bytes):
         new_generator = new_generator.decode()
     if isinstance(new_generator, str):
         new_generator = UniqueNameGenerator(new_generator)
-    old = switch(new_generator)
-    try:
+    with _generator.inside(UniqueNameGenerator() if new_generator is None else new_generator):
         yield
-    finally:
-        switch(old)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, needed_for
+from tstatic.guards import Guarded
 from tstatic.ir import names, text
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import Operator, OpRole
@@ -21,6 +22,11 @@ __all__ = [
 ]  # fmt: skip
 
 _ids = itertools.count()
+
+NAME_SCOPE = Guarded("name_scope", "")
+"""What ``name_scope`` puts before the ops of a program."""
+DEVICE = Guarded("device_guard", "")
+"""What ``device_guard`` says about the ops of a program."""
 
 
 class Block:
@@ -196,8 +202,6 @@ class Program(ProgramMethods):
         self._seed = _global_seed
         self._role = OpRole.Forward
         self._role_var: tuple[str, ...] = ()
-        self._namescope = ""
-        self._device = ""
         # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
         self.lr_scheduler: Any = None
         self.lr_var: Variable | None = None
@@ -211,6 +215,14 @@ class Program(ProgramMethods):
 
     def _touch(self) -> None:
         self.version += 1
+
+    @property
+    def _namescope(self) -> str:
+        return NAME_SCOPE.get(self)
+
+    @property
+    def _device(self) -> str:
+        return DEVICE.get(self)
 
     @property
     def random_seed(self) -> int:
@@ -366,32 +378,28 @@ class Program(ProgramMethods):
 
 
 _global_seed = 0
-_main = Program()
-_startup = Program()
+_main = Guarded("main program", Program())
+_startup = Guarded("startup program", Program())
 
 
 def default_main_program() -> Program:
-    """The program that layer calls add to."""
-    return _main
+    """The program that layer calls add to: that of this thread's ``program_guard``, else one that all threads share."""
+    return _main.get()
 
 
 def default_startup_program() -> Program:
-    """The program that initializers add to."""
-    return _startup
+    """The program that initializers add to: that of this thread's ``program_guard``, else one that all threads share."""
+    return _startup.get()
 
 
 def switch_main_program(program: Program) -> Program:
     """Makes ``program`` the default main program; returns the old one."""
-    global _main
-    old, _main = _main, program
-    return old
+    return _main.switch(program)
 
 
 def switch_startup_program(program: Program) -> Program:
     """Makes ``program`` the default startup program; returns the old one."""
-    global _startup
-    old, _startup = _startup, program
-    return old
+    return _startup.switch(program)
 
 
 def reset_default_programs() -> None:
@@ -405,7 +413,7 @@ def reset_default_programs() -> None:
 
 @contextlib.contextmanager
 def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
-    """Makes the given programs the default ones inside the ``with`` block.
+    """Makes the given programs the default ones inside the ``with`` block, for the thread that enters it.
 
     Raises:
         ProgramTypeError: If an argument is no Program; it names the argument.
@@ -419,14 +427,12 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
                 fix="make one with static.Program()",
                 where=show(user_line()),
             )
-    old_main = switch_main_program(main_program)
-    old_startup = switch_startup_program(startup_program) if startup_program is not None else None
-    try:
-        yield
-    finally:
-        switch_main_program(old_main)
-        if old_startup is not None:
-            switch_startup_program(old_startup)
+    with _main.inside(main_program):
+        if startup_program is None:
+            yield
+            return
+        with _startup.inside(startup_program):
+            yield
 
 
 # The functions behind Block.append_op, Program.clone and print() stand in files of their own, which need the classes above.

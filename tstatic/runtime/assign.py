@@ -47,3 +47,4 @@ def assign(scope: Scope, values: Mapping[str, Array], runs: Mapping[int, tuple[i
         # One call of functions that are all written in C: Python handles signals, and exceptions from other threads, between
         # its own instructions only, so before the first of these writes or after the last.
         deque(itertools.starmap(operator.call, steps), maxlen=0)
+        scope._mend(values)

@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tstatic.comm.group import Group, ReplicaStoppedError
 from tstatic.errors import DeviceError, TstaticError
+from tstatic.runtime.interrupt import shield
 
 GRACE = 2.0
 """Seconds that the other replicas have to notice that one failed."""
 
+_SLICE = 1.0
+"""Seconds after which the caller looks whether the threads live; an interrupt comes through only then on some systems."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """One replica's part of a step."""
+    """One replica's part of a step, and what the caller's guards (scope, programs) say."""
 
     task: Callable[[], Any]
-    step: _Step
+    done: queue.SimpleQueue[tuple[int, Any, BaseException | None]]
     replica: int
+    context: contextvars.Context | None
 
 
 class _Step:
-    """What became of each replica's part."""
+    """What became of each replica's part, as far as the caller took it from the queue."""
 
     def __init__(self, size: int) -> None:
-        self.cond = threading.Condition()
+        # A queue of C and not a condition: an interrupt in the caller leaves no lock held, and a later step has its own.
+        self.done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
         self.results: list[Any] = [None] * size
         self.errors: dict[int, BaseException] = {}
         self.open = set(range(size))
 
-    def finished(self, replica: int, result: Any, error: BaseException | None) -> None:
-        with self.cond:
-            self.open.discard(replica)
-            self.results[replica] = result
-            if error is not None:
-                self.errors[replica] = error
-            self.cond.notify_all()
+    def take(self, timeout: float) -> bool:
+        """Notes the next replica that is through; returns whether one came in time."""
+        try:
+            replica, result, error = self.done.get(timeout=max(0.0, timeout))
+        except queue.Empty:
+            return False
+        self.open.discard(replica)
+        self.results[replica] = result
+        if error is not None:
+            self.errors[replica] = error
+        return True
 
 
 def _work(orders: queue.SimpleQueue[_Order | None]) -> None:
@@ -51,16 +63,23 @@ def _work(orders: queue.SimpleQueue[_Order | None]) -> None:
             return
         result, error = None, None
         try:
-            result = order.task()
+            result = order.task() if order.context is None else order.context.run(order.task)
         except BaseException as raised:
             error = raised
-        order.step.finished(order.replica, result, error)
+        order.done.put((order.replica, result, error))
         # Nothing of the last step is kept alive while waiting for the next.
         del order, result, error
 
 
+def _end(orders: Sequence[queue.SimpleQueue[_Order | None]]) -> None:
+    for one in orders:
+        one.put(None)
+
+
 class Crew:
     """Threads of ``size`` replicas; the caller only waits, so that it can give up on one that does not come back.
+
+    The threads end with :meth:`close`, or when nobody has the crew any more.
 
     Args:
         size: Number of replicas.
@@ -73,12 +92,14 @@ class Crew:
         self.group = group
         self.standing = standing
         self.lost: dict[int, str] = {}
-        self._unsettled: _Step | None = None
+        self._settled = True
         self._orders: list[queue.SimpleQueue[_Order | None]] = [queue.SimpleQueue() for _ in range(size)]
         self.threads = [
             threading.Thread(target=_work, args=(orders,), name=f"tstatic-replica-{i}", daemon=True)
             for i, orders in enumerate(self._orders)
         ]
+        self._finalizer = weakref.finalize(self, _end, self._orders)
+        self._finalizer.atexit = False
         for thread in self.threads:
             thread.start()
 
@@ -98,34 +119,31 @@ class Crew:
         """
         self._ready(timeout)
         step = _Step(self.size)
-        for i, task in enumerate(tasks):
-            self._orders[i].put(_Order(task, step, i))
+        self._settled = False
         try:
+            for i, task in enumerate(tasks):
+                self._orders[i].put(_Order(task, step.done, i, contextvars.copy_context()))
             late = self._wait(step, timeout)
+            self._settled = not step.open
         except BaseException as error:
             # An interrupt of the caller: nobody may be left inside a collective.
-            self.group.abort(error)
-            self._settle(step)
+            with shield:
+                self.group.abort(error)
+                self._settle(GRACE)
             raise
         if step.errors:
-            self._settle(step)
+            with shield:
+                self._settle(GRACE)
             raise self._first(step)
         if late:
-            raise self._give_up(step, late, timeout)
+            raise self._give_up(late, timeout)
         return step.results
 
     def _ready(self, timeout: float) -> None:
         """Refuses work while a replica is lost; waits for one that was merely slow to notice an earlier error."""
-        step = self._unsettled
-        if step is not None:
-            with step.cond:
-                step.cond.wait_for(lambda: not step.open, timeout)
-                left = sorted(step.open)
-            if left:
-                self.lost.update({i: self.standing(i) for i in left})
-            else:
-                self.group.reset()
-            self._unsettled = None
+        if not self._settled:
+            left = self._settle(timeout)
+            self.lost.update({i: self.standing(i) for i in left})
         if self.lost:
             replica, where = next(iter(self.lost.items()))
             raise DeviceError(
@@ -138,18 +156,19 @@ class Crew:
     def _wait(self, step: _Step, timeout: float) -> list[int]:
         """Waits until all are done, one failed, or the time is over; returns who is late then."""
         deadline = time.monotonic() + timeout
-        with step.cond:
-            while step.open and not step.errors:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return sorted(step.open)
-                # In slices: an interrupt reaches the main thread only between waits on some systems.
-                step.cond.wait(min(left, 1.0))
-            if step.errors:
-                self.group.abort(next(iter(step.errors.values())))
+        while step.open and not step.errors:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return sorted(step.open)
+            if not step.take(min(left, _SLICE)):
+                ended = [i for i in step.open if not self.threads[i].is_alive()]
+                if ended or sys.is_finalizing():
+                    return ended or sorted(step.open)
+        if step.errors:
+            self.group.abort(next(iter(step.errors.values())))
         return []
 
-    def _give_up(self, step: _Step, late: Sequence[int], timeout: float) -> DeviceError:
+    def _give_up(self, late: Sequence[int], timeout: float) -> DeviceError:
         # The one that waits for others in a collective is not the one to blame.
         stuck = next((i for i in late if not self._meeting(i)), late[0])
         where = self.standing(stuck)
@@ -159,10 +178,10 @@ class Crew:
             received=f"replica {stuck} still {where or 'busy'}",
             fix="look at that operator; raise FLAGS_step_timeout_s if steps may take longer",
         )
-        self.group.abort(error)
-        self._settle(step)
-        self._unsettled = None
         self.lost[stuck] = where
+        with shield:
+            self.group.abort(error)
+            self._settle(GRACE)
         return error
 
     def _meeting(self, replica: int) -> bool:
@@ -174,18 +193,26 @@ class Crew:
             frame = frame.f_back
         return False
 
-    def _settle(self, step: _Step) -> None:
-        """Gives the other replicas time to stop; the next step waits for one that does not."""
-        with step.cond:
-            step.cond.wait_for(lambda: not step.open, GRACE)
-            done = not step.open
-        if done:
+    def _settle(self, timeout: float) -> list[int]:
+        """Waits until the replicas are through with all they were given; returns who is not when the time is over.
+
+        Each gets one more order: whether it got one before is unknown where an interrupt came while they were given.
+        """
+        last = _Step(self.size)
+        for i, orders in enumerate(self._orders):
+            orders.put(_Order(int, last.done, i, None))
+        deadline = time.monotonic() + timeout
+        while last.open and last.take(deadline - time.monotonic()):
+            pass
+        if not last.open:
             self.group.reset()
-        else:
-            self._unsettled = step
+            self._settled = True
+        return sorted(last.open)
 
     def _first(self, step: _Step) -> BaseException:
         """The error of the replica that failed by itself, which says which one it was."""
+        while step.take(0.0):
+            pass
         own = {i: e for i, e in step.errors.items() if not isinstance(e, ReplicaStoppedError)} or step.errors
         replica, error = min(own.items())
         if self.size > 1:
@@ -197,5 +224,4 @@ class Crew:
 
     def close(self) -> None:
         """Ends the threads that wait."""
-        for orders in self._orders:
-            orders.put(None)
+        self._finalizer()

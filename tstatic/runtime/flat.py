@@ -32,9 +32,12 @@ def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]]) -> int:
             if var is not None and array is not None and array.size and var.get_tensor().flat is None:
                 loose.setdefault(dtype_of(array.dtype).name, []).append(var)
         for group in loose.values():
+            touched.update((id(v.scope), v.scope) for v in group)
+            # Before as well: if an exception breaks the move off, no plan may stay bound to what has moved.
+            for owner in touched.values():
+                owner._layout_changed()
             _move(stream, group)
             moved += len(group)
-            touched.update((id(v.scope), v.scope) for v in group)
     for owner in touched.values():
         owner._layout_changed()
     return moved

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, FeedError, ProgramTypeError
+from tstatic.guards import Guarded
 from tstatic.ir.types import DType, dtype_of
+from tstatic.locks import rlock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,18 +53,33 @@ class LoDTensor:
 
     def hold(self, array: np.ndarray[Any, Any]) -> None:
         """Takes ``array`` as the storage."""
+        # Plans are told before and after: an exception in between must not leave one bound to storage that is left.
+        if self._scope is not None:
+            self._scope._layout_changed()
         self._array = array
         self.flat = None
         if self._scope is not None:
+            self._scope.torn.pop(self, None)
             self._scope._layout_changed()
+
+    def _write(self, array: np.ndarray[Any, Any]) -> None:
+        """Writes a value through to the storage, or takes a copy as new storage where shape or dtype differ."""
+        if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
+            if self._scope is not None:
+                self._scope.touched()
+            np.copyto(self._array, array)
+            if self._scope is not None:
+                self._scope.torn.pop(self, None)
+        else:
+            self.hold(array.copy())
 
     def _move_to(self, flat: Flat, offset: int) -> None:
         """Makes the storage a view of a flat buffer, with the same value; the caller says that the layout changed."""
         old = self._array
         assert old is not None
-        self._array = flat.array[offset : offset + old.size].reshape(old.shape)
-        np.copyto(self._array, old)
-        self.flat = flat
+        view = flat.array[offset : offset + old.size].reshape(old.shape)
+        np.copyto(view, old)
+        self._array, self.flat = view, flat
 
     def set(self, value: Any, place: Any = None) -> None:
         """Writes a value.
@@ -81,12 +97,7 @@ class LoDTensor:
                 fix="pass a rectangular list or a numeric array",
             )
         dtype_of(array.dtype)
-        if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
-            np.copyto(self._array, array)
-            if self._scope is not None:
-                self._scope.touched()
-        else:
-            self.hold(array)
+        self._write(array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self._array is None:
@@ -163,6 +174,7 @@ class Scope:
         layout: Changes whenever a value gets other storage, so that bound plans bind anew.
         runs: Program uid -> (seed epoch, number of runs), the counter behind random numbers.
         replicas: Scopes of the further replicas of parallel programs: copies of what every replica needs for itself.
+        torn: Tensors of this scope, its parents and children that may be half written, and what broke off.
     """
 
     def __init__(self, parent: Scope | None = None) -> None:
@@ -170,7 +182,8 @@ class Scope:
         self.kids: list[Scope] = []
         self.layout = 0
         self.runs: dict[int, tuple[int, int]] = {}
-        self.lock = threading.RLock()
+        self.lock = rlock()
+        self.torn: dict[LoDTensor, str] = {} if parent is None else parent.torn
         self.replicas: list[Replica] = []
         self._writes = 0
         self._vars: dict[str, ScopeVar] = {}
@@ -183,6 +196,25 @@ class Scope:
     def writes(self) -> int:
         """Changes whenever :meth:`touched` was called here or on a parent."""
         return self._writes + (self.parent.writes if self.parent is not None else 0)
+
+    def _tear(self, names: Iterable[str], reason: str) -> None:
+        """Notes that variables may be half written, and by what."""
+        for name in names:
+            var = self.find_var(name)
+            if var is not None:
+                self.torn[var.get_tensor()] = reason
+
+    def _mend(self, names: Iterable[str]) -> None:
+        """Notes that variables were written completely."""
+        for name in names:
+            var = self.find_var(name)
+            if var is not None:
+                self.torn.pop(var.get_tensor(), None)
+
+    def _torn_by(self, name: str) -> str:
+        """What left a variable half written; empty for one that is whole."""
+        var = self.find_var(name)
+        return "" if var is None else self.torn.get(var.get_tensor(), "")
 
     def _layout_changed(self) -> None:
         self.layout += 1
@@ -252,7 +284,9 @@ class Scope:
     def erase(self, names: Iterable[str]) -> None:
         """Removes variables; unknown names are ignored."""
         for name in [names] if isinstance(names, str) else names:
-            self._vars.pop(name, None)
+            gone = self._vars.pop(name, None)
+            if gone is not None:
+                self.torn.pop(gone.get_tensor(), None)
         self._layout_changed()
 
     def held_bytes(self) -> int:
@@ -271,6 +305,19 @@ class Replica(Scope):
         # One count for all replicas: they run a step together.
         self.runs = parent.runs
         self._copied = -1
+
+    def _tear(self, names: Iterable[str], reason: str) -> None:
+        """As of a scope; the parent's value counts, of which this one's is a copy."""
+        assert self.parent is not None
+        self.parent._tear(names, reason)
+
+    def _mend(self, names: Iterable[str]) -> None:
+        """Does nothing: only who writes the parent's value mends it."""
+
+    def _torn_by(self, name: str) -> str:
+        """As of a scope; the parent's value counts."""
+        assert self.parent is not None
+        return self.parent._torn_by(name)
 
     def fill(self, own: Iterable[str], shared: Iterable[str]) -> None:
         """Brings the replica up to date, if the parent's values changed.
@@ -306,23 +353,21 @@ class Replica(Scope):
         self._copied = self.parent.writes
 
 
-_global = Scope()
-_current = _global
+_current = Guarded("scope", Scope())
 
 
 def global_scope() -> Scope:
-    """The scope that runs use when none is given."""
-    return _current
+    """The scope that runs use when none is given: that of this thread's ``scope_guard``, else one that all share."""
+    return _current.get()
 
 
 @contextlib.contextmanager
 def scope_guard(scope: Scope) -> Iterator[None]:
-    """Makes ``scope`` the global one inside the ``with`` block.
+    """Makes ``scope`` the global one inside the ``with`` block, for the thread that enters it.
 
     Raises:
         ProgramTypeError: If it is no Scope.
     """
-    global _current
     if not isinstance(scope, Scope):
         raise ProgramTypeError(
             "scope_guard needs a Scope",
@@ -330,17 +375,13 @@ def scope_guard(scope: Scope) -> Iterator[None]:
             received=f"{scope!r} of type {type(scope).__name__}",
             fix="make one with static.Scope()",
         )
-    old, _current = _current, scope
-    try:
+    with _current.inside(scope):
         yield
-    finally:
-        _current = old
 
 
 def reset_global_scope() -> None:
     """Starts with an empty global scope (for tests)."""
-    global _current
-    _current = Scope()
+    _current.switch(Scope())
 
 
 def dtype_check(name: str, expected: DType, received: DType) -> None:

@@ -28,7 +28,7 @@ from tstatic.runtime.block import BlockRunner, annotate, run_op
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.flat import flatten
 from tstatic.runtime.generated import generated_work
-from tstatic.runtime.interrupt import shielded
+from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.scope import Scope, dtype_check
 
 DEVICES: dict[str, Callable[..., cpu.Work]] = {"cpu": cpu.prepare, "null": null.prepare}
@@ -80,6 +80,7 @@ class Session:
         self._blas = any(step.op.card.cost is not None or step.op.card.amp == "white" for step in plan.steps)
         # A program without feeds that leaves nothing but state (a startup program) runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
+        self._writing = Writing(scope, plan.program.writes, "a step")
 
     # ------------------------------------------------------------------------------------------------------------- bind
     def bind(self) -> None:
@@ -89,6 +90,7 @@ class Session:
             FeedError: If a persistable variable that the program reads has no value in the scope.
         """
         plan = self.plan
+        self._bound = False
         flatten(self.scope, self._streams)
         self.arena: Buffer | None = Buffer(plan.arena_bytes, "an arena of temporaries")
         self.arena.touch()
@@ -233,7 +235,7 @@ class Session:
         if self.stale():
             self.bind()
         if self._blas:
-            with blas.one_thread():
+            with blas.OneThread():
                 return self.replay(feeds, iterations)
         return self.replay(feeds, iterations)
 
@@ -241,6 +243,7 @@ class Session:
         """As :meth:`run`, for a caller who has bound it and limits BLAS."""
         results: list[np.ndarray[Any, Any]] = []
         assert self.arena is not None
+        check_whole(self.scope, self.plan.program.reads, "this run")
         self.arena.touch()
         for workspace in self.workspaces:
             workspace.touch()
@@ -255,8 +258,6 @@ class Session:
                     for name, slot in self._feeds:
                         np.copyto(slot, feeds[name])
         self.runs += 1
-        if self.member is None and self.plan.program.writes:
-            self.scope.touched()
         if self._transient:
             self.drop()
         return results
@@ -284,7 +285,9 @@ class Session:
         if self.member is not None:
             self.member.commit()
         if self.calls["update"] or pending:
-            with shielded():
+            with self._writing:
+                if self.member is None:
+                    self.scope.touched()
                 self._execute("update")
                 self._commit([*pending, *self._pending(late=True)])
                 self.scope.runs[self.uid] = (random.epoch(), count + 1)

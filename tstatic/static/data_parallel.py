@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_program
 from tstatic.runtime.crew import Crew
 from tstatic.runtime.feed import Arrays, uninitialised
+from tstatic.runtime.interrupt import left_whole
 from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.scope import Replica, Scope, tensor_of
 from tstatic.runtime.session import Session
@@ -49,7 +50,6 @@ _log = get_logger("recompiles")
 
 LATER = 1.5
 """Seconds by which a process's own deadline comes after that of all processes, whose error names the rank."""
-
 CACHE_SIZE = 32
 """Compiled programs kept per Executor and number of places; the least recently used one goes first."""
 
@@ -177,9 +177,10 @@ class Company:
         self.running: Compiled | None = None
         self.numbers: WeakKeyDictionary[Scope, dict[int, int]] = WeakKeyDictionary()
         self.seen: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()  # its count of writes, when all had the same
+        me = proxy(self)  # so that the threads of a company that nobody has any more end at once
         if outer is not None:
-            outer.monitor.standing = lambda: self._standing(0)
-        self.crew = Crew(size, self.group, self._standing)
+            outer.monitor.standing = partial(Company._standing, me, 0)
+        self.crew = Crew(size, self.group, partial(Company._standing, me))
         self.cache: OrderedDict[tuple[Any, ...], Compiled] = OrderedDict()
 
     def _standing(self, replica: int) -> str:
@@ -276,16 +277,18 @@ class Company:
             partial(session.replay, arrays, iterations)
             for session, arrays in zip(compiled.sessions, feeds, strict=True)
         ]
+        scopes = [session.scope for session in compiled.sessions]
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
-        with blas.one_thread():
+        with blas.OneThread():
             if self.outer is None or not self.group.across:
-                return self.crew.run(tasks, timeout)
+                with left_whole(scopes):
+                    return self.crew.run(tasks, timeout)
             changed = self.seen.get(scope) != writes
             self.outer.watch_state(changed, lambda: {n: digest({n: a}) for n, a in _held(scope, compiled.parameters)})
             if self.outer.feeds.watching:
                 self.outer.feeds.note(digest({f"{i} {n}": a for i, part in enumerate(feeds) for n, a in part.items()}))
             try:
-                with self.outer.step(timeout):
+                with self.outer.step(timeout), left_whole(scopes):
                     # The processes' own deadline comes first: its error names the rank.
                     results = self.crew.run(tasks, timeout + LATER)
                 self.seen[scope] = scope.writes

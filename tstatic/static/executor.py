@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Program, default_main_program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
+from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.runtime.feed import Arrays, read_feed, uninitialised
 from tstatic.runtime.learning_rate import scheduled
@@ -90,7 +90,7 @@ class Executor:
         self._cache: OrderedDict[tuple[Any, ...], _Compiled] = OrderedDict()
         self._companies = Companies()
         self._used: dict[tuple[int, int], frozenset[str]] = {}
-        self._lock = threading.RLock()
+        self._lock = rlock()
         self._closed = False
         self._pid = os.getpid()
 

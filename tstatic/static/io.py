@@ -18,6 +18,7 @@ from tstatic.logs import get_logger, warn_once
 from tstatic.runtime import checkpoint, files, random
 from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint
+from tstatic.runtime.interrupt import check_whole
 from tstatic.runtime.scope import LoDTensor, Scope, global_scope
 from tstatic.runtime.stamp import new_stamp
 from tstatic.static.compiled_program import CompiledProgram
@@ -103,7 +104,9 @@ def values_of_variables(
 
     Raises:
         FeedError: If one has no value.
+        DeviceError: If a step that was broken off left one half written.
     """
+    check_whole(scope, [var.name for var in variables], function)
     values: dict[str, Array] = {}
     kinds: dict[str, str] = {}
     for var in variables:

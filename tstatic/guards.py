@@ -1,0 +1,71 @@
+"""Defaults that a ``with`` block replaces in its own thread alone: programs, scope, names, marks."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Guarded"]
+
+T = TypeVar("T")
+
+
+class _Block(Generic[T]):
+    """One ``with`` block: its value, and what it is a value of."""
+
+    __slots__ = ("_guarded", "of", "value")
+
+    def __init__(self, guarded: Guarded[T], value: T, of: Any) -> None:
+        self._guarded = guarded
+        self.value = value
+        self.of = of
+
+    def __enter__(self) -> None:
+        stack = self._guarded._blocks
+        try:
+            stack.set((*stack.get(), self))
+        except BaseException:
+            # An interrupt: the block is not entered, so nobody would leave it.
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # This block, wherever it lies: one in a generator may end after blocks around it, or in another thread.
+        stack = self._guarded._blocks
+        stack.set(tuple(block for block in stack.get() if block is not self))
+
+
+class Guarded(Generic[T]):
+    """A value that all threads share, but for those that are inside a block of :meth:`inside`.
+
+    Args:
+        name: For debuggers.
+        shared: What threads outside any block have; new threads are outside.
+    """
+
+    def __init__(self, name: str, shared: T) -> None:
+        self.shared = shared
+        self._blocks: ContextVar[tuple[_Block[T], ...]] = ContextVar(name, default=())
+
+    def get(self, of: Any = None) -> T:
+        """The value of the innermost block about ``of`` in this thread, else the shared one."""
+        for block in reversed(self._blocks.get()):
+            if block.of is of:
+                return block.value
+        return self.shared
+
+    def inside(self, value: T, of: Any = None) -> _Block[T]:
+        """A block in which this thread's value is another one; it is entered once."""
+        return _Block(self, value, of)
+
+    def switch(self, value: T) -> T:
+        """Replaces the value of the innermost block, or the shared one outside of all; returns the old value."""
+        blocks = self._blocks.get()
+        if blocks:
+            old, blocks[-1].value = blocks[-1].value, value
+        else:
+            old, self.shared = self.shared, value
+        return old
