@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,20 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import regression, rows, state
 from tstatic import static
-from tstatic.errors import FeedError, ForkedProcessError, NotFoundError, NumericsError, ProgramError, TstaticError
+from tstatic.devices import blas
+from tstatic.errors import (
+    DeviceError,
+    FeedError,
+    ForkedProcessError,
+    NotFoundError,
+    NumericsError,
+    ProgramError,
+    TstaticError,
+)
+from tstatic.logs import get_logger, warn_once
 from tstatic.places import NullPlace
 from tstatic.runtime.scope import LoDTensor
+from tstatic.runtime.session import Session
 from tstatic.static.executor import CACHE_SIZE
 
 
@@ -347,6 +361,165 @@ def test_after_a_fork_the_executor_says_at_once_why_not() -> None:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 17
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_forked_in_the_middle_of_a_step_of_another_thread_runs_and_saves(tmp_path: Path) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def wait(x: Any) -> Any:
+        inside.set()
+        go.wait(30.0)
+        return np.array(x)
+
+    exe, main, _, loss = trained()
+    blocked, startup = static.Program(), static.Program()
+    with static.program_guard(blocked, startup):
+        x = static.data("x", [2, 3])
+        y = blocked.current_block().create_var(name="y", dtype="float32", shape=[2, 3])
+        static.py_func(wait, x, y)
+    stuck = threading.Thread(target=exe.run, args=(blocked, {"x": rows(2)}, [y]))
+    stuck.start()
+    assert inside.wait(30.0)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends a child that hangs
+        try:
+            static.Executor(paddle.CPUPlace()).run(main, feed={"x": rows(2)}, fetch_list=[loss])
+            static.save(main, str(tmp_path / "m"))
+            get_logger()
+            warn_once("in a child", "said in a child", level=logging.DEBUG)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    go.set()
+    stuck.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGALRM])
+def test_a_signal_in_the_update_comes_through_when_the_step_is_done(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    class LateError(Exception):
+        pass
+
+    def late(*_: object) -> None:
+        raise LateError
+
+    feed = {"x": rows(4)}
+    exe, main, startup, loss = trained()
+    for _ in range(3):
+        exe.run(main, feed=feed, fetch_list=[loss])
+    wanted = state(static.global_scope(), main)
+    paddle.seed(3)
+    exe.run(startup)
+    exe.run(main, feed=feed, fetch_list=[loss])
+    execute = Session._execute
+
+    def signalled(self: Session, region: str) -> None:
+        if region == "update":
+            os.kill(os.getpid(), number)
+        execute(self, region)
+
+    before = signal.signal(number, late)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "_execute", signalled)
+            with pytest.raises(LateError):
+                exe.run(main, feed=feed, fetch_list=[loss])
+        assert signal.getsignal(number) is late
+    finally:
+        signal.signal(number, before)
+    exe.run(main, feed=feed, fetch_list=[loss])
+    found = state(static.global_scope(), main)
+    assert all(np.array_equal(found[name], value) for name, value in wanted.items())
+
+
+@pytest.mark.parametrize("cure", ["startup", "load", "set_program_state"])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
+def test_an_update_that_is_broken_off_is_refused_until_the_state_is_whole_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: type[BaseException], cure: str
+) -> None:
+    feed = {"x": rows(4)}
+    exe, main, startup, loss = trained()
+    static.save(main, str(tmp_path / "m"))
+    before = state(static.global_scope(), main)
+    commit = Session._commit
+
+    def broken_off(self: Session, pending: Any) -> None:
+        commit(self, pending[: len(pending) // 2])
+        raise kind
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "_commit", broken_off)
+        with pytest.raises(kind):
+            exe.run(main, feed=feed, fetch_list=[loss])
+    clone = main.clone(for_test=True)
+    for other, program in ((exe, main), (static.Executor("cpu"), clone)):
+        with pytest.raises(DeviceError, match=rf"half written(.|\n)*{kind.__name__} broke off(.|\n)*startup program"):
+            other.run(program, feed=feed, fetch_list=[loss.name])
+    # What does not read it runs.
+    with static.program_guard(static.Program(), static.Program()):
+        exe.run(static.default_main_program(), feed={"x": rows(2)}, fetch_list=[static.data("x", [None, 3]) + 1.0])
+    if cure == "startup":
+        paddle.seed(3)
+        exe.run(startup)
+    elif cure == "load":
+        static.load(main, str(tmp_path / "m"))
+    else:
+        static.set_program_state(main, before)
+    exe.run(main, feed=feed, fetch_list=[loss])
+
+
+def test_moving_state_into_flat_buffers_loses_no_value_when_it_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = {"x": rows(4)}
+    exe, main, _, loss = trained()
+    (wanted,) = exe.run(main.clone(for_test=True), feed=feed, fetch_list=[loss.name])
+    before = state(static.global_scope(), main)
+    move, left = LoDTensor._move_to, [2]
+
+    def broken_off(self: LoDTensor, flat: Any, offset: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        move(self, flat, offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoDTensor, "_move_to", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            exe.run(main, feed=feed, fetch_list=[loss])
+    found = state(static.global_scope(), main)
+    assert all(np.array_equal(found[name], value) for name, value in before.items())
+    # Programs that were bound to the old storage follow.
+    scope = static.global_scope()
+    for p in main.all_parameters():
+        scope.find_var(p.name).get_tensor().set(np.zeros(p.shape, "f4"))
+    (zero,) = exe.run(main.clone(for_test=True), feed=feed, fetch_list=[loss.name])
+    assert float(zero) == 0.0 != float(wanted)
+
+
+def test_limits_of_matrix_products_overlap_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        threads = 4
+
+        def get_num_threads(self) -> int:
+            return self.threads
+
+        def set_num_threads(self, threads: int) -> None:
+            self.threads = threads
+
+    library = Library()
+    monkeypatch.setattr(blas, "_pools", lambda: SimpleNamespace(lib_controllers=[library]))
+    first, second = blas.OneThread(), blas.OneThread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert library.threads == 1
+    second.__exit__(None, None, None)
+    assert library.threads == 4
 
 
 def test_scheduler_values_reach_the_program_and_an_error_takes_them_back() -> None:
