@@ -9,7 +9,20 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, Values, register, spelled
+from tstatic.ir.opdef import (
+    GRAD,
+    Attr,
+    Card,
+    Case,
+    Domain,
+    GradContext,
+    GradOp,
+    OpSpec,
+    Piece,
+    Values,
+    register,
+    spelled,
+)
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta

@@ -22,10 +22,9 @@ def max_pool2d_index(x: Array, out: Array, mask: Array, rows: Bounds, columns: B
     """
     if out.size == 0:
         return
-    for at, bounds in ((2, rows), (3, columns)):
-        empty = [i for i, (start, stop) in enumerate(bounds) if start == stop]
-        if empty:
-            mask[(*(slice(None),) * at, empty)] = -1
+    without = [[i for i, (start, stop) in enumerate(bounds) if start == stop] for bounds in (rows, columns)]
+    mask[:, :, without[0]] = -1
+    mask[:, :, :, without[1]] = -1
     taps = _taps(rows, columns)
     if taps is None:
         _by_window(x, mask, rows, columns)
