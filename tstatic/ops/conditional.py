@@ -114,7 +114,7 @@ def _close(helper: Layer, block: Block, pred: Variable) -> None:
     scope.type = "step_scopes"
     append_op(
         parent, "conditional_block", {"Cond": [pred], "Input": reads}, {"Out": writes, "Scope": scope},
-        {"sub_block": block.idx, "is_scalar_condition": Attr.idle(True, "the condition always has one element")},
+        {"sub_block": block.idx, "is_scalar_condition": True},
     )  # fmt: skip
 
 
