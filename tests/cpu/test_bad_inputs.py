@@ -119,6 +119,10 @@ def feeds() -> Iterator[Bad]:
             "None": None, "a set": {1}, "a dict": {"a": 1}, "a text": "hello", "bytes": b"abc", "a function": len,
             "an object": object(), "a generator": (i for i in range(3)), "a range list of texts": ["a", "b"],
             "a ragged list": [[1.0, 2.0], [3.0]], "a complex": 1j,
+            "complex numbers": np.full(shape, 1j).tolist() or [1j], "masked": np.ma.masked_array(np.ones(shape, dtype), True),
+            "a list of masked": [np.ma.masked_array(np.ones(shape[1:], dtype), True)] * shape[0],
+            "a list with a masked number": [1.0, np.ma.masked], "dates": [np.datetime64("2020")] * 3,
+            "records": np.zeros(shape, [("a", dtype)]), "a list of records": [np.zeros((), [("a", dtype)])] * 3,
         }.items():  # fmt: skip
             yield Bad(f"{name} fed {label}", lambda n, name=name, v=value: n.run(**{name: v}))
         yield Bad(f"{name} fed a Variable", lambda n, name=name: n.run(**{name: n.x}), TypeError)
@@ -128,6 +132,7 @@ def feeds() -> Iterator[Bad]:
         yield Bad(f"fixed of shape {shape}", lambda n, s=shape: n.run(fixed=np.ones(s, "float32")), ValueError)
     for index in (5, 6, -6, 10**6, -(10**6), 2**62, -(2**62)):
         yield Bad(f"index {index}", lambda n, i=index: n.run(ids=np.array([0, i, 1])), IndexError)
+    yield Bad("number list for bools", lambda n: n.run(flag=[2]), TypeError)
     yield Bad("float list for ints", lambda n: n.run(ids=[0.5, 1.5]), TypeError)
     for feed in ([], [{}, {}], (1, 2), "x", 5, 3.5, {1: 2}, {None: 1}, [1], np.ones(3), {"x"}, object()):
         yield Bad(
@@ -338,6 +343,10 @@ def calls() -> Iterator[Bad]:
         "py_func of no function": lambda: static.py_func(5, x(), x(name="y")),
         "clip swapped": lambda: paddle.nn.ClipGradByValue(-1.0, 1.0),
         "minimize an array": lambda: paddle.optimizer.SGD(0.1).minimize(np.ones(1)),
+        "a masked constant": lambda: paddle.assign(np.ma.masked_array([1.0], True)),
+        "a masked operand": lambda: x() + np.ma.masked_array(np.ones((2, 3)), True),
+        "masked start values": lambda: paddle.nn.initializer.Assign([np.ma.masked_array([1.0], True)]),
+        "complex start values": lambda: paddle.nn.initializer.Assign([1j]),
         "minimize several elements": lambda: paddle.optimizer.SGD(0.1).minimize(x((3, 2))),
         "minimize an unknown number": lambda: paddle.optimizer.SGD(0.1).backward(x((None, 1))),
         "learning rate None": lambda: paddle.optimizer.SGD(None),

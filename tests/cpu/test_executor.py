@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import signal
 import threading
@@ -553,3 +554,50 @@ def test_iterations_per_run_equal_as_many_runs() -> None:
             results.append((value, state(static.global_scope(), main)))
     assert results[0][0] == results[1][0]
     assert all(np.array_equal(results[0][1][n], results[1][1][n]) for n in results[0][1])
+
+
+def test_an_attribute_written_after_a_run_is_seen_by_the_next() -> None:
+    x = static.data("x", [2])
+    y = paddle.scale(x, 2.0)
+    z = paddle.reshape(x, [1, 2])
+    exe, main = static.Executor("cpu"), static.default_main_program()
+    feed = {"x": np.ones(2, "float32")}
+    scale, reshape = main.global_block().ops
+
+    def change_all() -> None:
+        scale.attrs = {"scale": 7.0}
+
+    for change, want in (
+        (lambda: None, 2), (lambda: scale.attrs.__setitem__("scale", 3.0), 3), (lambda: scale.attrs.update(scale=4.0), 4),
+        (lambda: scale._set_attr("scale", 5.0), 5), (lambda: operator.ior(scale.attrs, {"scale": 6}), 6), (change_all, 7),
+    ):  # fmt: skip
+        change()
+        assert exe.run(main, feed=feed, fetch_list=[y])[0].tolist() == [want, want]
+    reshape.attrs["shape"] = [2, 1]
+    assert exe.run(main, feed=feed, fetch_list=[z])[0].shape == (2, 1)
+    assert reshape.attrs["shape"] == (2, 1), "a list could change without a word"
+    copied = main.clone().global_block().ops[0]
+    copied.attrs["scale"] = 9.0
+    assert (scale.attrs["scale"], dict(scale.attrs.copy())["scale"]) == (7.0, 7.0)
+    scale.inputs = {"X": (z.name,)}
+    scale._rename_input(z.name, "x")
+    assert exe.run(main, feed=feed, fetch_list=[y])[0].tolist() == [7, 7]
+
+
+def test_a_write_to_an_operator_that_cannot_be_followed_is_refused() -> None:
+    x = static.data("x", [2])
+    paddle.scale(x, 2.0)
+    (op,) = static.default_main_program().global_block().ops
+    before = str(static.default_main_program())
+    writes = [
+        lambda: op.attrs.__setitem__("scale", "two"), lambda: op.attrs.__setitem__("scalee", 2.0),
+        lambda: op.attrs.__delitem__("scale"), lambda: op.attrs.pop("scale"), op.attrs.clear, op.attrs.popitem,
+        lambda: op.inputs.__setitem__("X", ("y",)), lambda: op.outputs.update(Out=("y",)), op.inputs.clear,
+        lambda: op.attrs.setdefault("nothing", 1),
+    ]  # fmt: skip
+    for write in writes:
+        with pytest.raises(TstaticError) as caught:
+            write()
+        assert caught.value.fix
+        assert "test_executor.py" in str(caught.value)
+    assert str(static.default_main_program()) == before

@@ -470,7 +470,7 @@ def test_save_writes_the_program_too(net: Net, tmp_path: Path) -> None:
 def test_a_program_that_cannot_be_saved_leaves_the_old_files(net: Net, tmp_path: Path) -> None:
     static.save(net.main, str(tmp_path / "m"))
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    net.main.global_block().ops[0].attrs["x_num_col_dims"] = object()
+    net.main.global_block().ops[0]._attrs.put("x_num_col_dims", object())
     with pytest.raises(ProgramError, match="cannot be saved"):
         static.save(net.main, str(tmp_path / "m"))
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before

@@ -277,7 +277,7 @@ def test_functions_of_another_process_are_refused() -> None:
 
 def test_what_cannot_be_saved_says_so() -> None:
     program = small()
-    program.global_block().ops[0].attrs["x_num_col_dims"] = object()
+    program.global_block().ops[0]._attrs.put("x_num_col_dims", object())
     with pytest.raises(ProgramError, match="attribute 'x_num_col_dims' of operator 'mul' cannot be saved"):
         saved(program)
     for name in ("a\ud800", "n" * 70_000):

@@ -219,7 +219,7 @@ def test_a_regularizer_of_your_own_stays_behind_with_a_warning(caplog: pytest.Lo
 
 def test_printing_never_fails_and_such_text_is_refused() -> None:
     program = parse(TINY)
-    program.global_block().ops[0].attrs["bias"] = object()
+    program.global_block().ops[0]._attrs.put("bias", object())
     assert "bias = <object>" in str(program)
     with pytest.raises(ProgramError, match="line 8"):
         parse(str(program))

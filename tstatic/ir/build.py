@@ -18,6 +18,7 @@ from tstatic.errors import (
     near,
 )
 from tstatic.ir import names
+from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.opdef import NO_ATTRS, Card, Slot, card_of
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
@@ -78,11 +79,7 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
         )
         return filled
     if isinstance(x, list | tuple | np.ndarray):
-        array = np.asarray(x)
-        if dtype is not None:
-            array = array.astype(dtype_of(dtype).np)
-        elif array.dtype == np.float64 and not isinstance(x, np.ndarray):
-            array = array.astype(np.float32)
+        array = plain(x, "the operand", "assign_value")
         if array.dtype.kind not in "biufV":
             raise ProgramTypeError(
                 "this list or array cannot become a Variable",
@@ -91,6 +88,10 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
                 fix="pass a rectangular list of numbers",
                 where=show(user_line()),
             )
+        if dtype is not None:
+            array = array.astype(dtype_of(dtype).np)
+        elif array.dtype == np.float64 and not isinstance(x, np.ndarray):
+            array = array.astype(np.float32)
         attrs = {"shape": array.shape, "dtype": dtype_of(array.dtype), "values": packed(array)}
         made: Variable = emit("assign_value", {}, attrs)
         return made

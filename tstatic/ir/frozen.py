@@ -230,7 +230,17 @@ def _freeze_op(op: Operator, frame: _Frame) -> FrozenOp:
     inputs = _slot_entries(card.inputs, op.inputs, frame.read)
     outputs = _slot_entries(card.outputs, op.outputs, frame.write)
     return FrozenOp(
-        card, inputs, outputs, op.attrs, op.role, op.role_var, op.where, op.position, regions, slot_names, op.namescope
+        card,
+        inputs,
+        outputs,
+        dict(op.attrs),
+        op.role,
+        op.role_var,
+        op.where,
+        op.position,
+        regions,
+        slot_names,
+        op.namescope,
     )
 
 

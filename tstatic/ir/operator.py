@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir import text
+from tstatic.ir.mappings import OpAttrs, OpSlots
 from tstatic.ir.opdef import Card, card_of
 from tstatic.ir.where import Where, show
 
@@ -29,7 +30,7 @@ class OpRole:
 class Operator:
     """One op of a block: type, slots of variable names, attributes, role and the user's line."""
 
-    __slots__ = ("attrs", "block", "device", "inputs", "namescope", "outputs", "position", "role", "role_var", "type",
+    __slots__ = ("_attrs", "_inputs", "_outputs", "block", "device", "namescope", "position", "role", "role_var", "type",
                  "where")  # fmt: skip
 
     def __init__(
@@ -49,15 +50,45 @@ class Operator:
     ) -> None:
         self.block = block
         self.type = type
-        self.inputs = inputs
-        self.outputs = outputs
-        self.attrs = attrs
+        self._inputs = OpSlots(self, inputs)
+        self._outputs = OpSlots(self, outputs)
+        self._attrs = OpAttrs(self, attrs)
         self.role = role
         self.role_var = role_var
         self.where = where
         self.position = position
         self.namescope = namescope
         self.device = device
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, ...]]:
+        """Slot -> names of the variables that the op reads."""
+        return self._inputs
+
+    @inputs.setter
+    def inputs(self, inputs: dict[str, tuple[str, ...]]) -> None:
+        self._inputs = OpSlots(self, inputs)
+        self.block.program._touch()
+
+    @property
+    def outputs(self) -> dict[str, tuple[str, ...]]:
+        """Slot -> names of the variables that the op writes."""
+        return self._outputs
+
+    @outputs.setter
+    def outputs(self, outputs: dict[str, tuple[str, ...]]) -> None:
+        self._outputs = OpSlots(self, outputs)
+        self.block.program._touch()
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Name -> value; a write is checked, and later runs see it."""
+        return self._attrs
+
+    @attrs.setter
+    def attrs(self, attrs: dict[str, Any]) -> None:
+        self._attrs = OpAttrs(self, self.card.complete(attrs))
+        self.block.program._touch()
 
     @property
     def card(self) -> Card:
@@ -150,16 +181,14 @@ class Operator:
                     fix=near(name, self.card.attrs) or "see op.attr_names",
                     op=self.type,
                 )
-            self.attrs[name] = spec.clean(self.type, name, value)
+            self._attrs.put(name, spec.clean(self.type, name, value))
         self.block.program._touch()
 
     def _rename_input(self, old: str, new: str) -> None:
         self.inputs = {s: tuple(new if n == old else n for n in names) for s, names in self.inputs.items()}
-        self.block.program._touch()
 
     def _rename_output(self, old: str, new: str) -> None:
         self.outputs = {s: tuple(new if n == old else n for n in names) for s, names in self.outputs.items()}
-        self.block.program._touch()
 
     @property
     def idx(self) -> int:

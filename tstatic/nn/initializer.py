@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
 from tstatic.ir.opdef import spelled
@@ -246,7 +247,9 @@ class Assign(_FromArray):
     """The given array, list or number."""
 
     def __init__(self, value: Any, name: str | None = None) -> None:
-        self.array = np.asarray(value)
+        self.array = plain(value, "the value of Assign", "Assign")
+        if self.array.dtype.kind in "cOSUMm":
+            dtype_of(self.array.dtype)
 
     def value(self, var: Variable) -> np.ndarray[Any, Any]:
         return np.broadcast_to(self.array, var.shape) if self.array.ndim == 0 else self.array

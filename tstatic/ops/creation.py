@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir import names
+from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.declare import default_dtype
@@ -155,7 +156,7 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
 def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
     """An array from numbers; Python floats become the default dtype."""
     try:
-        array = np.asarray(x)
+        array = plain(x, f"what was given to {function}", function)
     except ValueError:
         array = np.empty((), object)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":

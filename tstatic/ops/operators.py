@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError
+from tstatic.ir.arrays import plain
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
@@ -54,7 +55,7 @@ def _array(x: Variable, value: Any, symbol: str) -> Variable | None:
     """An array or list as a constant of the Variable's dtype; ``None`` if it is something else."""
     if not isinstance(value, np.ndarray | list | tuple):
         return None
-    array = np.asarray(value)
+    array = plain(value, "the operand", symbol)
     if array.dtype.kind not in "biufV":
         return None
     if array.dtype.kind in "fV" and not x.dtype.is_float:

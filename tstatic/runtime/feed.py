@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import FeedError, FeedTypeError, near
+from tstatic.ir.arrays import has_mask
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
 from tstatic.ir.where import show
@@ -16,6 +17,9 @@ from tstatic.plan.plan import Plan
 from tstatic.runtime.scope import LoDTensor
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+
+_NO_NUMBERS = "OSUMmc"
+"""Kinds of numpy dtypes that no real number can be read from: objects, texts, dates and complex numbers."""
 
 
 def check_feed_dict(feed: Any) -> Mapping[str, Any]:
@@ -66,9 +70,13 @@ def _fail(
 def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     """Converts one fed value; lists and numbers take the variable's dtype, arrays must have it already."""
     name = var.name
-    if isinstance(value, np.ndarray):
-        array = value
-    elif isinstance(value, LoDTensor):
+    if has_mask(value):
+        raise _fail(
+            var, f"a masked array was fed for '{name}', whose mask would be lost", "an array or list without a mask",
+            type(value).__name__,
+            "fill it, array.filled(0), and feed ~np.ma.getmaskarray(array) as an input of its own", FeedTypeError,
+        )  # fmt: skip
+    if isinstance(value, np.ndarray | LoDTensor):
         array = np.asarray(value)
     elif isinstance(value, bool | int | float | list | tuple | np.generic):
         array = _from_list(value, var)
@@ -85,10 +93,11 @@ def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
             f"{value!r:.60} of type {type(value).__name__}",
             f"convert it: np.asarray(..., dtype='{var.dtype.name}')", FeedTypeError,
         )  # fmt: skip
-    if array.dtype.kind in "OSUMm":
+    if array.dtype.kind in _NO_NUMBERS or array.dtype.fields is not None:
         raise _fail(
             var, f"the array fed for '{name}' does not hold numbers", f"dtype {var.dtype.name}", f"dtype {array.dtype}",
-            "feed a numeric array; a ragged list has to be padded first", FeedTypeError,
+            "feed real numbers; a ragged list has to be padded first, and a complex array fed as its .real and .imag",
+            FeedTypeError,
         )  # fmt: skip
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -103,13 +112,18 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
             var, f"the list fed for '{var.name}' is ragged", f"rows of one length, shape {list(var.shape)}",
             "rows of different lengths", "pad the rows to one length", FeedError,
         ) from None  # fmt: skip
-    if array.dtype.kind in "OSU" or isinstance(value, np.generic):
+    if array.dtype.kind in _NO_NUMBERS or array.dtype.fields is not None or isinstance(value, np.generic):
         return array
     wanted = var.dtype
     if array.dtype.kind == "f" and not wanted.is_float and array.size:
         raise _fail(
             var, f"a list of floats was fed for '{var.name}'", f"{wanted.name} values", "floats",
             f"convert them: np.asarray(values, dtype='{wanted.name}')", FeedTypeError,
+        )  # fmt: skip
+    if wanted.name == "bool" and array.dtype.kind in "iu" and array.size and (array.min() < 0 or array.max() > 1):
+        raise _fail(
+            var, f"a list of numbers was fed for '{var.name}', which is bool", "True and False, or 1 and 0",
+            f"values in [{array.min()}, {array.max()}]", "compare them: np.asarray(values) != 0", FeedTypeError,
         )  # fmt: skip
     if wanted.is_integer and array.size and array.dtype.kind in "iu":
         low, high = np.iinfo(wanted.np).min, np.iinfo(wanted.np).max

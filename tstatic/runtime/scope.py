@@ -12,6 +12,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, FeedError, ProgramTypeError
 from tstatic.guards import Guarded
+from tstatic.ir.arrays import plain
 from tstatic.ir.types import DType, dtype_of
 from tstatic.locks import rlock
 
@@ -88,7 +89,7 @@ class LoDTensor:
             value: An array, a list, another LoDTensor, or anything with ``__array__``.
             place: Accepted as in Paddle; the Executor's place decides where the value is used.
         """
-        array = np.array(value, copy=True, order="C")
+        array = np.array(plain(value, "what was given to set", "set"), copy=True, order="C")
         if array.dtype == object:
             raise FeedError(
                 "a tensor takes numbers of one shape",

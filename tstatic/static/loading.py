@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import CheckpointError, ShapeError, near
+from tstatic.errors import CheckpointError, DTypeError, ShapeError, near
 from tstatic.ir import serial
+from tstatic.ir.arrays import plain
 from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show, user_line
@@ -56,9 +57,12 @@ def array_of(value: Any, name: str, function: str) -> Array:
 
     Raises:
         ShapeError: If it is no array and cannot become one.
+        DTypeError: For a masked array.
     """
     try:
-        array = np.array(value, order="C")
+        array = np.array(plain(value, f"the value of '{name}'", function), order="C")
+    except DTypeError:
+        raise
     except Exception as error:
         raise ShapeError(
             f"the value for '{name}' could not be read as an array",
