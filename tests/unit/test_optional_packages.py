@@ -72,7 +72,10 @@ def refused(package, call, *arguments):
 refused("msgspec", lambda: main.desc.serialize_to_string())
 refused("msgspec", static.Program.parse_from_text, str(main))
 refused("msgspec", static.Program.parse_from_string, SAVED)
-refused("safetensors", static.save, main, "model")
+refused("msgspec", static.save, main, "model")
+from tstatic.runtime import checkpoint
+
+refused("safetensors", checkpoint.encode, checkpoint.Checkpoint({}))
 refused("msgspec", static.load, main, "there")
 """
 

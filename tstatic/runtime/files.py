@@ -180,18 +180,15 @@ def _staging(folder: Path) -> Iterator[Path]:
 def _stage(staged: Path, data: bytes, old: os.stat_result | None) -> None:
     handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600)
     try:
-        file = os.fdopen(handle, "wb")
-    except BaseException:
-        os.close(handle)
-        raise
-    with file:
         if old is not None:
             with contextlib.suppress(OSError):
                 os.chown(handle, old.st_uid, old.st_gid)
             os.chmod(handle, stat.S_IMODE(old.st_mode))
-        file.write(data)
-        file.flush()
+        with os.fdopen(handle, "wb", closefd=False) as file:
+            file.write(data)
         os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _commit(stage: Path, folder: Path, names: Sequence[str]) -> None:

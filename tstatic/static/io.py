@@ -147,9 +147,10 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
     source = program_of(program, "static.save")
     path = with_suffix(path_of(model_path, "static.save"), PARAMETERS_SUFFIX)
     scope = global_scope()
-    model, stamp = serial.encode(source), new_stamp(2)
+    stamp = new_stamp(2)
     with scope.lock:
         values, kinds = state_of(source, scope, "save")
+        model = serial.encode(source)
         epoch, count = scope.runs.get(source.uid, (random.epoch(), 0))
         facts = {"run_count": count if epoch == random.epoch() else 0, "program": digest(model), "save": str(stamp)}
         data = checkpoint.encode(Checkpoint(values, kinds, facts))
