@@ -22,6 +22,7 @@ from tstatic import distributed, flags, logs, static, version
 from tstatic.comm import gloo, launch, processes
 from tstatic.comm.group import Group
 from tstatic.errors import RankFailedError
+from tstatic.ir import process
 from tstatic.runtime.crew import Crew
 
 
@@ -151,6 +152,34 @@ def train_in_blocks(number: int) -> None:
         levels = compiled.explain().collectives.levels  # type: ignore[union-attr]
     agree(found[0], found[1])
     say(levels, *[[zlib.crc32(one[name].tobytes()) for name in sorted(one)] for one in found])
+
+
+def calls_functions() -> None:
+    """Trains with a function of Python in the middle; each rank has numbered its functions otherwise."""
+    rank = distributed.get_rank()
+    process.this_process.cache_clear()  # ranks are forked from one process here, and no launcher does that
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [None, 2])
+        for i in range(rank):
+            static.py_func(
+                lambda a: a, x, main.current_block().create_var(name=f"o{i}", dtype="float32", shape=[-1, 2])
+            )
+        main.global_block().ops.clear()
+        main.global_block().vars.clear()
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        h = static.nn.fc(static.data("x", [None, 2]), 2, weight_attr=paddle.ParamAttr(name="w"), bias_attr=False)
+        out = main.current_block().create_var(name="out", dtype="float32", shape=h.shape)
+        static.py_func(lambda a: a, h, out, lambda a, y, dy: dy)
+        loss = paddle.mean(out)
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(startup)
+    compiled = static.CompiledProgram(main).with_data_parallel(loss.name, places=[paddle.CPUPlace()])
+    for _ in range(2):
+        exe.run(compiled, feed={"x": np.full((2, 2), rank + 1, np.float32)}, fetch_list=[loss])
+    say("trained", zlib.crc32(np.array(static.global_scope().find_var("w").get_tensor()).tobytes()))
 
 
 def written_between(how: str) -> None:

@@ -143,6 +143,13 @@ def test_a_rank_that_catches_the_error_is_told_again(pool: Pool) -> None:
         assert all(line.startswith("rank 1 of 2 died") for line in said)
 
 
+def test_a_program_with_python_functions_trains_in_several_processes(pool: Pool) -> None:
+    with pool.trial("calls_functions", 2) as trial:
+        assert trial.wait(20.0 * SLACK) == {0: 0, 1: 0}, trial.everything()
+        assert trial.said(0)[0][0] == "trained"
+        assert trial.said(0) == trial.said(1)
+
+
 def test_missing_ranks_are_named(pool: Pool) -> None:
     with pool.trial("alone", 1, {"FLAGS_rendezvous_timeout_s": "1"}) as trial:
         assert trial.wait(10.0 * SLACK) == {0: 1}

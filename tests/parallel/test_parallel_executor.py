@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -303,6 +306,60 @@ def test_iterations_per_run_equal_as_many_runs() -> None:
         (last,) = one_by_one.step({"X": ROWS[:4]})
     np.testing.assert_array_equal(loss, last)
     np.testing.assert_array_equal(at_once.value("w", 1), one_by_one.value("w", 1))
+
+
+def test_iterations_read_the_feed_anew_when_a_state_variable_gets_another_size() -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [-1, 2])
+        total = static.create_global_var([1, 2], 0.0, "float32", persistable=True)
+        kept = main.global_block().create_var(name="kept", shape=[-1, 2], dtype="float32", persistable=True)
+        paddle.assign(x * 2, output=kept)
+        y = total + paddle.sum(x, axis=0, keepdim=True)
+        paddle.assign(y, output=total)
+    execution = static.ExecutionStrategy()
+    execution.num_iteration_per_run = 3
+    exe, scope = static.Executor(paddle.CPUPlace()), static.Scope()
+    exe.run(startup, scope=scope)
+    compiled = static.CompiledProgram(main).with_data_parallel(exec_strategy=execution, places=static.cpu_places(1))
+    found = []
+    for n in (3, 2, 3):
+        (value,) = exe.run(compiled, feed={"x": np.ones((n, 2), "f4")}, fetch_list=[y], scope=scope)
+        found.append(value.tolist())
+        kept_value = np.array(scope.find_var("kept").get_tensor())  # type: ignore[union-attr]
+        assert kept_value.tolist() == [[2.0, 2.0]] * n
+    assert found == [[[9.0, 9.0]], [[15.0, 15.0]], [[24.0, 24.0]]]
+
+
+@pytest.mark.parametrize("close", [False, True], ids=["dropped", "closed"])
+def test_an_executor_that_is_dropped_or_closed_leaves_no_thread_and_no_memory(close: bool) -> None:
+    built = net()
+    scope = started(built)
+    compiled = static.CompiledProgram(built.main).with_data_parallel(built.loss.name, places=["cpu", "cpu"])
+
+    def once() -> list[threading.Thread]:
+        before = {*threading.enumerate()}
+        exe = static.Executor(paddle.CPUPlace())
+        exe.run(compiled, feed={"X": ROWS[:4]}, fetch_list=[built.loss], scope=scope)
+        if close:
+            exe.close()
+        return [t for t in threading.enumerate() if t not in before]
+
+    made = [*once(), *once()]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(8):
+            made += once()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    for thread in made:
+        thread.join(20.0)
+    assert not [t.name for t in made if t.is_alive()]
+    assert after - before < 8 * 5_000
 
 
 def test_temporaries_are_dropped_on_demand_and_by_count() -> None:

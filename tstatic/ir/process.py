@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from tstatic.ir.text import program_text
 
 if TYPE_CHECKING:
     from tstatic.ir.program import Program
@@ -29,3 +32,14 @@ def calls_functions(program: Program) -> bool:
 def process_of(program: Program) -> str:
     """What marks a program's saved form as good in this process only; empty when it is good everywhere."""
     return this_process() if calls_functions(program) else ""
+
+
+def shared_text(program: Program) -> str:
+    """The text of a program as every process writes that builds the same: Python functions are numbered from 0 in it."""
+    names = {n for b in program.blocks for op in b.ops for n, spec in op.card.attrs.items() if spec.kind == "function"}
+    text = program_text(program)
+    if not names:
+        return text
+    numbers: dict[str, int] = {}
+    call = re.compile(rf"\b({'|'.join(sorted(names))}) = (\d+)")
+    return call.sub(lambda found: f"{found[1]} = {numbers.setdefault(found[2], len(numbers))}", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from tstatic import places
 from tstatic.comm import launch
@@ -71,7 +72,8 @@ class CompiledProgram:
         self._executor: Any = None
         self._plan: Plan | None = None
         self._rewritten: FrozenProgram | None = None
-        self._sessions: list[Session] = []
+        # Weakly: an Executor that nobody has any more takes its memory with it.
+        self._sessions: WeakSet[Session] = WeakSet()
         self._share: CompiledProgram | None = None
         self._scope: Scope | None = None
         self._dropped = False
@@ -122,9 +124,7 @@ class CompiledProgram:
         return len(places_of(executor_place, self._places))
 
     def _after_run(self, session: Session) -> None:
-        if session not in self._sessions:
-            self._sessions.append(session)
-            del self._sessions[:-8]
+        self._sessions.add(session)
         every = self._exec_strategy.num_iteration_per_drop_scope
         if every and session.runs % every == 0:
             session.release()

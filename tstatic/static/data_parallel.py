@@ -26,6 +26,7 @@ from tstatic.errors import PlaceError, TstaticError
 from tstatic.ir import edit
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
+from tstatic.ir.process import shared_text
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -133,7 +134,7 @@ def exchanges(report: Report) -> bool:
 def _digest(program: Program, build: BuildStrategy) -> str:
     """Of what must be equal in all processes: the program, and the strategy but for this process's own number."""
     same = [(p.name, repr(getattr(build, p.name))) for p in type(build).properties() if p.name != "trainer_id"]
-    return hashlib.sha256(f"{program}{same}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{shared_text(program)}{same}".encode()).hexdigest()[:16]
 
 
 def _held(scope: Scope, names: Iterable[str]) -> list[tuple[str, np.ndarray[Any, Any]]]:
