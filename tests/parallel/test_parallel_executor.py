@@ -337,28 +337,32 @@ def test_an_executor_that_is_dropped_or_closed_leaves_no_thread_and_no_memory(cl
     scope = started(built)
     compiled = static.CompiledProgram(built.main).with_data_parallel(built.loss.name, places=["cpu", "cpu"])
 
-    def once() -> list[threading.Thread]:
+    def once() -> None:
         before = {*threading.enumerate()}
         exe = static.Executor(paddle.CPUPlace())
         exe.run(compiled, feed={"X": ROWS[:4]}, fetch_list=[built.loss], scope=scope)
+        made = [t for t in threading.enumerate() if t not in before]
         if close:
             exe.close()
-        return [t for t in threading.enumerate() if t not in before]
+        else:
+            del exe
+        for thread in made:
+            thread.join(20.0)
+        assert not [t.name for t in made if t.is_alive()]
 
-    made = [*once(), *once()]
+    once()
     gc.collect()
     tracemalloc.start()
     try:
+        once()
+        gc.collect()
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(8):
-            made += once()
+            once()
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    for thread in made:
-        thread.join(20.0)
-    assert not [t.name for t in made if t.is_alive()]
     assert after - before < 8 * 5_000
 
 
