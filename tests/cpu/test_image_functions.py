@@ -194,6 +194,19 @@ def test_pooling(options: dict[str, Any]) -> None:
     )  # fmt: skip
 
 
+def test_an_average_of_integers_is_refused_when_the_program_is_built() -> None:
+    image, line = static.data("i", [1, 1, 4, 4], "int64"), static.data("l", [1, 1, 4], "int64")
+    for pool, x in (
+        (F.avg_pool2d, image),
+        (F.avg_pool1d, line),
+        (F.adaptive_avg_pool2d, image),
+        (F.adaptive_avg_pool1d, line),
+    ):
+        with pytest.raises(DTypeError, match="average"):
+            pool(x, 2)
+    assert F.max_pool2d(image, 2).shape == (1, 1, 2, 2)
+
+
 def test_pooling_with_a_divisor_and_channels_last() -> None:
     agree(
         lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=5),

@@ -296,6 +296,23 @@ def test_instance_norm(make: Any, shape: tuple[int, ...], name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
+def test_a_large_epsilon_of_group_and_instance_norm(name: str) -> None:
+    make = {
+        "group_norm": lambda x: nn.GroupNorm(2, 4, epsilon=0.5)(x),
+        "instance_norm": lambda x: nn.InstanceNorm2D(4, epsilon=0.5)(x),
+    }
+    theirs = {
+        "group_norm": lambda p, x: F.group_norm(x, 2, p["group_norm_0.w_0"], p["group_norm_0.b_0"], 0.5),
+        "instance_norm": lambda p, x: F.instance_norm(
+            x, weight=p["instance_norm2d_0.w_0"], bias=p["instance_norm2d_0.b_0"], eps=0.5
+        ),
+    }
+    prefix = {"group_norm": "group_norm_0", "instance_norm": "instance_norm2d_0"}[name]
+    parameters = [f"{prefix}.w_0", f"{prefix}.b_0"]
+    check_layer(make[name], theirs[name], {"x": sample(2, 4, 3, 2)}, parameters=parameters, result=f"{name}_0.tmp_2")
+
+
 def test_spectral_norm() -> None:
     def reference(p: Any, w: Any) -> Any:
         with torch.no_grad():

@@ -128,6 +128,15 @@ def test_functions_build_the_ops() -> None:
     assert (y.name, z.name, w.name) == ("dropout_0.tmp_0", "dropout_1.tmp_0", "dropout_2.tmp_0")
 
 
+def test_both_names_of_scaling_in_inference_mean_the_same() -> None:
+    x = paddle.static.data("x", [3, 4])
+    for mode in ("downscale_in_infer", "downgrade_in_infer"):
+        function("nn.functional.dropout")(x, 0.5, mode=mode)
+        function("nn.functional.dropout")(x, 0.5, axis=0, mode=mode)
+    ops = paddle.static.default_main_program().global_block().ops
+    assert [op.attr("dropout_implementation") for op in ops] == ["downgrade_in_infer"] * 4
+
+
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
 def test_probability_is_checked(p: float) -> None:
     x = paddle.static.data("x", [3])

@@ -14,6 +14,7 @@ from tstatic.ops._sliding import (
     assemble,
     at,
     channels,
+    check_float,
     check_lengths,
     check_no_windows,
     check_rank,
@@ -122,10 +123,13 @@ def infer_pool(x: Meta, attrs: Mapping[str, Any]) -> Meta:
 
     Raises:
         ShapeError: If the rank is not 4, an attribute has the wrong length, or the window does not fit.
+        DTypeError: If integers are averaged.
     """
     layout = attrs.get("data_format", "NCHW")
     check_rank(x, (4,), "the input of a pooling", layout)
     check_lengths(2, ksize=attrs["ksize"], strides=attrs["strides"], paddings=attrs["paddings"])
+    if attrs.get("pooling_type") == "avg":
+        check_float(x, "the input of an average pooling")
     sizes = spatial(x.shape, layout)
     if not attrs["global_pooling"] and min(attrs["ksize"]) <= 0:
         raise ShapeError(

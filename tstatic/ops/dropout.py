@@ -159,8 +159,8 @@ def dropout(
         p: Chance of an element to become 0.
         axis: An axis or a list of axes along which elements are drawn apart; along all others they share one draw.
         training: ``False`` for inference.
-        mode: ``"upscale_in_train"`` scales by ``1 / (1 - p)`` in training, ``"downgrade_in_infer"`` by ``1 - p`` in
-            inference.
+        mode: ``"upscale_in_train"`` scales by ``1 / (1 - p)`` in training, ``"downscale_in_infer"`` by ``1 - p`` in
+            inference; ``"downgrade_in_infer"``, the operator's own word, means the same.
         name: Name of the layer.
 
     Raises:
@@ -185,7 +185,8 @@ def dropout(
         )
     if p == 0:
         return x
-    attrs: dict[str, Any] = {"dropout_prob": p, "is_test": not training, "dropout_implementation": mode}
+    implementation = DOWNGRADE if mode == "downscale_in_infer" else mode
+    attrs: dict[str, Any] = {"dropout_prob": p, "is_test": not training, "dropout_implementation": implementation}
     if axis is None:
         return emit("dropout", {"X": x}, attrs, name=name)  # type: ignore[no-any-return]
     axes = [axis] if isinstance(axis, int) else list(axis)

@@ -146,7 +146,7 @@ register(
         "group_norm",
         "X, Scale?, Bias? -> Y, Mean~, Variance~",
         attrs={
-            "epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001"),
+            "epsilon": Attr(1e-5, "float", lambda e: None if e >= 0 else "a number of at least 0"),
             "groups": Attr(1, "int", lambda g: None if g > 0 else "a number of groups of at least 1"),
             "data_layout": layout_attr("NCHW"),
         },
@@ -186,7 +186,7 @@ def group_norm(
     Args:
         x: ``[n, c, ...]`` or, channels last, ``[n, ..., c]``; floats.
         num_groups: Number of groups; it divides the channels.
-        epsilon: Added to the variance, at most 0.001.
+        epsilon: Added to the variance.
         weight, bias: ``[c]`` or ``None``.
         data_format: ``NCL``, ``NCHW``, ``NCDHW``, ``NLC``, ``NHWC`` or ``NDHWC``.
         name: The layer's name.

@@ -121,7 +121,7 @@ register(
     Card(
         "instance_norm",
         "X, Scale?, Bias? -> Y, SavedMean~, SavedVariance~",
-        attrs={"epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001")},
+        attrs={"epsilon": Attr(1e-5, "float", lambda e: None if e >= 0 else "a number of at least 0")},
         infer=_infer,
         ref=_ref,
         lower=_lower,
@@ -163,7 +163,7 @@ def instance_norm(
         running_mean, running_var, momentum: Accepted as Paddle does; statistics are always the input's.
         weight, bias: ``[c]`` or ``None``.
         use_input_stats: Must be true.
-        eps: Added to the variance, at most 0.001.
+        eps: Added to the variance.
         data_format: ``NC``, ``NCL``, ``NCHW`` or ``NCDHW``.
         name: The layer's name.
 

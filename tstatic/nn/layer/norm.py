@@ -62,7 +62,7 @@ class GroupNorm(Layer):
     Args:
         num_groups: Number of groups; it divides ``num_channels``.
         num_channels: Number of channels.
-        epsilon: Added to the variance, at most 0.001.
+        epsilon: Added to the variance.
         weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for none.
         bias_attr: The same for the bias.
         data_format: ``"NCHW"`` (or ``NCL``, ``NCDHW``), or ``"NHWC"`` (``NLC``, ``NDHWC``).
@@ -105,7 +105,7 @@ class _InstanceNorm(Layer):
 
     Args:
         num_features: Number of channels.
-        epsilon: Added to the variance, at most 0.001.
+        epsilon: Added to the variance.
         momentum: Accepted; there are no running statistics.
         weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for no scale and no bias.
         bias_attr: The same for the bias; ``False`` exactly when ``weight_attr`` is.
