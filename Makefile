@@ -62,9 +62,12 @@ interpret: $(VENV)/.dev  ## Run the generated kernels in Triton's interpreter on
 	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 TRITON36 := .venv-triton36
+# The Python of GPU machines where there is one: on the path, or among those of pyenv.
+DEVICE_PYTHON = $(shell for p in python3.12 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.12.*/bin/python $(PYTHON); do \
+	if $$p -c 'import venv, ensurepip' > /dev/null 2>&1; then command -v $$p; break; fi; done)
 $(TRITON36)/.made: constraints-device.txt
-	@echo "making $(TRITON36): the second triton to compile kernels with (no torch, no GPU)"
-	@$(PYTHON) -m venv --clear $(TRITON36)
+	@echo "making $(TRITON36) with $(DEVICE_PYTHON): the second triton to compile kernels with (no torch, no GPU)"
+	@$(DEVICE_PYTHON) -m venv --clear $(TRITON36)
 	@$(TRITON36)/bin/python -m pip --disable-pip-version-check install -qq --requirement constraints-device.txt
 	@touch $@
 
@@ -117,7 +120,7 @@ plan: $(VENV)/.dev  ## Count launches and bytes of training steps, fused and unf
 pack: $(VENV)/.dev  ## Write the kernels that first contact with a GPU checks and times (bench/out/gpu-pack.npz).
 	@CPU_NUM=1 $(BIN)/python bench/gpu/pack.py $(ARGS)
 
-gpu:  ## On a machine with a GPU: PART=contact (90 s) or PART=tests; its own python3 runs it (GPU_PYTHON).
+gpu:  ## On a machine with a GPU: PART=contact (90 s) or PART=tests, ARGS=folder of results; its own python3 runs it (GPU_PYTHON).
 	@case "$(PART)" in contact) $(GPU_PYTHON) bench/gpu/contact.py $(ARGS);; tests) $(GPU_PYTHON) bench/gpu/ring.py $(ARGS);; \
 		*) echo "make gpu PART=contact or PART=tests"; exit 2;; esac
 

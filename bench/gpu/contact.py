@@ -1,327 +1,313 @@
 """First contact with a GPU, in 90 seconds: versions, ceilings, and one kernel per template and fusion, right and how fast.
 
-``python bench/gpu/contact.py`` needs torch, triton, numpy, and the file that ``pack.py`` writes (which it makes itself where
-tstatic can be imported). What it finds is on disk after every step: whenever it ends, the JSON file holds all until then.
+``python bench/gpu/contact.py RESULTS`` needs torch, triton, numpy, and the file that ``pack.py`` writes (which it makes itself
+where tstatic can be imported). Processes compile all kernels first, in parallel; then another process checks and times them.
+This one only watches, and needs the standard library alone: whatever goes wrong, a missing library or a kernel that hangs
+too, ends as a line in ``RESULTS/contact.jsonl``, which is on disk after each case; ``RESULTS/contact.txt`` is the table.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import functools
-import hashlib
-import importlib.util
+import importlib.metadata
 import json
 import os
+import platform
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import report  # noqa: E402 - found through the line above
+import compiling  # noqa: E402 - found through the line above
+import packfile  # noqa: E402
+import report  # noqa: E402
+from packfile import Json, Lines, described  # noqa: E402
+from runner import LOST, NO_DEVICE, good  # noqa: E402
 
 LIMIT_S = 80.0
-GRACE_S = 6.0
-"""How long after the limit a call that does not return is given up."""
-
-COPY_SHARE = 0.93
-"""Part of a copy's speed that a streaming kernel reaches."""
-MATRIX_SHARE = 0.86
-LAUNCH_S = 2.0e-6
-"""What a launch in a graph costs."""
-ROTATE = 4
-"""What is timed works on so many times the cache."""
-
-Json = dict[str, Any]
+COMPILE_S = 45.0
+PATIENCE_S = 25.0
+LIBRARIES = ("torch", "triton", "numpy", "msgspec", "platformdirs", "ml_dtypes", "scipy", "pytest", "hypothesis")
 
 
-# ---------------------------------------------------------------------------------------------------------------- model
-def predicted(variant: Mapping[str, Any], ceilings: Mapping[str, float]) -> float:
-    """Seconds of a run: bytes or operations, whichever take longer, and the launches."""
-    memory = variant["bytes"] / (COPY_SHARE * ceilings["bytes_per_s"])
-    arithmetic = variant["flops"] / (MATRIX_SHARE * ceilings["flops_per_s"])
-    return float(max(memory, arithmetic) + LAUNCH_S * len(variant["launches"]))
-
-
-def load_module(text: str, name: str) -> ModuleType:
-    """Imports a kernel's module through tstatic's cache, or from a temporary file where tstatic cannot be imported."""
-    cache = _cache()
-    module: ModuleType = cache.load(text, name) if cache is not None else _from_file(text, name)
-    return module
-
-
-@functools.cache
-def _cache() -> Any:
-    try:
-        from tstatic.fusion import cache  # may be absent, or lack a library of its own here
-    except ImportError:
-        return None
-    return cache
-
-
-_files = tempfile.TemporaryDirectory(prefix="kernels-")
-
-
-def _from_file(text: str, name: str) -> ModuleType:
-    # By its content: two texts may have one name.
-    path = Path(_files.name, f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:12]}.py")
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-# -------------------------------------------------------------------------------------------------------------- a kernel
-class Bench:
-    """Runs the cases of a pack on a device.
+class Contact:
+    """One run.
 
     Args:
-        device: Of ``device.py``.
-        arrays: The pack's arrays.
-        load: ``(text, name) -> module``.
+        results: The folder of results.
+        pack: The file of ``pack.py``.
+        limit: Seconds after which no case is begun.
+        patience: Seconds without a line after which a case is given up.
+        dry_run: Interpret the kernels and invent the times.
+        compile_most: How many kernels are compiled beforehand, at most.
     """
 
     def __init__(
-        self, device: Any, arrays: Mapping[str, Any], load: Callable[[str, str], ModuleType] = load_module
+        self, results: Path, pack: Path, limit: float, patience: float, dry_run: bool, compile_most: int | None
     ) -> None:
-        self.device = device
-        self.arrays = arrays
-        self.load = load
+        self.results = results
+        self.pack = pack
+        self.limit = limit
+        self.patience = patience
+        self.dry_run = dry_run
+        self.compile_most = compile_most
+        self.begun = time.time()
+        self.stage = "start"
+        self.lines = Lines(results, "contact", self.begun)
+        self.table = results / "contact.txt"
+        put_aside(self.lines.path)
+        put_aside(self.table)
+        self.caches = tempfile.TemporaryDirectory(prefix="contact-", ignore_cleanup_errors=True)
 
-    def tensors(self, variant: Mapping[str, Any]) -> dict[str, Any]:
-        """Inputs (given, or drawn), outputs and partial sums (full of NaN), and tables."""
-        device = self.device
-        made: dict[str, Any] = {}
-        for name, entry in variant["inputs"].items():
-            if "array" in entry:
-                made[name] = device.put(self.arrays[f"a{entry['array']}"], entry["dtype"])
-            else:
-                made[name] = device.draw(_count(entry), entry["dtype"], entry["kind"])
-        for name, entry in variant["outputs"].items():
-            made[name] = device.empty(_count(entry), entry["dtype"])
-        for name, (count, dtype) in variant["partials"].items():
-            made[name] = device.empty(count, dtype)
-        for name, table in variant["tables"].items():
-            numbers = (
-                np.array([made[v].data_ptr() for v in table["values"]], np.int64)
-                if "values" in table
-                else self.arrays[f"a{table['array']}"]
-            )
-            made[name] = device.put(numbers, "int64")
-        return made
+    def say(self, text: str) -> None:
+        """Prints a line, and keeps it in the table."""
+        print(text, flush=True)
+        with self.table.open("a") as file:
+            file.write(text + "\n")
 
-    def check(self, variant: Mapping[str, Any]) -> Json:
-        """Compares with the exact values: the worst output's distance as a multiple of what it may be."""
-        module = self.load(variant["text"], variant["kernel"])
-        tensors = self.tensors(variant)
-        start = time.perf_counter()
-        for call in self.device.bind(module, variant["launches"], tensors):
-            call()
-        self.device.wait()
-        found: Json = {"first_run_s": time.perf_counter() - start, "errors": {}, "right": True}
-        for name, entry in variant["outputs"].items():
-            got, exact = self.device.get(tensors[name]), self.arrays[f"a{entry['array']}"].reshape(-1)
-            error = _distance(got, exact)
-            right = error <= entry["bound"]  # False for NaN
-            found["errors"][name] = {"relative": error, "bound": entry["bound"], "right": right}
-            found["right"] &= right
-        # Reports stay short: of many equal ones the worst are kept.
-        worst = sorted(found["errors"].items(), key=lambda pair: -_badness(pair[1]))
-        found["errors"] = dict(worst[:8])
-        return found
-
-    def time(self, variant: Mapping[str, Any], expected: float) -> Json:
-        """Times the kernel over tensors that do not fit in the cache, and looks for elements that nobody wrote."""
-        module = self.load(variant["text"], variant["kernel"])
-        count = min(16, max(1, -(-ROTATE * self.device.cache_bytes // max(1, variant["bytes"]))))
-        start = time.perf_counter()
-        sets = [self.tensors(variant) for _ in range(count)]
-        calls = [self.device.bind(module, variant["launches"], tensors) for tensors in sets]
-        found: Json = {"sets": count, **self.device.seconds(calls, expected)}
-        found["wall_s"] = time.perf_counter() - start
-        unwritten = {n: bad for n in variant["outputs"] if (bad := int((sets[0][n] != sets[0][n]).sum()))}
-        found["unwritten"] = unwritten
-        return found
-
-
-def _count(entry: Mapping[str, Any]) -> int:
-    return int(np.prod(entry["shape"], dtype=np.int64))
-
-
-def _distance(got: Any, exact: Any) -> float:
-    size = float(np.linalg.norm(exact.astype(np.float64)))
-    return float(np.linalg.norm(got.astype(np.float64) - exact) / (size or 1.0))
-
-
-def _badness(error: Mapping[str, Any]) -> float:
-    relative = float(error["relative"])
-    return float("inf") if relative != relative else relative / (error["bound"] or 1e-12)
-
-
-# ------------------------------------------------------------------------------------------------------------------ run
-def run(
-    device: Any,
-    pack: Mapping[str, Any],
-    path: Path,
-    limit_s: float = LIMIT_S,
-    clock: Callable[[], float] = time.monotonic,
-    load: Callable[[str, str], ModuleType] = load_module,
-    say: Callable[[str], None] = print,
-) -> Json:
-    """The whole contact; the file at ``path`` is written anew after every step.
-
-    Args:
-        device: Of ``device.py``.
-        pack: ``cases``, ``skipped`` and ``arrays``.
-        path: Of the JSON file.
-        limit_s: Seconds after which no further kernel is begun.
-        clock: Seconds.
-        load: Imports a kernel's text.
-        say: Is told each line of the table.
-    """
-    begun = clock()
-    result: Json = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "commit": report.commit(),
-        "facts": device.facts(), "skipped": dict(pack["skipped"]), "cases": [], "stopped": "",
-    }  # fmt: skip
-
-    def save() -> None:
-        result["seconds"] = clock() - begun
-        write(result, path)
-
-    save()
-    bench = Bench(device, pack["arrays"], load)
-    result["ceilings"] = device.ceilings()
-    say(
-        f"copy {result['ceilings']['bytes_per_s'] / 1e12:.2f} TB/s, matrix {result['ceilings']['flops_per_s'] / 1e12:.0f} TFLOP/s"
-    )
-    for number, case in enumerate(pack["cases"]):
-        if clock() - begun > limit_s:
-            result["stopped"] = f"the time was up after {number} of {len(pack['cases'])} kernels"
-            break
-        expected = predicted(case["time"], result["ceilings"])
-        row: Json = {
-            "name": case["name"], "fusion": case["fusion"], "template": case["template"],
-            "launches": len(case["time"]["launches"]), "bytes": case["time"]["bytes"], "predicted_s": expected,
-        }  # fmt: skip
-        result["cases"].append(row)
-        # What is predicted is on disk before anything is measured.
-        save()
+    def run(self) -> int:
+        """All stages; an exception ends as a line, and the stages after it are tried as far as they can be."""
         try:
-            row["check"] = bench.check(case["check"])
-            if row["check"]["right"]:
-                row["time"] = bench.time(case["time"], expected)
-        except Exception as error:
-            row["error"] = f"{type(error).__name__}: {error}"[:2000]
-            if type(error).__name__ == "DeviceLostError" or not _alive(device):
-                result["stopped"] = f"the device was lost at {case['name']}"
-        save()
-        say(line(row))
-        if result["stopped"]:
-            break
-    save()
-    if result["stopped"]:
-        say(result["stopped"])
-    return result
+            self._start()
+            self.stage = "pack"
+            head = self._read_pack()
+            self.stage = "compile"
+            try:
+                self._compile(head["cases"])
+            except Exception as error:
+                self._failed(error)
+            self.stage = "cases"
+            self._cases(len(head["cases"]))
+        except (Exception, KeyboardInterrupt) as error:
+            self._failed(error)
+        finally:
+            self.caches.cleanup()
+        return self._end()
+
+    def _failed(self, error: BaseException) -> None:
+        self.lines.add("error", stage=self.stage, error=described(error))
+        print(f"no {self.stage}: {described(error)}", file=sys.stderr, flush=True)
+
+    # --------------------------------------------------------------------------------------------------------- stages
+    def _start(self) -> None:
+        self.lines.add(
+            "start", date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), checkout=report.commit(),
+            python=sys.version.split()[0], system=platform.platform(), cores=_cores(), dry_run=self.dry_run,
+            libraries={name: version(name) for name in LIBRARIES}, gpu=_nvidia_smi("name,driver_version,compute_cap,clocks.sm"),
+        )  # fmt: skip
+
+    def _read_pack(self) -> Json:
+        if not self.pack.exists():
+            made = subprocess.run(
+                [sys.executable, str(HERE / "pack.py"), str(self.pack)],
+                capture_output=True, text=True, env=os.environ | {"CPU_NUM": "1"}, timeout=60,
+            )  # fmt: skip
+            if made.returncode and not self.pack.exists():
+                raise RuntimeError(f"there is no {self.pack}, and it cannot be made here: {made.stderr[-800:]}")
+        head = packfile.read_head(self.pack)
+        size, number = self.pack.stat().st_size, len(head["cases"])
+        self.lines.add("pack", commit=head["commit"], cases=number, skipped=head["skipped"], bytes=size)
+        self.say(f"{number} kernels of commit {head['commit']}")
+        return head
+
+    def _compile(self, cases: list[Json]) -> None:
+        """Has processes compile all kernels and peers, until all is done or the time for it is up."""
+        folder = Path(self.caches.name, "jobs")
+        folder.mkdir()
+        jobs = compiling.jobs_of(cases)[: self.compile_most]
+        cores = _cores()
+        peers = 0 if self.dry_run or not jobs else max(1, min(6, cores // 3))
+        processes = min(2 if self.dry_run else max(1, cores - peers), len(jobs))
+        plan = {
+            "capability": self._capability(), "pack": str(self.pack.resolve()), "kernel_processes": processes,
+            "kernels": jobs, "peers": [{"peer": case["name"]} for case in cases],
+        }  # fmt: skip
+        (folder / compiling.JOBS).write_text(json.dumps(plan))
+        begun = time.time()
+        running = []
+        for number in range(processes + peers):
+            with (folder / f"said-{number}").open("w") as said:
+                command = [sys.executable, str(HERE / "compiling.py"), str(folder), str(number)]
+                running.append(subprocess.Popen(command, stdout=said, stderr=said, env=self._environment()))
+        try:
+            while time.time() < self.begun + COMPILE_S and any(p.poll() is None for p in running):
+                time.sleep(0.05)
+        finally:
+            late = [p for p in running if p.poll() is None]
+            for process in late:
+                process.kill()
+                process.wait()
+        self._compiled(folder, plan, time.time() - begun, len(late))
+
+    def _compiled(self, folder: Path, plan: Json, seconds: float, late: int) -> None:
+        """Says what was compiled: by name what failed, and what ended the process that compiled it."""
+        done = [json.loads(line) for path in folder.glob("done-*.jsonl") for line in path.read_text().splitlines()]
+        kernels = {line["job"]: line for line in done if not line["peers"]}
+        began = {int(path.name.partition("-")[2]) for path in folder.glob("kernel-*")}
+        failed = {plan["kernels"][n]["case"]: line["error"] for n, line in kernels.items() if "error" in line}
+        ready = [plan["peers"][line["job"]]["peer"] for line in done if line["peers"] and "error" not in line]
+        words = [text[-300:] for path in sorted(folder.glob("said-*")) if (text := path.read_text().strip())]
+        unsure = sorted({plan["kernels"][n]["case"] for n in began - set(kernels)})
+        self.lines.add(
+            "compile", seconds=seconds, processes=plan["kernel_processes"], launches=len(plan["kernels"]),
+            compiled=len(kernels) - len([k for k in kernels.values() if "error" in k]), failed=failed,
+            died=[] if late else unsure, late=unsure if late else [], peers=sorted(ready), said=words[:4],
+            peers_failed={plan["peers"][x["job"]]["peer"]: x["error"] for x in done if x["peers"] and "error" in x},
+        )  # fmt: skip
+        self.say(f"{len(kernels)} of {len(plan['kernels'])} launches compiled in {seconds:.1f} s, {len(failed)} failed")
+
+    def _cases(self, count: int) -> None:
+        """Runs the cases in a process of their own; when a case ends it, another goes on behind that case."""
+        first = 0
+        while first < count:
+            code = self._process(first)
+            if code == 0:
+                return
+            began = self._began(first)
+            if not began:
+                if code != NO_DEVICE:
+                    self.lines.add("error", stage="cases", error=f"the process ended with code {code}")
+                return
+            first = began[-1] + 1
+            if code != LOST:
+                self._broken(began[-1], f"the process ended with code {code}")
+            if time.time() > self.begun + self.limit:
+                self.lines.add("stopped", why=f"the time was up after {first} of {count} kernels")
+                return
+
+    def _began(self, first: int) -> list[int]:
+        """Numbers of the cases that were begun, from one on."""
+        numbers = [line["number"] for line in self.lines.read() if line["what"] == "begin"]
+        return [n for n in numbers if n >= first]
+
+    def _broken(self, number: int, why: str) -> None:
+        """Adds the row of a case that did not say its own."""
+        lines = self.lines.read()
+        if not any(line["what"] == "case" and line["number"] == number for line in lines):
+            row = next(line for line in lines if line["what"] == "begin" and line["number"] == number)
+            self.lines.add("case", **{k: v for k, v in row.items() if k not in ("what", "at")}, error=why)
+            self.say(f"{row['name']:58} {row['predicted_s'] * 1e6:9.1f} FAILED: {why}")
+
+    def _process(self, first: int) -> int:
+        """Runs a process from a case on, as long as lines keep coming; returns its exit code."""
+        command = [sys.executable, str(HERE / "runner.py"), str(self.results), "--pack", str(self.pack)]
+        command += ["--begun", repr(self.begun), "--limit", repr(self.limit), "--first", str(first)]
+        command += ["--dry-run"] * self.dry_run
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self._environment())
+        tell = threading.Thread(target=self._tell, args=(process,), daemon=True)
+        tell.start()
+        started = time.time()
+        try:
+            while process.poll() is None:
+                time.sleep(0.05)
+                quiet = time.time() - max(started, self.lines.path.stat().st_mtime)
+                # Imports and the device's start take longer than a case.
+                if quiet <= self.patience or (quiet <= 3 * self.patience and not self._began(first)):
+                    continue
+                process.kill()
+                process.wait()
+                if began := self._began(first):
+                    self._broken(began[-1], f"it did not return within {self.patience:g} s")
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            tell.join(timeout=5)
+        return process.returncode
+
+    def _tell(self, process: subprocess.Popen[str]) -> None:
+        for text in process.stdout or ():
+            self.say(text.rstrip("\n"))
+
+    def _end(self) -> int:
+        lines = self.lines.read()
+        rows = [line for line in lines if line["what"] == "case"]
+        right = sum(good(row) for row in rows)
+        wrong = [line for line in lines if line["what"] in ("error", "stopped")]
+        self.lines.add("end", good=right, cases=len(rows), seconds=time.time() - self.begun)
+        for line in wrong:
+            self.say(f"{line.get('stage', 'stopped')}: {line.get('error') or line['why']}")
+        self.say(f"{right} of {len(rows)} kernels are good; all is in {self.lines.path}")
+        return 2 if not rows else int(right < len(rows) or bool(wrong))
+
+    # -------------------------------------------------------------------------------------------------------- details
+    def _capability(self) -> int:
+        told = _nvidia_smi("compute_cap").splitlines()
+        try:
+            return int(told[0].replace(".", ""))
+        except (IndexError, ValueError):
+            return 90
+
+    def _environment(self) -> dict[str, str]:
+        """What all processes share: caches of this run alone, and one thread per process that compiles."""
+        kept = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+        caches = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+        return kept | {k: str(Path(self.caches.name, v)) for k, v in caches.items()} | {
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+        }  # fmt: skip
 
 
-def _alive(device: Any) -> bool:
+def put_aside(path: Path) -> None:
+    """Renames what an earlier run left in the folder."""
+    number = 1
+    while path.exists():
+        other = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        if not other.exists():
+            path.rename(other)
+        number += 1
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def version(name: str) -> str:
+    """The version of an installed library, which is not imported."""
     try:
-        device.wait()
-    except Exception:
-        return False
-    return True
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
 
 
-def good(row: Mapping[str, Any]) -> bool:
-    """Whether a kernel compiled, is right, and wrote all that it should."""
-    return "time" in row and not row["time"]["unwritten"]
+def _nvidia_smi(query: str) -> str:
+    try:
+        command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
-def line(row: Mapping[str, Any]) -> str:
-    """A row of the table."""
-    expected = f"{row['predicted_s'] * 1e6:9.1f}"
-    if "error" in row:
-        return f"{row['name']:58} {expected} FAILED: {row['error'].splitlines()[0][:90]}"
-    if not row["check"]["right"]:
-        name, worst = next(iter(row["check"]["errors"].items()))
-        return (
-            f"{row['name']:58} {expected} WRONG: {name} is off by {worst['relative']:.1e}, allowed {worst['bound']:.1e}"
-        )
-    t = row["time"]
-    text = f"{row['name']:58} {expected} {t['median_s'] * 1e6:9.1f} us  x{t['median_s'] / row['predicted_s']:.2f}"
-    text += f"  {row['bytes'] / t['median_s'] / 1e12:.2f} TB/s"
-    return text + (f"  UNWRITTEN: {t['unwritten']}" if t["unwritten"] else "")
-
-
-def write(result: Mapping[str, Any], path: Path) -> None:
-    """Writes the file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_suffix(".tmp")
-    staged.write_text(json.dumps(result, indent=1) + "\n")
-    os.replace(staged, path)
-
-
-def read_pack(path: Path) -> Json:
-    """The file that ``pack.py`` wrote."""
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files if name != "head"}
-        head: Json = json.loads(file["head"].tobytes())
-    return {**head, "arrays": arrays}
+def parsed(arguments: Sequence[str] | None) -> Any:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    default = HERE.parent / "results" / f"gpu-{today}"
+    parser.add_argument("results", nargs="?", type=Path, default=default, help="folder of results")
+    parser.add_argument("--pack", type=Path, default=HERE.parent / "out" / "gpu-pack.npz", help="file of pack.py")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which no case is begun")
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE_S, help="seconds without a line before a case is given up"
+    )
+    parser.add_argument("--compile-most", type=int, help="kernels compiled beforehand, at most (default: all)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="interpret the kernels and invent the times: no GPU needed"
+    )
+    return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs on the first GPU; 1 where a kernel is not good, 2 without a GPU."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pack", type=Path, default=HERE.parent / "out" / "gpu-pack.npz", help="file of pack.py")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which no kernel is begun")
-    parser.add_argument("--grace", type=float, default=GRACE_S, help="seconds after that when a call is given up")
-    parser.add_argument("--output-json", type=Path, help="where to write")
-    parser.add_argument("--fake", action="store_true", help="interpret the kernels and invent the times: no GPU needed")
-    args = parser.parse_args(arguments)
-    begun = time.monotonic()
-    if args.fake:
-        os.environ["TRITON_INTERPRET"] = "1"  # before triton's first import
-    from device import Cuda, DeviceLostError, Fake
-
-    try:
-        device = Fake() if args.fake else Cuda()
-    except DeviceLostError as error:
-        print(f"no contact: {error}", file=sys.stderr)
-        return 2
-    if not args.pack.exists():
-        import pack as packing  # needs tstatic with all of its libraries
-
-        packing.main([str(args.pack)])
-    name = f"contact-{datetime.datetime.now(datetime.UTC).date().isoformat()}.json"
-    path = args.output_json or HERE.parent / "results" / name
-    left = args.limit - (time.monotonic() - begun)
-
-    def give_up() -> None:
-        print(f"a call does not return; what was found until then is in {path}", file=sys.stderr, flush=True)
-        os._exit(3)
-
-    watch = threading.Timer(max(0.0, left) + args.grace, give_up)
-    watch.daemon = True
-    watch.start()
-    result = run(device, read_pack(args.pack), path, left, say=lambda text: print(text, flush=True))
-    watch.cancel()
-    bad = [row["name"] for row in result["cases"] if not good(row)]
-    print(f"{len(result['cases']) - len(bad)} of {len(result['cases'])} kernels are good; written to {path}")
-    return int(bool(bad) or bool(result["stopped"]))
+    """Runs on the first GPU; 1 where a kernel is not good, 2 where none was reached."""
+    args = parsed(arguments)
+    return Contact(args.results, args.pack, args.limit, args.patience, args.dry_run, args.compile_most).run()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""A device that launches generated kernels and times them; one that only pretends to time stands in for tests.
+"""A device that launches generated kernels and times them, and one that needs no GPU: it interprets them and invents the times.
 
-Needs torch and triton alone.
+Needs torch, triton and numpy alone.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import platform
 import statistics
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 import triton
+from packfile import described
 
 PAD = 128
 """Tensors reach to a multiple of so many elements, as in memory of plans: kernels may read that far."""
@@ -65,15 +67,22 @@ class Device:
         found: np.ndarray[Any, Any] = (tensor.double() if tensor.dtype.is_floating_point else tensor).numpy()
         return found
 
+    def numbers(self, scalars: Sequence[Any]) -> list[float]:
+        """The values of tensors with one element each, brought back together."""
+        found: list[float] = torch.stack([s.reshape(()).double() for s in scalars]).tolist()
+        return found
+
     def read_into(self, tensor: Any, array: np.ndarray[Any, Any]) -> None:
         """Copies a tensor's bytes into an array of the same size and type."""
         bits = _BITS[array.dtype.itemsize]
         plain = tensor.detach().cpu().view(bits).numpy()
         array.reshape(-1).view(plain.dtype)[:] = plain
 
-    def draw(self, count: int, dtype: str, kind: str) -> Any:
-        """A flat tensor of random numbers: ``normal``, ``positive``, ``power``, or ``rate``."""
+    def draw(self, count: int, dtype: str, kind: str, below: int = 2) -> Any:
+        """A flat tensor of random numbers: ``normal``, ``positive``, ``power``, ``rate``, or an ``index`` below a number."""
         made = self.empty(count, dtype)
+        if kind == "index":
+            return made.random_(0, below)
         if kind == "positive":
             made.uniform_(0.5, 2.0)
         elif kind == "power":
@@ -116,17 +125,32 @@ class Device:
             "triton": triton.__version__, "numpy": np.__version__, "libtriton_sha256": libtriton(), "device": self.where,
         }  # fmt: skip
 
-    def ceilings(self) -> dict[str, float]:
-        """``bytes_per_s`` of a copy, read and written, and ``flops_per_s`` of a large bfloat16 matrix product."""
+    def ceilings(self) -> dict[str, Any]:
+        """``bytes_per_s`` of the best copy, read and written, and ``flops_per_s`` of a large bfloat16 matrix product."""
         raise NotImplementedError
 
-    def seconds(self, sets: Sequence[Sequence[Call]], expected: float) -> dict[str, float]:
-        """Times a kernel: ``median_s``, ``p20_s``, ``p80_s`` of one run.
+    def race(self, competitors: Mapping[str, Sequence[Sequence[Call]]], expected: float) -> dict[str, dict[str, Any]]:
+        """Times each competitor: ``median_s``, ``p20_s``, ``p80_s`` of one run, or the ``error`` that kept it from running.
 
         Args:
-            sets: The kernel's calls on several sets of tensors, which take turns.
+            competitors: Of each its calls on several sets of tensors, which take turns.
             expected: Seconds of a run, as predicted.
         """
+        raise NotImplementedError
+
+    def seconds(self, sets: Sequence[Sequence[Call]], expected: float) -> dict[str, Any]:
+        """Times one.
+
+        Raises:
+            RuntimeError: If it does not run.
+        """
+        found = self.race({"alone": sets}, expected)["alone"]
+        if "error" in found:
+            raise RuntimeError(found["error"])
+        return found
+
+    def compiled(self, function: Call) -> Call:
+        """The function through torch.compile."""
         raise NotImplementedError
 
 
@@ -143,6 +167,8 @@ class Cuda(Device):
 
     where = "cuda"
     REPLAYS = 31
+    WARM = 3
+    REPLAY_S = 0.005
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
@@ -173,55 +199,97 @@ class Cuda(Device):
             told["nvidia_smi"] = "not there"
         return super().facts() | told
 
-    def ceilings(self) -> dict[str, float]:
-        return {"bytes_per_s": self._copy(2**31), "flops_per_s": self._product(8192)}
+    def ceilings(self) -> dict[str, Any]:
+        return self._copies(2**31) | {"flops_per_s": self._product(8192)}
 
-    def _copy(self, size: int) -> float:
+    def _copies(self, size: int) -> dict[str, Any]:
+        """The best of the driver's copy and of kernels with blocks of several sizes."""
+        from copying import copy
+
         a = torch.empty(size // 4, device="cuda").normal_()
         b = torch.empty_like(a)
-        return 2 * size / self.seconds([[lambda: b.copy_(a)]], 2 * size / 3e12)["median_s"]
+        calls: dict[str, Call] = {"memcpy": lambda: b.copy_(a)}
+        for block, warps in ((1024, 4), (2048, 8), (4096, 8)):
+            run = copy[(-(-a.numel() // block),)]
+            calls[f"kernel of {block}"] = functools.partial(run, a, b, a.numel(), BLOCK=block, num_warps=warps)
+        found = self.race({name: [[call]] for name, call in calls.items()}, 2 * size / 3e12)
+        return best_copy({n: 2 * size / f["median_s"] if "median_s" in f else f["error"] for n, f in found.items()})
 
     def _product(self, n: int) -> float:
         x, y = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         out = torch.empty_like(x)
-        return 2 * n**3 / self.seconds([[lambda: torch.mm(x, y, out=out)]], 2 * n**3 / 7e14)["median_s"]
+        return float(2 * n**3 / self.seconds([[lambda: torch.mm(x, y, out=out)]], 2 * n**3 / 7e14)["median_s"])
 
-    def seconds(self, sets: Sequence[Sequence[Call]], expected: float) -> dict[str, float]:
+    def compiled(self, function: Call) -> Call:
+        made: Call = torch.compile(function, dynamic=False, fullgraph=True)
+        return made
+
+    def race(self, competitors: Mapping[str, Sequence[Sequence[Call]]], expected: float) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        ready: dict[str, tuple[Call, int, list[tuple[Any, Any]]]] = {}
+        for name, sets in competitors.items():
+            try:
+                replay, turns, found[name] = self._ready(sets)
+                ready[name] = (replay, turns, [])
+            except DeviceLostError:
+                raise
+            except Exception as error:
+                self.wait()
+                found[name] = {"error": described(error)}
+        # In turns, so that a clock that drifts does so for all.
+        for number in range(self.WARM + self.REPLAYS):
+            for replay, _, marks in ready.values():
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                replay()
+                end.record()
+                if number >= self.WARM:
+                    marks.append((start, end))
+        self.wait()
+        for name, (_, turns, marks) in ready.items():
+            found[name] |= quantiles([start.elapsed_time(end) / 1e3 / turns for start, end in marks])
+        return found
+
+    def _ready(self, sets: Sequence[Sequence[Call]]) -> tuple[Call, int, dict[str, Any]]:
+        """What runs several turns at once, how many, and whether as a graph: then no launch waits for Python."""
         for calls in sets:
             for call in calls:
                 call()
         self.wait()
-        # Long enough that the events' own half microsecond does not count; short enough for the time limit.
-        turns = max(len(sets), min(20, int(0.02 / max(expected, 1e-6))))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for turn in range(turns):
-                for call in sets[turn % len(sets)]:
-                    call()
-        for _ in range(3):
-            graph.replay()
-        marks = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(self.REPLAYS)
-        ]
-        for start, end in marks:
-            start.record()
-            graph.replay()
-            end.record()
+        begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begun.record()
+        for call in sets[0]:
+            call()
+        ended.record()
         self.wait()
-        return quantiles([start.elapsed_time(end) / 1e3 / turns for start, end in marks])
+        once = max(begun.elapsed_time(ended) / 1e3, 1e-6)
+        # Long enough that the events' own half microsecond does not count; short enough for the time limit.
+        turns = max(len(sets), min(20, int(self.REPLAY_S / once)))
+        order = [call for turn in range(turns) for call in sets[turn % len(sets)]]
+
+        def plainly() -> None:
+            for call in order:
+                call()
+
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                plainly()
+        except Exception as error:
+            self.wait()
+            return plainly, turns, {"graph": described(error)}
+        return graph.replay, turns, {"graph": True}
 
 
-class Fake(Device):
-    """Interprets kernels on the CPU (``TRITON_INTERPRET=1`` before triton is imported) and invents the times.
+class DryRun(Device):
+    """Stands in for a GPU: interprets kernels on the CPU (``TRITON_INTERPRET=1`` before triton's import), invents the times.
 
     Args:
         slower: What a run takes, as a multiple of what is predicted.
-        ran: Is called for every timed kernel; a test's clock moves there.
     """
 
-    def __init__(self, slower: float = 1.1, ran: Call = lambda: None) -> None:
+    def __init__(self, slower: float = 1.1) -> None:
         self.slower = slower
-        self.ran = ran
 
     def options(self, launch: Mapping[str, Any]) -> dict[str, Any]:
         return {}
@@ -235,14 +303,43 @@ class Fake(Device):
 
         return quiet
 
-    def ceilings(self) -> dict[str, float]:
-        return {"bytes_per_s": 3.0e12, "flops_per_s": 7.5e14}
+    def ceilings(self) -> dict[str, Any]:
+        from copying import copy
 
-    def seconds(self, sets: Sequence[Sequence[Call]], expected: float) -> dict[str, float]:
-        for call in sets[0]:
-            call()
-        self.ran()
-        return quantiles([expected * self.slower])
+        a = torch.arange(1000.0)
+        b = torch.zeros_like(a)
+        copy[(4,)](a, b, 1000, BLOCK=256)
+        right = 3.1e12 if torch.equal(a, b) else "the kernel copies something else"
+        return best_copy({"memcpy": 3.0e12, "kernel of 256": right}) | {"flops_per_s": 7.5e14}
+
+    def compiled(self, function: Call) -> Call:
+        # Traced as on a GPU, but nothing is compiled: that would take minutes.
+        made: Call = torch.compile(function, dynamic=False, fullgraph=True, backend="eager")
+        return made
+
+    def race(self, competitors: Mapping[str, Sequence[Sequence[Call]]], expected: float) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for name, sets in competitors.items():
+            try:
+                for call in sets[0]:
+                    call()
+                found[name] = quantiles([expected * self.slower])
+            except Exception as error:
+                found[name] = {"error": described(error)}
+        return found
+
+
+def best_copy(found: Mapping[str, Any]) -> dict[str, Any]:
+    """``bytes_per_s`` of the fastest way to copy, and what each reached or why it did not run.
+
+    Raises:
+        RuntimeError: If none ran.
+    """
+    ran = {name: speed for name, speed in found.items() if isinstance(speed, float)}
+    if not ran:
+        raise RuntimeError(f"nothing copies: {dict(found)}")
+    best = max(ran, key=ran.__getitem__)
+    return {"bytes_per_s": ran[best], "best_copy": best, "copies": dict(found)}
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, float]:

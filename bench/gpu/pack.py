@@ -6,32 +6,34 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import packfile
+import report
 from plan_count import FUSIONS, built, fused_kernels, moved, paddle, static, strategy
 from plan_floors import build_program
 
+from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.norm_reference import AGAIN
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import card_of
 from tstatic.ir.types import Meta, dtype_of
 
 DEFAULT = Path(__file__).resolve().parents[1] / "out" / "gpu-pack.npz"
-MARGIN = 3.0
-"""How much farther from the exact values than the ops themselves a kernel may be."""
-
 KINDS = {
     "Variance": "positive", "SavedVariance": "positive", "Moment2": "positive", "Beta1Pow": "power", "Beta2Pow": "power",
-    "LearningRate": "rate", "MomentumTensor": "power",
+    "LearningRate": "rate", "MomentumTensor": "power", "Label": "index",
 }  # fmt: skip
 """Slot -> which numbers it can hold; others are normal."""
 
@@ -61,6 +63,10 @@ def _norm(layout: str) -> Callable[..., Any]:
 def _residual_norm(x: Any, z: Any) -> Any:
     h = x + z
     return h, static.nn.layer_norm(h, begin_norm_axis=1)
+
+
+def _cross_entropy(x: Any, label: Any) -> Any:
+    return _act("softmax_with_cross_entropy")(x, label)
 
 
 def _masked(x: Any, mask: Any) -> Any:
@@ -128,8 +134,14 @@ def programs() -> Iterator[tuple[str, str, Any, Any]]:
         for label, switch, count in (("bn_act", "fuse_bn_act_ops", 1), ("bn_add_act", "fuse_bn_add_act_ops", 2)):
             first, second = (build_program(_norm(layout), ((s, half),) * count, True) for s in (odd, large))
             yield f"{label}/{layout}", switch, first, second
-    rows = [build_program(_residual_norm, (((n, 768), half),) * 2, True) for n in (33, 32768)]
-    yield "compiler/residual-LN", "build_cinn_pass", rows[0], rows[1]
+    for label, width, odd, many in (("residual-LN", 768, 33, 32768), ("residual-LN-4096", 4096, 5, 8192)):
+        rows = [build_program(_residual_norm, (((n, width), half),) * 2, True) for n in (odd, many)]
+        yield f"compiler/{label}", "build_cinn_pass", rows[0], rows[1]
+    rows = [
+        build_program(_cross_entropy, (((n, words), half), ((n, 1), "int64")), True, last=True)
+        for n, words in ((3, 17001), (8192, 50304))
+    ]
+    yield "compiler/cross-entropy", "build_cinn_pass", rows[0], rows[1]
     rows = [build_program(_masked, (((n, m), half), ((m,), half)), True) for n, m in ((17, 771), (32768, 4096))]
     yield "compiler/softmax", "build_cinn_pass", rows[0], rows[1]
     pair = [build_program(_depthwise, ((s, half),), True) for s in ((2, 6, 13, 15), (128, 144, 56, 56))]
@@ -157,10 +169,43 @@ def _slots(body: Sequence[FrozenOp]) -> dict[str, str]:
     return found
 
 
-def draw(rng: np.random.Generator, kind: str, shape: Sequence[int], name: str) -> np.ndarray[Any, Any]:
-    """Random numbers of a kind, as an array of a type."""
-    if kind == "positive":
-        values: Any = rng.uniform(0.5, 2.0, shape)
+def told(body: Sequence[FrozenOp], read: Collection[str]) -> list[FrozenOp]:
+    """The body, and before it the ops that its kernel computes again instead of reading what they made."""
+    found = list(body)
+    for op in body:
+        if op.attrs.get(RECOMPUTES) and op.input("Out") not in read:
+            norm, result = body[-1], str(op.input("Out"))
+            inner = f"{result}@INNER"
+            again = FrozenOp(AGAIN, tuple(norm.input(s.name) for s in AGAIN.inputs), (inner,), norm.attrs)
+            found[:0] = [again, FrozenOp(card_of(op.card.of), (inner,), (result,), op.attrs)]
+    return found
+
+
+def _normalised(x: Any, scale: Any, bias: Any, mean: Any, inverse: Any, attrs: Mapping[str, Any]) -> Any:
+    """A batch norm's result from its statistics, rounded as it is stored."""
+    shape = (-1,) if attrs["data_layout"] == "NHWC" else (-1, *[1] * (x.ndim - 2))
+    mean, inverse = mean.reshape(shape), inverse.reshape(shape)
+    scale, bias = (None if a is None else a.reshape(shape) for a in (scale, bias))
+    y = (x.astype(mean.dtype) - mean) * (inverse if scale is None else inverse * scale)
+    return (y if bias is None else y + bias).astype(x.dtype)
+
+
+def _below(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> dict[str, int]:
+    """What indices lie below: the classes that a label counts."""
+    found = {}
+    for op in body:
+        if any(slot.name == "Label" for slot in op.card.inputs):
+            wide = [v for v in (*op.reads(), *op.writes()) if v != op.input("Label")]
+            found[str(op.input("Label"))] = max(metas[v].shape[-1] for v in wide)
+    return found
+
+
+def draw(rng: np.random.Generator, kind: str, shape: Sequence[int], name: str, below: int = 2) -> np.ndarray[Any, Any]:
+    """Random numbers of a kind, as an array of a type; indices lie below a number."""
+    if kind == "index":
+        values: Any = rng.integers(0, below, shape)
+    elif kind == "positive":
+        values = rng.uniform(0.5, 2.0, shape)
     elif kind == "power":
         values = rng.uniform(0.5, 0.9, shape)
     elif kind == "rate":
@@ -178,6 +223,9 @@ def values_of(body: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, 
     with np.errstate(all="ignore"):
         for op in body:
             ins = [known[e] if isinstance(e, str) else [known[v] for v in e] if e else None for e in op.inputs]
+            if op.card is AGAIN:
+                known[op.output("Y")] = _normalised(*ins, op.attrs)
+                continue
             metas = infer_outputs(op.card, metas_of(ins), op.attrs)
             outs = allocate([m if e is not None else None for m, e in zip(metas, op.outputs, strict=True)])
             call_ref(op.card, ins, outs, op.attrs)
@@ -206,7 +254,9 @@ class Writer:
     def variant(self, op: FrozenOp, kernel: Kernel, metas: Mapping[str, Meta], exact: bool) -> Json:
         """A kernel's launches and buffers; with ``exact`` its inputs, and what it should make of them in 64 bits."""
         calls = kernel.plan(False)
-        slots = _slots(op.body)
+        body = told(op.body, {b.value for b in kernel.inputs})
+        slots = _slots(body)
+        below = _below(op.body, metas)
         outputs = [b.value for b in kernel.outputs]
         named = {a for one in calls.launches for a in one.arguments if isinstance(a, str)}
         named |= {v for table in calls.tables.values() for v in table.values}
@@ -227,38 +277,44 @@ class Writer:
                 for n, t in calls.tables.items()
             },
             "inputs": {
-                v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name, "kind": KINDS.get(slots[v], "normal")}
+                v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name, "kind": KINDS.get(slots[v], "normal"),
+                    **({"below": below[v]} if v in below else {})}
                 for v in slots
                 if v in named
             },
             "outputs": {v: {"shape": list(metas[v].shape), "dtype": metas[v].dtype.name} for v in results},
         }  # fmt: skip
         if exact:
-            self._exact(content, op, metas, slots)
+            self._exact(content, body, metas, slots, below)
         return content
 
-    def _exact(self, content: Json, op: FrozenOp, metas: Mapping[str, Meta], slots: Mapping[str, str]) -> None:
+    def _exact(
+        self,
+        content: Json,
+        body: Sequence[FrozenOp],
+        metas: Mapping[str, Meta],
+        slots: Mapping[str, str],
+        below: Mapping[str, int],
+    ) -> None:
         rng = np.random.default_rng(5)
         given = {
-            v: draw(rng, KINDS.get(slot, "normal"), metas[v].shape, metas[v].dtype.name) for v, slot in slots.items()
+            v: draw(rng, KINDS.get(slot, "normal"), metas[v].shape, metas[v].dtype.name, below.get(v, 2))
+            for v, slot in slots.items()
         }
-        rounded = values_of(op.body, given)
+        rounded = values_of(body, given)
         wide = {v: a.astype(np.float64) if dtype_of(metas[v].dtype).is_float else a for v, a in given.items()}
-        true = values_of(_wide(op.body), wide)
+        true = values_of(_wide(body), wide)
         for v, entry in content["inputs"].items():
             entry["array"] = self.array(given[v])
         for v, entry in content["outputs"].items():
             entry["array"] = self.array(np.asarray(true[v], np.float64))
             unit = float(np.finfo(np.float32).eps) if entry["dtype"] == "float32" else 0.0
-            entry["bound"] = MARGIN * distance(rounded[v], true[v]) + 4 * unit
+            entry["bound"] = packfile.MARGIN * distance(rounded[v], true[v]) + 4 * unit
 
     def write(self, path: Path, cases: Sequence[Json], skipped: Mapping[str, str]) -> None:
-        """Writes the file."""
-        head = json.dumps({"cases": list(cases), "skipped": dict(skipped)}).encode()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        arrays = {f"a{i}": a for i, a in enumerate(self.arrays)}
-        with path.open("wb") as file:
-            np.savez_compressed(file, head=np.frombuffer(head, np.uint8), **arrays)  # type: ignore[arg-type]
+        """Writes the file, with the commit that its kernels are of."""
+        head = {"commit": report.commit(), "cases": list(cases), "skipped": dict(skipped)}
+        packfile.write(path, head, {f"a{i}": a for i, a in enumerate(self.arrays)})
 
 
 def _wide(body: Sequence[FrozenOp]) -> list[FrozenOp]:
@@ -331,10 +387,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     writer = Writer()
     cases, skipped = make(writer, args.only, args.tiny, print)
     writer.write(args.file, cases, skipped)
-    print(f"{len(cases)} kernels in {args.file}, {args.file.stat().st_size / 2**20:.1f} MiB")
+    size = args.file.stat().st_size
+    print(f"{len(cases)} kernels of commit {report.commit()} in {args.file}, {size / 2**20:.1f} MiB")
     for label, why in skipped.items():
         print(f"not made: {label}: {why}")
-    return int(bool(skipped))
+    if size > packfile.MOST_BYTES:
+        print(f"the pack is too large: {packfile.MOST_BYTES / 2**20:.0f} MiB at most")
+    return int(bool(skipped) or size > packfile.MOST_BYTES)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""The interpreter's tests with every kernel launched on a GPU instead: ``python bench/gpu/ring.py [pytest arguments]``.
+"""The interpreter's tests with every kernel launched on a GPU instead: ``python bench/gpu/ring.py [RESULTS] [pytest arguments]``.
 
 Programs, tolerances and references are those of ``tests/interpret``; only the launches go elsewhere, with the tiles and
-grids that a GPU gets. Needs torch, triton, pytest, hypothesis and tstatic with its libraries.
+grids that a GPU gets. Needs torch, triton, pytest, hypothesis and those of tstatic's libraries that kernels need. A line of
+``RESULTS/tests.jsonl`` follows each test; what goes wrong, a missing library too, ends as a line there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
-import importlib.util
-import json
+import io
 import os
 import sys
 import time
@@ -22,24 +23,15 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent)]
 
-import numpy as np  # noqa: E402
+import report  # noqa: E402 - found through the line above
+from contact import LIBRARIES, put_aside, version  # noqa: E402
+from packfile import Lines, described  # noqa: E402
 
 LIMIT_S = 540.0
 ADDRESSES = "table:addresses"
-NEEDED = (
-    "numpy",
-    "torch",
-    "triton",
-    "pytest",
-    "hypothesis",
-    "ml_dtypes",
-    "msgspec",
-    "safetensors",
-    "threadpoolctl",
-    "scipy",
-)
 
-Array = np.ndarray[Any, Any]
+Array = Any
+"""A numpy array: numpy is imported where it is used, since it may be absent."""
 
 
 class Launches:
@@ -56,6 +48,8 @@ class Launches:
 
     def bind(self, module: ModuleType, launches: Sequence[tuple[Any, ...]], arrays: Mapping[str, Any]) -> list[Any]:
         """Ready calls, as the interpreter's."""
+        import numpy as np
+
         named = {a for launch in launches for a in launch[2] if isinstance(a, str)}
         # Of several values that begin at one address the largest covers the others.
         largest: dict[int, Array] = {}
@@ -77,6 +71,8 @@ class Launches:
         arrays: Mapping[str, Array],
         taken: Mapping[int, Array],
     ) -> None:
+        import numpy as np
+
         self.count += 1
         there = {place: self._upload(array) for place, array in taken.items()}
         tensors: dict[str, Any] = {}
@@ -104,11 +100,15 @@ class Launches:
 
     def _upload(self, array: Array) -> Any:
         """An array's bytes as a tensor, padded as memory of plans is."""
+        import numpy as np
+
         return self.device.put(np.ascontiguousarray(array).reshape(-1).view(np.uint8), "uint8")
 
 
 def _write_back(array: Array, after: Array) -> None:
     """Writes what changed, and only that: another array of the plan may share the rest of the memory."""
+    import numpy as np
+
     memory = array.reshape(-1).view(np.uint8)
     changed = memory != after
     if changed.any():
@@ -123,35 +123,34 @@ def _as(whole: Any, array: Array) -> Any:
 
 
 class Plugin:
-    """Lets pytest's tests launch on a device, and counts."""
+    """Lets pytest's tests launch on a device, counts, and adds a line for each."""
 
-    def __init__(self, fake: bool, limit_s: float) -> None:
-        self.fake = fake
+    def __init__(self, dry_run: bool, limit_s: float, lines: Lines) -> None:
+        self.dry_run = dry_run
+        self.lines = lines
         self.end = time.monotonic() + limit_s
-        self.failed: dict[str, str] = {}
-        self.passed = self.skipped = 0
+        self.passed = self.skipped = self.failed = 0
         self.launches: Launches | None = None
-        self.facts: dict[str, Any] = {}
         self.stopped = ""
         self._before = 0
 
     def pytest_configure(self, config: Any) -> None:
         """After the conftest, which asks for the interpreter, and before anything imports triton."""
-        if self.fake:
+        if self.dry_run:
             os.environ["TRITON_INTERPRET"] = "1"
         else:
             assert "triton" not in sys.modules, "triton was imported as an interpreter"
             os.environ.pop("TRITON_INTERPRET", None)
-        from device import Cuda, Fake
+        from device import Cuda, DryRun
 
         from tstatic.devices import interpret
         from tstatic.fusion.codegen.kernel import Kernel
 
-        device = Fake() if self.fake else Cuda()
-        self.facts = device.facts()
+        device = DryRun() if self.dry_run else Cuda()
+        self.lines.add("facts", **device.facts())
         self.launches = Launches(device)
         interpret.bind = self.launches.bind
-        if not self.fake:
+        if not self.dry_run:
             interpret.begin = lambda: None
         _with_gpu_tiles(Kernel)
 
@@ -163,21 +162,30 @@ class Plugin:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Counts; a failed assertion of a test that launched nothing is about launches for the interpreter."""
         assert self.launches is not None
-        if report.when == "call" and report.passed:
-            self.passed += 1
-        elif report.skipped:
-            self.skipped += 1
-        elif report.failed:
-            if (
-                report.when == "call"
-                and self.launches.count == self._before
-                and "AssertionError" in report.longreprtext
-            ):
-                report.outcome = "skipped"
-                report.longrepr = (report.nodeid, 0, "Skipped: it launches nothing")
-                self.skipped += 1
-            else:
-                self.failed[report.nodeid] = report.longreprtext[-1500:]
+        launched = self.launches.count - self._before
+        if report.when == "call" and report.failed and not launched and "AssertionError" in report.longreprtext:
+            report.outcome = "skipped"
+            report.longrepr = (report.nodeid, 0, "Skipped: it launches nothing")
+        if report.when != "call" and report.passed:
+            return
+        # A test that fails and cannot be cleaned up after has two lines.
+        self.passed += report.passed
+        self.skipped += report.skipped
+        self.failed += report.failed
+        words = {"why": report.longreprtext[-1500:]} if report.failed else {}
+        self.lines.add(
+            "test", name=report.nodeid, outcome=report.outcome, seconds=report.duration, launched=launched, **words
+        )
+
+    def pytest_internalerror(self, excrepr: Any) -> None:
+        """An error of a hook, such as a device that is not there."""
+        self.lines.add("error", stage="pytest", error=str(excrepr).strip()[-1500:])
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file of tests that cannot be imported, for want of a library or whatever else, is a line."""
+        if report.failed:
+            self.failed += 1
+            self.lines.add("error", stage="collect", name=report.nodeid, error=report.longreprtext[-1500:])
 
     def pytest_runtest_protocol(self, item: Any) -> bool | None:
         """Ends the run when its time is up: this test is taken as done, and no other is begun."""
@@ -201,41 +209,57 @@ def _with_gpu_tiles(kernel: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs; 1 where a test failed, 2 where something is missing."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Runs; 1 where a test failed, 2 where none could be run."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(description=__doc__, usage="ring.py [RESULTS] [options] [pytest arguments]")
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    default = ROOT / "bench" / "results" / f"gpu-{today}"
     parser.add_argument(
-        "--fake", action="store_true", help="stay in the interpreter, with a GPU's tiles: no GPU needed"
+        "--dry-run", action="store_true", help="stay in the interpreter, with a GPU's tiles: no GPU needed"
     )
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which no test is begun")
-    parser.add_argument("--output-json", type=Path, help="where to write")
-    args, rest = parser.parse_known_args(arguments)
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        print(f"cannot run: {sys.executable} lacks {', '.join(missing)}", file=sys.stderr)
-        return 2
+    # Only as the first: behind an option of pytest a word is that option's.
+    results = Path(given.pop(0)) if given and not given[0].startswith("-") else default
+    args, rest = parser.parse_known_args(given)
+    results = results.resolve()
+    put_aside(results / "tests.jsonl")
+    lines = Lines(results, "tests", time.time())
+    lines.add(
+        "start", date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), commit=report.commit(),
+        python=sys.version.split()[0], libraries={name: version(name) for name in (*LIBRARIES, "pytest-timeout")},
+    )  # fmt: skip
+    plugin = Plugin(args.dry_run, args.limit, lines)
+    try:
+        code = _tests(plugin, rest)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        lines.add("error", stage="tests", error=described(error))
+        print(f"cannot run: {described(error)}", file=sys.stderr)
+        code = 2
+    launches = plugin.launches or Launches(None)
+    lines.add(
+        "end", passed=plugin.passed, skipped=plugin.skipped, failed=plugin.failed, kernels=len(launches.modules),
+        launched=launches.count, stopped=plugin.stopped, code=code,
+    )  # fmt: skip
+    print(f"{plugin.passed} tests, {len(launches.modules)} kernels, {launches.count} calls; all is in {lines.path}")
+    return 1 if plugin.failed else 2 if code not in (0, 1) else int(bool(plugin.stopped))
+
+
+def _tests(plugin: Plugin, rest: Sequence[str]) -> int:
+    """Runs pytest with settings of its own; what a plugin or a library is missing for is told by the tests that need it."""
     os.environ["TSTATIC_CPU_BACKEND"] = "interpret"
     os.chdir(ROOT)
-    import pytest  # may be absent, which was said above
+    import pytest  # may be absent
 
-    plugin = Plugin(args.fake, args.limit)
-    begun = time.monotonic()
     paths = [] if any(not a.startswith("-") and Path(a.split("::")[0]).exists() for a in rest) else ["tests/interpret"]
-    code = int(pytest.main(["-q", "-p", "no:cacheprovider", *paths, *rest], plugins=[plugin]))
-    assert plugin.launches is not None
-    result = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "facts": plugin.facts,
-        "seconds": time.monotonic() - begun, "passed": plugin.passed, "skipped": plugin.skipped,
-        "kernels": len(plugin.launches.modules), "launched": plugin.launches.count, "stopped": plugin.stopped,
-        "failed": plugin.failed,
-    }  # fmt: skip
-    name = f"gpu-tests-{datetime.datetime.now(datetime.UTC).date().isoformat()}.json"
-    path = args.output_json or ROOT / "bench" / "results" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(
-        f"{plugin.passed} tests, {len(plugin.launches.modules)} kernels, {plugin.launches.count} calls; written to {path}"
-    )
-    return 1 if plugin.failed else 2 if code not in (0, 1) else int(bool(plugin.stopped))
+    settings = ["-c", str(HERE / "ring.ini"), "--rootdir", str(ROOT), "--continue-on-collection-errors"]
+    # What ends pytest before its first test, such as a library that conftest.py lacks, is said on the standard error alone.
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = int(pytest.main(["-q", "-p", "no:cacheprovider", *settings, *paths, *rest], plugins=[plugin]))
+    print(said.getvalue(), end="", file=sys.stderr)
+    if code not in (0, 1) and said.getvalue().strip():
+        plugin.lines.add("error", stage="pytest", error=said.getvalue().strip()[-1500:])
+    return code
 
 
 if __name__ == "__main__":

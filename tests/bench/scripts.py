@@ -31,6 +31,27 @@ def script(name: str) -> ModuleType:
         return importlib.import_module(name)
 
 
+HIDE = """
+import sys
+
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def hidden(folder: Path, *names: str) -> dict[str, str]:
+    """Environment in which these packages cannot be imported, as where they are not installed."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(HIDE.format(names=names))
+    return {"PYTHONPATH": str(folder)}
+
+
 def run(path: str, *arguments: str, code: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a script of ``bench/`` in a process of its own and looks at its exit code."""
     kept = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "TSTATIC_CPU_BACKEND")}

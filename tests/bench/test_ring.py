@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.bench.scripts import run
+from tests.bench.scripts import hidden, run, script
+
+packfile = script("packfile")
 
 pytest.importorskip("triton")
 
@@ -60,31 +62,52 @@ def test_error():
 '''
 
 
-def test_tests_of_the_ring_pass_with_a_gpus_tiles(tmp_path: Path) -> None:
-    path = tmp_path / "ring.json"
+def lines_of(folder: Path, what: str) -> list[dict[str, Any]]:
+    return [line for line in packfile.Lines(folder, "tests", 0.0).read() if line["what"] == what]
+
+
+def test_tests_of_the_ring_pass_with_a_gpus_tiles_and_few_libraries(tmp_path: Path) -> None:
     names = ("tests/interpret/test_multi_tensor.py", "tests/interpret/test_pointwise.py")
-    run("gpu/ring.py", "--fake", "--output-json", str(path), *names, "-k", "sum_of_squares or test_card[tanh")
-    found = json.loads(path.read_text())
-    assert found["failed"] == {}
-    assert found["stopped"] == ""
-    assert found["passed"] >= 8
-    assert found["launched"] >= found["kernels"] > 8
-    assert found["facts"]["triton"]
+    hide = hidden(tmp_path / "hide", "msgspec", "platformdirs", "pytest_timeout")
+    run("gpu/ring.py", str(tmp_path), "--dry-run", *names, "-k", "sum_of_squares or test_card[tanh", **hide)
+    [end], [facts] = lines_of(tmp_path, "end"), lines_of(tmp_path, "facts")
+    assert (end["failed"], end["stopped"], lines_of(tmp_path, "error")) == (0, "", [])
+    assert end["passed"] >= 8
+    assert end["launched"] >= end["kernels"] > 8
+    assert facts["triton"]
+    tests = lines_of(tmp_path, "test")
+    assert len(tests) == end["passed"] + end["skipped"]
+    assert sum(test["launched"] for test in tests) == end["launched"]
 
 
 def test_wrong_kernels_fail_and_tests_that_launch_nothing_do_not_count(tmp_path: Path) -> None:
-    path, tests = tmp_path / "ring.json", tmp_path / "test_kernels.py"
+    tests = tmp_path / "test_kernels.py"
     tests.write_text(KERNELS)
-    run("gpu/ring.py", "--fake", "--output-json", str(path), str(tests), code=1)
-    found = json.loads(path.read_text())
-    assert (found["passed"], found["skipped"], found["launched"]) == (1, 1, 2)
-    assert sorted(name.rpartition("::")[2] for name in found["failed"]) == ["test_error", "test_wrong"]
+    broken = tmp_path / "test_broken.py"
+    broken.write_text("import no_such_library\n")
+    run("gpu/ring.py", str(tmp_path), "--dry-run", str(broken), str(tests), code=1)
+    [end] = lines_of(tmp_path, "end")
+    assert (end["passed"], end["skipped"], end["launched"]) == (1, 1, 2)
+    failed = [test for test in lines_of(tmp_path, "test") if test["outcome"] == "failed"]
+    assert sorted(test["name"].rpartition("::")[2] for test in failed) == ["test_error", "test_wrong"]
+    assert "no assertion" in next(t for t in failed if t["name"].endswith("test_error"))["why"]
+    [error] = lines_of(tmp_path, "error")
+    assert error["stage"] == "collect"
+    assert "no_such_library" in error["error"]
 
 
 def test_the_time_limit_stops(tmp_path: Path) -> None:
-    path, tests = tmp_path / "ring.json", tmp_path / "test_kernels.py"
+    tests = tmp_path / "test_kernels.py"
     tests.write_text(KERNELS)
-    run("gpu/ring.py", "--fake", "--limit", "0", "--output-json", str(path), str(tests), code=None)
-    found = json.loads(path.read_text())
-    assert found["stopped"].startswith("the time was up before")
-    assert found["launched"] == 0
+    run("gpu/ring.py", str(tmp_path), "--dry-run", "--limit", "0", str(tests), code=None)
+    [end] = lines_of(tmp_path, "end")
+    assert end["stopped"].startswith("the time was up before")
+    assert end["launched"] == 0
+
+
+@pytest.mark.parametrize("name", ["hypothesis", "torch", "pytest"])
+def test_a_library_without_which_nothing_runs_is_a_line(name: str, tmp_path: Path) -> None:
+    run("gpu/ring.py", str(tmp_path), "--dry-run", code=2, **hidden(tmp_path / "hide", name))
+    errors = lines_of(tmp_path, "error")
+    assert any(f"No module named '{name}" in error["error"] for error in errors)
+    assert lines_of(tmp_path, "end")[0]["passed"] == 0
