@@ -473,6 +473,7 @@ def test_without_a_gpu_it_says_so_and_keeps_what_an_earlier_run_found(whole: Pat
 def test_a_peer_is_compiled_at_the_timed_size_beforehand(whole: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("triton")
+    script("peers")
     device = script("device").DryRun()
     shapes = []
 
