@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "bench")]
 
 import plan_page  # noqa: E402 - the lines above make these importable for a script
 
-from tests.api import surface  # noqa: E402
+from tests.api import arguments, surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
 from tstatic.ir.opdef import CARDS, DERIVE, REQUIRED, SPELLINGS, Card, GradOp, card_of  # noqa: E402
 from tstatic.ir.slots import Slot  # noqa: E402
@@ -169,6 +169,15 @@ def _rows() -> Iterator[tuple[str, ...]]:
         yield calls, f"`{paths[0]}`", f"`{op}`" if op else "", state
 
 
+def _idle_arguments() -> list[tuple[str, ...]]:
+    """One row for each public function or class that declares arguments to be without effect, and each reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for path, _, owner in arguments.callables():
+        for name, why in arguments.declarations(owner).items():
+            found.setdefault((path.replace("tstatic.", "paddle.", 1), why), []).append(f"`{name}`")
+    return [(f"`{path}`", ", ".join(names), why.replace("``", "`")) for (path, why), names in sorted(found.items())]
+
+
 def api_page() -> str:
     """Returns ``api.md``: what Paddle calls are here, and what to use instead of those that are not."""
     missing = [
@@ -189,6 +198,12 @@ def api_page() -> str:
         "Asking for one of these names, or for one below it, says the same.",
         "",
         *table(("Paddle call", "Why", "Use instead"), missing),
+        "",
+        "## Arguments without effect",
+        "",
+        "These are accepted, so that scripts run unchanged, and change nothing.",
+        "",
+        *table(("Paddle call", "Argument", "Why"), _idle_arguments()),
         "",
         "## What is there",
         "",

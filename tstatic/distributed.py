@@ -8,6 +8,7 @@ import numpy as np
 from tstatic.comm.launch import current as _current
 from tstatic.comm.processes import world as _world
 from tstatic.errors import FeedError
+from tstatic.no_effect import ONE_GROUP, no_effect
 from tstatic.runtime.shards import bounds
 from tstatic.unsupported import missing_in
 
@@ -15,11 +16,13 @@ Array = np.ndarray[Any, Any]
 Part = TypeVar("Part", bound=Sequence[Any])
 
 
+@no_effect(group=ONE_GROUP)
 def get_rank(group: object = None) -> int:
     """Number of this process, from the launcher's environment; 0 without one."""
     return _current().rank
 
 
+@no_effect(group=ONE_GROUP)
 def get_world_size(group: object = None) -> int:
     """Number of processes, from the launcher's environment; 1 without one."""
     return _current().size
@@ -34,6 +37,7 @@ def init_parallel_env() -> None:
     _world()
 
 
+@no_effect(group=ONE_GROUP)
 def barrier(group: object = None) -> None:
     """Returns when all processes have called it.
 

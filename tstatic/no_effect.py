@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -12,6 +11,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 ATTRIBUTE = "__no_effect__"
 PLACE = "the executor's place decides where values live"
 LIBRARY = "the device chooses the kernel, and results do not depend on it"
+PRINTS = "there is nothing that cannot be printed"
+NO_NAME = "an initializer makes no variable of its own"
+ONE_GROUP = "all processes are one group"
 IN_PLACE = "the plan decides which values share memory"
 
 
@@ -34,9 +36,7 @@ def no_effect(**reasons: str) -> Callable[[F], F]:
         lines = "\n".join(f"    {name}: {why}." for name, why in reasons.items())
         # A class is declared by its own dictionary: what a base class says is about that one's arguments.
         setattr(function, ATTRIBUTE, {**_own(function), **reasons})
-        function.__doc__ = (
-            f"{inspect.cleandoc(function.__doc__ or '')}\n\nAccepted without effect:\n{textwrap.dedent(lines)}"
-        )
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nAccepted without effect:\n{lines}"
         return function
 
     return declare

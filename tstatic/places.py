@@ -15,6 +15,7 @@ from typing import ClassVar, SupportsIndex
 from tstatic import flags
 from tstatic.errors import DeviceError, PlaceError, PlaceTypeError
 from tstatic.logs import warn_once
+from tstatic.no_effect import no_effect
 
 __all__ = [
     "CPUPlace",
@@ -240,8 +241,9 @@ is_compiled_with_mkldnn = Capability("is_compiled_with_mkldnn", lambda: False)
 is_compiled_with_distribute = Capability("is_compiled_with_distribute", lambda: False)
 
 
+@no_effect(device_type="there are no plug-in devices of any type")
 def is_compiled_with_custom_device(device_type: str) -> bool:
-    """Returns False: tstatic knows the CPU and NVIDIA GPUs, and no plug-in devices."""
+    """Returns False: the devices are the CPU and NVIDIA GPUs."""
     return False
 
 
@@ -266,9 +268,8 @@ def resolve(place: Place | str) -> Place:
     else:
         have = f"the CPU and no GPU ({_why_no_gpu()})"
     if flags.flag("FLAGS_cpu_fallback"):
-        warn_once(
-            ("cpu_fallback", place), f"{place} is not there: {have}; FLAGS_cpu_fallback=1 runs it on {CPUPlace()}"
-        )
+        text = f"{place} is not there: {have}; FLAGS_cpu_fallback=1 runs it on {CPUPlace()}"
+        warn_once(("cpu_fallback", place), text)
         return CPUPlace()
     raise DeviceError(
         f"this machine has no {place} that tstatic can use",

@@ -13,6 +13,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, spelled
 from tstatic.ir.program import OpRole, Parameter, Program, Variable
 from tstatic.ir.where import Where, show, user_line
+from tstatic.no_effect import no_effect
 
 Pair = tuple[Variable, Variable | None]
 
@@ -63,6 +64,7 @@ def _next_prefix(program: Program) -> str:
 
 
 @spelled("static.append_backward", "fluid.append_backward", "fluid.backward.append_backward")
+@no_effect(distop_context="no ops are split over devices while a program is built")
 def append_backward(
     loss: Variable,
     parameter_list: Any = None,

@@ -369,9 +369,7 @@ class Layer:
         attrs: Mapping[str, Any] | None = None,
         *,
         outputs: Mapping[str, Any] | None = None,
-        counts: Mapping[str, int] | None = None,
         order: Sequence[str] | None = None,
-        dtype: Any = None,
         drop: Sequence[str] = (),
     ) -> Any:
         """Appends an op and makes its output variables; see :func:`emit`."""
@@ -441,9 +439,7 @@ def emit(
     name: str | None = None,
     prefix: str | None = None,
     outputs: Mapping[str, Any] | None = None,
-    counts: Mapping[str, int] | None = None,
     order: Sequence[str] | None = None,
-    dtype: Any = None,
     drop: Sequence[str] = (),
 ) -> Any:
     """Appends an op to the current block and returns its results.
@@ -455,17 +451,13 @@ def emit(
         name: The layer's name, instead of a generated one.
         prefix: What the generated name begins with; the op type by default.
         outputs: Slot -> existing Variable to write to.
-        counts: Unused by ops whose ``infer`` knows how many outputs there are.
         order: Slots in the order in which their variables are named.
-        dtype: Unused; kept for layers that state it.
         drop: Optional output slots that are not made.
 
     Returns:
         The single output that is no intermediate one, or a tuple of them.
     """
-    return Layer(prefix or type, name).emit(
-        type, inputs, attrs, outputs=outputs, counts=counts, order=order, dtype=dtype, drop=drop
-    )
+    return Layer(prefix or type, name).emit(type, inputs, attrs, outputs=outputs, order=order, drop=drop)
 
 
 @contextlib.contextmanager

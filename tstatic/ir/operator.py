@@ -9,6 +9,7 @@ from tstatic.ir import text
 from tstatic.ir.mappings import OpAttrs, OpSlots
 from tstatic.ir.opdef import Card, card_of
 from tstatic.ir.where import Where, show
+from tstatic.no_effect import PRINTS, no_effect
 
 if TYPE_CHECKING:
     from tstatic.ir.program import Block
@@ -203,6 +204,7 @@ class Operator:
             fix="take ops from block.ops again after editing the block",
         )
 
+    @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """The op in the text form of ``print(program)``."""
         return text.op_text(self, with_details)

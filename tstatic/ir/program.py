@@ -15,6 +15,7 @@ from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import Operator, OpRole
 from tstatic.ir.variable import Parameter, Variable
 from tstatic.ir.where import show, user_line
+from tstatic.no_effect import PRINTS, no_effect
 
 __all__ = [
     "Block", "OpRole", "Operator", "Parameter", "Program", "Variable", "default_main_program", "default_startup_program",
@@ -179,7 +180,9 @@ class Block:
     def iter_parameters(self) -> Iterator[Parameter]:
         return (v for v in self.vars.values() if isinstance(v, Parameter))
 
+    @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """The block in the text form of ``print(program)``."""
         return text.block_text(self, with_details)
 
     def __repr__(self) -> str:

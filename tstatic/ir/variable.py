@@ -10,6 +10,7 @@ from tstatic.ir import text
 from tstatic.ir.methods import VariableMethods
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ir.where import Where, show, user_line
+from tstatic.no_effect import PRINTS, no_effect
 
 if TYPE_CHECKING:
     from tstatic.ir.program import Block
@@ -122,6 +123,7 @@ class Variable(VariableMethods):
         place = f" @ {show(self.made_at)}" if self.made_at else ""
         return f"{kind} {self.name}: {self.dtype.name}{list(self.shape)}{tail}{place}"
 
+    @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """One readable line: name, dtype, shape, marks."""
         return text.variable_text(self, with_details)

@@ -15,6 +15,7 @@ from tstatic.ir.build import append_op
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import dtype_of
+from tstatic.no_effect import NO_NAME, PLACE, no_effect
 
 
 class Initializer:
@@ -46,6 +47,7 @@ def fans(shape: Sequence[int]) -> tuple[int, int]:
 
 
 @spelled("nn.initializer.Constant", "fluid.initializer.Constant", "fluid.initializer.ConstantInitializer")
+@no_effect(force_cpu=PLACE)
 class Constant(Initializer):
     """All elements ``value``."""
 
@@ -57,8 +59,17 @@ class Constant(Initializer):
 
 
 @spelled("nn.initializer.Uniform", "fluid.initializer.Uniform", "fluid.initializer.UniformInitializer")
+@no_effect(name=NO_NAME)
 class Uniform(Initializer):
-    """Uniform in ``[low, high)``."""
+    """Uniform in ``[low, high)``.
+
+    Args:
+        low, high: Bounds.
+        seed: Replaces the program's seed when it is not 0.
+        diag_num: So many elements get ``diag_val`` afterwards: each ``diag_step`` elements and one more behind the one before.
+        diag_step: The number of columns, for the diagonal of a matrix.
+        diag_val: Their value.
+    """
 
     def __init__(
         self, low: float = -1.0, high: float = 1.0, seed: int = 0, diag_num: int = 0, diag_step: int = 0,
@@ -69,14 +80,17 @@ class Uniform(Initializer):
                 "Uniform needs low <= high", expected="low <= high", received=f"low={low}, high={high}", fix="swap them"
             )
         self.low, self.high, self.seed = low, high, seed
+        self.diagonal = {"diag_num": diag_num, "diag_step": diag_step, "diag_val": float(diag_val)}
 
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
         return "uniform_random", {
             "shape": var.shape, "dtype": var.dtype, "min": float(self.low), "max": float(self.high), "seed": self.seed,
+            **self.diagonal,
         }  # fmt: skip
 
 
 @spelled("nn.initializer.Normal", "fluid.initializer.Normal", "fluid.initializer.NormalInitializer")
+@no_effect(name=NO_NAME)
 class Normal(Initializer):
     """Normal with mean ``mean`` and standard deviation ``std``."""
 
@@ -96,6 +110,7 @@ class Normal(Initializer):
     "fluid.initializer.TruncatedNormal",
     "fluid.initializer.TruncatedNormalInitializer",
 )
+@no_effect(name=NO_NAME)
 class TruncatedNormal(Initializer):
     """Normal, cut at two standard deviations."""
 
@@ -129,6 +144,7 @@ def _symmetric(limit: float) -> tuple[float, float]:
 
 
 @spelled("nn.initializer.XavierUniform")
+@no_effect(name=NO_NAME)
 class XavierUniform(_Xavier):
     """Uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
 
@@ -139,6 +155,7 @@ class XavierUniform(_Xavier):
 
 
 @spelled("nn.initializer.XavierNormal")
+@no_effect(name=NO_NAME)
 class XavierNormal(_Xavier):
     """Normal with variance 2 / (fan_in + fan_out) (Glorot and Bengio, 2010)."""
 
@@ -243,6 +260,7 @@ class _FromArray(Initializer):
 
 
 @spelled("nn.initializer.Assign", "fluid.initializer.NumpyArrayInitializer")
+@no_effect(name=NO_NAME)
 class Assign(_FromArray):
     """The given array, list or number."""
 
@@ -276,6 +294,7 @@ class Bilinear(_FromArray):
 
 
 @spelled("nn.initializer.Dirac")
+@no_effect(name=NO_NAME)
 class Dirac(_FromArray):
     """Filters that pass channels through unchanged, ``groups`` times."""
 
@@ -302,6 +321,7 @@ class Dirac(_FromArray):
 
 
 @spelled("nn.initializer.Orthogonal")
+@no_effect(name=NO_NAME)
 class Orthogonal(_FromArray):
     """A (semi-)orthogonal matrix times ``gain`` (Saxe et al., 2013); drawn while the program is built."""
 

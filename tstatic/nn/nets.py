@@ -11,10 +11,12 @@ from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
 from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_norm import batch_norm
+from tstatic.no_effect import no_effect
 from tstatic.ops.dropout import fluid_dropout
 from tstatic.ops.pool_fluid import pool2d
 
 
+@no_effect(type="every variable is a dense tensor")
 @spelled("fluid.layers.data", "fluid.layers.io.data")
 def data(
     name: str,
@@ -33,7 +35,6 @@ def data(
         append_batch_size: ``False``: ``shape`` is the whole shape.
         dtype: Element type.
         lod_level: 0; sequences with LoD are not supported.
-        type: Accepted; every variable is a dense tensor.
         stop_gradient: Whether gradients end here.
 
     Raises:

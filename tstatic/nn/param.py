@@ -14,6 +14,7 @@ from tstatic.ir.program import Parameter, Program, Variable, default_main_progra
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show, user_line
 from tstatic.nn.initializer import Constant, Initializer, default_initializer, global_initializer
+from tstatic.no_effect import PLACE, no_effect
 
 
 @spelled("tensor.ParamAttr", "static.ParamAttr", "fluid.ParamAttr", "fluid.param_attr.ParamAttr", "framework.ParamAttr")
@@ -252,6 +253,7 @@ def create_parameter(
 
 @spelled("static.create_global_var", "tensor.create_global_var", "fluid.layers.create_global_var",
          "fluid.layers.tensor.create_global_var")  # fmt: skip
+@no_effect(force_cpu=PLACE)
 def create_global_var(
     shape: Any, value: float, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
 ) -> Variable:
@@ -263,7 +265,6 @@ def create_global_var(
         dtype: Element type.
         persistable: Whether it is state: it then keeps its value between runs and is saved. Without it the startup program's
             value is not seen by other programs, as in Paddle, and a run that reads the variable has to write it first.
-        force_cpu: Accepted; the Executor's place decides.
         name: Its name.
     """
     if name is None:

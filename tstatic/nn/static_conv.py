@@ -12,6 +12,7 @@ from tstatic.ir.program import Variable
 from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper
+from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv_transpose import output_attrs
 
@@ -110,6 +111,7 @@ def conv2d(
     )  # fmt: skip
 
 
+@no_effect(use_cudnn=LIBRARY)
 @spelled("static.nn.conv3d", "fluid.layers.conv3d", op="conv3d")
 def conv3d(
     input: Variable,
@@ -133,7 +135,6 @@ def conv3d(
         num_filters: Number of output channels.
         filter_size: An int, or ``[depth, height, width]``.
         stride, padding, dilation, groups, param_attr, bias_attr, act, name: As in :func:`conv2d`, for three axes.
-        use_cudnn: Accepted; it changes nothing.
         data_format: Where channels stand.
 
     Returns:

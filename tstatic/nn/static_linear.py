@@ -13,7 +13,9 @@ from tstatic.ir.program import Variable
 from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import LayerHelper, ParamAttr
+from tstatic.no_effect import no_effect
 from tstatic.ops._shapes import INTEGERS
+from tstatic.ops.embedding import DISTRIBUTED as TABLE
 from tstatic.ops.embedding import padding_row
 from tstatic.ops.linear import bilinear_product
 
@@ -151,6 +153,7 @@ def _embedding(
     return helper.emit(type, {"Ids": input, "W": w}, attrs)  # type: ignore[no-any-return]
 
 
+@no_effect(is_distributed=TABLE.no_effect)
 @spelled("static.nn.embedding", "fluid.embedding", "fluid.input.embedding", op="lookup_table_v2")
 def embedding(
     input: Variable,
@@ -167,7 +170,6 @@ def embedding(
         input: Row numbers, ints of any shape.
         size: ``[rows, width]`` of the table.
         is_sparse: Updates with ``lazy_mode`` leave rows alone that the batch does not name; other updates are the same.
-        is_distributed: Accepted; the table is held in one place.
         padding_idx: Row that gives zeros and gets no gradient; a negative number counts from the end.
         param_attr: ParamAttr, name or initializer of the table.
         dtype: Float type of the table.
@@ -181,6 +183,7 @@ def embedding(
     return _embedding("lookup_table_v2", input, size, is_sparse, padding_idx, param_attr, dtype)
 
 
+@no_effect(is_distributed=TABLE.no_effect)
 @spelled("fluid.layers.embedding", op="lookup_table")
 def fluid_embedding(
     input: Variable,
@@ -195,7 +198,7 @@ def fluid_embedding(
 
     Args:
         input: Row numbers ``[..., 1]``.
-        size, is_sparse, is_distributed, padding_idx, param_attr, dtype: As in :func:`embedding`.
+        size, is_sparse, padding_idx, param_attr, dtype: As in :func:`embedding`.
 
     Returns:
         ``[..., width]``.

@@ -13,6 +13,7 @@ from tstatic.ir.types import DType, dtype_of
 from tstatic.nn._check import FLOATS, activation, axis_of, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr
+from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops._shapes import single
 
 
@@ -27,6 +28,7 @@ def statistic(helper: LayerHelper, name: str | None, count: int, value: float, d
     return helper.create_parameter(attr, (count,), dtype, stop_gradient=True)
 
 
+@no_effect(in_place=IN_PLACE, do_model_average_for_mean_and_var="there is no averaging of parameters")
 @spelled("static.nn.batch_norm", "fluid.layers.batch_norm", op="batch_norm")
 def batch_norm(
     input: Variable,
@@ -55,10 +57,8 @@ def batch_norm(
         param_attr: ParamAttr, name or initializer of the scale ``[c]``, which starts at 1.
         bias_attr: The same for the bias ``[c]``.
         data_layout: Where channels stand.
-        in_place: Accepted; the plan reuses memory where it can.
         name: Name of the layer.
         moving_mean_name, moving_variance_name: Names of the running statistics (``<layer>.w_1``, ``<layer>.w_2``).
-        do_model_average_for_mean_and_var: Accepted; averaging takes every parameter.
         use_global_stats: Uses the running statistics in training too.
 
     Returns:

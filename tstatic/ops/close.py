@@ -140,6 +140,6 @@ def allclose(
 def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether shapes and all elements are equal, as a bool of shape ``[]``; dtypes are equal."""
     out: Variable = emit(
-        "equal_all", {"X": check_variable(x, "x", "equal_all"), "Y": check_variable(y, "y", "equal_all")}
+        "equal_all", {"X": check_variable(x, "x", "equal_all"), "Y": check_variable(y, "y", "equal_all")}, name=name
     )
     return out

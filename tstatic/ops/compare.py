@@ -7,7 +7,7 @@ from typing import Any
 from tstatic.ir.build import emit
 from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register, spelled
 from tstatic.ir.program import Variable
-from tstatic.no_effect import PLACE
+from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._elementwise import comparison, prepare
 from tstatic.ops.elementwise import binary_op
 
@@ -81,11 +81,12 @@ def fluid_not_equal(x: Variable, y: Variable, cond: Variable | None = None, name
     return _compare("not_equal", x, y, name, cond)
 
 
+@no_effect(force_cpu=PLACE)
 @spelled("fluid.layers.less_than", op="less_than")
 def fluid_less_than(
     x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None, name: str | None = None
 ) -> Variable:
-    """Returns whether ``x < y``; ``cond`` is an existing bool Variable to write to, ``force_cpu`` changes nothing."""
+    """Returns whether ``x < y``; ``cond`` is an existing bool Variable to write to."""
     return _compare("less_than", x, y, name, cond)
 
 

@@ -13,6 +13,7 @@ from tstatic.ir.build import Layer, append_op, check_variable, emit
 from tstatic.ir.opdef import Attr, Card, GradOp, register, spelled
 from tstatic.ir.program import Block, Variable, default_main_program
 from tstatic.ir.where import show, user_line
+from tstatic.no_effect import no_effect
 from tstatic.ops import _blocks
 from tstatic.ops.select_input import merge
 
@@ -139,6 +140,7 @@ def _branch(helper: Layer, pred: Variable, function: Callable[[], Any] | None) -
     return result, outer
 
 
+@no_effect(return_names="results are not renamed")
 @spelled("static.nn.cond", "fluid.layers.cond", op="conditional_block")
 def cond(
     pred: Variable,
@@ -154,7 +156,6 @@ def cond(
         true_fn, false_fn: Build the branches; both return the same structure of Variables, or both ``None``. They see all
             outer variables; ``paddle.assign(x, output=y)`` writes to an outer one.
         name: Prefix of names.
-        return_names: Accepted as in Paddle.
 
     Returns:
         The structure that the functions return, with the chosen branch's values. A size in which the branches differ is

@@ -16,6 +16,7 @@ from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.types import DType, dtype_of
 from tstatic.ir.where import show, user_line
+from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._shape_arg import filled, has_variable, known_shape
 
 
@@ -176,6 +177,7 @@ def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
     return array.astype(dtype_of(array.dtype).np, copy=False)
 
 
+@no_effect(place=PLACE)
 @spelled("tensor.to_tensor", op="assign_value")
 def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Variable:
     """A constant from an array, a list or a number; a copy of a Variable.
@@ -183,7 +185,6 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
     Args:
         data: What to copy.
         dtype: Wanted dtype; that of the data if ``None`` (the default dtype for Python floats).
-        place: Accepted as in Paddle; the Executor's place decides where the value lives.
         stop_gradient: Whether gradients stop here.
     """
     out: Variable
@@ -201,6 +202,7 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
 
 
 # ------------------------------------------------------------------------------------------------------------ 1.x forms
+@no_effect(force_cpu=PLACE)
 @spelled("tensor.fill_constant", "fluid.layers.fill_constant", "fluid.layers.tensor.fill_constant", op="fill_constant")
 def fill_constant(
     shape: Any,
@@ -216,7 +218,6 @@ def fill_constant(
         shape: See ``paddle.full``.
         dtype: Element type.
         value: A number, its text, or a Variable with one element.
-        force_cpu: Accepted as in Paddle; the Executor's place decides where the value lives.
         out: An existing Variable to write to.
         name: Name of the result.
     """

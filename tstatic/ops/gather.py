@@ -11,6 +11,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Card, Case, Domain, GradOp, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.no_effect import no_effect
 from tstatic.ops._indexing import add_nd, split_columns, split_take, take, take_nd, torch_add
 from tstatic.ops._low import in_float32
 from tstatic.ops._scatter_add import add_rows
@@ -129,9 +130,10 @@ def gather(x: Variable, index: Variable, axis: int | None = None, name: str | No
     return single("gather", inputs, {"axis": 0 if axis is None else axis}, name=name)
 
 
+@no_effect(overwrite="gradients of rows that are taken several times are always added up")
 @spelled("fluid.layers.gather", op="gather")
 def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """:func:`gather` of rows; ``overwrite`` only chose how Paddle added up gradients, which are always summed here."""
+    """:func:`gather` of rows."""
     return gather(input, index)
 
 

@@ -13,6 +13,7 @@ from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Piece, register, 
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, numel
 from tstatic.ir.where import show, user_line
+from tstatic.no_effect import no_effect
 from tstatic.ops._groups import (
     backward,
     backward_pieces,
@@ -143,6 +144,10 @@ register(
 )
 
 
+OWN = "each channel of each sample is normalised by its own statistics"
+
+
+@no_effect(running_mean=OWN, running_var=OWN, momentum=OWN)
 @spelled("nn.functional.instance_norm", op="instance_norm")
 def instance_norm(
     x: Variable,
@@ -160,7 +165,6 @@ def instance_norm(
 
     Args:
         x: ``[n, c, ...]``, floats.
-        running_mean, running_var, momentum: Accepted as Paddle does; statistics are always the input's.
         weight, bias: ``[c]`` or ``None``.
         use_input_stats: Must be true.
         eps: Added to the variance.

@@ -9,6 +9,7 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.where import show, user_line
+from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv import check_format
 from tstatic.ops.pool_functions import Pooled, adaptive_avg_pool2d, adaptive_max_pool2d, check_flag
@@ -26,6 +27,7 @@ def _pool_type(pool_type: Any, function: str) -> None:
         )
 
 
+@no_effect(use_cudnn=LIBRARY)
 @spelled("fluid.layers.pool2d", op="pool2d")
 def pool2d(
     input: Variable,
@@ -48,7 +50,6 @@ def pool2d(
         pool_type: ``"max"`` or ``"avg"``.
         pool_stride, pool_padding, ceil_mode, exclusive, data_format: As in ``nn.functional.avg_pool2d``.
         global_pooling: One window over the whole image.
-        use_cudnn: Accepted; it changes nothing here.
         name: The layer's name.
 
     Returns:

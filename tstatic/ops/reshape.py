@@ -12,6 +12,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
+from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops._reshaping import plain_copy, reshape_back, resolve, with_shape
 from tstatic.ops._shapes import (
     Array,
@@ -240,6 +241,7 @@ def reshape_(x: Variable, shape: Any, name: str | None = None) -> Variable:
     return reshape(x, shape, name)
 
 
+@no_effect(inplace=IN_PLACE)
 @spelled("fluid.layers.reshape", op="reshape2")
 def fluid_reshape(
     x: Variable,

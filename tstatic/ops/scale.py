@@ -10,6 +10,7 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Card, Domain, GradContext, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
+from tstatic.no_effect import no_effect
 from tstatic.ops._emitter import Emitter
 from tstatic.ops._unary import of_numbers
 from tstatic.ops.elementwise_fluid import with_activation
@@ -123,13 +124,13 @@ def scale(
 
 
 @spelled("tensor.increment", op="increment")
+@no_effect(name="the result is ``x``")
 def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
     """Adds ``value`` to a Variable in place and returns it.
 
     Args:
         x: Floats, or integers with a whole ``value``; any shape.
         value: A number.
-        name: Unused; the result is ``x``.
     """
     out: Variable = emit("increment", {"X": check_variable(x, "x", "increment")}, {"step": value}, outputs={"Out": x})
     return out

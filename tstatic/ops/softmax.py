@@ -10,6 +10,7 @@ from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradContext, GradOp, OpSp
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta, dtype_of
+from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._bound import Bound, Calls
 from tstatic.ops._rows import by_rows, row_axis, rows_needs, split_rows
 from tstatic.ops._shapes import single
@@ -213,7 +214,8 @@ def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None
     return _build("log_softmax", x, axis, dtype, name)
 
 
+@no_effect(use_cudnn=LIBRARY)
 @spelled("fluid.layers.softmax", op="softmax")
 def fluid_softmax(input: Variable, use_cudnn: bool = True, name: str | None = None, axis: int = -1) -> Variable:
-    """Returns the softmax along an axis; ``use_cudnn`` chooses among equal GPU kernels and has no effect on the result."""
+    """Returns the softmax along an axis."""
     return _build("softmax", check_variable(input, "input", "softmax"), axis, None, name)

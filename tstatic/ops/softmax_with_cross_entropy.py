@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.ir.attrs import Attr
 from tstatic.ir.build import emit
 from tstatic.ir.domain import Values
-from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta

@@ -23,6 +23,7 @@ from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
+from tstatic.no_effect import no_effect
 from tstatic.optimizer.lr_base import LRScheduler
 from tstatic.optimizer.row_mask import row_mask, sparse_gradients
 
@@ -339,6 +340,7 @@ class Optimizer:
             where=show(user_line()),
         )
 
+    @no_effect(args="there is nothing to clear", kwargs="there is nothing to clear")
     def clear_grad(self, *args: Any, **kwargs: Any) -> None:
         """Nothing to clear: gradients of a static program do not accumulate over runs."""
 

@@ -10,6 +10,7 @@ from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Operator, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
+from tstatic.no_effect import no_effect
 from tstatic.ops._update import ROW_MASK
 from tstatic.optimizer.optimizer import Optimizer
 
@@ -29,6 +30,7 @@ def _within(op: str, name: str, value: float, low: float, high: float) -> float:
 
 
 _ANY = float("inf")
+FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at once"
 
 
 @spelled("optimizer.SGD")
@@ -49,6 +51,7 @@ class SGD(Optimizer):
         return self._op(param, grad, lr, {}, {"multi_precision": master is not None}, {"MasterParam": master})
 
 
+@no_effect(use_multi_tensor=FUSED)
 @spelled("optimizer.Momentum")
 class Momentum(Optimizer):
     """v = mu * v + g; p -= lr * v, or with Nesterov p -= lr * (g + mu * v). L2 decay happens inside the op."""
@@ -84,6 +87,7 @@ class Momentum(Optimizer):
         return self._op(param, grad, lr, {"Velocity": velocity}, attrs, {"MasterParam": master})
 
 
+@no_effect(use_multi_tensor=FUSED)
 @spelled("optimizer.Adam")
 class Adam(Optimizer):
     """Adam (Kingma and Ba, 2014) with Paddle's placing of epsilon.

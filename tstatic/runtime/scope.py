@@ -15,6 +15,7 @@ from tstatic.guards import Guarded
 from tstatic.ir.arrays import plain
 from tstatic.ir.types import DType, dtype_of
 from tstatic.locks import rlock
+from tstatic.no_effect import PLACE, no_effect
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,12 +83,12 @@ class LoDTensor:
         np.copyto(view, old)
         self._array, self.flat = view, flat
 
+    @no_effect(place=PLACE)
     def set(self, value: Any, place: Any = None) -> None:
         """Writes a value.
 
         Args:
             value: An array, a list, another LoDTensor, or anything with ``__array__``.
-            place: Accepted as in Paddle; the Executor's place decides where the value is used.
         """
         array = np.array(plain(value, "what was given to set", "set"), copy=True, order="C")
         if array.dtype == object:

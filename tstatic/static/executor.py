@@ -26,6 +26,7 @@ from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
+from tstatic.no_effect import no_effect
 from tstatic.runtime.feed import Arrays, read_feed, uninitialised
 from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.scope import Scope, global_scope, tensor_of
@@ -95,6 +96,7 @@ class Executor:
         self._pid = os.getpid()
 
     # -------------------------------------------------------------------------------------------------------------- run
+    @no_effect(use_program_cache="plans are always kept, by the content of the program")
     def run(
         self,
         program: Program | CompiledProgram | None = None,
@@ -117,7 +119,6 @@ class Executor:
             feed_var_name, fetch_var_name: Accepted as in Paddle; part of the cache key.
             scope: Where persistable variables live; the global scope if ``None``.
             return_numpy: ``True`` gives numpy arrays, ``False`` gives tensors that hold them.
-            use_program_cache: Accepted; plans are always cached, by content.
             return_merged: Accepted; it matters with several places.
             use_prune: Run only what the fetched variables and the optimizer need.
 

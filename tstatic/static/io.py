@@ -15,6 +15,7 @@ from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.logs import get_logger, warn_once
+from tstatic.no_effect import PLACE, no_effect
 from tstatic.runtime import checkpoint, files, random
 from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint
@@ -127,13 +128,13 @@ def values_of_variables(
 
 
 @spelled("static.save", "fluid.save", "fluid.io.save")
+@no_effect(protocol="nothing is pickled", pickle_protocol="nothing is pickled")
 def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> None:
     """Saves parameters and all other persistable variables of a program, with its run count, to ``<model_path>.pdparams``.
 
     The file is in the safetensors format with checksums. The program itself goes to ``<model_path>.pdmodel``, for
     ``Program.parse_from_string``. Both change at one point: after a crash or an error, :func:`load` finds the old files or the
-    new ones. Links are followed, and a file that is replaced keeps its mode. ``protocol`` is accepted as in Paddle; nothing
-    is pickled.
+    new ones. Links are followed, and a file that is replaced keeps its mode.
 
     Args:
         program: A Program or CompiledProgram whose startup program has run.
@@ -144,6 +145,9 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
         CheckpointError: If a file cannot be written or the disk has no room; old ones are untouched.
         ProgramError: If the program cannot be written (see :func:`tstatic.ir.serial.encode`); no file is touched.
     """
+    unknown = sorted(configs.keys() - {"pickle_protocol"})
+    if unknown:
+        raise TypeError(f"save() got an unexpected keyword argument '{unknown[0]}'")
     source = program_of(program, "static.save")
     path = with_suffix(path_of(model_path, "static.save"), PARAMETERS_SUFFIX)
     scope = global_scope()
@@ -163,6 +167,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 @spelled("static.load", "fluid.load", "fluid.io.load")
+@no_effect(executor=PLACE)
 def load(
     program: Any,
     model_path: str,
@@ -178,7 +183,6 @@ def load(
     Args:
         program: The program whose variables are loaded.
         model_path: As given to ``save``, or the name of a safetensors file.
-        executor: Accepted as in Paddle.
         var_list: Only these variables.
         strict: ``False`` loads what is there and whole; a warning names the variables that stay as they are.
 

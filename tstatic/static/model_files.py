@@ -11,6 +11,7 @@ from tstatic.ir import serial
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.where import show, user_line
+from tstatic.no_effect import no_effect
 from tstatic.runtime import checkpoint, files
 from tstatic.static.executor import Executor
 from tstatic.static.inference import answer, bytes_of, check_executor, load_values, normalize_program, read_model
@@ -106,6 +107,7 @@ def _inputs(program: Program, names: Any, function: str) -> list[Variable]:
     return [program.global_block().var(name) for name in rows]
 
 
+@no_effect(pserver_endpoints="there are no parameter servers")
 @spelled("fluid.io.load_inference_model")
 def load_inference_model(
     dirname: str | None,
@@ -121,7 +123,6 @@ def load_inference_model(
         executor: Accepted as in Paddle.
         model_filename: File of the program; ``__model__`` by default.
         params_filename: The one file of all values; by default there is one per variable.
-        pserver_endpoints: Accepted as in Paddle, for parameter servers, which tstatic does not have.
 
     Returns:
         ``[program, names of the inputs, Variables of the results]``.

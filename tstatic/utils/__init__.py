@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import names as unique_name
+from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace
 from tstatic.static import Executor, Program, Scope, data, program_guard
 from tstatic.tensor import mean
@@ -73,6 +74,7 @@ def run_check() -> None:
     print(f"tstatic {__version__} works on the CPU.")
 
 
+@no_effect(level="calls never warn, as in Paddle 2.6")
 def deprecated(update_to: str = "", since: str = "", reason: str = "", level: int = 0) -> Callable[[F], F]:
     """Marks a function as deprecated in its docstring."""
 

@@ -13,6 +13,7 @@ from tstatic.nn.initializer import Constant
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import ParamAttr
 from tstatic.nn.static_norm import normalised
+from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.batch_norm import batch_norm
 
 
@@ -155,6 +156,7 @@ class SyncBatchNorm(_BatchNorm):
         return converted(layer)
 
 
+@no_effect(in_place=IN_PLACE, do_model_average_for_mean_and_var="there is no averaging of parameters")
 @spelled("nn.BatchNorm", "fluid.dygraph.BatchNorm", op="batch_norm")
 class BatchNorm(Layer):
     """The 1.x class of batch normalisation, for inputs of rank 2 to 5.
@@ -169,9 +171,7 @@ class BatchNorm(Layer):
         bias_attr: The same for the bias, fixed at 0.
         dtype: Float type of the parameters.
         data_layout: ``"NCHW"`` or ``"NHWC"``.
-        in_place: Accepted; the plan reuses memory where it can.
         moving_mean_name, moving_variance_name: Names of the running statistics.
-        do_model_average_for_mean_and_var: Accepted; averaging takes every parameter.
         use_global_stats: Uses the running statistics in training too.
         trainable_statistics: Takes the batch's statistics in inference too.
     """

@@ -12,6 +12,7 @@ from tstatic.ir.types import UNKNOWN
 from tstatic.nn._check import FLOATS, choice, wanted, whole
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
+from tstatic.no_effect import no_effect
 from tstatic.ops._shapes import INTEGERS
 from tstatic.ops._sliding import int_list
 from tstatic.ops.embedding import padding_row
@@ -35,9 +36,10 @@ Fold = functional_layer(
 )
 
 
+@no_effect(args="the layer has no settings", kwargs="the layer has no settings")
 @spelled("nn.Identity")
 class Identity(Layer):
-    """Returns its input; arguments are accepted and not used."""
+    """Returns its input."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

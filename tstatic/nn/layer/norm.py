@@ -15,6 +15,7 @@ from tstatic.nn.layer.batch_norm import BatchNorm, BatchNorm1D, BatchNorm2D, Bat
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import ParamAttr
 from tstatic.nn.static_norm import spectral, spectral_sizes
+from tstatic.no_effect import no_effect
 from tstatic.ops._sliding import int_list
 from tstatic.ops.layer_norm import layer_norm
 
@@ -66,7 +67,7 @@ class GroupNorm(Layer):
         weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for none.
         bias_attr: The same for the bias.
         data_format: ``"NCHW"`` (or ``NCL``, ``NCDHW``), or ``"NHWC"`` (``NLC``, ``NDHWC``).
-        name: Accepted; parameters and results take the generated name.
+        name: Name of the op's layer; parameters keep the generated name.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class GroupNorm(Layer):
         self._data_format = choice(data_format, layouts, "data_format", "GroupNorm")
         self._num_groups = whole(num_groups, "num_groups", "GroupNorm")
         self._num_channels = whole(num_channels, "num_channels", "GroupNorm")
-        self._epsilon = epsilon
+        self._epsilon, self._name = epsilon, name
         scale_and_bias(self, num_channels, weight_attr, bias_attr)
 
     def forward(self, input: Variable) -> Any:
@@ -93,7 +94,10 @@ class GroupNorm(Layer):
         layout = "NCHW" if self._data_format[1] == "C" else "NHWC"
         attrs = {"epsilon": self._epsilon, "groups": self._num_groups, "data_layout": layout}
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
-        return self._helper.emit("group_norm", inputs, attrs, order=("Mean", "Variance", "Y"))
+        order = ("Mean", "Variance", "Y")
+        if self._name is not None:
+            return emit("group_norm", inputs, attrs, name=self._name, order=order)
+        return self._helper.emit("group_norm", inputs, attrs, order=order)
 
     def extra_repr(self) -> str:
         """Sizes and epsilon."""
@@ -106,7 +110,6 @@ class _InstanceNorm(Layer):
     Args:
         num_features: Number of channels.
         epsilon: Added to the variance.
-        momentum: Accepted; there are no running statistics.
         weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for no scale and no bias.
         bias_attr: The same for the bias; ``False`` exactly when ``weight_attr`` is.
         data_format: Channels stand second.
@@ -116,6 +119,7 @@ class _InstanceNorm(Layer):
     _ranks: tuple[int, ...] = (4,)
     _layouts: tuple[str, ...] = ("NCHW",)
 
+    @no_effect(momentum="there are no running statistics")
     def __init__(
         self,
         num_features: int,

@@ -1,0 +1,56 @@
+"""Parameters of what is public that nothing reads, and those that say so."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tests.api import surface
+from tests.ops.effects import loaded
+from tstatic.no_effect import declared
+
+
+def callables() -> Iterator[tuple[str, Callable[..., Any], Any]]:
+    """Yields the name, the function and where its declarations are, for functions, constructors and public methods."""
+    seen: set[int] = set()
+    for path, value in surface.walk():
+        if not (inspect.isroutine(value) or inspect.isclass(value)):
+            continue
+        for name, function, owner in _parts(path, value):
+            code = getattr(inspect.unwrap(function), "__code__", None)
+            if code is not None and id(code) not in seen and "/tstatic/" in code.co_filename:
+                seen.add(id(code))
+                yield name, inspect.unwrap(function), owner
+
+
+def _parts(path: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
+    if not inspect.isclass(value):
+        yield path, value, value
+        return
+    members = {name: member for base in reversed(value.__mro__) for name, member in vars(base).items()}
+    for name, member in members.items():
+        inner = member.__func__ if isinstance(member, staticmethod | classmethod) else member
+        if inspect.isfunction(inner) and (not name.startswith("_") or name in ("__init__", "__call__")):
+            yield (path if name == "__init__" else f"{path}.{name}"), inner, value if name == "__init__" else inner
+
+
+def unread(function: Callable[..., Any]) -> set[str]:
+    """Parameters that the function's code never loads; none where it always raises."""
+    code = function.__code__
+    if not any(op.opname.startswith("RETURN") for op in dis.get_instructions(code)):
+        return set()
+    if inspect.signature(function).return_annotation in ("NoReturn", "Never"):
+        return set()
+    parameters = list(inspect.signature(function).parameters)
+    first = parameters[:1] if parameters[:1] in (["self"], ["cls"]) else []
+    return set(parameters) - set(first) - loaded(function)
+
+
+def declarations(owner: Any) -> Mapping[str, str]:
+    """What a function, or a class for its constructor, declares to be without effect."""
+    found = dict(declared(owner))
+    if inspect.isclass(owner):
+        found |= declared(owner.__init__)
+    return found
