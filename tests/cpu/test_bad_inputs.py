@@ -286,7 +286,7 @@ def calls() -> Iterator[Bad]:
         "matmul sizes": lambda: paddle.matmul(x(), x((4, 5), name="y")),
         "matmul dtypes": lambda: paddle.matmul(x(), x((3, 2), "float64", "y")),
         "add shapes": lambda: paddle.add(x(), x((2, 4), name="y")),
-        "add dtypes": lambda: paddle.add(x(), x((2, 3), "int64", "y")),
+        "add dtypes": lambda: paddle.add(x((2, 3), "uint8"), x((2, 3), "int8", "y")),
         "multiply a text": lambda: paddle.multiply(x(), "a"),
         "sum axis": lambda: paddle.sum(x(), axis=2),
         "sum axis below": lambda: paddle.sum(x(), axis=-3),

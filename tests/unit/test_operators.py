@@ -12,7 +12,8 @@ from tstatic.ir.declare import data
 from tstatic.ir.program import default_main_program
 from tstatic.ir.spelling import SPELLINGS
 
-DTYPES = {"x": "float32", "y": "float32", "d": "float64", "h": "float16", "i": "int64", "j": "int32", "b": "bool"}
+DTYPES = {"x": "float32", "y": "float32", "d": "float64", "h": "float16", "i": "int64", "j": "int32", "b": "bool",
+          "g": "bfloat16", "u": "uint8", "v": "int8"}  # fmt: skip
 
 
 def build(text: str) -> tuple[Any, list[Any]]:
@@ -72,6 +73,17 @@ def build(text: str) -> tuple[Any, list[Any]]:
         ("np.ones([2, 3], 'float32') - x", "assign_value elementwise_sub", "float32"),
         ("x * [1, 2, 3]", "assign_value elementwise_mul", "float32"),
         ("i + np.arange(3)", "assign_value elementwise_add", "int64"),
+        ("x + i", "cast elementwise_add", "float32"),
+        ("i - d", "cast elementwise_sub", "float64"),
+        ("h % i", "cast elementwise_mod", "float16"),
+        ("x * (x > 0)", "fill_constant greater_than cast elementwise_mul", "float32"),
+        ("b / x", "cast elementwise_div", "float32"),
+        ("i == x", "cast equal", "bool"),
+        ("b < j", "cast less_than", "bool"),
+        ("j + b", "cast elementwise_add", "int32"),
+        ("b * b", "logical_and", "bool"),
+        ("i + np.ones(3, 'float16')", "cast assign_value elementwise_add", "float16"),
+        ("i * [0.5, 1, 2]", "cast assign_value elementwise_mul", "float32"),
     ],
 )
 def test_ops_of(text: str, ops: str, dtype: str) -> None:
@@ -97,18 +109,14 @@ def test_attributes_of_scale(text: str, scale: float, bias: float) -> None:
 @pytest.mark.parametrize(
     ("text", "fix"),
     [
-        ("x + i", "paddle.cast(i, 'float32')"),
-        ("i * x", "paddle.cast(i, 'float32')"),
-        ("j - d", "paddle.cast(j, 'float64')"),
-        ("b * x", "paddle.cast(b, 'float32')"),
-        ("i < x", "paddle.cast(i, 'float32')"),
-        ("i + b", "paddle.cast(b, 'int64')"),
-        ("i + np.ones(3)", "paddle.cast(i, 'float32')"),
+        ("h + g", "paddle.cast(g, 'float32')"),
+        ("u - v", "paddle.cast(v, 'int64')"),
+        ("x & i", "logical_and"),
         ("x & x", "logical_and"),
         ("b + b", "paddle.cast"),
     ],
 )
-def test_mixed_kinds_are_refused_with_the_cast_to_use(text: str, fix: str) -> None:
+def test_dtypes_that_do_not_meet_are_refused_with_the_cast_to_use(text: str, fix: str) -> None:
     with pytest.raises(DTypeError) as caught:
         build(text)
     assert fix in str(caught.value)
@@ -217,6 +225,7 @@ def test_increment_writes_to_its_input() -> None:
     assert default_main_program().global_block().ops[-1].output("Out") == ["x"]
 
 
-def test_a_fraction_beside_integers_is_refused() -> None:
+def test_a_fraction_as_an_attribute_beside_integers_is_refused() -> None:
+    x = data("i", [2], "int64")
     with pytest.raises(DTypeError, match="float32"):
-        SPELLINGS["tensor.scale"].function(data("i", [2], "int64"), 2.5)
+        x.block.append_op(type="scale", inputs={"X": x}, outputs={"Out": x}, attrs={"scale": 2.5})

@@ -12,7 +12,7 @@ from tstatic.ir.opdef import DERIVE, Attr, Card, Domain, GradOp, Values, registe
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._unary import of_numbers
-from tstatic.ops.scale import whole
+from tstatic.ops.scale import whole, whole_part
 
 
 def _infer(x: Meta, min: float, max: float) -> Meta:
@@ -46,7 +46,8 @@ def clip(
 
     Args:
         x: Floats or integers of any shape.
-        min: Lower limit: a number, a Variable that broadcasts with ``x``, or ``None`` for none.
+        min: Lower limit: a number, a Variable that broadcasts with ``x``, or ``None`` for none. Beside integers a
+            number loses its fraction, as in Paddle: 0.5 becomes 0.
         max: Upper limit.
         name: Name of the layer.
     """
@@ -58,6 +59,9 @@ def clip(
         if max is not None:
             out = emit("elementwise_min", {"X": out, "Y": as_variable(max, like=x)}, name=name, prefix="clip")
         return out
+    if not x.dtype.is_float:
+        # An infinite limit is none.
+        min, max = (None if isinstance(v, float) and math.isinf(v) else whole_part(v) for v in (min, max))
     low, high = (-math.inf, math.inf) if x.dtype.is_float else _limits(x)
     attrs = {"min": low if min is None else min, "max": high if max is None else max}
     result: Variable = emit("clip", {"X": x}, attrs, name=name)
@@ -65,6 +69,7 @@ def clip(
 
 
 def _limits(x: Variable) -> tuple[int, int]:
+    of_numbers(x.meta)
     limits = np.iinfo(x.dtype.np)
     return int(limits.min), int(limits.max)
 

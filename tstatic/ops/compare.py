@@ -9,6 +9,7 @@ from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._elementwise import comparison, prepare
+from tstatic.ops._mixed import unify
 from tstatic.ops.elementwise import binary_op
 
 _SYMBOLS = {
@@ -29,43 +30,45 @@ for _type, _symbol in _SYMBOLS.items():
 def _compare(type: str, x: Any, y: Any, name: str | None = None, cond: Variable | None = None) -> Variable:
     if cond is None:
         return binary_op(type, x, y, name)
+    if isinstance(x, Variable) and isinstance(y, Variable):
+        x, y = unify(x, y, type)
     out: Variable = emit(type, {"X": x, "Y": y}, outputs={"Out": cond})
     return out
 
 
 @spelled("tensor.equal", "Variable.equal", op="equal")
 def equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x == y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    """Returns whether ``x == y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("equal", x, y, name)
 
 
 @spelled("tensor.not_equal", "Variable.not_equal", op="not_equal")
 def not_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x != y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    """Returns whether ``x != y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("not_equal", x, y, name)
 
 
 @spelled("tensor.less_than", "Variable.less_than", op="less_than")
 def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x < y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    """Returns whether ``x < y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("less_than", x, y, name)
 
 
 @spelled("tensor.less_equal", "Variable.less_equal", op="less_equal")
 def less_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x <= y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    """Returns whether ``x <= y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("less_equal", x, y, name)
 
 
 @spelled("tensor.greater_than", "Variable.greater_than", op="greater_than")
 def greater_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x > y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    """Returns whether ``x > y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("greater_than", x, y, name)
 
 
 @spelled("tensor.greater_equal", "Variable.greater_equal", op="greater_equal")
 def greater_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x >= y`` for each pair, as bool; shapes broadcast, dtypes are equal."""
+    """Returns whether ``x >= y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("greater_equal", x, y, name)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tstatic.ir.build import as_variable, check_variable, emit
+from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import DERIVE, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
+from tstatic.ir.types import float64
 from tstatic.ops import _functions  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
 from tstatic.ops._broadcast_grad import reduced_gradient
 from tstatic.ops._elementwise import binary, binary_floats, prepare
 from tstatic.ops._emitter import Emitter
+from tstatic.ops._mixed import cast_to, operands, unify, whole_quotient
 
 # Paddle's own alignment: Y begins at ``axis`` of X, in either order, with trailing ones that are dropped.
 _AXES = tuple(
@@ -315,81 +317,81 @@ register(Card(
 
 # ------------------------------------------------------------------------------------------------------------ functions
 def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = None, **attrs: Any) -> Variable:
-    """Appends an op on X and Y; a number or an array beside a Variable becomes a constant of its dtype."""
-    function = prefix or type
-    if not isinstance(x, Variable) and isinstance(y, Variable):
-        x = as_variable(x, like=y, dtype=y.dtype)
-    check_variable(x, "x", function)
-    if not isinstance(y, Variable):
-        y = as_variable(y, like=x, dtype=x.dtype)
-    out: Variable = emit(type, {"X": x, "Y": y}, attrs, name=name, prefix=prefix)
+    """Appends an op on X and Y in their common dtype; a number or an array beside a Variable becomes a constant."""
+    a, b = operands(x, y, prefix or type)
+    if type == "elementwise_mul" and a.dtype.name == "bool":
+        type, prefix = "logical_and", prefix or type
+    out: Variable = emit(type, {"X": a, "Y": b}, attrs, name=name, prefix=prefix)
     return out
 
 
 @spelled("tensor.add", "Variable.add", "tensor.add_", "Variable.add_", op="elementwise_add")
 def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x + y``; shapes broadcast, dtypes are equal."""
+    """Returns ``x + y``; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_add", x, y, name)
 
 
 @spelled("tensor.subtract", "Variable.subtract", "tensor.subtract_", "Variable.subtract_", op="elementwise_sub")
 def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x - y``; shapes broadcast, dtypes are equal."""
+    """Returns ``x - y``; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_sub", x, y, name)
 
 
 @spelled("tensor.multiply", "Variable.multiply", "tensor.multiply_", "Variable.multiply_", op="elementwise_mul")
 def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x * y``; shapes broadcast, dtypes are equal."""
+    """Returns ``x * y``; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_mul", x, y, name)
 
 
 @spelled("tensor.divide", "Variable.divide", "tensor.divide_", "Variable.divide_", op="elementwise_div")
 def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x / y`` of floats; shapes broadcast, dtypes are equal."""
-    return binary_op("elementwise_div", x, y, name)
+    """Returns ``x / y``; of two integers the whole quotient, -3 for -7 and 2 (the operator ``/`` gives float32)."""
+    a, b = operands(x, y, "divide")
+    return binary_op("elementwise_div", a, b, name) if a.dtype.is_float else whole_quotient(a, b, name)
 
 
 @spelled("tensor.floor_divide", "Variable.floor_divide", op="elementwise_floordiv")
 def floor_divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the whole quotient, rounded down; shapes broadcast, dtypes are equal."""
+    """Returns the whole quotient, rounded down; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_floordiv", x, y, name)
 
 
 @spelled("tensor.remainder", "tensor.mod", "tensor.floor_mod", "Variable.remainder", "Variable.mod", "Variable.floor_mod",
          "tensor.remainder_", "Variable.remainder_", op="elementwise_mod")  # fmt: skip
 def remainder(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns what :func:`floor_divide` leaves, with the sign of ``y``; shapes broadcast, dtypes are equal."""
+    """Returns what :func:`floor_divide` leaves, with the sign of ``y``; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_mod", x, y, name)
 
 
 @spelled("tensor.maximum", "Variable.maximum", op="elementwise_max")
 def maximum(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the greater of each pair, NaN where one is NaN; shapes broadcast, dtypes are equal."""
+    """Returns the greater of each pair, NaN where one is NaN; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_max", x, y, name)
 
 
 @spelled("tensor.minimum", "Variable.minimum", op="elementwise_min")
 def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the lesser of each pair, NaN where one is NaN; shapes broadcast, dtypes are equal."""
+    """Returns the lesser of each pair, NaN where one is NaN; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_min", x, y, name)
 
 
 @spelled("tensor.fmax", "Variable.fmax", op="elementwise_fmax")
 def fmax(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the greater of each pair, the other one where one is NaN; shapes broadcast, dtypes are equal."""
+    """Returns the greater of each pair, the other one where one is NaN; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_fmax", x, y, name)
 
 
 @spelled("tensor.fmin", "Variable.fmin", op="elementwise_fmin")
 def fmin(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the lesser of each pair, the other one where one is NaN; shapes broadcast, dtypes are equal."""
+    """Returns the lesser of each pair, the other one where one is NaN; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_fmin", x, y, name)
 
 
 @spelled("tensor.atan2", "Variable.atan2", op="atan2")
 def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns the angle of the point with height ``x`` and breadth ``y``, in (-pi, pi]; shapes broadcast."""
-    check_variable(x, "x", "atan2")
-    out: Variable = emit("atan2", {"X1": x, "X2": check_variable(y, "y", "atan2")}, name=name)
+    """Returns the angle of the point with height ``x`` and breadth ``y``, in (-pi, pi]; float64 for integers."""
+    a, b = unify(check_variable(x, "x", "atan2"), check_variable(y, "y", "atan2"), "atan2")
+    if a.dtype.is_integer:
+        a, b = cast_to(a, float64), cast_to(b, float64)
+    out: Variable = emit("atan2", {"X1": a, "X2": b}, name=name)
     return out

@@ -7,6 +7,7 @@ from typing import Any
 from tstatic.ir.build import check_variable, layer
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
+from tstatic.ops._mixed import unify
 
 
 def with_activation(
@@ -25,6 +26,8 @@ def with_activation(
 
 
 def _binary(op: str, x: Any, y: Any, axis: int, act: str | None, name: str | None) -> Variable:
+    if isinstance(x, Variable) and isinstance(y, Variable):
+        x, y = unify(x, y, op)
     return with_activation(op, {"X": x, "Y": y}, {"axis": axis}, act, name)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Card, Domain, GradContext, OpSpec, register, spelled
@@ -30,6 +32,11 @@ def whole(x: Meta, **numbers: float) -> None:
                 received=f"{name}={number!r}",
                 fix="convert X first: paddle.cast(x, 'float32')",
             )
+
+
+def whole_part(number: Any) -> Any:
+    """A finite number without its fraction; anything else as it is."""
+    return int(number) if isinstance(number, float | np.floating) and math.isfinite(number) else number
 
 
 def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
@@ -102,7 +109,8 @@ def scale(
     """Returns ``scale * x + bias``, or ``scale * (x + bias)``.
 
     Args:
-        x: Floats, or integers with a whole ``scale`` and ``bias``; any shape.
+        x: Floats or integers; any shape. Beside integers ``scale`` and ``bias`` lose their fractions, as in Paddle:
+            0.5 becomes 0. (``x * 0.5`` gives float32.)
         scale: A number, or a Variable with one element.
         bias: A number.
         bias_after_scale: Which of the two forms.
@@ -110,6 +118,9 @@ def scale(
         name: Name of the layer.
     """
     check_variable(x, "x", "scale")
+    if not x.dtype.is_float:
+        bias = whole_part(bias)
+        scale = scale if isinstance(scale, Variable) else whole_part(scale)
     if not isinstance(scale, Variable):
         attrs = {"scale": scale, "bias": bias, "bias_after_scale": bias_after_scale}
         return with_activation("scale", {"X": x}, attrs, act, name)

@@ -1,0 +1,130 @@
+"""Operators and functions on operands of different dtypes: the results of numpy in the dtype that they meet in."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tests.cpu.run_function import run_function
+from tstatic import fluid
+
+VALUES: dict[str, list[float]] = {
+    "bool": [1, 0, 1, 1],
+    "int32": [5, -7, 2, 3],
+    "int64": [3, 2, -4, 1],
+    "float16": [1.5, 2.5, -0.5, 1],
+    "float32": [1.5, -2.5, 0.5, 3],
+    "float64": [0.25, -1.5, 3, 1],
+}
+MEET = {
+    ("bool", "int32"): "int32",
+    ("bool", "float32"): "float32",
+    ("int32", "int64"): "int64",
+    ("int64", "float16"): "float16",
+    ("int64", "float32"): "float32",
+    ("int32", "float64"): "float64",
+    ("float32", "float64"): "float64",
+}
+PAIRS = [pair for a, b in MEET for pair in ((a, b), (b, a))]
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("add", "sub", "mul", "mod", "eq", "ne", "lt", "le", "gt", "ge")
+}
+FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "add": (paddle.add, np.add),
+    "subtract": (paddle.subtract, np.subtract),
+    "multiply": (paddle.multiply, np.multiply),
+    "maximum": (paddle.maximum, np.maximum),
+    "fmin": (paddle.fmin, np.fmin),
+    "equal": (paddle.equal, np.equal),
+    "less_than": (paddle.less_than, np.less),
+    "fluid.add": (fluid.layers.elementwise_add, np.add),
+    "fluid.less_than": (fluid.layers.less_than, np.less),
+}
+
+
+def value(dtype: str, turned: bool = False) -> Any:
+    array = np.array(VALUES[dtype], dtype)
+    return array[::-1].copy() if turned else array
+
+
+def same(found: Any, expected: Any) -> None:
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS)
+def test_operands_of_two_dtypes_meet_in_one(a: str, b: str) -> None:
+    dtype = MEET.get((a, b)) or MEET[b, a]
+    # No zeros on the right: remainders of them are NaN, or an error.
+    x, y = value(a), value(b) if b != "bool" else np.ones(4, bool)
+
+    def build(x: Any, y: Any) -> list[Any]:
+        by_operator = [f(x, y) for f in OPERATORS.values()]
+        return [*by_operator, *(f(x, y) for f, _ in FUNCTIONS.values()), x / y]
+
+    *found, quotient = run_function(build, {"x": x, "y": y})
+    p, q = x.astype(dtype), y.astype(dtype)
+    for name, got, wanted in zip(
+        [*OPERATORS, *FUNCTIONS], found, [f(p, q) for f in (*OPERATORS.values(), *(n for _, n in FUNCTIONS.values()))],
+        strict=True,
+    ):  # fmt: skip
+        assert got.dtype == wanted.dtype, name
+        np.testing.assert_array_equal(got, wanted, err_msg=name)
+    wide = dtype if dtype.startswith("float") else "float32"
+    same(quotient, p.astype(wide) / q.astype(wide))
+
+
+def test_the_gradient_reaches_the_float_beside_a_mask_or_integers() -> None:
+    x, i = value("float64"), value("int64")
+    out, dx = run_function(lambda x, i: x * (x > 0) * i, {"x": x, "i": i}, grads=True)
+    same(out, x * (x > 0) * i)
+    np.testing.assert_allclose(dx, np.cos(np.arange(4)) * (x > 0) * i, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_divide_of_integers_leaves_the_fraction_out_and_atan2_gives_float64(dtype: str) -> None:
+    x, y = (np.array(v, dtype) for v in ([7, -7, 7, -7, 6, 0, -6], [2, 2, -2, -2, 3, 5, 3]))
+    quotient, angle, by_number = run_function(
+        lambda x, y: (paddle.divide(x, y), paddle.atan2(x, y), paddle.divide(x, 2)), {"x": x, "y": y}
+    )
+    same(quotient, np.trunc(x / y).astype(dtype))
+    same(by_number, np.trunc(x / 2).astype(dtype))
+    same(angle, np.arctan2(x.astype(np.float64), y.astype(np.float64)))
+
+
+def test_a_product_of_truth_values_is_their_conjunction() -> None:
+    x, y = np.array([True, True, False, False]), np.array([True, False, True, False])
+    for found in run_function(lambda x, y: (x * y, paddle.multiply(x, y)), {"x": x, "y": y}):
+        same(found, x & y)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_attributes_beside_integers_lose_their_fractions(dtype: str) -> None:
+    x = np.array([7, -7, -9, 0, 1], dtype)
+    cases: list[tuple[Callable[[Any], Any], Any]] = [
+        (lambda x: paddle.scale(x, 0.5), x * 0),
+        (lambda x: paddle.scale(x, 2.7, 1.9), x * 2 + 1),
+        (lambda x: paddle.scale(x, 2.7, -1.9, bias_after_scale=False), (x - 1) * 2),
+        (lambda x: paddle.clip(x, min=0.5), np.maximum(x, 0)),
+        (lambda x: paddle.clip(x, -2.7, 2.7), np.clip(x, -2, 2)),
+        (lambda x: paddle.clip(x, max=-1.5), np.minimum(x, -1)),
+        (lambda x: fluid.layers.clip(x, float("-inf"), 2.5), np.minimum(x, 2)),
+    ]
+    results = run_function(lambda x: [build(x) for build, _ in cases], {"x": x})
+    for found, (_, wanted) in zip(results, cases, strict=True):
+        same(found, wanted.astype(dtype))
+
+
+def test_a_fraction_beside_an_integer_operand_is_kept() -> None:
+    x = value("int64")
+    total, equal, power = run_function(
+        lambda x: (paddle.add(x, 0.5), paddle.equal(x, 2.5), x**0.5 == x**0.5), {"x": np.abs(x)}
+    )
+    same(total, np.abs(x).astype(np.float32) + np.float32(0.5))
+    assert not equal.any()
+    assert power.all()
