@@ -210,11 +210,11 @@ class EOFException(Exception):  # noqa: N818 - Paddle's name, which scripts catc
     """A reader has no more data; Paddle scripts catch it as ``fluid.core.EOFException``."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Returns a sentence with up to three names like ``name``, or the empty string when none is close."""
     # Comparing takes 10 microseconds a name: of a million names from a strange file the first few thousand will do.
     names = (other for other in itertools.islice(known, 4000) if len(other) <= 400)
-    close = difflib.get_close_matches(name[:400], names, n=3, cutoff=0.6)
+    close = difflib.get_close_matches(name[:400], names, n=3, cutoff=cutoff)
     return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dis
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tstatic.errors import near
+
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 __all__ = ["UNSUPPORTED", "Unsupported", "advice", "missing_in"]
 
@@ -37,7 +41,8 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         (
             "distributed.fleet", "distributed.ParallelEnv", "distributed.all_reduce", "distributed.all_gather",
-            "distributed.spawn", "distributed.launch", "fluid.DistributeTranspiler",
+            "distributed.spawn", "distributed.launch", "distributed.Shard", "distributed.Replicate", "distributed.Partial",
+            "distributed.ProcessMesh", "distributed.shard_tensor", "distributed.shard_layer", "fluid.DistributeTranspiler",
             "fluid.DistributeTranspilerConfig", "fluid.transpiler",
         ),
         "Collectives are operators of data-parallel programs here; fleet, transpilers and process starters are no part of tstatic",
@@ -45,12 +50,60 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         (
-            "io.DataLoader", "io.Dataset", "io.IterableDataset", "io.BatchSampler", "io.TensorDataset", "batch", "reader",
-            "fluid.DataFeeder", "fluid.reader", "fluid.data_feeder", "fluid.io.DataLoader", "fluid.io.PyReader",
-            "fluid.io.batch", "fluid.io.shuffle", *_LAYERS("py_reader read_file double_buffer"),
+            "io.DataLoader", "fluid.io.DataLoader", "fluid.io.PyReader", "base.io.DataLoader",
+            *_LAYERS("py_reader create_py_reader_by_data read_file double_buffer open_files random_data_generator"),
+        ),
+        "Readers that feed a network by themselves are not part of this release",
+        "static.data(name, shape, dtype) for each variable that the reader gave, and a loop over your own iterator of numpy "
+        "arrays: 'for image, label in batches: exe.run(program, feed={'image': image, 'label': label}, fetch_list=[loss])'. "
+        "The loop ends with the iterator, where reader.start(), reset() and EOFException stood",
+    ),
+    Unsupported(
+        (
+            "io.Dataset", "io.IterableDataset", "io.BatchSampler", "io.TensorDataset", "batch", "reader",
+            *_in("fluid", "base")("DataFeeder reader data_feeder"), "fluid.io.batch", "fluid.io.shuffle",
         ),
         "Data loading is not part of this release",
-        "any Python iterator of numpy arrays: exe.run(feed={'x': batch})",
+        "a Python iterator that stacks each batch into numpy arrays: exe.run(feed={'x': np.stack(images), ...})",
+    ),
+    Unsupported(
+        ("save", "load"),
+        "Files hold programs and their variables, not any Python object",
+        "static.save(program, path) and static.load(program, path), or np.save for an array",
+    ),
+    Unsupported(
+        ("fluid.average", "fluid.metrics", "fluid.evaluator"),
+        "Averages over batches are a line of Python",
+        "np.mean of the fetched values, metric.Accuracy, metric.Precision, metric.Recall or metric.Auc",
+    ),
+    Unsupported(
+        ("fluid.layers.IfElse", "static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock",
+         "fluid.layers.ConditionalBlock"),
+        "Control flow is built from functions here",
+        "static.nn.cond, case, switch_case and while_loop; paddle.where chooses row by row, as IfElse did",
+    ),
+    Unsupported(
+        ("linalg", "fft", "signal", "distribution", "geometric", "quantization", "device.cuda"),
+        "These packages are no part of tstatic",
+        "the functions that stand in the top namespace (paddle.matmul, paddle.norm, ...), or numpy before the feed",
+    ),
+    Unsupported(("finfo", "iinfo"), "Limits of a dtype are numpy's", "np.finfo('float32') or np.iinfo('int64')"),
+    Unsupported(
+        ("testing",),
+        "tstatic.testing is loaded on demand, because it needs hypothesis",
+        "'import tstatic.testing' or 'from tstatic import testing'",
+    ),
+    Unsupported(
+        ("is_compiled_with_npu", "is_compiled_with_mlu", "is_compiled_with_ipu", "is_compiled_with_cinn",
+         "is_compiled_with_distribute"),
+        "This build has no backend of that kind",
+        "False in its place; is_compiled_with_custom_device(name) answers for any name",
+    ),
+    Unsupported(
+        ("inference", "fluid.core.AnalysisConfig", "fluid.core.create_paddle_predictor"),
+        "There is no separate predictor",
+        "program, feeds, fetches = static.load_inference_model(path, exe), then "
+        "exe.run(program, feed=dict(zip(feeds, arrays)), fetch_list=fetches)",
     ),
     Unsupported(
         (
@@ -69,7 +122,8 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
                 "crf_decoding"
             ),
             *_LAYERS("dynamic_lstm dynamic_lstmp dynamic_gru gru_unit lstm_unit lstm lod_reset linear_chain_crf beam_search "
-                     "beam_search_decode chunk_eval im2sequence warpctc array_write array_read array_length create_array"),
+                     "beam_search_decode chunk_eval im2sequence warpctc"),
+            *_in("fluid.layers", "tensor")("array_write array_read array_length create_array"),
         ),
         "Sequences of different lengths in one tensor (LoD) and tensor arrays are no part of tstatic",
         "padded batches with a mask, paddle.arange(n) < paddle.unsqueeze(lengths, 1), and static.nn.while_loop for recurrences",
@@ -101,7 +155,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
         "static.data for inputs, layers on them, and static.Executor.run",
     ),
     Unsupported(
-        ("inference", "onnx", "static.sparsity", "incubate", "fluid.contrib", "sparse", "vision", "text", "hub", "audio"),
+        ("onnx", "static.sparsity", "incubate", "fluid.incubate", "fluid.contrib", "sparse", "vision", "text", "hub", "audio"),
         "These packages are no part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
@@ -156,6 +210,10 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
 )  # fmt: skip
 
 
+_NAMESPACES: dict[str, tuple[str, ...]] = {}
+"""Public module, below ``paddle`` -> its names; a search for a missing name goes through all of them."""
+
+
 def advice(name: str) -> str:
     """Returns why ``name`` (below ``paddle``) is missing and what to use instead; empty if nothing is known of it."""
     parts = name.split(".")
@@ -166,6 +224,14 @@ def advice(name: str) -> str:
     return ""
 
 
+def _elsewhere(name: str) -> str:
+    """Says which other namespaces have a name; those of 1.x are named only if no other has it."""
+    found = [f"{module}.{name}".lstrip(".") for module, names in _NAMESPACES.items() if name in names]
+    found = [one for one in found if not one.startswith("fluid.")] or found
+    found.sort(key=lambda one: (one.count("."), one))
+    return f"it is {' or '.join(found[:3])}" if found else ""
+
+
 def missing_in(module: str, known: Iterable[str]) -> Callable[[str], Any]:
     """Returns the ``__getattr__`` of a module: it says what to use instead of a missing name, or names a near one.
 
@@ -174,17 +240,22 @@ def missing_in(module: str, known: Iterable[str]) -> Callable[[str], Any]:
         known: The names that it has.
     """
     have = sorted(known)
+    _NAMESPACES[module.partition(".")[2]] = tuple(have)
 
     def refuse(name: str) -> NoReturn:
         """Answers for a name that the module does not have.
 
         Raises:
-            AttributeError: Always.
+            ImportError: If a ``from module import name`` asks: Python's own would not say what to use instead.
+            AttributeError: In all other cases.
         """
         if name.startswith("__"):
             raise AttributeError(name)
         below = f"{module}.{name}".partition(".")[2]
-        text = f"module '{module}' has no attribute '{name}'. {advice(below) or near(name, have)}"
-        raise AttributeError(text.rstrip(), name=name)
+        hint = advice(below) or _elsewhere(name) or near(name, have, 0.75)
+        caller = sys._getframe(1)
+        if caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
+            raise ImportError(f"cannot import name '{name}' from '{module}'. {hint}".rstrip(), name=module)
+        raise AttributeError(f"module '{module}' has no attribute '{name}'. {hint}".rstrip(), name=name)
 
     return refuse

@@ -241,9 +241,45 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("nn.LSTM", "while_loop"),
         ("fluid.profiler.start_profiler", "TSTATIC_LOGS"),
         ("static.amp.decorate", "multi_precision"),
+        ("relu", "it is nn.functional.relu"),
+        ("fc", "it is static.nn.fc"),
+        ("static.nn.cross_entropy", "it is nn.functional.cross_entropy"),
+        ("load", "static.load"),
+        ("save", "static.save"),
+        ("fluid.average", "np.mean"),
+        ("fluid.metrics", "metric.Accuracy"),
+        ("fluid.layers.IfElse", "static.nn.cond"),
+        ("base.DataFeeder", "np.stack"),
+        ("fluid.layers.py_reader", "static.data"),
+        ("tensor.array_write", "while_loop"),
+        ("static.nn.control_flow", "static.nn.cond"),
+        ("fluid.incubate", "no part of tstatic"),
+        ("distributed.Shard", "with_data_parallel"),
+        ("linalg", "paddle.norm"),
+        ("finfo", "np.finfo"),
+        ("testing", "import tstatic.testing"),
+        ("is_compiled_with_npu", "is_compiled_with_custom_device"),
+        ("inference", "load_inference_model"),
     ):
         with pytest.raises(AttributeError, match="has no attribute") as caught:
             resolve(path)
         assert part in str(caught.value)
         assert caught.value.name == path.rpartition(".")[2]
     assert not hasattr(errors, "nothing")
+
+
+def test_a_from_import_of_a_missing_name_gives_the_advice_of_attribute_access() -> None:
+    for module, name, part in (
+        ("tstatic.io", "DataLoader", "exe.run"),
+        ("tstatic", "relu", "it is nn.functional.relu"),
+        ("tstatic.fluid.layers", "IfElse", "static.nn.cond"),
+        ("tstatic.nn.functional", "sofmax", "did you mean 'softmax'"),
+    ):
+        with pytest.raises(ImportError) as caught:
+            exec(f"from {module} import {name}")
+        text = str(caught.value)
+        assert text.startswith(f"cannot import name '{name}' from '{module}'")
+        assert part in text
+        with pytest.raises(AttributeError) as asked:
+            resolve(f"{module.partition('.')[2]}.{name}".lstrip("."))
+        assert text.partition(". ")[2] == str(asked.value).partition(". ")[2]
