@@ -195,13 +195,15 @@ _FLAGS = (
         effect=False,
     ),
     Flag(
-        "FLAGS_USE_STANDALONE_EXECUTOR",
-        bool,
-        True,
-        "Accepted for Paddle scripts, without effect: there is one executor.",
+        "FLAGS_USE_STANDALONE_EXECUTOR", bool, True, "Accepted for Paddle scripts, without effect: there is one executor.",
         effect=False,
     ),
-)
+    Flag(
+        "FLAGS_call_stack_level", int, 1,
+        "Accepted for Paddle scripts, without effect: every error names the user's own line, and tracebacks are Python's.",
+        effect=False,
+    ),
+)  # fmt: skip
 
 # name -> Flag, in the order of the documentation.
 REGISTRY: Mapping[str, Flag] = {one.name: one for one in _FLAGS}
@@ -248,11 +250,9 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     """
     if not isinstance(flags, dict):
         raise FlagTypeError(
-            "set_flags takes a dict of flag names and values",
-            expected="dict, such as {'FLAGS_check_nan_inf': True}",
-            received=_described(flags),
-            fix="write paddle.set_flags({'FLAGS_name': value})",
-        )
+            "set_flags takes a dict of flag names and values", expected="dict, such as {'FLAGS_check_nan_inf': True}",
+            received=_described(flags), fix="write paddle.set_flags({'FLAGS_name': value})",
+        )  # fmt: skip
     _update({name: _converted(_lookup(name), value) for name, value in flags.items()})
 
 

@@ -271,12 +271,9 @@ def resolve(place: Place | str) -> Place:
         text = f"{place} is not there: {have}; FLAGS_cpu_fallback=1 runs it on {CPUPlace()}"
         warn_once(("cpu_fallback", place), text)
         return CPUPlace()
-    raise DeviceError(
-        f"this machine has no {place} that tstatic can use",
-        expected=f"{place.name} to be present",
-        received=have,
-        fix="use CPUPlace(), or set FLAGS_cpu_fallback=1 to run on the CPU what names a GPU",
-    )
+    what = f"this machine has no {place} that tstatic can use"
+    fix = "use CPUPlace(), or set FLAGS_cpu_fallback=1 to use the CPU"
+    raise DeviceError(what, expected=f"{place.name} to be present", received=have, fix=fix)
 
 
 def _why_no_gpu() -> str:
@@ -303,8 +300,15 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     return [CPUPlace()] * _whole(device_count, "the number of CPU places", "cpu_places(2)")
 
 
-def _cpu_num() -> int:
+def cpu_threads(places: int | None) -> int:
+    """Four threads for each of so many places, by default as many as ``CPU_NUM`` says, 1 where it is unset."""
+    return 4 * max(1, _cpu_num(ask=False) if places is None else places)
+
+
+def _cpu_num(ask: bool = True) -> int:
     text = os.environ.get("CPU_NUM")
+    if text is None and not ask:
+        return 1
     if text is None:
         os.environ["CPU_NUM"] = "1"
         # On a single core one place is what anybody wants; elsewhere it may be a surprise.
@@ -317,12 +321,8 @@ def _cpu_num() -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise PlaceError(
-            "the environment variable CPU_NUM is no number of CPU places",
-            expected="a whole number >= 0",
-            received=f"CPU_NUM={text!r}",
-            fix="export CPU_NUM=1, or unset it",
-        )
+        what = f"the environment variable CPU_NUM={text!r} is no number of CPU places"
+        raise PlaceError(what, expected="a whole number >= 0", received=text, fix="export CPU_NUM=1, or unset it")
     return number
 
 

@@ -204,3 +204,11 @@ def test_an_unknown_environment_flag_is_said_once_with_near_names(
 def test_an_internal_read_of_an_unknown_flag_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         flag("FLAGS_nothing")
+
+
+def test_the_level_of_call_stacks_is_accepted_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("FLAGS_call_stack_level", "2")
+    assert flags.get_flags("FLAGS_call_stack_level") == {"FLAGS_call_stack_level": 2}
+    assert caplog.text == ""

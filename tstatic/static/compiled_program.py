@@ -90,7 +90,7 @@ class CompiledProgram:
         if not resolved.num_threads:
             given = self._places
             count = len(given) if isinstance(given, list | tuple) else 1 if given is not None else 0
-            resolved.num_threads = 4 * max(1, count or len(places.cpu_places()))
+            resolved.num_threads = places.cpu_threads(count or None)
         return resolved
 
     @property

@@ -350,7 +350,7 @@ def _no_dataset(name: str) -> UnsupportedError:
 
 def _threads(execution: ExecutionStrategy | None) -> int:
     wanted = 0 if execution is None else execution.num_threads
-    return wanted or 4 * max(1, len(places.cpu_places()))
+    return wanted or places.cpu_threads(None)
 
 
 def changed_feeds(old: Sequence[tuple[Any, ...]], new: Sequence[tuple[Any, ...]]) -> str:

@@ -19,14 +19,17 @@ from tstatic.static.strategy_property import (
 
 __all__ = ["BuildStrategy", "ExecutionStrategy"]
 
-FUSION_LATER = "the fusion passes come with a later release; until then the ops run one by one, with the same results."
+FUSION_LATER = (
+    "this fusion comes with a later release; until then its ops run one by one, or as the other fusions find them, with the "
+    "same results."
+)
 FUSES = "compiled.explain(feed_shapes={...}) says what it fused and what not, and why."
 IN_ORDER = (
     "steps run one after another in the program's order, none part by part with its neighbours; print(compiled.plan) shows "
     "what waits for what. Results do not depend on it."
 )
 ON_PLACES = "it acts when with_data_parallel runs the program on several places."
-TRAINERS = "it must agree with what the launcher's environment says; 1 leaves it to the environment."
+TRAINERS = "it must agree with what the launcher's environment says; {} leaves it to the environment."
 GPU_LATER = "it acts on a GPU, which comes with a later release."
 BLOCKS = (
     "sums go within each process, then over blocks of hierarchical_allreduce_inter_nranks processes (0: those of one machine), "
@@ -148,15 +151,15 @@ class BuildStrategy(Strategy):
     )
     num_trainers = Property(
         whole(1), 1, "Number of processes that train together.",
-        since="1.4", effect="distributed", status="active", reason=TRAINERS,
+        since="1.4", effect="distributed", status="active", reason=TRAINERS.format("1"),
     )
     trainer_id = Property(
         whole(0), 0, "This process's rank among the trainers.",
-        since="1.4", effect="distributed", status="active", reason=TRAINERS,
+        since="1.4", effect="distributed", status="active", reason=TRAINERS.format("0"),
     )
     trainers_endpoints = Property(
         TEXT_LIST, [], "The trainers' addresses, as 'host:port', in the order of their ranks.",
-        since="1.4", effect="distributed", status="active", reason=TRAINERS,
+        since="1.4", effect="distributed", status="active", reason=TRAINERS.format("an empty list"),
     )
     is_distribution = Property(
         BOOL, False, "Says that the program sends to and receives from parameter servers.",
