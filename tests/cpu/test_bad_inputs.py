@@ -314,6 +314,13 @@ def calls() -> Iterator[Bad]:
         "data float size": lambda: static.data("x", [1.5]),
         "data dtype": lambda: static.data("x", [1], "float99"),
         "data too large": lambda: static.data("x", [2**40, 2**40]),
+        "data text size": lambda: static.data("x", ["a"]),
+        "global variable of a text size": lambda: static.create_global_var(["a"], 1.0, "float32"),
+        "parameter of a text size": lambda: static.create_parameter(["a"], "float32"),
+        "clip of bools": lambda: paddle.clip(x(dtype="bool"), 0, 1),
+        "a number for the CPU": lambda: static.device_guard("cpu:1").__enter__(),
+        "no_grad_set a text": lambda: static.append_backward(paddle.mean(x()), no_grad_set="x"),
+        "parameter_list a Variable": lambda: static.append_backward(paddle.mean(x()), parameter_list=x()),
         "parameter without shape": lambda: static.create_parameter(None, "float32"),
         "parameter of size 0": lambda: static.create_parameter([0, 2], "float32"),
         "parameter of unknown size": lambda: static.create_parameter([-1, 2], "float32"),
@@ -322,7 +329,7 @@ def calls() -> Iterator[Bad]:
         "gradient of ints": lambda: static.append_backward(x((1,), "int64")),
         "backward of a text": lambda: static.append_backward("loss"),
         "gradients of a text": lambda: static.gradients("a", "b"),
-        "bool of a Variable": lambda: bool(x()),
+        "bool of a Variable": lambda: bool(x(dtype="bool")),
         "len of a Variable": lambda: len(x()),
         "iter of an unknown length": lambda: list(x((None, 3))),
         "float of a Variable": lambda: float(x()),
@@ -369,6 +376,19 @@ def test_a_bad_call_is_refused_at_the_users_line(bad: Bad) -> None:
     with static.program_guard(program, static.Program()), pytest.raises(TstaticError) as caught:
         bad.call(None)
     check_message(caught.value)
+
+
+def test_checks_that_paddle_makes_raise_the_class_that_paddle_raises() -> None:
+    wrong_types = {"data text size", "global variable of a text size", "parameter of a text size", "clip of bools",
+                   "no_grad_set a text", "parameter_list a Variable"}  # fmt: skip
+    found = {bad.name: bad for bad in calls()}
+    for name in wrong_types:
+        with static.program_guard(static.Program(), static.Program()), pytest.raises(TypeError):
+            found[name].call(None)
+    with pytest.raises(ValueError, match="Should not set device id for cpu"):
+        found["a number for the CPU"].call(None)
+    with static.device_guard("cpu"), static.device_guard("gpu:1"):
+        pass
 
 
 def test_there_are_at_least_300_cases() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.nets import regression, rows, state
-from tstatic import static
+from tstatic import fluid, static
 from tstatic.devices import blas
 from tstatic.errors import (
     DeviceError,
@@ -601,3 +601,86 @@ def test_a_write_to_an_operator_that_cannot_be_followed_is_refused() -> None:
         assert caught.value.fix
         assert "test_executor.py" in str(caught.value)
     assert str(static.default_main_program()) == before
+
+
+def test_state_takes_no_masked_arrays() -> None:
+    w = static.create_parameter([2], "float32", name="w")
+    main, exe = static.default_main_program(), static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    before = state(static.global_scope(), main)
+    masked = np.ma.masked_array(np.ones(2, "float32"), [True, False])
+    for write in (
+        lambda: w.set_value(masked), lambda: static.set_program_state(main, {"w": masked}),
+        lambda: main.set_state_dict({"w": masked}), lambda: LoDTensor().set(masked),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="mask would be lost"):
+            write()
+    after = state(static.global_scope(), main)
+    assert all(np.array_equal(before[n], after[n]) for n in before)
+
+
+def test_feeds_of_fluid_layers_data_are_not_compared_with_the_declaration() -> None:
+    x = fluid.layers.data("x", [4])
+    y = fluid.layers.data("y", [4], dtype="float32")
+    exe = static.Executor("cpu")
+    fetch = [paddle.sum(x), paddle.scale(y, 2.0)]
+    feed = {"x": np.ones((32, 1, 4), "float32"), "y": np.ones((2, 3), "float64")}
+    total, doubled = exe.run(feed=feed, fetch_list=fetch)
+    assert (total, doubled.shape, doubled.dtype) == (128, (2, 3), np.float64)
+    checked = paddle.scale(static.data("checked", [None, 4]), 2.0)
+    with pytest.raises(FeedError, match="should have dimensions = 2"):
+        exe.run(feed={**feed, "checked": np.ones((32, 1, 4), "float32")}, fetch_list=[checked])
+
+
+def test_a_parameter_of_a_block_is_filled_by_its_initializer_there() -> None:
+    block = static.default_main_program().global_block()
+    constant = paddle.nn.initializer.Constant(3.0)
+    w = block.create_parameter(name="w", shape=[2], dtype="float32", initializer=constant)
+    block.create_parameter(name="w", shape=[2], dtype="float32", initializer=constant)
+    assert [op.type for op in block.ops] == ["fill_constant"]
+    assert static.Executor("cpu").run(fetch_list=[w])[0].tolist() == [3, 3]
+
+
+def test_cpu_num_is_mentioned_only_where_it_decides(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("CPU_NUM", raising=False)
+    x = static.data("x", [None, 2])
+    y = paddle.scale(x, 2.0)
+    main, exe, feed = (
+        static.default_main_program(),
+        static.Executor(paddle.CPUPlace()),
+        {"x": np.ones((2, 2), "float32")},
+    )
+    two = static.CompiledProgram(main).with_data_parallel(places=[paddle.CPUPlace()] * 2)
+    for program in (main, static.CompiledProgram(main), two):
+        exe.run(program, feed=feed, fetch_list=[y])
+    assert two.exec_strategy.num_threads == 8
+    assert static.CompiledProgram(main).exec_strategy.num_threads == 4
+    assert "CPU_NUM" not in caplog.text
+    assert "CPU_NUM" not in os.environ
+    exe.run(static.CompiledProgram(main).with_data_parallel(), feed=feed, fetch_list=[y])
+    assert caplog.text.count("CPU_NUM is not set") == (1 if os.cpu_count() != 1 else 0)
+
+
+def test_disable_static_warns_and_the_program_goes_on() -> None:
+    with pytest.warns(UserWarning, match="only static mode") as caught:
+        paddle.disable_static()
+    assert caught[0].filename == __file__
+    assert not paddle.in_dynamic_mode()
+    x = static.data("x", [2])
+    with pytest.raises(TstaticError, match="has no value while the program is built"):
+        x.numpy()
+    with pytest.raises(TstaticError, match="eager"):
+        x.backward()
+
+
+def test_an_optional_variable_may_be_asked_for_by_its_truth_with_one_warning_a_line() -> None:
+    x, flag = static.data("x", [2]), static.data("flag", [1], "bool")
+    with pytest.warns(UserWarning, match="'is not None'") as caught:
+        assert all(bool(var) for var in (x, x + 1.0))
+    assert [(w.filename, w.lineno > 0) for w in caught] == [(__file__, True)]
+    with pytest.raises(TstaticError, match="no truth value"):
+        bool(flag)
+    with pytest.raises(TstaticError, match="no truth value"):
+        bool(x > x)

@@ -482,3 +482,19 @@ def test_the_file_of_values_is_plain_safetensors(net: Net, tmp_path: Path) -> No
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     assert header["fc_0.w_0"]["dtype"] == "F32"
     assert checkpoint.decode(data, "m").kinds["fc_0.w_0"] == "parameter"
+
+
+def test_values_of_a_program_without_state_are_none() -> None:
+    x = static.data("x", [2])
+    y = paddle.scale(x, 2.0)
+    exe = static.Executor("cpu")
+    assert static.serialize_persistables([x], [y], exe) is None
+    static.deserialize_persistables(static.default_main_program(), None, exe)
+
+
+def test_feeds_of_a_loaded_model_are_not_compared_with_the_declaration(tmp_path: Path) -> None:
+    x = static.data("x", [None, 4])
+    exe = static.Executor("cpu")
+    static.save_inference_model(str(tmp_path / "m"), [x], [paddle.sum(x)], exe)
+    program, feeds, fetches = static.load_inference_model(str(tmp_path / "m"), exe)
+    assert exe.run(program, feed={feeds[0]: np.ones((32, 1, 4), "float32")}, fetch_list=fetches)[0] == 128

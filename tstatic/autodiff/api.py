@@ -26,14 +26,13 @@ def _names(items: Any, argument: str) -> set[str]:
     """
     if items is None:
         return set()
-    if isinstance(items, Variable | str):
-        items = [items]
     if not isinstance(items, list | tuple | set | frozenset):
         raise ProgramTypeError(
             f"'{argument}' must be a list, tuple or set of variables",
             expected="a list, tuple or set of Variable or str",
             received=f"{items!r} of type {type(items).__name__}",
             fix=f"pass {argument}=[variable, ...]",
+            op="append_backward",
             where=show(user_line()),
         )
     found = set()
@@ -48,6 +47,7 @@ def _names(items: Any, argument: str) -> set[str]:
                 expected="Variable or str",
                 received=f"{item!r} of type {type(item).__name__}",
                 fix="pass variables or their names",
+                op="append_backward",
                 where=show(user_line()),
             )
     return found

@@ -17,7 +17,13 @@ from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
 from tstatic.ir.where import show, user_line
 
 
-def _check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
+def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
+    """A declared shape as a tuple of ints, -1 for unknown sizes; ``function`` and ``name`` are for the message.
+
+    Raises:
+        ProgramTypeError: If it is no list, or holds something else than ints and ``None``.
+        ShapeError: For a size below -1, or more elements than can be addressed.
+    """
     if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
         shape = [shape]
     if not isinstance(shape, list | tuple):
@@ -34,7 +40,17 @@ def _check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
     for size in shape:
         if size is None:
             size = UNKNOWN
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < UNKNOWN:
+        if not isinstance(size, int | np.integer):
+            raise ProgramTypeError(
+                f"The type of 'item of shape' in {function} must be int",
+                expected="ints; None or -1 for an unknown size",
+                received=f"{size!r} of type {type(size).__name__}",
+                fix="replace it by a number, None or -1",
+                op=function,
+                var=name,
+                where=show(user_line()),
+            )
+        if isinstance(size, bool) or size < UNKNOWN:
             raise ShapeError(
                 f"'shape' in {function} holds something that is no size",
                 expected="ints of at least 0; None or -1 for an unknown size",
@@ -82,7 +98,7 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
             var=repr(name),
             where=show(user_line()),
         )
-    sizes = _check_shape(shape, "static.data", name)
+    sizes = check_shape(shape, "static.data", name)
     try:
         kind = default_dtype() if dtype is None else dtype_of(dtype)
     except TstaticError as error:
@@ -131,7 +147,7 @@ def create_parameter(
             var=name,
             where=where,
         )
-    sizes = _check_shape(shape, "create_parameter", name or "parameter")
+    sizes = check_shape(shape, "create_parameter", name or "parameter")
     for size in sizes:
         if size <= 0:
             raise ShapeError(
@@ -260,6 +276,15 @@ def device_guard(device: str | None = None) -> Iterator[None]:
             expected="'cpu', 'gpu', 'gpu:<number>', '' or None",
             received=repr(device),
             fix="choose one of these",
+            where=show(user_line()),
+        )
+    if kind == "cpu" and ":" in str(text):
+        raise ProgramError(
+            "Should not set device id for cpu.",
+            expected="'cpu'",
+            received=repr(device),
+            fix="leave the number out: there is one CPU",
+            op="device_guard",
             where=show(user_line()),
         )
     program = default_main_program()

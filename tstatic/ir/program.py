@@ -123,10 +123,16 @@ class Block:
     def create_parameter(self, **kwargs: Any) -> Parameter:
         """Adds a parameter to the global block (see :class:`Parameter`); all sizes must be known.
 
+        An ``initializer`` appends the op that fills it to this block, unless an op of the global block writes it already.
+
         Raises:
             ShapeError, ProgramError: If the shape is missing, not positive, or differs from an earlier parameter's.
         """
-        return declare.create_parameter(self.program, **kwargs)
+        parameter = declare.create_parameter(self.program, **kwargs)
+        written = (name for op in self.program.global_block().ops for name in op.output_arg_names)
+        if parameter.initializer is not None and parameter.name not in written:
+            parameter.initializer(parameter, self)
+        return parameter
 
     def append_op(
         self,

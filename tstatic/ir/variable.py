@@ -10,6 +10,7 @@ from tstatic.ir import text
 from tstatic.ir.methods import VariableMethods
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ir.where import Where, show, user_line
+from tstatic.logs import warn_user
 from tstatic.no_effect import PRINTS, no_effect
 
 if TYPE_CHECKING:
@@ -129,6 +130,13 @@ class Variable(VariableMethods):
         return text.variable_text(self, with_details)
 
     def __bool__(self) -> bool:
+        if self.dtype.name != "bool":
+            # Scripts ask so whether an optional input was given.
+            warn_user(
+                "the truth of a graph variable that is not bool is always True: its values are not known while the program "
+                "is built. Write 'is not None' to ask whether there is one, static.nn.cond to branch on its values"
+            )
+            return True
         raise ProgramTypeError(
             f"a graph variable has no truth value while the program is built ('{self.name}')",
             expected="a Python bool",

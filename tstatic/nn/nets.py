@@ -45,6 +45,8 @@ def data(
         if all(not isinstance(s, int) or s >= 0 for s in sizes):
             shape = [-1, *sizes]
     var = declare(name, shape, dtype, lod_level)
+    # As in Paddle: what is fed is not compared with the declaration; operators refuse what they cannot use.
+    var.need_check_feed = False
     var.stop_gradient = stop_gradient
     return var
 

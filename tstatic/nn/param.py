@@ -7,8 +7,8 @@ from typing import Any
 from tstatic.errors import ProgramTypeError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.build import Layer, emit
+from tstatic.ir.declare import check_shape, default_dtype
 from tstatic.ir.declare import create_parameter as add_parameter
-from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import card_of, spelled
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program, default_startup_program
 from tstatic.ir.types import dtype_of
@@ -269,6 +269,7 @@ def create_global_var(
     """
     if name is None:
         name = names.generate("global_var")
+    shape = check_shape(shape, "create_global_var", name)
     block = default_main_program().global_block()
     var = block.create_var(name=name, shape=shape, dtype=dtype, persistable=bool(persistable), stop_gradient=True)
     startup_value(var, Constant(value))

@@ -51,7 +51,7 @@ def clip(
         max: Upper limit.
         name: Name of the layer.
     """
-    check_variable(x, "x", "clip")
+    check_variable(x, "x", "clip", ("float16", "bfloat16", "float32", "float64", "int32", "int64"))
     if isinstance(min, Variable) or isinstance(max, Variable):
         out = x
         if min is not None:

@@ -112,7 +112,7 @@ def _auc_infer(
                 f"'{name}' of 'auc' has not the size that its attributes ask for",
                 expected=f"{size} int64 values (num_thresholds={num_thresholds}, slide_steps={slide_steps})",
                 received=repr(meta),
-                fix="let static.auc make the variable",
+                fix=f"make '{name}' an int64 variable of that size, or change num_thresholds or slide_steps",
                 op="auc",
             )
     return Meta((1,) if one_d else (), dtype_of("float64")), pos, neg

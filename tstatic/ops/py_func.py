@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, NotFoundError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import DTypeError, NotFoundError, ProgramError, ProgramTypeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import EMPTY, Attr, Card, GradContext, OpSpec, register, spelled
 from tstatic.ir.program import Variable
@@ -49,10 +49,11 @@ def _infer(xs: list[Meta] | None, out_shapes: Sequence[Shape], out_dtypes: Seque
 
 
 def _converted(result: Any, index: int, shape: Shape, dtype: DType) -> Array:
-    """A result as an array of the declared dtype and shape.
+    """A result as an array of the declared dtype, in the shape that it has.
 
     Raises:
-        ProgramError, DTypeError, ShapeError: If it is something else.
+        ProgramError: If there is none, and its shape is not known.
+        DTypeError: If its dtype cannot become the declared one.
     """
     if result is None:
         if UNKNOWN in shape:
@@ -75,14 +76,6 @@ def _converted(result: Any, index: int, shape: Shape, dtype: DType) -> Array:
                 op="py_func",
             )
         array = array.astype(dtype.np)
-    if array.ndim != len(shape) or any(d not in (UNKNOWN, s) for d, s in zip(shape, array.shape, strict=True)):
-        raise ShapeError(
-            f"the function of a py_func returned another shape than was declared for result {index}",
-            expected=list(shape),
-            received=list(array.shape),
-            fix="declare the out variable with that shape, with -1 where it varies",
-            op="py_func",
-        )
     # The function may keep what it returned.
     return np.array(array)
 
@@ -194,7 +187,7 @@ def py_func(
         func: Gets one array for each Variable in ``x``, and returns one for each in ``out`` (``None`` when there is none).
         x: A Variable, a list of them, or ``None``.
         out: A Variable, a list of them, or ``None``; made before, with shape and dtype, for example by
-            ``block.create_var``.
+            ``block.create_var``. A run takes the shapes that ``func`` returns.
         backward_func: Gets the arrays of ``x``, of ``out`` and of the gradients of ``out``, and returns one gradient for
             each in ``x``; ``None`` for zeros. No gradient flows without it.
         skip_vars_in_backward_input: Variables of ``x`` and ``out`` that ``backward_func`` does not get.

@@ -170,7 +170,8 @@ def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, A
     """
     name = var.name
     given: DType = dtype_of(array.dtype)
-    if given is not var.dtype:
+    checked = var.need_check_feed or not var.is_data
+    if given is not var.dtype and checked:
         raise _fail(
             var, f"The data type of fed Variable '{name}' must be '{var.dtype.name}', but received '{given.name}'",
             var.dtype.name, given.name,
@@ -181,7 +182,7 @@ def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, A
     if numel(var.shape) == 1 and array.size == 1 and not var.is_data:
         return array.reshape(var.shape)
     fits = len(var.shape) == array.ndim and all(w in (UNKNOWN, g) for w, g in zip(var.shape, array.shape, strict=True))
-    if not fits and (var.need_check_feed or not var.is_data):
+    if not fits and checked:
         raise _fail(
             var,
             f"The fed Variable '{name}' should have dimensions = {len(var.shape)}, shape = {_spell(var.shape)}, but received "

@@ -135,7 +135,9 @@ def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_
     _check_inputs(twin, feeds)
     for name in feeds:
         var = twin.global_block().vars[name]
-        var.is_data = var.need_check_feed = var.stop_gradient = True
+        var.is_data = var.stop_gradient = True
+        # As in Paddle, a saved model takes what it is given; its operators refuse what they cannot use.
+        var.need_check_feed = False
     twin.current_block_idx = 0
     twin.feed_names, twin.fetch_names = tuple(feeds), tuple(results)
     return twin

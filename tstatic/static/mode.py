@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tstatic.errors import UnsupportedError
 from tstatic.ir.program import default_main_program
+from tstatic.logs import warn_user
 
 
 def enable_static() -> None:
@@ -15,16 +15,14 @@ def enable_static() -> None:
 
 
 def disable_static(place: Any = None) -> None:
-    """Eager mode does not exist.
+    """Changes nothing, because eager mode does not exist; the first eager use afterwards is an error.
 
-    Raises:
-        UnsupportedError: Always; it says what to do.
+    Warns:
+        UserWarning: Always, at the caller's line.
     """
-    raise UnsupportedError(
-        "tstatic has only static mode",
-        expected="a script that builds programs and runs them with an Executor",
-        received="disable_static()",
-        fix="remove the call; run eager code with another framework",
+    warn_user(
+        "tstatic has only static mode: disable_static() changes nothing, and programs go on as before. Remove the call; eager "
+        "code needs another framework"
     )
 
 

@@ -19,7 +19,7 @@ from tstatic.static.inference import (
     values_of,
     variables_of,
 )
-from tstatic.static.io import path_of, program_of
+from tstatic.static.io import path_of, persistables, program_of
 
 
 @spelled("static.serialize_program", "static.io.serialize_program")
@@ -48,8 +48,10 @@ def deserialize_program(data: bytes) -> Program:
 
 
 @spelled("static.serialize_persistables", "static.io.serialize_persistables")
-def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any) -> bytes:
+def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any) -> bytes | None:
     """The values that the inference program needs, from the global scope, as bytes for :func:`deserialize_persistables`.
+
+    ``None`` if it needs none.
 
     Args:
         feed_vars: A Variable or a list of them: the inputs.
@@ -64,23 +66,27 @@ def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor |
     check_executor(executor, "serialize_persistables")
     fetches = variables_of(fetch_vars, "fetch_vars", "serialize_persistables", 1)
     source = source_of(options.get("program"), fetches, "serialize_persistables")
-    return values_of(normalize_program(source, feed_vars, fetches), "serialize_persistables")
+    return _values_or_none(normalize_program(source, feed_vars, fetches))
 
 
 @spelled("static.io._serialize_persistables")
-def _serialize_persistables(program: Program, executor: Executor | None) -> bytes:
-    """The values of a program's persistable variables as bytes."""
+def _serialize_persistables(program: Program, executor: Executor | None) -> bytes | None:
+    """The values of a program's persistable variables as bytes; ``None`` if it has none."""
     check_executor(executor, "serialize_persistables")
-    return values_of(program_of(program, "serialize_persistables"), "serialize_persistables")
+    return _values_or_none(program_of(program, "serialize_persistables"))
+
+
+def _values_or_none(program: Program) -> bytes | None:
+    return values_of(program, "serialize_persistables") if persistables(program) else None
 
 
 @spelled("static.deserialize_persistables", "static.io.deserialize_persistables")
-def deserialize_persistables(program: Program, data: bytes, executor: Executor | None) -> None:
+def deserialize_persistables(program: Program, data: bytes | None, executor: Executor | None) -> None:
     """Writes values into the global scope; everything is checked before anything is written.
 
     Args:
         program: The program whose persistable variables get values.
-        data: What :func:`serialize_persistables` gave.
+        data: What :func:`serialize_persistables` gave; ``None`` for a program without persistable variables.
         executor: Accepted as in Paddle.
 
     Raises:
@@ -88,6 +94,8 @@ def deserialize_persistables(program: Program, data: bytes, executor: Executor |
         ShapeError: If a shape or dtype differs.
     """
     check_executor(executor, "deserialize_persistables")
+    if data is None and not persistables(program_of(program, "deserialize_persistables")):
+        return
     load_values(program_of(program, "deserialize_persistables"), data, "these bytes", "deserialize_persistables")
 
 
