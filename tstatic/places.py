@@ -321,8 +321,8 @@ def _cpu_num(ask: bool = True) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        what = f"the environment variable CPU_NUM={text!r} is no number of CPU places"
-        raise PlaceError(what, expected="a whole number >= 0", received=text, fix="export CPU_NUM=1, or unset it")
+        what, given = "the environment variable CPU_NUM is no number of CPU places", f"CPU_NUM={text!r}"
+        raise PlaceError(what, expected="a whole number >= 0", received=given, fix="export CPU_NUM=1, or unset it")
     return number
 
 

@@ -398,7 +398,7 @@ def test_what_acts_on_the_cpu_is_said_to_be_active() -> None:
 
 
 def test_reasons_of_properties_name_their_own_default_and_no_fusion_that_exists_as_missing() -> None:
-    reasons = {p.name: p.reason for p in static.BuildStrategy.properties()}
+    reasons = {p.name: p.reason for p in BuildStrategy.properties()}
     for name, default in (("num_trainers", "1"), ("trainer_id", "0"), ("trainers_endpoints", "an empty list")):
         assert f"{default} leaves it to the environment" in reasons[name]
     assert not [name for name, reason in reasons.items() if "the fusion passes come with a later release" in reason]
