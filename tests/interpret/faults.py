@@ -165,7 +165,11 @@ FAULTS = (
     ),
     _replaced("off-by-one tail", r"mask = offsets < n$", r"mask = offsets < n - 1"),
     _replaced("wrong axis of a row reduction", r", 1\)\[:, None\]", r", 0)[None, :]"),
-    _replaced("missing cast rounding", r"return (to_bf16\(a\)|a\.to\(tl\.float16\))\.to\(tl\.float32\)", r"return a"),
+    _replaced(
+        "missing cast rounding",
+        r"return (from_bf16\(to_bf16\(a\)\)|a\.to\(tl\.float16\)\.to\(tl\.float32\))",
+        r"return a",
+    ),
     _text("gradient of the wrong operand", _swapped_stores),
     _replaced("old moment instead of the new one", r"(step = |div_rn\()new_(velocity|moment1)", r"\1\2"),
     Fault("missing fetch safety", _forgets("fetched")),
@@ -176,4 +180,5 @@ FAULTS = (
     _replaced("batch norm without epsilon", r"(variance_here \+ )\d\S*\)", r"\g<1>0.0)"),
     _replaced("row reduction before its mask", r"tl\.sum\(tl\.where\(mask, (.*?), 0\.0\), 1\)", r"tl.sum(\1, 1)"),
     _replaced("lost partial sum", r"rows < strips\)", r"rows < strips - 1)"),
+    _replaced("mask of a long row dropped", r"^( +sum_v\d+ \+= )tl\.where\(mask, (.*), 0\.0\)$", r"\1\2"),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -82,7 +82,7 @@ define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}")
 define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1", triton="{a} - {b}")
 define("mul", np.multiply, lambda t, a, b: a * b, "b", "a", triton="{a} * {b}")
 define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b", triton="{a} / {b}")
-define("neg", np.negative, lambda t, a: -a, "-1", triton="-{a}")
+define("neg", np.negative, lambda t, a: -a, "-1", triton="_neg({a})")
 define("floordiv", np.floor_divide, lambda t, a, b: t.floor_divide(a, b), triton="_floor_div({a}, {b})", exact=True)
 define(
     "remainder",
@@ -235,7 +235,10 @@ _FOLDED_TESTS: Mapping[str, Callable[..., bool]] = {
 
 
 def make(op: str, *args: Node) -> Node:
-    """Builds a node and folds the identities that differentiation produces (``0 + a``, ``1 * a``, constants)."""
+    """Builds a node and folds what has one result whatever the variables hold (``0 + a``, ``1 * a``, constants).
+
+    ``0 * a`` stays: it is NaN where ``a`` is NaN or infinite.
+    """
     if all(a.op == "const" for a in args) and op in ("add", "sub", "mul", "div", "neg", "pow"):
         values = [a.value for a in args]
         if op == "div" and values[1] == 0:
@@ -253,15 +256,11 @@ def make(op: str, *args: Node) -> Node:
     elif op == "sub" and _is(args[1], 0):
         return args[0]
     elif op == "mul":
-        if _is(args[0], 0) or _is(args[1], 0):
-            return ZERO
         if _is(args[0], 1):
             return args[1]
         if _is(args[1], 1):
             return args[0]
     elif op == "div":
-        if _is(args[0], 0):
-            return ZERO
         if _is(args[1], 1):
             return args[0]
     elif op == "pow":
@@ -277,13 +276,25 @@ def make(op: str, *args: Node) -> Node:
     return Node(op, args)
 
 
-def substitute(node: Node, names: Mapping[str, Node]) -> Node:
-    """Replaces variables by expressions."""
+def make_term(op: str, *args: Node) -> Node:
+    """Builds a node of a derivative: there a factor 0 says that a term is missing, and the product is 0."""
+    if op in ("mul", "div") and (_is(args[0], 0) or (op == "mul" and _is(args[1], 0))):
+        return ZERO
+    return make(op, *args)
+
+
+def substitute(node: Node, names: Mapping[str, Node], build: Callable[..., Node] = make) -> Node:
+    """Replaces variables by expressions; ``build`` makes the new nodes."""
     if node.op == "var":
         return names.get(node.value, node)
     if not node.args:
         return node
-    return make(node.op, *(substitute(a, names) for a in node.args))
+    return build(node.op, *(substitute(a, names, build) for a in node.args))
+
+
+def without(node: Node, names: Iterable[str]) -> Node:
+    """The expression without what some variables contribute: gradients that did not arrive, which count as 0."""
+    return substitute(node, dict.fromkeys(names, ZERO), make_term)
 
 
 def variables(node: Node) -> set[str]:
@@ -332,12 +343,12 @@ def diff(node: Node, name: str) -> Node:
         inner = diff(arg, name)
         if _is(inner, 0):
             continue
-        outer = substitute(parse(text), bound)
+        outer = substitute(parse(text), bound, make_term)
         if FUNCTIONS.get(outer.op, function).kind == "bool" and outer.op in FUNCTIONS:
             # A truth value as derivative means 1 or 0; written as a selection it never multiplies 0 with an infinity.
             total = make("add", total, make("where", outer, inner, ZERO))
         else:
-            total = make("add", total, make("mul", inner, outer))
+            total = make("add", total, make_term("mul", inner, outer))
     return total
 
 

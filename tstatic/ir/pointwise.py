@@ -123,9 +123,9 @@ def derive_gradient(inputs: Sequence[str], outputs: Mapping[str, str], floats: S
             inner = expr.diff(expr.parse(text), name)
             seed = expr.Node("var", value=f"d{out}")
             if inner.op == "where" and inner.args[2] == expr.ZERO:
-                term = expr.make("where", inner.args[0], expr.make("mul", seed, inner.args[1]), expr.ZERO)
+                term = expr.make("where", inner.args[0], expr.make_term("mul", seed, inner.args[1]), expr.ZERO)
             else:
-                term = expr.make("mul", seed, inner)
+                term = expr.make_term("mul", seed, inner)
             total = expr.make("add", total, term)
         gradients[name] = expr.to_text(total)
     return gradients

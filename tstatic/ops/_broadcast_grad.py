@@ -91,7 +91,7 @@ class Reduced(Bound):
         shapes = self.align([None if m is None else m.shape for m in ins], dict(attrs))
         full = _full(shapes)
         known = {n: expr.const(v) for n, v in attrs if isinstance(v, bool | int | float)}
-        known |= {p: expr.ZERO for p, m in zip(self.params, ins, strict=True) if m is None}
+        absent = [p for p, m in zip(self.params, ins, strict=True) if m is None]
         inputs = {p: (i, m.dtype.np) for i, (p, m) in enumerate(zip(self.params, ins, strict=True)) if m is not None}
         nodes: dict[int, expr.Node] = {}
         pending: list[tuple[int, Shape, tuple[int, ...], int]] = []
@@ -99,7 +99,7 @@ class Reduced(Bound):
             # The first output is computed last: it may stand in the buffer of an input that the others read.
             if outs[i] is None:
                 continue
-            node = expr.substitute(self.nodes[i], known)
+            node = expr.substitute(expr.without(self.nodes[i], absent), known)
             aligned = shapes[self.like[i]]
             assert aligned is not None
             axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
@@ -146,7 +146,7 @@ class Reduced(Bound):
         shapes = self.align([None if t is None else tuple(t.shape) for t in tensors], attrs)
         full = _full(shapes)
         known = {n: expr.const(v) for n, v in attrs.items() if isinstance(v, bool | int | float)}
-        known |= {p: expr.ZERO for p, t in zip(self.params, tensors, strict=True) if t is None}
+        absent = [p for p, t in zip(self.params, tensors, strict=True) if t is None]
         named = {
             p: t.reshape(s)
             for p, t, s in zip(self.params, tensors, shapes, strict=True)
@@ -158,7 +158,7 @@ class Reduced(Bound):
             if like is None or aligned is None:
                 results.append(None)
                 continue
-            value = expr.run_torch(torch, expr.substitute(node, known), named, {})
+            value = expr.run_torch(torch, expr.substitute(expr.without(node, absent), known), named, {})
             if not hasattr(value, "dtype"):
                 value = torch.full((), value, dtype=like.dtype)
             axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)

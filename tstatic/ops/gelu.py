@@ -16,12 +16,18 @@ from tstatic.ops.kernels.special import gelu_grad as gelu_grad_kernel
 from tstatic.ops.kernels.special import special_scratch
 
 # Expressions for kernels that inline them; numpy runs the tuned functions.
-_U = "(0.7978845608028654 * (x + 0.044715 * x * x * x))"
-_DU = "(0.7978845608028654 * (1 + 0.134145 * x * x))"
 _EXACT = "0.5 * x * (1 + erf(x * 0.7071067811865476))"
-_TANH = f"0.5 * x * (1 + tanh{_U})"
-_EXACT_GRAD = "dout * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * (0.3989422804014327 * exp(-0.5 * x * x)))"
-_TANH_GRAD = f"dout * (0.5 * (1 + tanh{_U}) + 0.5 * x * (1 - square(tanh{_U})) * {_DU})"
+# The density is 0 long before x is infinite, where their product would be NaN.
+_DENSITY = "where(abs(x) < 40, x, 0) * (0.3989422804014327 * exp(-0.5 * x * x))"
+_EXACT_GRAD = f"dout * (0.5 * (1 + erf(x * 0.7071067811865476)) + {_DENSITY})"
+# With u = sqrt(2 / pi) * (x + 0.044715 * x^3) and e = exp(-2 * u), 0.5 * (1 + tanh(u)) is s = 1 / (1 + e). 1 - s is e * s
+# where s is near 1 and the difference would lose digits; w is 2 * x * du/dx, as far as s * (1 - s) is not 0.
+_E = "exp(x * (-1.5957691216057308 - 0.07135481627260025 * (x * x)))"
+_S = f"(1 / (1 + {_E}))"
+_REST = f"where({_E} < 1, {_E} * {_S}, 1 - {_S})"
+_W = "where(x * x < 576, x * (1.5957691216057308 + 0.21406444881780075 * (x * x)), 0)"
+_TANH = f"x / (1 + {_E})"
+_TANH_GRAD = f"dout * ({_S} + {_S} * {_REST} * {_W})"
 
 
 def _needs(ins: Any, outs: Any) -> list[Meta]:

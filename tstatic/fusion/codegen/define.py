@@ -180,8 +180,8 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
     wanted = {i: node for i, node in texts.items() if op.outputs[i] is not None}
     if set(wanted) != {i for i, e in enumerate(op.outputs) if e is not None}:
         return None
-    absent = {p: expr.ZERO for p, m in zip(params, ins, strict=True) if m is None}
-    nodes = {i: expr.substitute(node, {**absent, **values}) for i, node in wanted.items()}
+    absent = [p for p, m in zip(params, ins, strict=True) if m is None]
+    nodes = {i: expr.substitute(expr.without(node, absent), values) for i, node in wanted.items()}
     read = set().union(*(expr.variables(n) for n in nodes.values())) if nodes else set()
     full: Shape = ()
     for s in shapes:

@@ -50,12 +50,15 @@ def helpers(used: set[str]) -> str:
     return "\n\n\n".join(text for name, (text, _) in known.items() if name in wanted)
 
 
-def load(operand: Operand, index: str, mask: str) -> tuple[str, DType]:
+def load(operand: Operand, index: str, mask: str, used: set[str]) -> tuple[str, DType]:
     """The text that reads an operand, in the type that it is computed in."""
     text = f"tl.load({operand.name} + {index}, mask={mask}, other=0)"
     compute = operand.dtype.compute
     if operand.dtype.name == "bool":
         text = f"({text} != 0)"
+    elif operand.dtype.name == "bfloat16":
+        used.add("from_bf16")
+        text = f"from_bf16({text})"
     elif compute is not operand.dtype:
         text += f".to({LANGUAGE[compute.name]})"
     return text, compute
@@ -157,11 +160,11 @@ def pointers_of(group: Group) -> tuple[Parameter, ...]:
 def _pointwise_kernel(group: Group) -> Kernel:
     loads = []
     loaded: dict[int, Typed] = {}
+    lines = Lines(group, loaded)
     for i, operand in enumerate(group.inputs):
-        text, dtype = load(operand, coordinates(group.space, operand, "offsets"), "mask")
+        text, dtype = load(operand, coordinates(group.space, operand, "offsets"), "mask", lines.used)
         loads.append(f"a{i} = {text}")
         loaded[i] = Typed(f"a{i}", dtype)
-    lines = Lines(group, loaded)
     lines.write()
     stores = []
     for operand in group.outputs:
@@ -235,11 +238,11 @@ def _sum_kernel(group: Group) -> Kernel:
     outer = group.numel // (kept * inner)
     loads = []
     loaded: dict[int, Typed] = {}
+    lines = Lines(group, loaded)
     for i, operand in enumerate(group.inputs):
-        text, dtype = load(operand, coordinates(group.space, operand, "offsets"), "mask")
+        text, dtype = load(operand, coordinates(group.space, operand, "offsets"), "mask", lines.used)
         loads.append(f"a{i} = {text}")
         loaded[i] = Typed(f"a{i}", dtype)
-    lines = Lines(group, loaded)
     lines.write()
     totals, stores, writes = [], [], []
     for operand in group.outputs:
@@ -289,7 +292,7 @@ def _sum_kernel(group: Group) -> Kernel:
 
     def plan(few: bool) -> Calls:
         if few:
-            wide = power_of_two(-(-kept // 2), 1, 1 << 8)
+            wide = power_of_two(-(-kept // 2), 1, 1 << 14)
             tall = power_of_two(-(-rows // 3), 1, (1 << 16) // wide)
             strips = min(2, -(-rows // tall))
         elif inner > 1:

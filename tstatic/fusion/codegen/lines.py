@@ -124,6 +124,9 @@ class Lines:
                 assert isinstance(entry, str)
                 dtype = self.group.metas[entry].dtype
                 value = convert(writer.value(node, dtype.compute), dtype.compute)
+                if node.op == "const":
+                    # Later lines may hand it to functions that take blocks only.
+                    value = Typed(f"tl.full((1,), {value.text}, {LANGUAGE[value.dtype.name]})", value.dtype)
                 if value.low is not None and value.low is not dtype:
                     # A cast from a 16-bit type keeps what was rounded off: a comparison behind it would see the difference.
                     value = self.rounded(value)

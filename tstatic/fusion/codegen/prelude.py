@@ -1,6 +1,6 @@
 """Device functions that generated kernels carry with them: their text is copied into each module that calls them.
 
-``to_bf16`` differs between the interpreter, which truncates, and compiled code, which rounds to nearest even.
+``to_bf16`` and ``from_bf16`` differ between the interpreter, which truncates, and compiled code, which rounds to nearest even.
 """
 
 # Nothing here is called from Python, and only kernels import this file; Triton needs its functions untyped.
@@ -48,8 +48,14 @@ def _online(peak, total, a, mask):
 
 @triton.jit
 def _sign(a):
-    """-1, 0 or 1; NaN and the sign of zero stay."""
-    return tl.where(a > 0, a * 0 + 1, tl.where(a < 0, a * 0 - 1, a))
+    """-1, 0 or 1; NaN stays, and zero has no sign, as in numpy."""
+    return tl.where(a != a, a, (a > 0).to(a.dtype) - (a < 0).to(a.dtype))
+
+
+@triton.jit
+def _neg(a):
+    """Triton's unary minus is a subtraction from 0, which turns 0 into 0 and not into -0."""
+    return a * -1
 
 
 @triton.jit
@@ -59,17 +65,26 @@ def _trunc(a):
 
 
 @triton.jit
+def _divisor(b):
+    """1 instead of 0 and -1: what a division by 0, or of the least number by -1, gives differs from chip to chip."""
+    return tl.where((b == 0) | (b + 1 == 0), 1, b)
+
+
+@triton.jit
 def _floor_div(a, b):
-    """Integer division rounded down; Triton's ``//`` rounds towards zero."""
-    q = a // b
-    return tl.where((q * b != a) & ((a < 0) != (b < 0)), q - 1, q)
+    """Integer division rounded down; Triton's ``//`` rounds towards zero. 0 where numpy says so: for a divisor 0."""
+    d = _divisor(b)
+    q = a // d
+    down = tl.where((q * d != a) & ((a < 0) != (d < 0)), q - 1, q)
+    return tl.where(b == 0, 0, tl.where(b == d, down, 0 - a))
 
 
 @triton.jit
 def _floor_mod(a, b):
-    """What :func:`_floor_div` leaves; it has the divisor's sign."""
-    r = a % b
-    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+    """What :func:`_floor_div` leaves; it has the divisor's sign, and is 0 for a divisor 0."""
+    d = _divisor(b)
+    r = a % d
+    return tl.where((r != 0) & ((r < 0) != (d < 0)), r + d, r)
 
 
 @triton.jit
@@ -90,9 +105,9 @@ def _log1p(a):
 @triton.jit
 def _tanh(a):
     """From expm1 of twice the magnitude, clamped where the result is 1 in any precision."""
-    m = _expm1(2 * tl.where(tl.abs(a) > 20, 20 + 0 * a, tl.abs(a)))
+    m = _expm1(2 * tl.where(tl.abs(a) > 20, 20, tl.abs(a)))
     t = m / (m + 2)
-    return tl.where(a != a, a, tl.where(a < 0, -t, t))
+    return tl.where(a < 0, -t, tl.where(a == 0, a, t))
 
 
 @triton.jit
@@ -109,9 +124,20 @@ def to_bf16(a):
 
 
 @triton.jit
+def from_bf16(a):
+    """bfloat16 to float32; the interpreter's own conversion takes subnormal numbers for 0."""
+    if INTERPRETED:
+        bits = a.to(tl.uint16, bitcast=True).to(tl.uint32) << 16
+        r = bits.to(tl.float32, bitcast=True)
+    else:
+        r = a.to(tl.float32)
+    return r
+
+
+@triton.jit
 def round_bf16(a):
     """float32 rounded to what bfloat16 can hold."""
-    return to_bf16(a).to(tl.float32)
+    return from_bf16(to_bf16(a))
 
 
 @triton.jit

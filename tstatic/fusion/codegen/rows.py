@@ -68,12 +68,13 @@ def rows_kernel(group: Group) -> Kernel:
     assert group.inner is not None
     length, count = math.prod(group.space[group.inner :]), group.rows
     check_sums(group)
-    loads, loaded = [], {}
+    loads = []
+    loaded: dict[int, Typed] = {}
+    lines = Lines(group, loaded)
     for i, operand in enumerate(group.inputs):
-        text, dtype = load(operand, *_index(group, operand))
+        text, dtype = load(operand, *_index(group, operand), lines.used)
         loads.append(f"a{i} = {text}")
         loaded[i] = Typed(f"a{i}", dtype)
-    lines = Lines(group, loaded)
     lines.write()
     if length > LONGEST:
         return _long_rows(group, loads, lines)

@@ -30,6 +30,8 @@ def finish_two(p, y, q, z, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constex
 
 _TILE = 4096
 """Elements of a tile: 32 loads a thread."""
+_FEW = 1 << 16
+"""Columns of a tile in the interpreter."""
 
 Summed = tuple[Own, str, DType]
 """The buffer of an output's partial sums, ``[strips, kept]``, the value that is written, and its type."""
@@ -49,8 +51,8 @@ def finish(summed: Sequence[Summed], strips: int, kept: int, few: bool) -> Itera
         few: Few large programs, for the interpreter.
     """
     # 32 numbers beside each other are as much as a warp fetches at once.
-    columns = power_of_two(kept, 1, _TILE if few else 32)
-    constants = {"ROWS": power_of_two(strips, 1, _TILE // columns), "COLUMNS": columns}
+    columns = power_of_two(-(-kept // 2), 1, _FEW) if few else power_of_two(kept, 1, 32)
+    constants = {"ROWS": power_of_two(strips, 1, max(1, _TILE // columns)), "COLUMNS": columns}
     for first in range(0, len(summed), 2):
         pair = summed[first : first + 2]
         values = tuple(name for partial, output, _ in pair for name in (partial, output))

@@ -139,7 +139,7 @@ def gelu(x: Array, out: Array, approximate: bool, scratch: Sequence[Array]) -> N
             ndtr(v, phi)
             np.multiply(v, phi, y)
         return
-    zero, limit = np.asarray(0, x.dtype), np.asarray(_MILLS_LIMIT, x.dtype)
+    zero, limit = np.asarray(-0.0, x.dtype), np.asarray(_MILLS_LIMIT, x.dtype)
     for v, y, a, ratio, density in _flat_blocks([x], out, scratch):
         _tail(v, a, ratio, density)
         np.multiply(ratio, density, ratio)
@@ -147,7 +147,8 @@ def gelu(x: Array, out: Array, approximate: bool, scratch: Sequence[Array]) -> N
         np.minimum(v, limit, out=a)
         np.abs(a, a)
         np.multiply(ratio, a, ratio)
-        np.maximum(v, zero, out=y)
+        # In this order 0 and -0 stay what they are.
+        np.maximum(zero, v, out=y)
         np.subtract(y, ratio, y)
 
 
@@ -156,7 +157,7 @@ def gelu_grad(x: Array, dout: Array, dx: Array, approximate: bool, scratch: Sequ
 
     Exact: ``dx = dout * (Phi(x) + x * phi(x))``, where both terms share the density:
     ``step(x) + sign(x) * phi(x) * (abs(x) - M(abs(x)))``.
-    Approximate: ``dx = dout * s * (1 + (1 - s) * x * 2 * u'(x))`` with ``s = 1 / (1 + exp(-2 * u))``.
+    Approximate: ``dx = dout * (s + s * (1 - s) * x * 2 * u'(x))`` with ``s = 1 / (1 + exp(-2 * u))``.
 
     Args:
         x, dout: Any strides.
@@ -170,13 +171,15 @@ def gelu_grad(x: Array, dout: Array, dx: Array, approximate: bool, scratch: Sequ
     if x.dtype == np.float64:
         from scipy.special import ndtr
 
-        for v, g, y, phi, density, _ in _flat_blocks([x, dout], dx, scratch):
+        for v, g, y, phi, density, near in _flat_blocks([x, dout], dx, scratch):
             ndtr(v, phi)
             np.multiply(v, v, density)
             np.multiply(density, -0.5, density)
             np.exp(density, density)
             np.multiply(density, 1 / math.sqrt(2 * math.pi), density)
-            np.multiply(density, v, density)
+            # The density is 0 long before x is infinite, where their product would be NaN.
+            np.clip(v, -40.0, 40.0, near)
+            np.multiply(density, near, density)
             np.add(phi, density, phi)
             np.multiply(phi, g, y)
         return
@@ -197,23 +200,25 @@ def gelu_grad(x: Array, dout: Array, dx: Array, approximate: bool, scratch: Sequ
 
 
 def _gelu_tanh_grad(x: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
-    names = (-2 * _ROOT_2_PI * _CUBIC, -2 * _ROOT_2_PI, 6 * _ROOT_2_PI * _CUBIC, 2 * _ROOT_2_PI, 1.0, 400.0)
-    # With the square limited, everything stays finite for finite x; the gradient is 0 or 1 long before.
-    cubic, linear, slope, start, one, most = (np.asarray(c, x.dtype) for c in names)
-    for v, g, y, square, s, rest in _flat_blocks([x, dout], dx, scratch):
-        np.multiply(v, v, square)
-        np.minimum(square, most, out=square)
-        np.multiply(square, cubic, s)
+    names = (-2 * _ROOT_2_PI * _CUBIC, -2 * _ROOT_2_PI, 6 * _ROOT_2_PI * _CUBIC, 2 * _ROOT_2_PI, 1.0)
+    cubic, linear, slope, start, one = (np.asarray(c, x.dtype) for c in names)
+    # With x limited, its factor stays finite; s is 0 or 1 long before.
+    most = np.asarray(24.0, x.dtype)
+    for v, g, y, factor, s, rest in _flat_blocks([x, dout], dx, scratch):
+        np.multiply(v, v, s)
+        np.multiply(s, cubic, s)
         np.add(s, linear, s)
         np.multiply(s, v, s)
         np.exp(s, s)
         np.add(s, one, s)
         np.divide(one, s, s)
-        np.multiply(square, slope, square)
-        np.add(square, start, square)
-        np.multiply(square, v, square)
+        np.clip(v, -most, most, factor)
+        np.multiply(factor, factor, rest)
+        np.multiply(rest, slope, rest)
+        np.add(rest, start, rest)
+        np.multiply(rest, factor, factor)
         np.subtract(one, s, rest)
-        np.multiply(rest, square, rest)
-        np.add(rest, one, rest)
+        np.multiply(rest, factor, rest)
         np.multiply(rest, s, rest)
+        np.add(rest, s, rest)
         np.multiply(rest, g, y)
