@@ -26,6 +26,7 @@ PLAIN: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
 }
 ROW_FAMILIES = ("unary", "binary", "cast", "reduce", "softmax", "norm")
+LONG_FAMILIES = ("unary", "reduce", "norm")
 BY_NAME = {f.name: f for f in FUSIONS}
 
 
@@ -109,13 +110,14 @@ def keeping(recipe: testing.Recipe) -> testing.Recipe:
 
 @cache
 def mixture(count: int, number: int) -> tuple[tuple[testing.Recipe, static.BuildStrategy], ...]:
-    """Programs of all kinds, each with a strategy: plain, with gradients, trained, with NaN, and with each pattern."""
+    """Programs of all kinds, each with a strategy: plain, with gradients, trained, with special values, patterns, long rows."""
     kinds: list[st.SearchStrategy[testing.Recipe]] = [
         testing.programs(max_ops=12),
         testing.programs(max_ops=12, backward=True),
         testing.programs(max_ops=8, backward=True, dtypes=("float32",), families=ROW_FAMILIES),
         testing.programs(max_ops=8, optimizer=True, runs=2),
         testing.programs(max_ops=8, nan=True).map(keeping),
+        testing.programs(max_ops=8, special=True).map(keeping),
         st.one_of([recipes_of(f, backward=True) for f in FUSIONS if f.patterns]),
         st.one_of([recipes_of(f, dtypes=("float32",)) for f in FUSIONS if f.patterns]),
         st.one_of([recipes_of(f, nan=True) for f in FUSIONS if f.patterns]),
@@ -130,6 +132,14 @@ def mixture(count: int, number: int) -> tuple[tuple[testing.Recipe, static.Build
             found.append((recipe, strategy))
 
         collect()
+
+    @seed(number)
+    @settings(max_examples=max(1, count // 50), **PLAIN)
+    @given(testing.programs(max_ops=4, dtypes=("float32",), families=LONG_FAMILIES, long_rows=True))
+    def collect_long(recipe: testing.Recipe) -> None:
+        found.append((recipe, only("build_cinn_pass")))
+
+    collect_long()
     # All kinds early: what one of them shows is seen soon.
     random.Random(number).shuffle(found)
-    return tuple(found[:count])
+    return tuple(found)

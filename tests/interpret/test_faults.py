@@ -45,8 +45,8 @@ def caught_at(count: int, number: int) -> int | None:
     return None
 
 
-def test_there_are_twenty_faults() -> None:
-    assert len({f.name for f in FAULTS}) == 20
+def test_there_are_twenty_one_faults() -> None:
+    assert len({f.name for f in FAULTS}) == 21
 
 
 def test_nothing_is_caught_where_nothing_is_planted() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, seed, settings
 
-from tests.drawn import PLAIN, chosen
+from tests.drawn import PLAIN, ROW_FAMILIES, chosen
 from tstatic import static, testing
 from tstatic.runtime import generated, session
 
 PROGRAMS = int(os.environ.get("TSTATIC_PROGRAMS", "2000"))
-"""Programs per run of the tests: every fifth with gradients (``TSTATIC_GRADIENTS=1``: all), every twentieth trained."""
+"""Programs per run of the tests: every fifth with gradients (``TSTATIC_GRADIENTS=1``: all), every twentieth trained or with
+NaN, every tenth with special values, every 250th with long rows."""
 GRADIENTS = os.environ.get("TSTATIC_GRADIENTS", "") == "1"
 SHARDS = max(4, PROGRAMS // 500)
 """Tests that share them; each draws from seeds of its own."""
@@ -55,14 +56,27 @@ def check(monkeypatch: pytest.MonkeyPatch, number: int, count: int, **kinds: Any
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_forward(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = PROGRAMS * 13 // 20 // SHARDS
+    count = PROGRAMS * 595 // 1000 // SHARDS
     assert check(monkeypatch, shard, count, backward=GRADIENTS) >= count // 2, "programs must contain what can be fused"
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_forward_with_nan(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = PROGRAMS // 10 // SHARDS
+    count = PROGRAMS // 20 // SHARDS
     assert check(monkeypatch, 1000 + shard, count, nan=True, backward=GRADIENTS) >= count // 4
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_infinities_huge_values_and_signed_zeros(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = PROGRAMS // 10 // SHARDS
+    assert check(monkeypatch, 4000 + shard, count, special=True, backward=GRADIENTS or bool(shard % 2)) >= count // 4
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_long_rows(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = max(2, PROGRAMS // 250 // SHARDS)
+    kinds = {"long_rows": True, "families": ROW_FAMILIES, "backward": GRADIENTS or shard == 1}
+    assert check(monkeypatch, 5000 + shard, count, **kinds) >= count
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))

@@ -129,6 +129,27 @@ def test_programs_along_rows(name: str) -> None:
         assert close(b, a, 4e-6), f"{variable}:\n{b}\n{a}"
 
 
+LONG_ROWS: dict[str, Callable[..., Any]] = {
+    "sum of exp": lambda x: paddle.sum(paddle.exp(x), axis=-1, keepdim=True),
+    "sum of cos": lambda x: paddle.sum(2 * paddle.cos(x), axis=-1),
+    "mean of a shifted value": lambda x: paddle.mean(x + 3.0, axis=-1),
+    "layer norm of a shifted value": lambda x: F.layer_norm(x + 1, [20001]),
+    "largest negative value": lambda x: F.softmax(x - 7.0),
+}
+"""What lies beyond the data reads as 0: a mask that is lost shows where the function of 0 is not 0."""
+
+
+@pytest.mark.parametrize("name", LONG_ROWS)
+def test_what_lies_beyond_a_long_row_does_not_count(name: str) -> None:
+    built = program(LONG_ROWS[name], ((2, 20001),))
+    built.feed["x0"] = built.feed["x0"] + np.float32(0.75)
+    plain, _ = run(built)
+    values, compiled = run(built, build_cinn_pass=True)
+    assert any(generated.kernel.template == "long_rows" for generated in compiled.plan.kernels.values())
+    for variable, a, b in zip(built.fetches, plain, values, strict=True):
+        assert close(b, a, 4e-6), f"{variable}:\n{b}\n{a}"
+
+
 def test_rows_of_different_axes_stay_apart() -> None:
     built = program(lambda x: F.softmax(F.softmax(x, axis=-1), axis=0), ((5, 12),))
     plain, _ = run(built)

@@ -68,9 +68,10 @@ class Draft:
         asides: Results that are fetched and read by nobody.
     """
 
-    def __init__(self, backward: bool = False, parameters: bool = False) -> None:
+    def __init__(self, backward: bool = False, parameters: bool = False, most_elements: int = MOST_ELEMENTS) -> None:
         self.backward = backward
         self.parameters = parameters
+        self.most_elements = most_elements
         self.inputs: list[Input] = []
         self.steps: list[Step] = []
         self.values: dict[str, Value] = {}
@@ -205,7 +206,7 @@ class Draft:
             for r in rows
         ]
         outs = attempt(card, ins, attrs)
-        if outs is None or sum(a.size for a in flat(outs)) > MOST_ELEMENTS:
+        if outs is None or sum(a.size for a in flat(outs)) > self.most_elements:
             return None
         return outs
 

@@ -28,6 +28,10 @@ Feeds = dict[str, Array]
 GAP = 0.01
 """Distance that samples keep from the points that a domain avoids."""
 
+_SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0)
+_HUGE = (1e13, -1e13, 1e30, -1e30)
+"""The cube of the one overflows float32, and the square of the other."""
+
 
 # -------------------------------------------------------------------------------------------------------------- samples
 def sample(
@@ -39,6 +43,7 @@ def sample(
     avoid: tuple[float, ...] | str = (),
     rows: bool = False,
     nan: bool = False,
+    special: bool = False,
 ) -> Array:
     """Returns an array that depends on the arguments alone, the same on every machine.
 
@@ -50,10 +55,18 @@ def sample(
         avoid: Points that floats keep a distance of 0.01 from; ``"int"`` avoids all whole numbers.
         rows: Each row along the last axis is positive and sums to 1.
         nan: About every third float is NaN, at least one of them.
+        special: About every third float is NaN, infinite, a zero of either sign or huge (float32 and float64 only: 16-bit
+            types overflow where another kernel may not).
     """
     size, kind = tuple(shape), dtype_of(dtype)
     rng = np.random.default_rng(seed)
     found: Array
+    if special and kind.is_float:
+        found = sample(size, dtype, low, high, seed, avoid, rows)
+        places = found.reshape(-1)[seed % 3 :: 3]
+        chosen = [*_SPECIAL, *(() if kind.is_low else _HUGE)]
+        places[...] = np.array(chosen)[np.random.default_rng(seed).integers(0, len(chosen), places.shape)]
+        return found
     if nan and kind.is_float:
         found = sample(size, dtype, low, high, seed, avoid, rows)
         found.reshape(-1)[seed % 3 :: 3] = np.nan
@@ -97,6 +110,7 @@ class Input:
         parameter: Whether it is a parameter.
         given: The values themselves, as (nested) tuples of numbers, instead of drawn ones.
         nan: About every third value is NaN.
+        special: About every third value is NaN, infinite, a zero or huge.
     """
 
     name: str
@@ -107,6 +121,7 @@ class Input:
     parameter: bool = False
     given: tuple[Any, ...] | float | None = None
     nan: bool = False
+    special: bool = False
 
     def array(self) -> Array:
         """Its values."""
@@ -115,7 +130,7 @@ class Input:
                 dtype_of(self.dtype).np
             )  # fmt: skip
         v = self.values
-        return sample(self.shape, self.dtype, v.low, float(v.high), self.seed, v.avoid, v.rows, self.nan)
+        return sample(self.shape, self.dtype, v.low, float(v.high), self.seed, v.avoid, v.rows, self.nan, self.special)
 
 
 @dataclass(frozen=True)
@@ -285,6 +300,7 @@ class Recipe:
     def __repr__(self) -> str:
         lines = [
             f"{i.name}: {i.dtype}{list(i.shape)}{' (parameter)' * i.parameter}{' with NaN' * i.nan}"
+            f"{' with special values' * i.special}"
             for i in self.inputs
         ]
         lines += [

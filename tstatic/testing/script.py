@@ -132,7 +132,7 @@ def _array_text(one: Input) -> str:
         v = one.values
         extra = f", avoid={v.avoid!r}" if v.avoid else ""
         extra += ", rows=True" if v.rows else ""
-        extra += ", nan=True" if one.nan else ""
+        extra += (", nan=True" if one.nan else "") + (", special=True" if one.special else "")
         return f"testing.sample({one.shape!r}, {one.dtype!r}, {v.low!r}, {float(v.high)!r}, {one.seed}{extra})"
     array = one.array()
     if not size:

@@ -9,10 +9,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tstatic.fusion.pattern import Pattern
+from tstatic.ir.domain import Values
 from tstatic.ir.opdef import Card, card_of
 from tstatic.ir.program import Program
-from tstatic.ir.types import dtype_of
-from tstatic.testing.draft import Draft
+from tstatic.ir.types import dtype_of, numel
+from tstatic.testing.draft import MOST_ELEMENTS, Draft
 from tstatic.testing.families import family_of
 from tstatic.testing.feeds import Range, data_variables, sample_feeds
 from tstatic.testing.patterns import PatternFunction, is_forward
@@ -34,6 +35,8 @@ _TAPE = st.binary(min_size=12, max_size=12)
 """One step's choices: a byte each, so that hypothesis draws, deletes and lowers a step in one piece."""
 _LONG_TAPE = st.binary(min_size=30, max_size=30)
 """The choices of a pattern."""
+LONG = (2, 20001)
+"""The shape of a value with long rows."""
 TRIES = 4
 """Draws of a pattern before a program goes without it."""
 
@@ -49,6 +52,8 @@ def programs(
     patterns: Sequence[PatternFunction] = (),
     runs: int = 0,
     nan: bool = False,
+    special: bool = False,
+    long_rows: bool = False,
 ) -> st.SearchStrategy[Recipe]:
     """Random straight-line programs of ops from the registry.
 
@@ -69,6 +74,9 @@ def programs(
         patterns: Patterns of fusions; the program contains one of those of forward ops.
         runs: Number of training steps, instead of a drawn one.
         nan: Some of the float inputs hold NaN.
+        special: Some of the float inputs hold NaN, infinities, zeros of both signs and huge values.
+        long_rows: The first value has rows of 20,001 elements, whose mean is not 0: more than one program of a generated
+            kernel holds.
 
     Returns:
         A strategy of :class:`~tstatic.testing.Recipe`.
@@ -80,7 +88,18 @@ def programs(
     pieces = tuple(p for p in map(Pattern, patterns) if is_forward(p))
     optimizers = OPTIMIZERS if optimizer is True else tuple(optimizer or ())
     options = _Options(
-        min_ops, max_ops, tuple(families), tuple(dtypes), backward, optimizers, chosen, pieces, runs, nan
+        min_ops,
+        max_ops,
+        tuple(families),
+        tuple(dtypes),
+        backward,
+        optimizers,
+        chosen,
+        pieces,
+        runs,
+        nan,
+        special,
+        long_rows,
     )
     return _recipes(options)
 
@@ -99,6 +118,8 @@ class _Options:
     patterns: tuple[Pattern, ...]
     runs: int
     nan: bool
+    special: bool
+    long_rows: bool
 
 
 def _family(card: Card) -> str:
@@ -111,10 +132,14 @@ def _family(card: Card) -> str:
 
 @st.composite
 def _recipes(draw: Draw, options: _Options) -> Recipe:
-    draft = Draft(options.backward or bool(options.optimizers), bool(options.optimizers))
+    most = 4 * numel(LONG) if options.long_rows else MOST_ELEMENTS
+    draft = Draft(options.backward or bool(options.optimizers), bool(options.optimizers), most)
     wanted = draw(st.integers(options.least, options.most))
     work = Work(draw(_TAPE), draft, options.dtypes)
-    work.fresh(work.shape(), work.choose(options.dtypes))
+    if options.long_rows:
+        work.fresh(LONG, work.choose(options.dtypes), Values(0.25, 2.0))
+    else:
+        work.fresh(work.shape(), work.choose(options.dtypes))
     inner = [work.below(256) for _ in range(work.below(3))]
     optimizer = work.choose(options.optimizers or OPTIMIZERS)
     runs, clip, place = work.below(3), work.coin(), work.below(max(1, wanted // 2))
@@ -139,21 +164,23 @@ def _recipes(draw: Draw, options: _Options) -> Recipe:
             # The first value is a plain input, so this is never refused.
             draft.emit("scale", {"X": draft.pool[0]}, {"scale": 0.5, "bias": 0.25})
     recipe = draft.recipe([draft.pool[-1 - i % len(draft.pool)] for i in inner])
-    if options.nan:
-        recipe = _with_nan(recipe, draw(st.integers(0, 255)))
+    if options.nan or options.special:
+        recipe = _with(recipe, draw(st.integers(0, 255)), options.nan, options.special)
     if options.optimizers:
         trained = draft.trained(recipe, optimizer, options.runs or 1 + runs, 0.5 if clip else 0.0)
         return trained if trained is not None else recipe
     return recipe
 
 
-def _with_nan(recipe: Recipe, which: int) -> Recipe:
-    """The recipe with NaN in one float input, or in all of them."""
+def _with(recipe: Recipe, which: int, nan: bool, special: bool) -> Recipe:
+    """The recipe with NaN or special values in one float input, or in all of them."""
     free = [i for i in recipe.inputs if i.given is None and not i.parameter and dtype_of(i.dtype).is_float]
     if not free:
         return recipe
     chosen = free if which % 4 == 0 else [free[which % len(free)]]
-    return replace(recipe, inputs=tuple(replace(i, nan=i in chosen) for i in recipe.inputs))
+    return replace(
+        recipe, inputs=tuple(replace(i, nan=nan, special=special) if i in chosen else i for i in recipe.inputs)
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- feeds

@@ -9,7 +9,7 @@ from tstatic.fusion.pattern import Pattern
 from tstatic.ir.domain import Case
 from tstatic.ir.opdef import Card
 from tstatic.ir.types import numel
-from tstatic.testing.draft import MOST_ELEMENTS, Draft, Value
+from tstatic.testing.draft import Draft, Value
 from tstatic.testing.families import broadcasts, domain_of, family_of
 from tstatic.testing.patterns import lay_out
 
@@ -207,7 +207,7 @@ class Work:
                 continue
             values = domain_of(card).values.get(slot.name)
             shapes = [tuple(s) for s in shape] if slot.many else [tuple(shape)]
-            if sum(numel(s) for s in shapes) > MOST_ELEMENTS:
+            if sum(numel(s) for s in shapes) > self.draft.most_elements:
                 return
             row = [self._shaped(card, case, slot.name, s, dtype, values) for s in shapes]
             ins[slot.name] = row if slot.many else row[0]
