@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,3 +34,17 @@ def interrupt(work: Callable[[], Any], seconds: float) -> bool:
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, old)
     return broken
+
+
+def interrupts(work: Callable[[], Any], check: Callable[[], Any], wanted: int) -> None:
+    """Breaks ``work`` off ``wanted`` times, at moments drawn from its length, and checks after each try."""
+    start = time.perf_counter()
+    work()
+    span = time.perf_counter() - start
+    rng, broken = random.Random(0), 0
+    for _ in range(50 * wanted):
+        broken += interrupt(work, span * rng.random())
+        check()
+        if broken == wanted:
+            return
+    raise AssertionError(f"only {broken} of {wanted} signals came in time")

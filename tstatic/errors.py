@@ -218,6 +218,23 @@ def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 
 
+def shown(value: object, most: int = 120) -> str:
+    """A user's value and its type for a message, also if its ``repr`` raises."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<an object whose repr raises {type(error).__name__}>"
+    return f"{text[:most]}{'...' * (len(text) > most)} of type {type(value).__name__}"
+
+
+def reason(error: BaseException) -> str:
+    """An exception's class and text for a message, also if its ``str`` raises."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
 @contextlib.contextmanager
 def needed_for(purpose: str) -> Iterator[None]:
     """Stands around the import of a package that only some calls need.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, SupportsIndex
 
 from tstatic import flags
-from tstatic.errors import DeviceError, PlaceError, PlaceTypeError
+from tstatic.errors import DeviceError, PlaceError, PlaceTypeError, shown
 from tstatic.logs import warn_once
 from tstatic.no_effect import no_effect
 
@@ -122,7 +122,7 @@ class CUDAPinnedPlace(Place):
 def _whole(value: object, what: str, example: str) -> int:
     """Returns ``value`` as an int >= 0, or raises an error about ``what``."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        received = f"{value!r} of type {type(value).__name__}"
+        received = shown(value)
         raise PlaceTypeError(f"{what} is an integer", expected="int >= 0", received=received, fix=f"write {example}")
     number = operator.index(value)
     if number < 0:
@@ -179,7 +179,7 @@ def _no_place(value: object) -> PlaceTypeError:
     return PlaceTypeError(
         "a place is needed here, or a text that names one",
         expected="CPUPlace(), CUDAPlace(id), or a text such as 'cpu' or 'gpu:0'",
-        received=f"{value!r} of type {type(value).__name__}",
+        received=shown(value),
         fix="pass CPUPlace() or CUDAPlace(0)",
     )
 

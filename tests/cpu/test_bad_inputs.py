@@ -98,6 +98,50 @@ def _renamed(net: Fixture, name: str) -> Any:
     return net.exe.run(net.main, feed=feed, fetch_list=net.fetch, scope=net.scope)
 
 
+class _Unprintable(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+def raising(method: str, base: type = object, error: type[Exception] = ZeroDivisionError) -> Any:
+    """An object one of whose methods raises."""
+
+    def body(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise error("not today")
+
+    return type(f"Raises_{method.strip('_')}", (base,), {method: body})()
+
+
+def hostile() -> Iterator[Bad]:
+    """Objects of the user's own whose methods raise: the error names what was given, and keeps the cause."""
+    objects = {
+        method: raising(method) for method in ("__array__", "__repr__", "__iter__", "__getattr__")
+    } | {
+        "a list without __iter__": raising("__iter__", list),
+        "an array of KeyError": raising("__array__", error=KeyError),
+        "an array of OSError": raising("__array__", error=OSError),
+        "an error without text": raising("__array__", error=_Unprintable),
+    }  # fmt: skip
+    for label, value in objects.items():
+        yield Bad(f"fed {label}", lambda n, v=value: n.run(x=v), TypeError)
+        yield Bad(f"fed a list of {label}", lambda n, v=value: n.run(x=[v]), TypeError)
+        yield Bad(f"set {label}", lambda n, v=value: n.scope.find_var("w").get_tensor().set(v))
+    unnamed = raising("__repr__")
+    for method in ("__iter__", "__getitem__"):
+        bad = raising(method, dict)
+        bad.update(x=1)
+        yield Bad(f"a feed without {method}", lambda n, f=bad: n.exe.run(n.main, feed=f, scope=n.scope), TypeError)
+    yield Bad("a key without repr", lambda n: n.exe.run(n.main, feed={unnamed: 1}, scope=n.scope), TypeError)
+    yield Bad("a fetch without repr", lambda n: n.exe.run(n.main, n.good, [unnamed], scope=n.scope), TypeError)
+    yield Bad("a program without repr", lambda n: n.exe.run(unnamed), TypeError)
+    yield Bad("a scope without repr", lambda n: n.exe.run(n.main, n.good, scope=unnamed), TypeError)
+    for argument in ("feed_var_name", "fetch_var_name"):
+        for name in ([], [1], {}, 1, None):
+            yield Bad(
+                f"{argument}={name}", lambda n, a=argument, v=name: n.exe.run(n.main, n.good, scope=n.scope, **{a: v}), TypeError
+            )  # fmt: skip
+
+
 def feeds() -> Iterator[Bad]:
     inputs = {"x": ((6, 4), "float32"), "ids": ((3,), "int64"), "flag": ((1,), "bool"), "fixed": ((3, 4), "float32")}
     dtypes = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
@@ -166,7 +210,7 @@ def fetches() -> Iterator[Bad]:
         yield Bad(f"scope {show(scope)}", lambda n, s=scope: n.exe.run(n.main, feed=n.good, scope=s), TypeError)
 
 
-RUNS = [*feeds(), *fetches()]
+RUNS = [*feeds(), *hostile(), *fetches()]
 
 
 @pytest.mark.parametrize("bad", RUNS, ids=lambda b: b.name)

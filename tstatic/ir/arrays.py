@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError
+from tstatic.errors import DTypeError, FeedTypeError, TstaticError, reason
 from tstatic.ir.where import show, user_line
 
 
@@ -33,8 +33,23 @@ def plain(value: Any, what: str, op: str) -> np.ndarray[Any, Any]:
 
     Raises:
         DTypeError: For a masked array: the elements under the mask would count again.
+        FeedTypeError: For what is no array, also if the object's own methods raise.
     """
-    if has_mask(value):
+    try:
+        masked = has_mask(value)
+        array = np.asarray(value)
+    except (TstaticError, MemoryError):
+        raise
+    except Exception as error:
+        raise FeedTypeError(
+            f"{what} could not be read as an array",
+            expected="an array or a rectangular list of numbers",
+            received=f"{type(value).__name__}, which raises {reason(error)}",
+            fix="pass a numeric array; a ragged list has to be padded first",
+            op=op,
+            where=show(user_line()),
+        ) from error
+    if masked:
         raise DTypeError(
             f"{what} is a masked array, whose mask would be lost",
             expected="an array or list without a mask",
@@ -43,4 +58,4 @@ def plain(value: Any, what: str, op: str) -> np.ndarray[Any, Any]:
             op=op,
             where=show(user_line()),
         )
-    return np.asarray(value)
+    return array

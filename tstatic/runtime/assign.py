@@ -44,7 +44,9 @@ def assign(scope: Scope, values: Mapping[str, Array], runs: Mapping[int, tuple[i
                 found.scope._layout_changed()
                 steps.append((setattr, found.get_tensor(), "_array", array))
                 steps.append((setattr, found.get_tensor(), "flat", None))
+            if found is not None:
+                # What was left half written is whole now.
+                steps.append((found.scope.torn.pop, found.get_tensor(), None))
         # One call of functions that are all written in C: Python handles signals, and exceptions from other threads, between
         # its own instructions only, so before the first of these writes or after the last.
         deque(itertools.starmap(operator.call, steps), maxlen=0)
-        scope._mend(values)

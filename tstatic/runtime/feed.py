@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import FeedError, FeedTypeError, near
+from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason, shown
 from tstatic.ir.arrays import has_mask
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
@@ -49,16 +49,26 @@ def check_feed_dict(feed: Any) -> Mapping[str, Any]:
             fix="pass feed={'x': array}",
             op="feed",
         )
-    for name in feed:
+    try:
+        given: dict[str, Any] = {name: feed[name] for name in feed}
+    except Exception as error:
+        raise FeedTypeError(
+            "the feed could not be read",
+            expected="a dict {name: array}",
+            received=f"{type(feed).__name__}, which raises {reason(error)}",
+            fix="pass feed={'x': array}",
+            op="feed",
+        ) from error
+    for name in given:
         if not isinstance(name, str):
             raise FeedTypeError(
                 "the keys of feed are names of variables",
                 expected="str keys",
-                received=f"{name!r} of type {type(name).__name__}",
+                received=shown(name),
                 fix="use variable.name as the key",
                 op="feed",
             )
-    return feed
+    return given
 
 
 def _fail(
@@ -68,7 +78,25 @@ def _fail(
 
 
 def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
-    """Converts one fed value; lists and numbers take the variable's dtype, arrays must have it already."""
+    """Converts one fed value; lists and numbers take the variable's dtype, arrays must have it already.
+
+    Raises:
+        FeedTypeError: For what is no array of numbers, also if the object's own methods raise.
+        FeedError: For numbers that the dtype cannot hold.
+    """
+    try:
+        return _convert(value, var)
+    except (TstaticError, MemoryError):
+        raise
+    except Exception as error:
+        raise _fail(
+            var, f"what was fed for '{var.name}' could not be read as an array", f"an array of {var.dtype.name}{list(var.shape)}",
+            f"{type(value).__name__}, which raises {reason(error)}",
+            "feed a CPU array, for example tensor.detach().cpu().numpy()", FeedTypeError,
+        ) from error  # fmt: skip
+
+
+def _convert(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     name = var.name
     if has_mask(value):
         raise _fail(
@@ -86,11 +114,11 @@ def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
             "feed the data itself; a Variable only names a place in the program", FeedTypeError,
         )  # fmt: skip
     elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        array = _from_foreign(value, var)
+        array = _from_foreign(value)
     else:
         raise _fail(
             var, f"what was fed for '{name}' cannot become an array", "an array, a list of numbers, or anything with __array__",
-            f"{value!r:.60} of type {type(value).__name__}",
+            shown(value, 60),
             f"convert it: np.asarray(..., dtype='{var.dtype.name}')", FeedTypeError,
         )  # fmt: skip
     if array.dtype.kind in _NO_NUMBERS or array.dtype.fields is not None:
@@ -135,17 +163,10 @@ def _from_list(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     return array.astype(wanted.np)
 
 
-def _from_foreign(value: Any, var: Variable) -> np.ndarray[Any, Any]:
-    try:
-        if type(value).__module__.partition(".")[0] == "torch":
-            return _from_torch(value)
-        array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError, BufferError) as error:
-        raise _fail(
-            var, f"what was fed for '{var.name}' could not be read as an array", f"an array of {var.dtype.name}{list(var.shape)}",
-            f"{type(value).__name__}: {error}", "feed a CPU array, for example tensor.detach().cpu().numpy()", FeedTypeError,
-        ) from error  # fmt: skip
-    return array
+def _from_foreign(value: Any) -> np.ndarray[Any, Any]:
+    if type(value).__module__.partition(".")[0] == "torch":
+        return _from_torch(value)
+    return np.asarray(value)
 
 
 def _from_torch(value: Any) -> np.ndarray[Any, Any]:

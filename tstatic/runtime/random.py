@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from tstatic.errors import ProgramTypeError
+from tstatic.errors import ProgramTypeError, shown
 from tstatic.ir.opdef import spelled
 
 _seed: int | None = None
@@ -27,7 +27,7 @@ def seed(seed: int) -> int:
         raise ProgramTypeError(
             "paddle.seed needs an integer",
             expected="an int",
-            received=f"{seed!r} of type {type(seed).__name__}",
+            received=shown(seed),
             fix="pass an int, for example paddle.seed(1)",
         )
     _seed = seed % 2**64

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, FeedError, ProgramTypeError
+from tstatic.errors import DTypeError, FeedError, ProgramTypeError, shown
 from tstatic.guards import Guarded
 from tstatic.ir.arrays import plain
 from tstatic.ir.types import DType, dtype_of
@@ -97,6 +97,7 @@ class LoDTensor:
                 expected="an array of numbers",
                 received=f"an object array made from {type(value).__name__}",
                 fix="pass a rectangular list or a numeric array",
+                op="set",
             )
         dtype_of(array.dtype)
         self._write(array)
@@ -230,7 +231,7 @@ class Scope:
             raise ProgramTypeError(
                 "a scope variable is named by a text",
                 expected="a str",
-                received=f"{name!r} of type {type(name).__name__}",
+                received=shown(name),
                 fix="pass the variable's name",
             )
         found = self.find_var(name)
@@ -374,7 +375,7 @@ def scope_guard(scope: Scope) -> Iterator[None]:
         raise ProgramTypeError(
             "scope_guard needs a Scope",
             expected="a static.Scope",
-            received=f"{scope!r} of type {type(scope).__name__}",
+            received=shown(scope),
             fix="make one with static.Scope()",
         )
     with _current.inside(scope):

@@ -10,7 +10,7 @@ from tstatic import places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import distribute, starts_loss_gradient
 from tstatic.devices import interpret
-from tstatic.errors import ProgramError, ProgramTypeError, near
+from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import OpRole, Program
 from tstatic.ir.types import Meta, dtype_of
@@ -59,7 +59,7 @@ class CompiledProgram:
                 "The type of program_to_graph parameter is wrong, expected Graph or Program, but received "
                 f"{type(program_or_graph)}",
                 expected="a static.Program",
-                received=f"{program_or_graph!r} of type {type(program_or_graph).__name__}",
+                received=shown(program_or_graph),
                 fix="pass the program, for example static.default_main_program()",
                 where=show(user_line()),
             )
@@ -167,7 +167,7 @@ class CompiledProgram:
             raise ProgramTypeError(
                 "share_vars_from must be a CompiledProgram",
                 expected="a CompiledProgram on which with_data_parallel was called, or None",
-                received=f"{share_vars_from!r} of type {type(share_vars_from).__name__}",
+                received=shown(share_vars_from),
                 fix="pass what CompiledProgram(...).with_data_parallel(...) returned",
                 where=show(user_line()),
             )
@@ -194,7 +194,7 @@ class CompiledProgram:
             raise ProgramTypeError(
                 "loss_name is the name of a variable",
                 expected="a str, for example loss.name, or None",
-                received=f"{name!r} of type {type(name).__name__}",
+                received=shown(name),
                 fix="pass loss.name",
                 where=show(user_line()),
             )
@@ -340,7 +340,7 @@ def _strategy_copy(strategy: BuildStrategy | None) -> BuildStrategy:
         raise ProgramTypeError(
             "build_strategy must be a BuildStrategy",
             expected="a static.BuildStrategy or None",
-            received=f"{strategy!r} of type {type(strategy).__name__}",
+            received=shown(strategy),
             fix="make one with static.BuildStrategy()",
             where=show(user_line()),
         )
@@ -354,7 +354,7 @@ def _execution_copy(strategy: ExecutionStrategy | None) -> ExecutionStrategy:
         raise ProgramTypeError(
             "exec_strategy must be an ExecutionStrategy",
             expected="a static.ExecutionStrategy or None",
-            received=f"{strategy!r} of type {type(strategy).__name__}",
+            received=shown(strategy),
             fix="make one with static.ExecutionStrategy()",
             where=show(user_line()),
         )

@@ -17,6 +17,7 @@ from tstatic.errors import (
     ProgramTypeError,
     TstaticError,
     UnsupportedError,
+    shown,
 )
 from tstatic.ir import edit
 from tstatic.ir.evaluate import meta_of
@@ -137,10 +138,20 @@ class Executor:
             raise ProgramTypeError(
                 "Executor.run needs a Scope as 'scope'",
                 expected="a static.Scope",
-                received=f"{where!r} of type {type(where).__name__}",
+                received=shown(where),
                 fix="make one with static.Scope()",
                 op="Executor.run",
             )
+        for argument, holder in (("feed_var_name", feed_var_name), ("fetch_var_name", fetch_var_name)):
+            if not isinstance(holder, str):
+                raise ProgramTypeError(
+                    f"'{argument}' of Executor.run must be a text",
+                    expected="a str; it names a variable that tstatic does not need",
+                    received=shown(holder),
+                    fix=f"leave '{argument}' out",
+                    op="Executor.run",
+                    where=show(user_line()),
+                )
         names, kept = fetch_names(fetch_list)
         if compiled is not None and compiled._is_data_parallel:
             if compiled._share is not None and compiled._share._scope is not None:
@@ -200,7 +211,7 @@ class Executor:
             raise ProgramTypeError(
                 f"Executor requires Program as its Parameter. But you passed in {type(program).__name__}",
                 expected="a static.Program or static.CompiledProgram",
-                received=f"{program!r} of type {type(program).__name__}",
+                received=shown(program),
                 fix="pass the program, for example exe.run(static.default_main_program(), feed=...)",
                 op="Executor.run",
             )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near
+from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import edit, serial
 from tstatic.ir.build import append_op
 from tstatic.ir.opdef import EMPTY, spelled
@@ -44,7 +44,7 @@ def check_executor(executor: Any, function: str) -> None:
         raise ProgramTypeError(
             f"'executor' of {function} must be an Executor",
             expected="a static.Executor",
-            received=f"{executor!r} of type {type(executor).__name__}",
+            received=shown(executor),
             fix="pass the Executor that ran the startup program",
             op=function,
             where=show(user_line()),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError
+from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, shown
 from tstatic.ir import serial
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Program, Variable
@@ -52,7 +52,7 @@ def program_of(program: Any, function: str) -> Program:
         raise ProgramTypeError(
             f"The type of 'program' in {function} must be Program",
             expected="a static.Program or CompiledProgram",
-            received=f"{program!r} of type {type(program).__name__}",
+            received=shown(program),
             fix="pass the program, for example static.default_main_program()",
             op=function,
             where=show(user_line()),
@@ -361,7 +361,7 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
         raise ProgramTypeError(
             "`value` should be an array or a LoDTensor",
             expected="numpy.ndarray or LoDTensor",
-            received=f"{value!r} of type {type(value).__name__}",
+            received=shown(value),
             fix="pass an array",
             op="set_value",
             var=self.name,

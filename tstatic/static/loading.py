@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import CheckpointError, DTypeError, ShapeError, near
+from tstatic.errors import CheckpointError, ShapeError, near
 from tstatic.ir import serial
 from tstatic.ir.arrays import plain
 from tstatic.ir.program import Variable
@@ -56,24 +56,10 @@ def array_of(value: Any, name: str, function: str) -> Array:
     """A copy of a value as an array.
 
     Raises:
-        ShapeError: If it is no array and cannot become one.
+        FeedTypeError: If it is no array and cannot become one.
         DTypeError: For a masked array.
     """
-    try:
-        array = np.array(plain(value, f"the value of '{name}'", function), order="C")
-    except DTypeError:
-        raise
-    except Exception as error:
-        raise ShapeError(
-            f"the value for '{name}' could not be read as an array",
-            expected="an array, or what numpy.asarray takes",
-            received=f"{type(value).__name__}, which raises {type(error).__name__}: {error}",
-            fix="pass a numpy array",
-            op=function,
-            var=name,
-            where=show(user_line()),
-        ) from error
-    return array
+    return np.array(plain(value, f"the value of '{name}'", function), order="C")
 
 
 def check_values(wanted: Sequence[Variable], values: Mapping[str, Array], source: object, function: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tstatic import places
-from tstatic.errors import FeedError, ProgramError, ProgramTypeError
+from tstatic.errors import FeedError, ProgramError, ProgramTypeError, shown
 from tstatic.ir.program import Program, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.logs import warn_once
@@ -55,7 +55,7 @@ class ParallelExecutor:
             raise ProgramTypeError(
                 "The share_vars_from should be ParallelExecutor.",
                 expected="a ParallelExecutor, or None",
-                received=f"{share_vars_from!r} of type {type(share_vars_from).__name__}",
+                received=shown(share_vars_from),
                 fix="pass the ParallelExecutor that trains",
                 op="ParallelExecutor",
             )
@@ -63,7 +63,7 @@ class ParallelExecutor:
             raise ProgramTypeError(
                 "ParallelExecutor needs a Scope as 'scope'",
                 expected="a static.Scope, or None",
-                received=f"{scope!r} of type {type(scope).__name__}",
+                received=shown(scope),
                 fix="make one with static.Scope()",
                 op="ParallelExecutor",
             )

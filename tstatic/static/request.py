@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tstatic.errors import FeedTypeError
+from tstatic.errors import FeedTypeError, shown
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Operator, OpRole, Program, Variable
@@ -54,7 +54,7 @@ def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
             raise FeedTypeError(
                 f"The item in fetch_list should be str, variable or optimize_op, but received {type(item).__name__}.",
                 expected="a Variable, its name, or what minimize returned",
-                received=f"{item!r} of type {type(item).__name__}",
+                received=shown(item),
                 fix="fetch variables or their names",
                 op="fetch",
             )

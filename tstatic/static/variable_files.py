@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, near
+from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import serial
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program
@@ -142,7 +142,7 @@ def _chosen(
                 raise ProgramTypeError(
                     f"'vars' of {function} should be a list of Variable",
                     expected="Variables",
-                    received=f"{var!r} of type {type(var).__name__}",
+                    received=shown(var),
                     fix="pass [program.global_block().var(name)]",
                     op=function,
                     where=show(user_line()),
