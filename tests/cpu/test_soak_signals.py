@@ -1,0 +1,34 @@
+"""A sample of the soak of signals and forks, and that it sees what it is there to see."""
+
+from __future__ import annotations
+
+import random
+import signal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu import soak_signals
+from tstatic.runtime.session import Session
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "alarm"), reason="this system has no such signals, or cannot fork")
+
+
+def test_steps_that_signals_and_forks_hit_leave_a_state_that_the_next_run_takes_or_refuses() -> None:
+    assert soak_signals.soak(18, seed=3) == []
+
+
+def test_the_soak_sees_state_that_is_half_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = soak_signals.Bench(2)
+    commit = Session._commit
+
+    def half(self: Session, pending: Any) -> None:
+        commit(self, pending)
+        name = bench.main.all_parameters()[0].name
+        np.asarray(bench.scope.array(name))[0, 0] += 1
+
+    monkeypatch.setattr(Session, "_commit", half)
+    rng = random.Random(0)
+    found = [soak_signals.signalled(bench, rng, signal.SIGINT, 0.001) for _ in range(3)]
+    assert any("state is that of no step" in one or "is wrong after" in one for one in found), found
