@@ -265,6 +265,14 @@ def alone() -> None:
     group()
 
 
+def early_end(code: int) -> None:
+    """Rank 1 ends before it met the others, which wait for it."""
+    if distributed.get_rank() == 1:
+        time.sleep(0.5)
+        sys.exit(code)
+    group()
+
+
 def stillborn() -> None:
     """Rank 1 dies where the others already wait for it inside of gloo."""
     if distributed.get_rank() == 1:

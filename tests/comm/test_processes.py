@@ -157,6 +157,13 @@ def test_missing_ranks_are_named(pool: Pool) -> None:
         assert "nothing from rank 1, 2" in trial.err(0)
 
 
+def test_a_rank_that_ends_before_it_met_the_others_is_named_in_seconds(pool: Pool) -> None:
+    with pool.trial("early_end", 3, {"FLAGS_rendezvous_timeout_s": "60"}, code=3) as trial:
+        assert trial.wait(8.0 * SLACK) == {0: 1, 1: 3, 2: 1}
+        for rank in (0, 2):
+            assert "rank 1 of 3 ended its program before it met the others" in trial.err(rank)
+
+
 def test_digests_differ_in_name_dtype_shape_and_bits() -> None:
     one = {"x": np.zeros((2, 3), np.float32)}
     others = [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import socket
 import stat
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from tstatic.comm.launch import Launch
 from tstatic.errors import DTypeError, RankFailedError, needed_for
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 _FOREVER = timedelta(days=30)  # time-outs are ours: gloo's error names no rank
 _REST = timedelta(milliseconds=5)
@@ -75,68 +78,99 @@ def _torch() -> Any:
     return torch
 
 
-class Store:
-    """Where ranks find each other: a table of texts that rank 0, or torchrun's agent, keeps.
+def check_torch() -> None:
+    """Imports torch.
 
     Raises:
-        RankFailedError: If it cannot be reached before the deadline, a time of ``time.monotonic``.
+        MissingPackageError: If it is not installed.
+        RankFailedError: If it cannot connect processes.
+    """
+    _torch()
+
+
+class Store:
+    """The table in which gloo's ranks look up each other's addresses.
+
+    Args:
+        launch: This process among them.
+        port: Where rank 0 keeps the table; ``None`` for rank 0 itself, which chooses a port.
+        deadline: A time of ``time.monotonic``.
+        agent: Whether torchrun's agent keeps the table, at the launch's own port.
+
+    Raises:
+        RankFailedError: If the table cannot be reached before the deadline.
     """
 
-    def __init__(self, launch: Launch, deadline: float) -> None:
+    def __init__(self, launch: Launch, port: int | None, deadline: float, agent: bool = False) -> None:
         distributed = _torch().distributed
-        agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        left = timedelta(seconds=max(1.0, deadline - time.monotonic()))
-        try:
-            table = distributed.TCPStore(
-                launch.address,
-                launch.port,
-                None,
-                launch.rank == 0 and not agent,
-                left,
-                wait_for_workers=False,
-                multi_tenant=True,
+        left = max(1.0, deadline - time.monotonic())
+        mine = port is None and not agent
+        at = launch.port if agent else port or 0
+
+        def connect() -> Any:
+            return distributed.TCPStore(
+                launch.address, at, None, mine, timedelta(seconds=left), wait_for_workers=False, multi_tenant=not mine
             )
+
+        try:
+            table = connect() if mine else bounded(connect, left + 0.5)
         except Exception as error:
             raise RankFailedError(
                 f"rank {launch.rank} of {launch.size} cannot meet the others",
-                expected=f"rank 0 at {launch.address}:{launch.port}, from {launch.source}",
+                expected=f"{'torchrun' if agent else 'rank 0'} at {launch.address}:{at}, from {launch.source}",
                 received=str(error).strip().splitlines()[0],
                 fix="look at rank 0's own output; choose a MASTER_PORT that is free; open the network between the machines",
             ) from error
+        self.port: int = table.port
         # A launcher that starts the ranks again may keep the table.
         again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self.table = distributed.PrefixStore(f"tstatic/{again}", table)
-        self._launch = launch
 
-    def exchange(self, text: str, deadline: float) -> dict[int, str]:
-        """Leaves a text and returns those of all ranks.
+    def leave(self, name: str, text: str, deadline: float) -> None:
+        """Writes a text for the other ranks."""
+        bounded(lambda: self.table.set(name, text), max(1.0, deadline - time.monotonic()))
 
-        Raises:
-            RankFailedError: If some did not come before the deadline; it names them.
-        """
-        self.table.set(f"rank/{self._launch.rank}", text)
-        missing = set(range(self._launch.size))
-        found: dict[int, str] = {}
-        pause = 0.001
-        while missing:
-            for rank in sorted(missing):
-                if self.table.check([f"rank/{rank}"]):
-                    found[rank] = self.table.get(f"rank/{rank}").decode()
-                    missing.discard(rank)
-            if missing and time.monotonic() > deadline:
-                raise RankFailedError(
-                    f"only {len(found)} of {self._launch.size} ranks have started",
-                    expected=f"{self._launch.size} processes, as {self._launch.source} say",
-                    received=f"nothing from rank {', '.join(map(str, sorted(missing)))}",
-                    fix="look at the output of those ranks; raise FLAGS_rendezvous_timeout_s if they start slowly",
-                )
-            time.sleep(pause)
-            pause = min(0.05, pause * 1.5)
-        return found
+    def find(self, name: str, deadline: float) -> str:
+        """The text of that name; empty if nobody leaves it before the deadline."""
+
+        def look() -> str:
+            while time.monotonic() < deadline:
+                if self.table.check([name]):
+                    return str(self.table.get(name).decode())
+                time.sleep(0.02)
+            return ""
+
+        return bounded(look, max(1.0, deadline - time.monotonic() + 0.5))
 
     def under(self, name: str) -> Any:
         """A part of the table of its own, for some of the ranks."""
         return _torch().distributed.PrefixStore(name, self.table)
+
+
+def bounded(call: Callable[[], T], seconds: float) -> T:
+    """Calls what may wait for ever inside of torch, where nothing ends it.
+
+    Raises:
+        TimeoutError: If it has not returned by then; its thread goes on, and ends with the process.
+    """
+    done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((call(), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    threading.Thread(target=run, name="tstatic-store", daemon=True).start()
+    try:
+        value, error = done.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(
+            f"no answer within {seconds:.3g} s: what holds that port is no store of torch, or stands"
+        ) from None
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]
 
 
 class Gloo:

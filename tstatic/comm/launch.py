@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tstatic.comm import exits
+from tstatic.comm.rendezvous import depart
 from tstatic.errors import StrategyValueError, TstaticError
 from tstatic.locks import lock
 from tstatic.logs import get_logger
@@ -59,6 +63,8 @@ class Trainers(Protocol):
 
 
 _current: Launch | None = None
+_announcing: list[int] = []
+"""The process that tells the others, when it ends, that it never came."""
 _lock = lock()
 
 
@@ -72,12 +78,30 @@ def current() -> Launch:
     with _lock:
         if _current is None:
             _current = read(os.environ)
+            if _current.size > 1 and _current.rank and not _announcing:
+                atexit.register(_announce)
+                _announcing.append(os.getpid())
             if _current.source != NO_LAUNCHER:
                 _log.info(
                     "rank %d of %d (local rank %d), meeting at %s:%d: from %s",
                     _current.rank, _current.size, _current.local_rank, _current.address, _current.port, _current.source,
                 )  # fmt: skip
         return _current
+
+
+def arrived() -> None:
+    """Notes that this process is about to meet the others: from now on its connections tell when it ends."""
+    _announcing.clear()
+
+
+def _announce() -> None:
+    """Tells rank 0, if it waits already, that this process ended before it met the others."""
+    if _current is None or _announcing != [os.getpid()] or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return
+    error: BaseException | None = getattr(sys, "last_value", None)
+    why = "ended its program before it met the others" if error is None else exits.describe(error)
+    # A failure may come moments before rank 0 is there; a program that ends well does not wait for it.
+    depart(_current, why, 0.0 if error is None else 2.0)
 
 
 def settle(strategy: Trainers) -> Launch:

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tstatic.errors import RankFailedError
@@ -23,6 +23,8 @@ _HELLO = 512
 """Bytes of the longest greeting; who sends more is no rank."""
 _STRANGERS = 128
 """Connections from elsewhere that may queue up without keeping a rank out."""
+_SLICE = 0.25
+"""Seconds after which a rank that waits for connections looks whether another failed."""
 _BACKLOG = 64 << 20
 """Bytes kept for a rank that does not read; what comes then is dropped, because such a rank has stopped."""
 
@@ -74,7 +76,7 @@ class Mesh:
         return json.dumps({"host": self.host, "port": self.port, "secret": self._secret})
 
     # ------------------------------------------------------------------------------------------------------------ start
-    def connect(self, cards: Mapping[int, str], deadline: float) -> None:
+    def connect(self, cards: Mapping[int, str], deadline: float, watch: Callable[[], None] = lambda: None) -> None:
         """Connects to the lower ranks, and waits for the higher ones.
 
         Raises:
@@ -82,8 +84,16 @@ class Mesh:
         """
         try:
             for rank in range(self.rank):
-                self._call(rank, json.loads(cards[rank]), deadline)
+                try:
+                    self._call(rank, json.loads(cards[rank]), deadline)
+                except RankFailedError:
+                    # Who cannot be reached has most often died, which is about to be known.
+                    for _ in range(10):
+                        watch()
+                        time.sleep(0.05)
+                    raise
             while len(self._sockets) < self.size - 1:
+                watch()
                 self._answer(deadline)
         finally:
             self._server.close()
@@ -116,7 +126,7 @@ class Mesh:
                 received=f"nothing from {_ranks(missing)}",
                 fix="look at the output of those ranks; raise FLAGS_rendezvous_timeout_s if they start slowly",
             )
-        self._server.settimeout(left)
+        self._server.settimeout(min(left, _SLICE))
         try:
             link, _ = self._server.accept()
         except TimeoutError:

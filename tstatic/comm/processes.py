@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 import zlib
@@ -14,11 +15,12 @@ import numpy as np
 from tstatic import flags, version
 from tstatic.comm import exits, launch
 from tstatic.comm.feed_watch import FeedWatch
-from tstatic.comm.gloo import Store, pack
+from tstatic.comm.gloo import Store, check_torch, pack
 from tstatic.comm.launch import Launch
 from tstatic.comm.levels import Levels
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
+from tstatic.comm.rendezvous import Rendezvous
 from tstatic.errors import ForkedProcessError, RankFailedError
 from tstatic.locks import lock, rlock
 from tstatic.logs import get_logger
@@ -63,9 +65,7 @@ class Processes:
         self._changed = False
         self._checked: set[tuple[str, str]] = set()
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
-        store = Store(launch, deadline)
-        mesh = Mesh(self.rank, self.size, own_address(launch.address, launch.port))
-        mesh.connect(store.exchange(mesh.card, deadline), deadline)
+        store, mesh = _met(launch, deadline)
         self.monitor = Monitor(self.rank, self.size, mesh)
         self._levels = Levels(store, self.rank, self.size, mesh.host, self._wait)
         self.check_same(version.__version__, "tstatic version")
@@ -347,6 +347,36 @@ def digest(arrays: Mapping[str, Array]) -> str:
         total = zlib.crc32(f"{name} {array.dtype} {arrays[name].shape}".encode(), total)
         total = zlib.crc32(array.reshape(-1).view(np.uint8).data, total)
     return f"{total:08x}"
+
+
+def _met(mine: Launch, deadline: float) -> tuple[Store, Mesh]:
+    """Meets the other ranks; returns the table for gloo, and connections to all of them."""
+    check_torch()
+    run = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store: Store | None = None
+    where = mine.address, mine.port
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # The port belongs to torchrun's agent, in whose table rank 0 says where its own is.
+        store = Store(mine, None, deadline, agent=True)
+        where = mine.address, int(store.find("desk", deadline) or 0) if mine.rank else 0
+    launch.arrived()
+    meeting = Rendezvous(mine, where, run, deadline)
+    try:
+        mesh = Mesh(mine.rank, mine.size, own_address(mine.address, mine.port))
+        if store is not None and mine.rank == 0:
+            store.leave("desk", str(meeting.address[1]), deadline)
+        if store is None and mine.rank == 0:
+            store = Store(mine, None, deadline)
+        texts = meeting.exchange(json.dumps({"card": mesh.card, "port": 0 if store is None else store.port}))
+        said = {rank: json.loads(text) for rank, text in texts.items()}
+        mesh.connect({rank: one["card"] for rank, one in said.items()}, deadline, meeting.watch)
+        if store is None:
+            store = Store(mine, said[0]["port"], deadline)
+        meeting.leave()
+    except BaseException as error:
+        meeting.close(error, exits.describe(error))
+        raise
+    return store, mesh
 
 
 _world: Processes | None = None

@@ -1,0 +1,341 @@
+"""Where the processes of a run find each other: rank 0 keeps a desk, which tells all ranks when one does not come.
+
+Each rank leaves a text at the desk and gets those of all. Its connection stays open until all ranks are connected with each
+other, so that a rank that dies meanwhile is noticed at once, and every rank that waits is told which one it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import select
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from tstatic.errors import RankFailedError
+
+if TYPE_CHECKING:
+    from tstatic.comm.launch import Launch
+
+_LINE = 1 << 20
+"""Bytes of the longest message; who sends more is no rank."""
+LINGER = 1.0
+"""Seconds for which the desk of a run that failed tells ranks that come."""
+_PAUSE = 0.05
+_SLICE = 0.25
+_PROTOCOL = "tstatic"
+
+
+class _Link:
+    """A connection on which messages are lines of JSON."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.rank = -1
+        self._rest = b""
+
+    def send(self, message: Any) -> None:
+        # A rank that died, or reads nothing, is noticed when it is read from.
+        with contextlib.suppress(OSError):
+            self.link.settimeout(1.0)
+            self.link.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> list[Any] | None:
+        """The messages that have come, ``None`` when the other side has closed; waits for nothing.
+
+        Raises:
+            ValueError: For what is no message.
+        """
+        self.link.settimeout(0.0)
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            try:
+                data = self.link.recv(1 << 16)
+            except BlockingIOError:
+                raise
+            except OSError:
+                data = b""
+            if not data:
+                return None
+            self._rest += data
+        *lines, self._rest = self._rest.split(b"\n")
+        if len(self._rest) > _LINE:
+            raise ValueError("too long")
+        found = [json.loads(line) for line in lines]
+        if not all(isinstance(one, dict) for one in found):
+            raise ValueError("no message")
+        return found
+
+
+class Rendezvous:
+    """One rank's part.
+
+    Args:
+        launch: This process among them.
+        address: Where the desk is; the port 0 lets rank 0 choose one.
+        run: What else must be equal for two processes to belong together.
+        deadline: A time of ``time.monotonic``.
+
+    Raises:
+        RankFailedError: If the desk's port is taken by somebody else.
+    """
+
+    def __init__(self, launch: Launch, address: tuple[str, int], run: str, deadline: float) -> None:
+        self.launch = launch
+        self.rank, self.size = launch.rank, launch.size
+        self.address = address
+        self.deadline = deadline
+        self._run = run
+        self._server: socket.socket | None = None
+        self._links: dict[
+            int, _Link
+        ] = {}  # rank 0: of all others; another rank: the one to the desk, as that of rank 0
+        self._strangers: list[_Link] = []
+        self._here: set[int] = set()
+        self._texts: dict[int, str] = {}
+        self._done: set[int] = set()
+        self._told = False
+        if self.rank == 0:
+            self._listen()
+
+    # ------------------------------------------------------------------------------------------------------------ all ranks
+    def exchange(self, text: str) -> dict[int, str]:
+        """Leaves a text and returns those of all ranks.
+
+        Raises:
+            RankFailedError: If one dies or does not come before the deadline; it names the rank.
+        """
+        if self.rank == 0:
+            self._here, self._texts[0] = {0}, text
+        else:
+            self._call(text)
+        while len(self._texts) < self.size:
+            self._step(_SLICE)
+        if self.rank == 0:
+            self._tell({"all": self._texts})
+        return dict(self._texts)
+
+    def watch(self) -> None:
+        """Raises, if a rank failed meanwhile, the error that names it; returns at once."""
+        self._step(0.0)
+
+    def leave(self) -> None:
+        """Returns when all ranks are connected with each other; from then on these watch over each other themselves.
+
+        Raises:
+            RankFailedError: If one dies or does not get that far before the deadline.
+        """
+        self._done.add(self.rank)
+        if self.rank:
+            self._tell({"done": self.rank})
+        while len(self._done) < self.size:
+            self._step(_SLICE)
+        if self.rank == 0:
+            self._tell({"finished": True})
+        self.close()
+
+    def close(self, error: BaseException | None = None, why: str = "") -> None:
+        """Closes all connections, and tells why if this is no good end.
+
+        Args:
+            error: Why this rank gives up.
+            why: What this rank did, as the end of a sentence that begins with it.
+        """
+        if error is not None and not self._told:
+            self._tell({"failed": self.rank, "text": why or f"raised {type(error).__name__}"})
+        for link in (*self._links.values(), *self._strangers):
+            link.link.close()
+        if self._server is not None:
+            self._server.close()
+
+    def _tell(self, message: Any) -> None:
+        for link in self._links.values():
+            link.send(message)
+
+    def _step(self, seconds: float) -> None:
+        """Waits for messages for so long at most, and takes note of them."""
+        links = [*self._links.values(), *self._strangers]
+        sockets: list[Any] = [one.link for one in links] + ([self._server] if self._server is not None else [])
+        ready = select.select(sockets, [], [], max(0.0, min(seconds, self.deadline - time.monotonic())))[0]
+        for one in links:
+            if one.link in ready:
+                self._take(one)
+        if self._server is not None and self._server in ready:
+            with contextlib.suppress(OSError):
+                self._strangers.append(_Link(self._server.accept()[0]))
+        if time.monotonic() > self.deadline:
+            raise self._late()
+
+    def _take(self, link: _Link) -> None:
+        try:
+            messages = link.receive()
+        except ValueError:
+            if link.rank == 0:
+                raise self._no_desk("what answers there is no rank of this run") from None
+            messages = None
+        if messages is None:
+            if link in self._strangers:
+                self._strangers.remove(link)
+                link.link.close()
+                return
+            if link.rank not in self._done:
+                raise self._failed(link.rank, "died before all ranks were connected: its connection closed")
+            self._links.pop(link.rank).link.close()
+            return
+        for message in messages:
+            if "failed" in message:
+                raise self._failed(int(message["failed"]), str(message["text"]))
+            if self.rank == 0:
+                self._serve(link, message)
+            else:
+                self._follow(message)
+
+    def _failed(self, rank: int, text: str) -> RankFailedError:
+        self._told = True
+        self._tell({"failed": rank, "text": text})
+        if self._server is not None and len(self._here) < self.size - 1:
+            self._tell_newcomers({"failed": rank, "text": text})
+        return RankFailedError(
+            f"rank {rank} of {self.size} {text}",
+            expected=f"{self.size} processes that all start, as {self.launch.source} say",
+            received=f"{len(self._here)} of them so far; this is rank {self.rank}",
+            fix="look at that rank's own output and exit code",
+        )
+
+    def _tell_newcomers(self, message: Any) -> None:
+        """Tells those who come to the desk a moment too late."""
+        assert self._server is not None
+        for link in self._strangers:
+            link.send(message)
+        end = min(self.deadline, time.monotonic() + LINGER)
+        while (left := end - time.monotonic()) > 0:
+            if select.select([self._server], [], [], left)[0]:
+                with contextlib.suppress(OSError):
+                    link = _Link(self._server.accept()[0])
+                    self._strangers.append(link)
+                    link.send(message)
+
+    def _late(self) -> RankFailedError:
+        missing = sorted(set(range(self.size)) - self._here)
+        if not missing:
+            slow = sorted(set(range(self.size)) - self._done)
+            return self._failed(slow[0] if slow else 0, "did not connect to the others before the time-out")
+        names = ", ".join(map(str, missing))
+        self._told = True
+        self._tell({"failed": missing[0], "text": f"did not start before the time-out (nothing from rank {names})"})
+        return RankFailedError(
+            f"only {len(self._here)} of {self.size} ranks have started",
+            expected=f"{self.size} processes, as {self.launch.source} say",
+            received=f"nothing from rank {names}",
+            fix="look at the output of those ranks; raise FLAGS_rendezvous_timeout_s if they start slowly",
+        )
+
+    # --------------------------------------------------------------------------------------------------------------- rank 0
+    def _listen(self) -> None:
+        host, port = self.address
+        try:
+            if socket.has_dualstack_ipv6():
+                self._server = socket.create_server(
+                    ("", port), family=socket.AF_INET6, backlog=self.size + 128, dualstack_ipv6=True
+                )
+            else:
+                self._server = socket.create_server(("", port), backlog=self.size + 128)
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            raise RankFailedError(
+                f"rank 0 of {self.size} cannot listen at port {port}" + (": another program holds it" if taken else ""),
+                expected=f"a free port for {self.launch.source} to name",
+                received=f"{type(error).__name__}: {error}",
+                fix="choose a MASTER_PORT that is free; look for a process of an earlier run",
+            ) from error
+        self.address = host, int(self._server.getsockname()[1])
+
+    def _serve(self, link: _Link, message: dict[str, Any]) -> None:
+        if link.rank >= 0:
+            if message.get("done") == link.rank:
+                self._done.add(link.rank)
+            return
+        rank = message.get("rank")
+        if message.get("protocol") != _PROTOCOL or not isinstance(rank, int) or not 0 < rank < self.size:
+            self._strangers.remove(link)
+            link.link.close()
+            return
+        if "left" in message:
+            raise self._failed(rank, str(message["left"]))
+        if message.get("run") != self._run or message.get("size") != self.size or rank in self._links:
+            why = f"rank {rank} is there already" if rank in self._links else f"{self._run}, {self.size} processes"
+            link.send({"refused": why})
+            self._strangers.remove(link)
+            link.link.close()
+            return
+        self._strangers.remove(link)
+        link.rank = rank
+        self._links[rank] = link
+        self._texts[rank] = str(message["text"])
+        self._here.add(rank)
+        self._tell({"here": sorted(self._here)})
+
+    # --------------------------------------------------------------------------------------------------------- other ranks
+    def _call(self, text: str) -> None:
+        why = ""
+        while True:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                raise self._no_desk(why)
+            try:
+                link = _Link(socket.create_connection(self.address, min(left, 5.0)))
+                break
+            except OSError as error:
+                why = f"{type(error).__name__}: {error}"
+            time.sleep(min(_PAUSE, max(0.0, self.deadline - time.monotonic())))
+        link.rank = 0
+        self._links[0] = link
+        link.send({"protocol": _PROTOCOL, "run": self._run, "size": self.size, "rank": self.rank, "text": text})
+        # The desk answers at once; whoever holds the port otherwise does not.
+        while not self._here:
+            if time.monotonic() > self.deadline - _PAUSE:
+                raise self._no_desk(
+                    "a connection on which nothing comes: another program holds that port, or rank 0 stands"
+                )
+            self._step(min(_SLICE, self.deadline - _PAUSE - time.monotonic()))
+
+    def _follow(self, message: dict[str, Any]) -> None:
+        if "refused" in message:
+            raise self._no_desk(f"the rank 0 of another run: {message['refused']}")
+        if "here" in message:
+            self._here = set(message["here"])
+        if "all" in message:
+            self._texts = {int(rank): text for rank, text in message["all"].items()}
+        if "finished" in message:
+            self._done = set(range(self.size))
+
+    def _no_desk(self, why: str) -> RankFailedError:
+        host, port = self.address
+        return RankFailedError(
+            f"rank {self.rank} of {self.size} cannot meet the others: rank 0 does not answer",
+            expected=f"rank 0 at {host}:{port}, from {self.launch.source}",
+            received=why,
+            fix="look at rank 0's own output; choose a MASTER_PORT that is free; open the network between the machines",
+        )
+
+
+def depart(launch: Launch, why: str, patience: float = 0.0) -> bool:
+    """Tells a desk that this rank will not come; returns whether one was there.
+
+    Args:
+        launch: This process, which has not been at the desk.
+        why: What it did, as the end of a sentence that begins with it.
+        patience: Seconds in which a desk may still open.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((launch.address, launch.port), 0.5) as link:
+            link.sendall(json.dumps({"protocol": _PROTOCOL, "rank": launch.rank, "left": why}).encode() + b"\n")
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_PAUSE)
+
+
+__all__ = ["LINGER", "Rendezvous", "depart"]
