@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt test interpret kernels proof-kernels proof golden triton36 plan pack gpu check format lint types layers api bench docs wheel clean
+.PHONY: help venv demo gpt test interpret kernels proof-kernels proof mutants golden triton36 plan pack gpu check format lint types layers api bench docs wheel clean
 
 help:  ## This list.
 	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -88,6 +88,9 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/kernel_cache/test_processes.py tests/cpu/test_kernel_text.py $(ARGS)
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
+
+mutants: $(VENV)/.dev  ## Plant faults over all layers one at a time, and see each caught by a test (ARGS=WORD: those with it; most of an hour).
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 golden: $(VENV)/.dev $(TRITON36)/.made  ## Put the figures of compiled kernels on record anew.
 	@$(BIN)/python tests/kernels/golden.py --write

@@ -22,9 +22,10 @@ SLACK = 3.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a rank: one thread each, and this checkout."""
+    """The environment of a rank: one thread each, and this checkout, behind what the tests themselves were given."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS_", "PYTEST_", "SLURM_", "PADDLE_"))}
-    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | more
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
+    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path} | more
 
 
 def free_port() -> int:

@@ -74,6 +74,38 @@ def test_runs_differ_and_repeat(own_seed: int) -> None:
     assert np.array_equal(one[0], other[0]) is bool(own_seed)
 
 
+def test_zero_is_a_seed_as_any_other() -> None:
+    a = paddle.rand([50])
+    position = static.default_main_program().global_block().ops[0].position
+    paddle.seed(0)
+    expected = np.empty(50, np.float32)
+    draw.fill_uniform(expected, 0.0, 1.0, philox_key(RngKey(0, 0, position, 0)))
+    assert np.array_equal(executor().run(fetch_list=[a])[0], expected)
+
+
+@pytest.mark.parametrize("own_seed", [0, 9])
+def test_a_new_seed_restarts_programs_that_have_none_of_their_own(own_seed: int) -> None:
+    static.default_main_program().random_seed = own_seed
+    a = paddle.rand([50])
+    exe = executor()
+    paddle.seed(4)
+    one = exe.run(fetch_list=[a])[0]
+    paddle.seed(4)
+    other = exe.run(fetch_list=[a])[0]
+    assert np.array_equal(one, other) is not bool(own_seed)
+
+
+def test_steps_that_update_parameters_draw_anew_each_time() -> None:
+    x = static.data("x", [None, 400])
+    y = dropout(x * static.create_parameter([400], "float32"), 0.5)
+    paddle.optimizer.SGD(0.0).minimize(paddle.sum(y))
+    paddle.seed(4)
+    exe = executor()
+    exe.run(static.default_startup_program())
+    masks = [exe.run(feed={"x": np.ones((2, 400), np.float32)}, fetch_list=[y])[0] != 0 for _ in range(3)]
+    assert all(not np.array_equal(masks[i], masks[j]) for i in range(3) for j in range(i))
+
+
 def test_without_a_seed_processes_differ_only() -> None:
     a = paddle.rand([50])
     exe = executor()

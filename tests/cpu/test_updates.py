@@ -149,3 +149,17 @@ def test_lazy_updates_of_a_table_that_is_cut() -> None:
     expected[first] = 0.9
     expected[rows - 1] = 0.8
     assert np.allclose(w, expected[:, None], atol=1e-5)
+
+
+def test_an_update_may_write_another_variable_than_the_one_it_reads() -> None:
+    """Also one that has no value yet."""
+    p = static.create_parameter([3], "float32", name="p", default_initializer=paddle.nn.initializer.Constant(2.0))
+    block = static.default_main_program().global_block()
+    q = block.create_var(name="q", shape=[3], dtype="float32", persistable=True)
+    g, rate = paddle.full([3], 4.0), paddle.full([1], 0.25)
+    block.append_op("sgd", {"Param": p, "Grad": g, "LearningRate": rate}, {"ParamOut": q}, {})
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(static.default_startup_program())
+    for _ in range(2):
+        found = exe.run(fetch_list=[p, q])
+        assert [f.tolist() for f in found] == [[2.0] * 3, [1.0] * 3]

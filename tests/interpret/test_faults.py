@@ -15,7 +15,9 @@ from tstatic import testing
 
 MOST = 200
 """Programs within which a fault must be caught."""
-ALL = os.environ.get("TSTATIC_FAULTS", "") == "all"
+WANTED = os.environ.get("TSTATIC_FAULTS", "")
+"""``all``, or the name of one."""
+ALL = WANTED == "all"
 SAMPLE = 4
 MISSED = 1
 """How many of all faults may go unseen."""
@@ -32,7 +34,8 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-CHOSEN = FAULTS if ALL else tuple(random.Random(_commit()).sample(FAULTS, SAMPLE))
+NAMED = tuple(f for f in FAULTS if f.name == WANTED)
+CHOSEN = FAULTS if ALL else NAMED or tuple(random.Random(_commit()).sample(FAULTS, SAMPLE))
 
 
 def caught_at(count: int, number: int) -> int | None:

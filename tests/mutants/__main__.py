@@ -1,0 +1,52 @@
+"""Plants every mutant, and every fault of ``tests/interpret/faults.py``, and says which test caught it.
+
+``python -m tests.mutants [WORDS]`` takes those whose names have all the words; 1 where too many survive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from tests.interpret.faults import FAULTS
+from tests.mutants.change import DoesNotApplyError
+from tests.mutants.planting import Outcome, plant, plant_in_kernels
+from tests.mutants.table import MUTANTS
+
+SURVIVORS = 3
+"""How many may survive."""
+
+
+def main() -> int:
+    """Plants those whose name contains all words."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*")
+    words = parser.parse_args().words
+    todo: list[tuple[str, Callable[[], Outcome]]] = []
+    wrong = []
+    for mutant in MUTANTS:
+        todo.append((mutant.name, partial(plant, mutant)))
+        try:
+            mutant.applies()
+        except DoesNotApplyError as error:
+            wrong.append(f"{mutant.name}: {error}")
+    todo += [(f"generated kernels: {f.name}", partial(plant_in_kernels, f.name)) for f in FAULTS]
+    todo = [(name, go) for name, go in todo if all(word in name for word in words)]
+    if wrong or not todo:
+        print("\n".join(wrong) or "none has these words in its name")
+        return 2
+    survived = broken = 0
+    for name, go in todo:
+        outcome = go()
+        broken += bool(outcome.problem)
+        survived += not outcome.killed_by and not outcome.problem
+        what = outcome.problem or (f"killed by {outcome.killed_by}" if outcome.killed_by else "SURVIVED")
+        print(f"{outcome.seconds:5.1f} s  {name}: {what}", flush=True)
+    print(f"{len(todo)} mutants, {survived} survived, {broken} could not be judged")
+    return int(survived > SURVIVORS or broken > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Planted faults: each still fits its source, what plants them is sound, and three drawn by the commit are caught."""
+
+from __future__ import annotations
+
+import ast
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.change import DoesNotApplyError, changed
+from tests.mutants.planting import ROOT, Mutant, plant
+from tests.mutants.table import MUTANTS
+
+SAMPLE = 3
+QUICK = ("tests/unit/test_lr_plateau.py",)
+
+
+def _commit() -> str:
+    """The commit, so that each one tries other mutants; something fixed without git."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "0"
+    return done.stdout.strip()
+
+
+def test_there_are_sixty_and_each_applies() -> None:
+    assert len({m.name for m in MUTANTS}) == len(MUTANTS) >= 60
+    for mutant in MUTANTS:
+        mutant.applies()
+        assert all((ROOT / path.partition("::")[0]).exists() for path in mutant.tests), mutant.name
+
+
+@pytest.mark.slow
+def test_three_drawn_by_the_commit_are_caught() -> None:
+    drawn = random.Random(_commit()).sample([m for m in MUTANTS if m.quick], SAMPLE)
+    for mutant in drawn:
+        outcome = plant(mutant)
+        assert outcome.killed_by, f"{mutant.name}: {outcome.problem or 'no test failed'}"
+
+
+def test_tests_pass_where_nothing_is_planted() -> None:
+    outcome = plant(None, QUICK)
+    assert (outcome.killed_by, outcome.problem) == ("", "")
+
+
+def test_a_mutant_that_its_tests_never_import_is_no_survivor() -> None:
+    outcome = plant(Mutant("fusion/aot_worker.py", "describe", "constant", "5", "6", QUICK))
+    assert (outcome.killed_by, outcome.problem) == ("", "its tests never import the module")
+
+
+SOURCE = """
+def outer(a, b):
+    def inner(c):
+        return c < b
+    if a < b and a < b:
+        return inner(a + 1)
+    return 1
+
+class Thing:
+    def outer(self):
+        return not self
+"""
+
+
+def facts(function: str, kind: str, was: str, becomes: str, number: int = 0) -> dict[str, object]:
+    return {"function": function, "kind": kind, "was": was, "becomes": becomes, "number": number}
+
+
+@pytest.mark.parametrize(("one", "wanted"), [
+    (facts("outer.inner", "comparison", "c<b", "c <= b"), "return c <= b"),
+    (facts("outer", "comparison", "a < b", "True", 2), "if a < b and True:"),
+    (facts("outer", "condition", "a < b and a < b", "a"), "if a:"),
+    (facts("outer", "operation", "a + 1", "a"), "return inner(a)"),
+    (facts("outer", "statement", "return 1", "pass"), "pass"),
+    (facts("Thing.outer", "operation", "not self", "self"), "return self"),
+])  # fmt: skip
+def test_one_node_is_changed(one: dict[str, object], wanted: str) -> None:
+    before, after = (ast.unparse(tree).splitlines() for tree in (ast.parse(SOURCE), changed(SOURCE, one)))
+    differ = [b for a, b in zip(before, after, strict=True) if a != b]
+    assert [line.strip() for line in differ] == [wanted]
+
+
+@pytest.mark.parametrize("one", [
+    facts("outer", "comparison", "a < b", "True"),
+    facts("outer", "comparison", "a < b", "True", 3),
+    facts("outer", "comparison", "a > b", "True"),
+    facts("other", "comparison", "a < b", "True"),
+    facts("outer.inner", "call", "inner(a + 1)", "0"),
+])  # fmt: skip
+def test_what_does_not_fit_its_source_is_refused(one: dict[str, object]) -> None:
+    with pytest.raises(DoesNotApplyError):
+        changed(SOURCE, one)
