@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt test interpret kernels proof-kernels proof mutants golden triton36 plan pack gpu check format lint types layers api bench docs wheel clean
+.PHONY: help venv demo gpt test interpret kernels proof-kernels proof mutants golden triton36 plan pack gpu check format lint types layers api bench docs wheel clean parity
 
 help:  ## This list.
 	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -91,6 +91,11 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 
 mutants: $(VENV)/.dev  ## Plant faults over all layers one at a time, and see each caught by a test (ARGS=WORD: those with it; most of an hour).
 	@$(BIN)/python -m tests.mutants $(ARGS)
+
+parity: $(VENV)/.dev  ## Record what Paddle 2.6.2 answers to every described call, and compare all answers (minutes; makes .venv-paddle).
+	@[ -x .venv-paddle/bin/python ] || $(BIN)/python bench/paddle_env.py
+	@$(BIN)/python -m tests.parity.record
+	@TSTATIC_PARITY=all $(BIN)/python -m pytest -n 0 tests/parity $(ARGS)
 
 golden: $(VENV)/.dev $(TRITON36)/.made  ## Put the figures of compiled kernels on record anew.
 	@$(BIN)/python tests/kernels/golden.py --write

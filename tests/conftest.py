@@ -13,7 +13,19 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # One process either interprets kernels or compiles them: two runs of pytest, each with its own folders.
 if os.environ.get("TSTATIC_CPU_BACKEND") == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"
-    collect_ignore = ["api", "bench", "comm", "cpu", "examples", "kernels", "ops", "parallel", "testing", "unit"]
+    collect_ignore = [
+        "api",
+        "bench",
+        "comm",
+        "cpu",
+        "examples",
+        "kernels",
+        "ops",
+        "parallel",
+        "parity",
+        "testing",
+        "unit",
+    ]
 else:
     collect_ignore = ["interpret"]
 

@@ -1,0 +1,98 @@
+"""Records Paddle's answers: `python -m tests.parity.record` (`make parity` calls it, then compares)."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.parity import generate
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RECORDED = Path(__file__).parent / "recorded" / "paddle.json.xz"
+PADDLE = ROOT / ".venv-paddle" / "bin" / "python"
+VERSIONS = "import json, sys, numpy, paddle; print(json.dumps([paddle.__version__, numpy.__version__, sys.version.split()[0]]))"
+
+
+def answers(python: str, module: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Answers of all calls, from a process that is started again behind a call that ends it."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "CPU_NUM": "1",
+        "OMP_NUM_THREADS": "1",
+        "GLOG_minloglevel": "3",
+        "FLAGS_call_stack_level": "0",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        calls_path, out_path = Path(folder, "calls.json"), Path(folder, "answers.jsonl")
+        calls_path.write_text(json.dumps(calls))
+        found: list[dict[str, Any]] = []
+        while len(found) < len(calls):
+            command = [python, "-m", "tests.parity.runner", module, str(calls_path), str(out_path), str(len(found))]
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+            lines = out_path.read_text().splitlines() if out_path.exists() else []
+            found = [json.loads(line)[1] for line in lines]
+            if len(found) < len(calls):
+                if done.returncode > 0 and "Error" in done.stderr.rpartition("\n  ")[2]:
+                    raise RuntimeError(f"the runner failed at {calls[len(found)]['id']}:\n{done.stderr[-3000:]}")
+                crash = {
+                    "fixed": {"raised": "crash", "classes": [], "text": f"the process ended with {done.returncode}"}
+                }
+                with out_path.open("a") as file:
+                    file.write(json.dumps([len(found), crash]) + "\n")
+                found.append(crash)
+        return found
+
+
+def slim(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without what errors are and say: whether something raised is compared, or the class that the call names."""
+    return {k: {n: v for n, v in part.items() if n not in ("text", "classes")} for k, part in answer.items()}
+
+
+def save(recorded: dict[str, Any]) -> None:
+    """Writes the recorded answers."""
+    RECORDED.parent.mkdir(exist_ok=True)
+    # Keys stay in order: inputs are fed, and listed for gradients, in the order of the arguments.
+    text = json.dumps(recorded, separators=(",", ":"))
+    RECORDED.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+def load() -> dict[str, Any]:
+    """Reads the recorded answers: `versions`, `calls` and, in the same order, `answers`."""
+    found: dict[str, Any] = json.loads(lzma.decompress(RECORDED.read_bytes()))
+    return found
+
+
+def main() -> int:
+    """Records all calls; returns the exit code."""
+    if not PADDLE.exists():
+        print(f"{PADDLE} is missing: python bench/paddle_env.py makes it", file=sys.stderr)
+        return 1
+    versions = json.loads(
+        subprocess.run([str(PADDLE), "-c", VERSIONS], capture_output=True, text=True, check=True).stdout.splitlines()[
+            -1
+        ]
+    )
+    calls = generate.calls()
+    found = answers(str(PADDLE), "paddle", calls)
+    save(
+        {
+            "versions": dict(zip(("paddle", "numpy", "python"), versions, strict=True)),
+            "calls": calls,
+            "answers": [slim(a) for a in found],
+        }
+    )
+    print(
+        f"recorded {len(calls)} calls of {len({c['path'] for c in calls})} names in {RECORDED.stat().st_size:,} bytes"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
