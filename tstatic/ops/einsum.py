@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
+from tstatic.ir import names
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import spelled
-from tstatic.ir.program import Variable
+from tstatic.ir.program import Program, Variable, default_main_program, program_guard
 from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show, user_line
 from tstatic.ops._shapes import single
@@ -32,7 +36,8 @@ class Term:
 def einsum(equation: str, *operands: Variable) -> Variable:
     """Sums products over labelled axes, for example ``einsum("bij,bjk->bik", x, y)``.
 
-    Operands are combined from left to right, each step one matrix product.
+    Three or more operands are combined pair by pair in the order with the fewest multiplications, each step one matrix
+    product.
 
     Args:
         equation: Labels of each operand's axes, separated by commas, then ``->`` and the labels of the result. Without
@@ -62,11 +67,76 @@ def einsum(equation: str, *operands: Variable) -> Variable:
     terms, result = _read(equation, values)
     terms = [_diagonals(t) for t in terms]
     _check_sizes(terms)
-    done = terms[0]
-    for i, term in enumerate(terms[1:], 1):
-        kept = set(result).union(*(t.labels for t in terms[i + 1 :]))
-        done = _combine(done, term, kept)
-    return _arranged(_summed(done, set(result)), result).value
+    order = _order(terms, result)
+    if order is not None and _fits(terms, order, result):
+        return _contracted(terms, order, result)
+    return _contracted(terms, [(0, 1)] * (len(terms) - 1), result)
+
+
+def _contracted(terms: Sequence[Term], order: Sequence[tuple[int, int]], result: Sequence[str]) -> Variable:
+    """Combines the terms at two positions at a time; what they give takes the first one's place."""
+    left = list(terms)
+    for i, j in order:
+        second = left.pop(j)
+        others = left[:i] + left[i + 1 :]
+        left[i] = _combine(left[i], second, set(result).union(*(t.labels for t in others)))
+    return _arranged(_summed(left[0], set(result)), result).value
+
+
+# ---------------------------------------------------------------------------------------------------------------- order
+STAND_IN = 64
+"""The size that an unknown one counts as when orders are compared."""
+EXHAUSTIVE = 6
+"""Most operands for which all orders are compared; beyond, each step takes the pair that is best then."""
+
+
+def _order(terms: Sequence[Term], result: Sequence[str]) -> list[tuple[int, int]] | None:
+    """Positions of the pairs to combine, as numpy's ``einsum_path`` plans them; ``None`` where there is no choice."""
+    labels = sorted({label for t in terms for label in t.labels})
+    # numpy tells that many labels apart.
+    if len(terms) < 3 or len(labels) > 52:
+        return None
+    number = {label: i for i, label in enumerate(labels)}
+    found = {label: max(t.size(label) for t in terms if label in t.labels) for label in labels}
+    size = {label: STAND_IN if s == UNKNOWN else max(s, 1) for label, s in found.items()}
+    operands: list[Any] = []
+    for term in terms:
+        shape = [1 if term.size(label) == 1 else size[label] for label in term.labels]
+        operands += [np.broadcast_to(np.float32(0), shape), [number[label] for label in term.labels]]
+    how = "optimal" if len(terms) <= EXHAUSTIVE else "greedy"
+    path, _ = np.einsum_path(*operands, [number[label] for label in result], optimize=(how, 2**62))
+    return _pairs(path[1:], len(terms))
+
+
+def _pairs(path: Sequence[Sequence[int]], count: int) -> list[tuple[int, int]]:
+    """A path whose results go to the end of the list, as pairs whose results stay in the first one's place."""
+    # Which operand stands where: first in numpy's list, then in ours.
+    theirs, ours, pairs = list(range(count)), list(range(count)), []
+    for positions in path:
+        taken = sorted(theirs[p] for p in positions)
+        for other in taken[1:]:
+            i, j = sorted((ours.index(taken[0]), ours.index(other)))
+            pairs.append((i, j))
+            ours[i] = taken[0]
+            del ours[j]
+        theirs = [t for t in theirs if t not in taken] + [taken[0]]
+    return pairs
+
+
+def _fits(terms: Sequence[Term], order: Sequence[tuple[int, int]], result: Sequence[str]) -> bool:
+    """Whether products can be taken in this order: not if a step would have to restore two unknown sizes."""
+    if sum(UNKNOWN in t.value.shape for t in terms) == 0:
+        return True
+    with names.guard(), program_guard(Program(), Program()):
+        block = default_main_program().global_block()
+        made = [
+            block.create_var(name=f"operand_{i}", shape=t.value.shape, dtype=t.value.dtype) for i, t in enumerate(terms)
+        ]
+        try:
+            _contracted([Term(v, t.labels) for v, t in zip(made, terms, strict=True)], order, result)
+        except ShapeError:
+            return False
+    return True
 
 
 # ---------------------------------------------------------------------------------------------------------------- parse
