@@ -125,3 +125,37 @@ def test_an_index_out_of_range_is_an_error_that_says_which(build: Any, index: li
     assert isinstance(caught.value, IndexError)
     assert str(index[-1]) in str(caught.value)
     assert "test_shape_variables.py" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (lambda x, n: paddle.full([n, 1, 28, 28], 1.0), (-1, 1, 28, 28)),
+        (lambda x, n: paddle.zeros([4, n]), (4, -1)),
+        (lambda x, n: fluid.layers.fill_constant([n, 0, 2], "int64", 1), (-1, 0, 2)),
+        (lambda x, n: paddle.empty([n, 4]), (-1, 4)),
+        (lambda x, n: paddle.randn([n, 4]), (-1, 4)),
+        (lambda x, n: paddle.uniform([n, 4]), (-1, 4)),
+        (lambda x, n: paddle.expand(paddle.ones([1, 1, 6]), [n, -1, 6]), (-1, 1, 6)),
+        (lambda x, n: paddle.expand(paddle.ones([1, 6]), paddle.shape(x)), (-1, 6)),
+        (lambda x, n: paddle.slice(paddle.ones([5, 6]), [0, 1], [0, n], [3, 6]), (3, -1)),
+        (lambda x, n: paddle.strided_slice(x, [0, 1], [0, 1], [n, 6], [1, 2]), (-1, 3)),
+        (lambda x, n: x[n:, 1:4, None, 0:1], None),
+        (lambda x, n: x[n:, 1:4], (-1, 3)),
+        (lambda x, n: paddle.ones([5, 6])[2, n:], (-1,)),
+    ],
+)
+def test_numbers_beside_a_variable_stay_in_the_declared_shape(build: Any, shape: tuple[int, ...] | None) -> None:
+    """A layer that follows, as a convolution, needs them."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [None, 6])
+        n = paddle.shape(x)[0]
+        if shape is None:
+            with pytest.raises(IndexRangeError):
+                build(x, n)
+            return
+        out = build(x, n)
+        assert out.shape == shape
+    (found,) = static.Executor().run(main, feed={"x": np.ones((2, 6), np.float32)}, fetch_list=[out])
+    assert all(s in (-1, n) for s, n in zip(shape, found.shape, strict=True))

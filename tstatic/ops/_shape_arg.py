@@ -99,7 +99,9 @@ def _cast(x: Variable) -> Variable:
 def filled(shape: Any, dtype: Any, value: Any, function: str, name: str | None = None) -> Variable:
     """A Variable of a shape that holds Variables, every element ``value``."""
     sizes = shape_variable(shape, function)
-    return emit("full_with_tensor", {"ShapeTensor": sizes}, {"dtype": dtype, "value": value}, name=name)  # type: ignore[no-any-return]
+    known = () if isinstance(shape, Variable) else tuple(-1 if isinstance(s, Variable) else int(s) for s in shape)
+    attrs = {"dtype": dtype, "value": value, "shape": known}
+    return emit("full_with_tensor", {"ShapeTensor": sizes}, attrs, name=name)  # type: ignore[no-any-return]
 
 
 def batch_shape(op: str, x: Meta, shape: Shape, input_dim_idx: int, output_dim_idx: int) -> Shape:

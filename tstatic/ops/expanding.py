@@ -66,7 +66,9 @@ def _infer(x: Meta, given: Meta | None, each: list[Meta] | None, *, shape: Seque
     if rank is None:
         return x.with_shape(_target(x.shape, shape))
     known = shape if len(shape) == rank else (UNKNOWN,) * rank
-    return x.with_shape(max(s, UNKNOWN) for s in known)
+    # Beside Variables -1 may stand for one, but a size above 1 cannot change.
+    had = (1,) * (rank - x.rank) + x.shape[max(x.rank - rank, 0) :]
+    return x.with_shape(h if s < 0 and h > 1 else max(s, UNKNOWN) for s, h in zip(known, had, strict=True))
 
 
 def _calls(x: Array, given: Any, each: Any, out: Array) -> list[Call]:
@@ -157,6 +159,14 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
     Raises:
         ShapeError: If a size other than 1 would change.
     """
+    check_variable(x, "x", "expand")
+    if isinstance(shape, list | tuple) and any(isinstance(s, Variable) for s in shape):
+        # A -1 that keeps a size of 1 is written as 1, since it stands for the Variables beside it, too.
+        lead = len(shape) - len(x.shape)
+        shape = [
+            1 if i >= lead and not isinstance(s, Variable) and s == UNKNOWN and x.shape[i - lead] == 1 else s
+            for i, s in enumerate(shape)
+        ]
     attr, given, each = sizes_given(shape)
     inputs = {"X": check_variable(x, "x", "expand"), "Shape": given, "expand_shapes_tensor": each}
     return single("expand_v2", inputs, {"shape": attr}, name=name, prefix="expand")

@@ -259,34 +259,35 @@ register(
 
 
 # --------------------------------------------------------------------------------------- a shape known at run time only
-def _dynamic_infer(shape: Meta, dtype: DType, value: Number) -> Meta:
-    if shape.dtype.name != "int64" or shape.rank != 1 or not shape.known:
+def _dynamic_infer(given: Meta, dtype: DType, value: Number, shape: Sequence[int]) -> Meta:
+    if given.dtype.name != "int64" or given.rank != 1 or not given.known:
         raise DTypeError(
             "a shape that is computed must be a list of whole numbers",
             expected="int64 of shape [rank], with a known rank",
-            received=repr(shape),
+            received=repr(given),
             fix="take it from paddle.shape(x), or pass a list of ints and scalars",
             op="full_with_tensor",
         )
     fits("full_with_tensor", value, dtype)
-    return Meta((-1,) * shape.shape[0], dtype)
+    return Meta(tuple(shape) if len(shape) == given.shape[0] else (-1,) * given.shape[0], dtype)
 
 
-def _dynamic_ref(shape: Array, out: Any, *, dtype: DType, value: Number) -> list[Array]:
-    sizes = tuple(int(s) for s in shape)
+def _dynamic_ref(given: Array, out: Any, *, dtype: DType, value: Number) -> list[Array]:
+    sizes = tuple(int(s) for s in given)
     check_sizes(sizes, "full_with_tensor")
     return [np.full(sizes, as_scalar(value, dtype), dtype.np)]
 
 
-def _dynamic_lower(torch: Any, shape: Any, *, dtype: DType, value: Number) -> Any:
-    return _full(torch, shape.tolist(), dtype, value, shape.device)
+def _dynamic_lower(torch: Any, given: Any, *, dtype: DType, value: Number) -> Any:
+    return _full(torch, given.tolist(), dtype, value, given.device)
 
 
 register(
     Card(
         "full_with_tensor",
         "ShapeTensor -> Out",
-        attrs={"dtype": float32, "value": Attr(0.0, "number")},
+        # The sizes that are known when the program is built; -1 for the others.
+        attrs={"dtype": float32, "value": Attr(0.0, "number"), "shape": Attr((), "ints")},
         infer=_dynamic_infer,
         ref=_dynamic_ref,
         lower=_dynamic_lower,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.ir.build import check_variable
@@ -10,7 +10,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._shapes import listed, single, sizes_given, sizes_of, tensor_rank
-from tstatic.ops._slicing import Runs, positive, runs_of, selected, selection
+from tstatic.ops._slicing import Runs, length, positive, runs_of, selected, selection
 from tstatic.ops.reshape import ANY
 
 _INTS = Attr((), "ints")
@@ -23,13 +23,24 @@ def _bounds_known(given: Sequence[Any]) -> bool:
 
 
 def _infer(
-    x: Meta, given: Sequence[Any], op: str, runs: Any, axes: Sequence[int], decrease_axis: Sequence[int]
+    x: Meta,
+    given: Sequence[Any],
+    op: str,
+    runs: Callable[[], Runs],
+    axes: Sequence[int],
+    decrease_axis: Sequence[int],
+    infer_flags: Sequence[int],
 ) -> Meta:
     gone = positive(decrease_axis, x.rank)
     if _bounds_known(given):
         return x.with_shape(selected(x.shape, runs(), gone, op))
-    sliced = positive(axes, x.rank)
-    return x.with_shape(UNKNOWN if i in sliced else s for i, s in enumerate(x.shape) if i not in gone)
+    shape, sliced = list(x.shape), positive(axes, x.rank)
+    # Where one bound is a Variable, the flags say which axes have numbers.
+    flags = infer_flags if len(infer_flags) == len(axes) else (-1,) * len(axes)
+    known = runs() if any(f != -1 for f in flags) else {}
+    for axis, flag in zip(sliced, flags, strict=True):
+        shape[axis] = UNKNOWN if flag == -1 else length(x.shape[axis], *known[axis])
+    return x.with_shape(s for i, s in enumerate(shape) if i not in gone)
 
 
 # --------------------------------------------------------------------------------------------------------------- slice
@@ -54,8 +65,12 @@ def _infer_slice(
     starts: Sequence[int],
     ends: Sequence[int],
     decrease_axis: Sequence[int],
+    infer_flags: Sequence[int],
 ) -> Meta:
-    return _infer(x, given, "slice", lambda: runs_of(axes, starts, ends, (), x.rank), axes, decrease_axis)
+    def runs() -> Runs:
+        return runs_of(axes, starts, ends, (), x.rank)
+
+    return _infer(x, given, "slice", runs, axes, decrease_axis, infer_flags)
 
 
 _NONE = (None,) * 4
@@ -150,11 +165,12 @@ def _infer_strided(
     ends: Sequence[int],
     strides: Sequence[int],
     decrease_axis: Sequence[int],
+    infer_flags: Sequence[int],
 ) -> Meta:
     def runs() -> Runs:
         return runs_of(axes, starts, ends, strides, x.rank)
 
-    return _infer(x, given, "strided_slice", runs, axes, decrease_axis)
+    return _infer(x, given, "strided_slice", runs, axes, decrease_axis, infer_flags)
 
 
 _SIX = (None,) * 6
