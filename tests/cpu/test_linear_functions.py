@@ -143,6 +143,58 @@ def test_einsum_with_an_unknown_batch(equation: str, x: Any, y: Any) -> None:
     close(found[0], np.einsum(equation, *arrays))
 
 
+CHAINS = [
+    ("ij,jk,kl->il", ((6, 5), (5, 4), (4, 3))),
+    ("ij,jk,kl->il", ((30, 30), (30, 30), (30, 1))),
+    ("bi,bj,ijk->bk", ((4, 5), (4, 6), (5, 6, 3))),
+    ("i,ij,jk,k->", ((3,), (3, 4), (4, 5), (5,))),
+    ("a,b,c->cab", ((2,), (3,), (4,))),
+    ("ab,bc,cd,de,ef->af", ((2, 9), (9, 3), (3, 8), (8, 2), (2, 7))),
+    ("ab,bc,cd,de,ef,fg,ga->", ((2, 3), (3, 4), (4, 2), (2, 3), (3, 2), (2, 4), (4, 2))),
+    ("...i,ij,...j->...", ((2, 5, 3), (3, 4), (5, 4))),
+    ("ij,jk,kl->il", ((6, 1), (5, 4), (4, 3))),
+    ("ij,j,jk->ik", ((0, 3), (3,), (3, 2))),
+]
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize(("equation", "shapes"), CHAINS)
+def test_einsum_of_several_operands(equation: str, shapes: tuple[tuple[int, ...], ...], unknown: bool) -> None:
+    arrays = {f"x{i}": normal(*s) for i, s in enumerate(shapes)}
+    stretched = [np.broadcast_to(a, (6, 5)) if a.shape == (6, 1) else a for a in arrays.values()]
+    expected = np.einsum(equation, *stretched)
+    close(run_function(lambda *xs: paddle.einsum(equation, *xs), arrays, unknown)[0], expected)
+
+
+def test_einsum_takes_the_order_with_the_fewest_multiplications() -> None:
+    """From left to right the first product of three matrices and a vector has 50 x 50 elements."""
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        shapes = {"a": [50, 50], "b": [50, 50], "c": [50, 50], "v": [50]}
+        inputs = [static.data(n, s) for n, s in shapes.items()]
+        assert paddle.einsum("ij,jk,kl,l->i", *inputs).shape == (50,)
+        batch = [static.data(n, [None, *s]) for n, s in {"x": [50, 50], "y": [50, 50], "z": [50, 1]}.items()]
+        assert paddle.einsum("bij,bjk,bkl->bil", *batch).shape == (-1, 50, 1)
+    made = [main.global_block().var(n).shape for op in main.global_block().ops for n in op.output("Out")]
+    assert all(shape.count(50) == 1 for shape in made), made
+
+
+def test_an_order_of_einsum_that_unknown_sizes_do_not_allow_is_not_taken() -> None:
+    """Two unknown sizes that were merged could not be told apart again."""
+    arrays = {"x": normal(3, 4, 5), "y": normal(5, 2), "z": normal(2, 6)}
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        ins = [static.data("x", [None, None, 5], "float64"), static.data("y", [5, None], "float64")]
+        ins.append(static.data("z", [None, 6], "float64"))
+        before = len(main.global_block().vars)
+        out = paddle.einsum("abi,ij,jk->abk", *ins)
+        named = [n for n in main.global_block().vars if n.startswith("operand_")]
+        assert before == 3
+        assert named == []
+    (found,) = static.Executor().run(main, feed=arrays, fetch_list=[out])
+    close(found, np.einsum("abi,ij,jk->abk", *arrays.values()))
+
+
 def test_einsum_is_differentiable() -> None:
     x, y = normal(2, 3, 4), normal(2, 4, 5)
     out, dx, dy = run_function(lambda x, y: paddle.einsum("bij,bjk->ibk", x, y), {"x": x, "y": y}, grads=True)
@@ -273,3 +325,21 @@ def test_mean_of_nothing_is_nan_and_extrema_of_nothing_are_refused() -> None:
     assert np.isnan(run_function(paddle.mean, {"x": np.zeros((0, 3))}, unknown=False)[0])
     with pytest.raises(ShapeError, match="no elements"):
         run_function(lambda x: paddle.max(x, 0), {"x": np.zeros((0, 3))}, unknown=False)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "transposed", "axes"),
+    [
+        (((3,), (1, 4)), (True, False), ((1,), ())),
+        (((3, 1), (4,)), (False, True), ((), (0,))),
+        (((3,), (4,)), (True, True), ((1,), (0,))),
+        (((3,), (3, 4)), (False, False), ((0,), ())),
+        (((3,), (2, 1, 4)), (True, False), ((1,), ())),
+    ],
+)
+def test_a_transposed_vector_of_the_1x_matmul_is_a_column_or_a_row(shapes: Any, transposed: Any, axes: Any) -> None:
+    arrays = {n: normal(*s) for n, s in zip("xy", shapes, strict=True)}
+    found = run_function(lambda x, y: fluid.layers.matmul(x, y, *transposed), arrays, unknown=False)[0]
+    full = [np.expand_dims(a, at) if at else a for a, at in zip(arrays.values(), axes, strict=True)]
+    expected = full[0] @ full[1]
+    close(found, expected if any(transposed) else expected[0])

@@ -285,7 +285,14 @@ def fluid_matmul(
     alpha: float = 1.0,
     name: str | None = None,
 ) -> Variable:
-    """Returns ``alpha`` times the matrix product; two vectors give shape ``[1]``. See :func:`matmul`."""
+    """Returns ``alpha`` times the matrix product; two vectors give shape ``[1]``. See :func:`matmul`.
+
+    A transposed vector is a column as ``x`` and a row as ``y``.
+    """
+    if transpose_x and isinstance(x, Variable) and len(x.shape) == 1:
+        x, transpose_x = single("unsqueeze2", {"X": x}, {"axes": (1,)}), False
+    if transpose_y and isinstance(y, Variable) and len(y.shape) == 1:
+        y, transpose_y = single("unsqueeze2", {"X": y}, {"axes": (0,)}), False
     out = matmul(x, y, transpose_x, transpose_y, name)
     if alpha != 1.0:
         out = single("scale", {"X": out}, {"scale": float(alpha)})
