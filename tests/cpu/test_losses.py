@@ -501,3 +501,18 @@ def test_softmax_and_its_second_order() -> None:
     compare(ours, theirs, {"x": SCORES})
     half = run_function(lambda x: F.softmax(x, dtype="float64"), {"x": SCORES.astype(np.float32)})[0]
     assert half.dtype == np.float64
+
+
+@pytest.mark.parametrize(("reduction", "total"), [("none", 0.0), ("sum", 10.0), ("mean", 10.0)])
+def test_nll_loss_counts_weights_only_where_it_adds_up(reduction: str, total: float) -> None:
+    def raw(x: Any, y: Any) -> Any:
+        block = x.block
+        out, weight = (block.create_var(name=n, dtype="float64") for n in ("out", "weight"))
+        block.append_op(
+            type="nll_loss", inputs={"X": x, "Label": y}, outputs={"Out": out, "Total_weight": weight},
+            attrs={"reduction": reduction},
+        )  # fmt: skip
+        return weight
+
+    (found,) = run_function(raw, {"x": normal(10, 4), "y": RNG.integers(0, 4, (10,))})
+    assert found == total

@@ -64,3 +64,20 @@ def test_auc_refuses_what_it_does_not_have() -> None:
     p, y = static.data("p", [None, 2]), static.data("y", [None, 1], "int64")
     with pytest.raises(UnsupportedError):
         static.auc(p, y, topk=2)
+
+
+def test_auc_of_all_batches_in_both_results() -> None:
+    """``slide_steps=0`` keeps no window: the second area counts what the first does."""
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        p, y = static.data("p", [None, 2]), static.data("y", [None, 1], "int64")
+        whole, recent, _ = static.auc(p, y, slide_steps=0)
+    exe = static.Executor()
+    exe.run(startup)
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        score = rng.random((8, 1)).astype(np.float32)
+        feed = {"p": np.hstack([1 - score, score]), "y": rng.integers(0, 2, (8, 1))}
+        first, second = exe.run(main, feed=feed, fetch_list=[whole, recent])
+        assert first == second
+        assert 0 < first < 1

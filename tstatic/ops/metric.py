@@ -340,7 +340,7 @@ def auc(
         curve: ``"ROC"`` or ``"PR"`` (precision over recall), by the trapezoid rule.
         num_thresholds: Probabilities are counted in ``num_thresholds + 1`` bins.
         topk: 1.
-        slide_steps: Batches in the second result.
+        slide_steps: Batches in the second result; 0: all of them.
         ins_tag_weight: ``None``; weights per sample are not supported.
 
     Returns:
@@ -377,7 +377,8 @@ def _auc(
             op="auc",
         )
     bins = num_thresholds + 1
-    batch = [_counter("auc_batch_stat", ((1 + slide_steps) * bins + 1,)) for _ in range(2)]
+    recent = (1 + slide_steps) * bins + 1 if slide_steps else bins
+    batch = [_counter("auc_batch_stat", (recent,)) for _ in range(2)]
     whole = [_counter("auc_stat", (1, bins)) for _ in range(2)]
     areas = []
     for (pos, neg), steps in ((batch, slide_steps), (whole, 0)):

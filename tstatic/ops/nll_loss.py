@@ -74,7 +74,7 @@ def _loss(x: Any, label: Any, weight: Any, out: Any, total: Any, ignore: int, re
     index, factor = _weights(label, weight, ignore, x.dtype)
     count = np.add.reduce(factor, None)
     if total is not None:
-        np.copyto(total, count)
+        np.copyto(total, 0 if reduction == "none" else count)
     if out is None:
         return
     losses = -x[_at(x.shape, index)] * factor if x.size else np.zeros(label.shape, x.dtype)
@@ -121,7 +121,7 @@ def _lower(torch: Any, x: Any, label: Any, weight: Any, ignore_index: int, reduc
     losses = -picked * factor
     total = factor.sum()
     if reduction == "none":
-        out = losses
+        out, total = losses, torch.zeros_like(total)
     else:
         out = (
             losses.sum()
