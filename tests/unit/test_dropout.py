@@ -150,7 +150,7 @@ def test_arguments_are_checked() -> None:
     dropout = function("nn.functional.dropout")
     with pytest.raises(ProgramTypeError):
         dropout(x, "half")
-    with pytest.raises(ProgramError, match="dropout_implementation"):
+    with pytest.raises(ProgramError, match="mode argument"):
         dropout(x, 0.5, mode="upscale")
     with pytest.raises(ShapeError):
         dropout(x, 0.5, axis=[0, 1, 2])
@@ -164,3 +164,17 @@ def test_arguments_are_checked() -> None:
         dropout(paddle.static.data("i", [3], "int64"))
     with pytest.raises(TypeError):
         dropout(np.ones(3))
+
+
+@pytest.mark.parametrize("word", ["downscale_in_infer", "downgrade_in_infer"])
+def test_the_public_word_for_scaling_in_inference_is_the_operators(word: str) -> None:
+    functional = paddle.nn.functional
+    with paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
+        x = paddle.static.data("x", [3])
+        functional.dropout(x, 0.5, mode=word)
+        paddle.nn.Dropout(0.5, mode=word)(x)
+        functional.dropout(x, 0.5, axis=0, mode=word)
+        modes = [op.attr("dropout_implementation") for op in x.block.ops if op.type.startswith("dropout")]
+        assert modes == ["downgrade_in_infer"] * 3
+        with pytest.raises(ProgramError, match="downscale_in_infer"):
+            functional.dropout(x, 0.5, mode="upscale")

@@ -17,6 +17,8 @@ from tstatic.ops.kernels.philox import CHUNK, torch_bits
 Array = np.ndarray[Any, Any]
 
 UPSCALE, DOWNGRADE = "upscale_in_train", "downgrade_in_infer"
+DOWNSCALE = "downscale_in_infer"
+"""What ``nn.functional.dropout`` calls the operator's ``downgrade_in_infer``."""
 
 
 def _implementation(value: Any) -> str | None:

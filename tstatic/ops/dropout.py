@@ -12,7 +12,18 @@ from tstatic.ir.opdef import WHOLE, Card, Case, Domain, Piece, Values, register,
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._cut import cut_rows
-from tstatic.ops._dropout import ATTRS, DOWNGRADE, UPSCALE, check_float, gradient, scale_of, scaled, torch_keep, wide
+from tstatic.ops._dropout import (
+    ATTRS,
+    DOWNGRADE,
+    DOWNSCALE,
+    UPSCALE,
+    check_float,
+    gradient,
+    scale_of,
+    scaled,
+    torch_keep,
+    wide,
+)
 from tstatic.ops.kernels import draw
 from tstatic.ops.kernels.philox import CHUNK, buffers_of_thread, philox_key
 
@@ -160,7 +171,7 @@ def dropout(
         axis: An axis or a list of axes along which elements are drawn apart; along all others they share one draw.
         training: ``False`` for inference.
         mode: ``"upscale_in_train"`` scales by ``1 / (1 - p)`` in training, ``"downscale_in_infer"`` by ``1 - p`` in
-            inference; ``"downgrade_in_infer"``, the operator's own word, means the same.
+            inference (the operator's own word, ``"downgrade_in_infer"``, is taken, too).
         name: Name of the layer.
 
     Raises:
@@ -183,10 +194,18 @@ def dropout(
             fix="pass a probability",
             op="dropout",
         )
+    if mode not in (UPSCALE, DOWNSCALE, DOWNGRADE):
+        raise ProgramError(
+            "mode argument should be 'downscale_in_infer' or 'upscale_in_train'",
+            expected=f"'{UPSCALE}' or '{DOWNSCALE}'",
+            received=repr(mode),
+            fix="pass one of these words",
+            op="dropout",
+        )
+    mode = UPSCALE if mode == UPSCALE else DOWNGRADE
     if p == 0:
         return x
-    implementation = DOWNGRADE if mode == "downscale_in_infer" else mode
-    attrs: dict[str, Any] = {"dropout_prob": p, "is_test": not training, "dropout_implementation": implementation}
+    attrs: dict[str, Any] = {"dropout_prob": p, "is_test": not training, "dropout_implementation": mode}
     if axis is None:
         return emit("dropout", {"X": x}, attrs, name=name)  # type: ignore[no-any-return]
     axes = [axis] if isinstance(axis, int) else list(axis)
