@@ -11,7 +11,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import dense, rows
 from tstatic import static
-from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
 
 torch = pytest.importorskip("torch")
 
@@ -298,3 +298,14 @@ def test_recompute_gives_the_same_gradients_with_less_memory() -> None:
             results.append(exe.run(compiled, feed=feed, fetch_list=names))
     assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
     assert peaks[1] < peaks[0]
+
+
+@pytest.mark.parametrize("reduce", ["mul", "amin", "amax"])
+def test_a_missing_gradient_of_put_along_axis_is_an_error_when_the_program_is_built(reduce: str) -> None:
+    with static.program_guard(static.Program(), static.Program()):
+        x, index = static.data("x", [2, 3]), static.data("index", [2, 1], "int64")
+        x.stop_gradient = False
+        out = paddle.put_along_axis(x, index, 2.0, 1, reduce=reduce)
+        with pytest.raises(UnsupportedError, match="no gradient") as caught:
+            static.gradients([paddle.sum(out)], [x])
+        assert "test_autodiff.py" in str(caught.value)

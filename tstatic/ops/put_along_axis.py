@@ -11,6 +11,7 @@ from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
+from tstatic.ir.where import show, user_line
 from tstatic.ops._indexing import add_flat, positions
 from tstatic.ops._joining import common_shape
 from tstatic.ops._low import in_float32
@@ -96,15 +97,22 @@ def _lower(torch: Any, x: Any, index: Any, value: Any, *, Axis: int, Reduce: str
     return done.to(x.dtype).reshape(x.shape)
 
 
-def _infer_back(index: Meta, value: Meta, dout: Meta, *, Reduce: str, Include_self: bool) -> tuple[Meta, Meta]:
-    if _REDUCE[Reduce] not in ("assign", "add"):
+def _rule(ctx: GradContext) -> list[OpSpec]:
+    reduce = ctx.attrs["Reduce"]
+    if _REDUCE[reduce] not in ("assign", "add"):
         raise UnsupportedError(
-            f"put_along_axis has no gradient for reduce='{Reduce}'",
+            f"put_along_axis has no gradient for reduce='{reduce}'",
             expected="reduce='assign' or 'add' where a gradient is needed",
-            received=Reduce,
+            received=repr(reduce),
             fix="set stop_gradient, or compute the product or extremum with other operators",
+            op="put_along_axis",
+            var=ctx.inputs["Input"][0],
+            where=show(user_line()),
         )
-    return dout, value
+    arriving = ctx.out_grads[ctx.outputs["Result"][0]]
+    ins = {"Index": ctx.inputs["Index"], "Value": ctx.inputs["Value"], "Result@GRAD": [arriving]}
+    outs = {f"{s}@GRAD": [ctx.in_grads[n]] for s in ("Input", "Value") for n in ctx.inputs[s] if n in ctx.in_grads}
+    return [OpSpec("put_along_axis_grad", ins, outs, ctx.attrs)]
 
 
 def _back(
@@ -167,14 +175,7 @@ register(
         infer=_infer,
         ref=_ref,
         lower=_lower,
-        grad=GradOp(
-            "Index, Value, Result@GRAD -> Input@GRAD, Value@GRAD",
-            infer=_infer_back,
-            ref=_back,
-            lower=_lower_back,
-            shape_only=("Value",),
-            grad=_again,
-        ),
+        grad=_rule,
         inplace=(("Input", "Result"),),
         domain=Domain(
             cases=(
@@ -188,7 +189,15 @@ register(
             values={"Index": Values(0, "Input.0", dtype="int64")},
             others=("int64", "int32"),
         ),
-    )
+    ),
+    GradOp(
+        "Index, Value, Result@GRAD -> Input@GRAD, Value@GRAD",
+        infer=lambda index, value, dout: (dout, value),
+        ref=_back,
+        lower=_lower_back,
+        shape_only=("Value",),
+        grad=_again,
+    ),
 )
 
 
