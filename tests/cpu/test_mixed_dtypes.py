@@ -12,6 +12,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.run_function import run_function
 from tstatic import fluid
+from tstatic.errors import DTypeError
 
 VALUES: dict[str, list[float]] = {
     "bool": [1, 0, 1, 1],
@@ -128,3 +129,58 @@ def test_a_fraction_beside_an_integer_operand_is_kept() -> None:
     same(total, np.abs(x).astype(np.float32) + np.float32(0.5))
     assert not equal.any()
     assert power.all()
+
+
+def test_where_takes_operands_of_two_dtypes_and_keeps_fractions() -> None:
+    m, i, x = np.array([True, False, True, False]), value("int64"), value("float32")
+    mixed, fraction, whole, floats, bools = run_function(
+        lambda m, i, x: (
+            paddle.where(m, i, x),
+            paddle.where(m, i, 0.5),
+            paddle.where(m, 1, 0),
+            paddle.where(m, 1.0, 0),
+            paddle.where(m, False, True),
+        ),
+        {"m": m, "i": i, "x": x},
+    )
+    same(mixed, np.where(m, i.astype(np.float32), x))
+    same(fraction, np.where(m, i, 0.5).astype(np.float32))
+    same(whole, np.where(m, 1, 0))
+    same(floats, np.where(m, 1.0, 0.0))
+    same(bools, ~m)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_pow_of_integers_leaves_the_fraction_of_the_exponent_out(dtype: str) -> None:
+    x = np.array([5, -7, 2], dtype)
+    powers = (0.5, 1.5, 2, 2.0, 0)
+    results = run_function(lambda x: [paddle.pow(x, p) for p in powers], {"x": x})
+    for found, power in zip(results, powers, strict=True):
+        same(found, x ** int(power))
+    (mixed,) = run_function(lambda x, y: paddle.pow(x, y), {"x": x, "y": np.array([0.5, 2.0, -1.0])})
+    same(mixed, x.astype(np.float64) ** np.array([0.5, 2.0, -1.0]))
+
+
+def test_a_fraction_as_a_power_beside_integers_is_refused_in_the_operator_itself() -> None:
+    def raw(x: Any) -> Any:
+        x.block.append_op(type="pow", inputs={"X": x}, outputs={"Out": x}, attrs={"factor": 0.5})
+
+    with pytest.raises(DTypeError, match="whole number"):
+        run_function(raw, {"x": value("int64")})
+
+
+def test_dtypes_and_shapes_of_constants_and_products_are_those_of_paddle() -> None:
+    product, wide, short, number, fraction, truth, array = run_function(
+        lambda i: (
+            paddle.prod(i), paddle.prod(i, dtype="int64"), paddle.prod(paddle.cast(i, "bool")),
+            paddle.assign(3), paddle.assign(2.5), paddle.assign(True), paddle.assign(np.array(3.0, np.float32)),
+        ),
+        {"i": value("int32")},
+    )  # fmt: skip
+    same(product, np.int32(-210))
+    same(wide, np.int64(-210))
+    same(short, np.int64(1))
+    same(number, np.array([3]))
+    same(fraction, np.array([2.5], np.float32))
+    same(truth, np.array([True]))
+    same(array, np.array(3.0, np.float32))

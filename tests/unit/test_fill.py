@@ -116,7 +116,7 @@ def function(name: str) -> Any:
         ("tensor.to_tensor", ([1, 2], "float64"), (2,), "float64"),
         ("tensor.assign", (np.arange(6.0).reshape(2, 3),), (2, 3), "float64"),
         ("tensor.assign", ([1, 2, 3],), (3,), "int64"),
-        ("tensor.assign", (True,), (), "bool"),
+        ("tensor.assign", (True,), (1,), "bool"),
         ("fluid.layers.fill_constant", ([3], "int32", 4), (3,), "int32"),
         ("fluid.layers.fill_constant", ([1], "float32", "inf"), (1,), "float32"),
         ("fluid.layers.zeros", ([3], "float64"), (3,), "float64"),

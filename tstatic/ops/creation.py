@@ -142,7 +142,7 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
         output: An existing Variable to write to, also one of an outer block.
 
     Returns:
-        ``output``, or a new Variable of the shape and dtype of ``x``.
+        ``output``, or a new Variable of the shape and dtype of ``x``; a Python number has the shape ``[1]``, as in Paddle.
     """
     outputs = None if output is None else {"Out": check_variable(output, "output", "assign")}
     if isinstance(x, Variable):
@@ -150,6 +150,9 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
     array = _array(x, None, "assign")
     if output is not None and output.dtype.np != array.dtype and not isinstance(x, np.ndarray):
         array = array.astype(output.dtype.np)
+    if isinstance(x, bool | int | float):
+        # A scalar that exists already keeps its shape.
+        array = array.reshape(() if output is not None and output._shape == () else (1,))
     attrs = {"shape": array.shape, "dtype": dtype_of(array.dtype), "values": packed(array)}
     return emit("assign_value", {}, attrs, outputs=outputs, prefix="assign")  # type: ignore[no-any-return]
 

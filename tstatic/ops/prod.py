@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Card, Domain, GradOp, Values, register, spelled
 from tstatic.ir.program import Variable
-from tstatic.ir.types import DType, Meta, bool_, dtype_of
+from tstatic.ir.types import DType, Meta, bool_, dtype_of, int32
 from tstatic.ops._bound import Bound, Calls, float_scratch
 from tstatic.ops._reduce import (
     CASES,
@@ -23,6 +23,15 @@ from tstatic.ops._reduce import (
     spread,
 )
 from tstatic.ops.reduction import converts, kept_split, reduce_cost, total_dtype, total_infer
+
+
+def _dtype(x: DType, out_dtype: DType | None) -> DType:
+    """int32 stays what it is, unlike in a sum; smaller integers and truth values become int64."""
+    return x if out_dtype is None and x is int32 else total_dtype(x, out_dtype)
+
+
+def _infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool) -> Meta:
+    return total_infer(x, dim, keep_dim, reduce_all, _dtype(x.dtype, out_dtype), one_d)
 
 
 def _prod_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
@@ -67,7 +76,7 @@ def _prod_lower(
     torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
 ) -> Any:
     axes = reduced_axes(x.dim(), dim, reduce_all)
-    out = x.to(getattr(torch, total_dtype(dtype_of(str(x.dtype)), out_dtype).name))
+    out = x.to(getattr(torch, _dtype(dtype_of(str(x.dtype)), out_dtype).name))
     low = out.dtype if out.dtype.is_floating_point and out.itemsize == 2 else None
     out = out.float() if low is not None else out
     for axis in axes:
@@ -99,7 +108,7 @@ register(
         "reduce_prod",
         "X -> Out",
         attrs=REDUCE_ATTRS,
-        infer=total_infer,
+        infer=_infer,
         ref=_PROD,
         lower=_prod_lower,
         split=kept_split,
@@ -126,7 +135,7 @@ _fluid_prod = fluid_reduction("reduce_prod")
 
 @spelled("tensor.prod", "Variable.prod", op="reduce_prod")
 def prod(x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
-    """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`."""
+    """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`. Of int32 it is an int32."""
     attrs = {} if dtype is None else {"in_dtype": check_variable(x, "x", "prod").dtype, "out_dtype": dtype_of(dtype)}
     return _prod(x, axis, keepdim, name, **attrs)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import DERIVE, Attr, Card, Domain, GradOp, Values, register, spelled
 from tstatic.ir.program import Variable
+from tstatic.ir.types import Meta
 from tstatic.ops import _functions  # noqa: F401 - erf and integer powers in expressions
+from tstatic.ops._mixed import unify
 from tstatic.ops._unary import float_unary, of_floats, of_numbers, unary
+from tstatic.ops.scale import whole, whole_part
 
 _POSITIVE = {"X": Values(0.3, 4.0)}
 
@@ -81,8 +84,15 @@ register(Card(
     ),
     lower=lambda torch, x: torch.erf(x), amp="black", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
+
+
+def _pow_infer(x: Meta, factor: float) -> Meta:
+    whole(of_numbers(x), factor=factor)
+    return x
+
+
 register(Card(
-    "pow", "X -> Out", attrs={"factor": Attr(1.0, "number")}, pointwise={"Out": "pow(x, factor)"}, infer=of_numbers,
+    "pow", "X -> Out", attrs={"factor": Attr(1.0, "number")}, pointwise={"Out": "pow(x, factor)"}, infer=_pow_infer,
     # Any number to the power of 0 is 1, 0 too.
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(factor == 0, 0, dout * (factor * pow(x, factor - 1)))"},
@@ -207,14 +217,16 @@ def pow(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
 
     Args:
         x: Floats or integers of any shape.
-        y: A number (op ``pow``), or a Variable of the same dtype whose shape broadcasts with ``x`` (``elementwise_pow``).
+        y: A number (op ``pow``), or a Variable whose shape broadcasts with ``x`` (``elementwise_pow``; dtypes meet). Beside
+            integers a number loses its fraction, as in Paddle: 0.5 becomes 0. (``x ** 0.5`` gives float32.)
         name: Name of the layer.
     """
     check_variable(x, "x", "pow")
     if isinstance(y, Variable):
-        out: Variable = emit("elementwise_pow", {"X": x, "Y": y}, name=name)
+        base, exponent = unify(x, y, "pow")
+        out: Variable = emit("elementwise_pow", {"X": base, "Y": exponent}, name=name)
         return out
-    return unary("pow", x, {"factor": y}, name=name)
+    return unary("pow", x, {"factor": y if x.dtype.is_float else whole_part(y)}, name=name)
 
 
 @spelled("fluid.layers.pow", op="pow")

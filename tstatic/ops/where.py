@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.opdef import SPELLINGS, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
@@ -12,6 +14,7 @@ from tstatic.ir.types import Meta, bool_, broadcast_shapes
 from tstatic.ops._broadcast_grad import reduced_gradient
 from tstatic.ops._elementwise import same_dtype
 from tstatic.ops._emitter import Emitter
+from tstatic.ops._mixed import operands
 
 
 def _infer(condition: Meta, x: Meta, y: Meta) -> Meta:
@@ -61,8 +64,8 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
 
     Args:
         condition: Truth values; the three shapes broadcast.
-        x: A Variable, or a number of the dtype of ``y``.
-        y: A Variable, or a number of the dtype of ``x``.
+        x: A Variable or a number. Of different dtypes the wider wins, a float before integers.
+        y: The same. Two numbers are float64, int64 or bool.
         name: Name of the layer.
 
     Returns:
@@ -74,8 +77,10 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
     check_variable(condition, "condition", "where")
     if x is None and y is None:
         return SPELLINGS["tensor.nonzero"].function(condition, as_tuple=True)
-    if not isinstance(x, Variable):
-        x = as_variable(x, like=y if isinstance(y, Variable) else None)
-    if not isinstance(y, Variable):
-        y = as_variable(y, like=x)
+    if isinstance(x, Variable) or isinstance(y, Variable):
+        x, y = operands(x, y, "where")
+    else:
+        # Two fractions are a float64, as in Paddle.
+        kind = np.result_type(np.asarray(x), np.asarray(y))
+        x, y = (as_variable(v, dtype=kind) for v in (x, y))
     return emit("where", {"Condition": condition, "X": x, "Y": y}, name=name)
