@@ -80,7 +80,7 @@ def _prod_lower(
     low = out.dtype if out.dtype.is_floating_point and out.itemsize == 2 else None
     out = out.float() if low is not None else out
     for axis in axes:
-        out = out.prod(axis, keepdim=True)
+        out = out.prod(axis, keepdim=True, dtype=out.dtype)
     out = out.reshape(reduced_shape(tuple(x.shape), axes, keep_dim, one_d))
     return out if low is None else out.to(low)
 
