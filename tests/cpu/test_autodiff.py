@@ -309,3 +309,38 @@ def test_a_missing_gradient_of_put_along_axis_is_an_error_when_the_program_is_bu
         with pytest.raises(UnsupportedError, match="no gradient") as caught:
             static.gradients([paddle.sum(out)], [x])
         assert "test_autodiff.py" in str(caught.value)
+
+
+def test_two_optimizers_on_one_loss_make_two_steps_where_no_gradient_needs_the_old_weight() -> None:
+    x = static.data("x", [None, 2])
+    weight = paddle.ParamAttr(name="w", initializer=paddle.nn.initializer.Constant(1.0))
+    loss = paddle.mean(static.nn.fc(x, 1, weight_attr=weight))
+    for _ in range(2):
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    exe = static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    exe.run(feed={"x": np.ones((4, 2), "float32")})
+    found = static.global_scope().find_var("w")
+    assert found is not None
+    np.testing.assert_allclose(np.array(found.get_tensor()), [[0.8], [0.8]], rtol=1e-6)
+
+
+def test_a_second_optimizer_that_needs_the_old_weight_is_told_how_to_keep_it() -> None:
+    h = static.nn.fc(static.data("x", [None, 2]), 2)
+    loss = paddle.mean(static.nn.fc(h, 1))
+    paddle.optimizer.SGD(0.1).minimize(loss)
+    with pytest.raises(ProgramError, match="a later operator overwrote it") as caught:
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    assert "before the first update" in str(caught.value)
+
+
+def test_a_gradient_that_reads_no_overwritten_value_is_built() -> None:
+    x, y = leaf("x", [1, 2]), leaf("y", [2, 1])
+    h = paddle.scale(y, 1.0)
+    z = paddle.sum(paddle.matmul(x, h))
+    paddle.assign(paddle.scale(y, 5.0), output=h)
+    with pytest.raises(ProgramError, match="overwrote"):
+        static.gradients(z, x)
+    (dy,) = static.gradients(z, y, no_grad_set=[x])
+    got = static.Executor("cpu").run(feed={"x": np.array([[2.0, 3.0]]), "y": np.zeros((2, 1))}, fetch_list=[dy])[0]
+    assert got.tolist() == [[2], [3]]

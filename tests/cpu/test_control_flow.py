@@ -248,3 +248,54 @@ def test_wrong_uses_say_so_and_leave_the_program_as_it_was() -> None:
     assert [line for line in after.splitlines() if "select_input" in line or "while" in line] == []
     assert program.current_block_idx == 0
     assert before.count("block") <= after.count("block")
+
+
+def weights(scope: static.Scope) -> dict[str, list[float]]:
+    return {n: np.array(scope.find_var(n).get_tensor()).ravel().tolist() for n in ("w1", "w2")}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["cond", "case", "switch"])
+def test_an_optimizer_inside_a_branch_trains_when_that_branch_runs(kind: str) -> None:
+    first = static.data("first", [1], "bool")
+    x = static.data("x", [None, 2])
+    constant = paddle.nn.initializer.Constant(1.0)
+    h = static.nn.fc(x, 2, weight_attr=paddle.ParamAttr(name="w1", initializer=constant), bias_attr=False)
+    out = static.nn.fc(h, 1, weight_attr=paddle.ParamAttr(name="w2", initializer=constant), bias_attr=False)
+    outer = paddle.mean(out)
+
+    def yes() -> Any:
+        loss = paddle.mean(out * 2.0)
+        paddle.optimizer.Momentum(0.1, 0.9).minimize(loss)
+        return loss
+
+    def no() -> Any:
+        paddle.optimizer.SGD(0.2).minimize(outer)
+        return paddle.scale(outer, 1.0)
+
+    if kind == "switch":
+        with fluid.layers.Switch() as switch:
+            with switch.case(first):
+                yes()
+            with switch.default():
+                no()
+    else:
+        chosen(kind, yes, no, first)
+    main, exe = static.default_main_program(), static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    test = main.clone(for_test=True)
+    w1, w2, v1, v2 = 1.0, 1.0, 0.0, 0.0
+    for flag in (True, False, False, True):
+        feed = {"x": np.ones((2, 2), "float32"), "first": np.array([flag])}
+        exe.run(test, feed=feed, fetch_list=[outer])
+        exe.run(main, feed=feed, fetch_list=[outer])
+        if flag:
+            v1, v2 = 0.9 * v1 + 2 * w2, 0.9 * v2 + 4 * w1
+            w1, w2 = w1 - 0.1 * v1, w2 - 0.1 * v2
+        else:
+            w1, w2 = w1 - 0.2 * w2, w2 - 0.2 * 2 * w1
+        got = weights(static.global_scope())
+        np.testing.assert_allclose(got["w1"], [w1] * 4, rtol=1e-5)
+        np.testing.assert_allclose(got["w2"], [w2] * 2, rtol=1e-5)
+    two = static.CompiledProgram(main).with_data_parallel(outer.name, places=[paddle.CPUPlace()] * 2)
+    with pytest.raises(NotImplementedError, match="minimize inside a branch"):
+        exe.run(two, feed=[feed] * 2, fetch_list=[outer])

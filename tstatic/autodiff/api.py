@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.autodiff.backward import Backward, Draft, path_to, requirements, run
+from tstatic.autodiff.backward import Backward, Draft, run
+from tstatic.autodiff.paths import path_to, requirements
 from tstatic.autodiff.recompute import recompute
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, spelled
-from tstatic.ir.program import OpRole, Parameter, Program, Variable
+from tstatic.ir.program import Block, OpRole, Parameter, Program, Variable
 from tstatic.ir.where import Where, show, user_line
 from tstatic.no_effect import no_effect
 
@@ -57,6 +58,14 @@ def _same_shape(a: Variable, b: Variable) -> bool:
     return len(a.shape) == len(b.shape) and all(x == y or -1 in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
+def _around(block: Block) -> list[Block]:
+    """The block and those around it, the global one first."""
+    found = [block]
+    while found[0].parent is not None:
+        found.insert(0, found[0].parent)
+    return found
+
+
 def _next_prefix(program: Program) -> str:
     order = program.grad_order
     program.grad_order += 1
@@ -73,10 +82,10 @@ def append_backward(
     checkpoints: Any = None,
     distop_context: Any = None,
 ) -> list[Pair]:
-    """Appends the backward ops of ``loss``.
+    """Appends the backward ops of ``loss`` to the block that is being built.
 
     Args:
-        loss: What to differentiate; its gradient starts as ones.
+        loss: What to differentiate; its gradient starts as ones. Inside a branch it may be made there, or outside.
         parameter_list: Variables or names to get gradients for; all trainable parameters by default.
         no_grad_set: Variables or names that no gradient flows to or through.
         callbacks: Called with ``(block, context)`` after each appended backward op, as Paddle does.
@@ -90,12 +99,14 @@ def append_backward(
     """
     check_variable(loss, "loss", "append_backward")
     program = loss.block.program
-    block = loss.block
-    if block.idx != 0:
+    # Inside a branch the backward ops go to the branch: they run when it does.
+    block = program.current_block()
+    around = _around(block)
+    if loss.block not in around:
         raise UnsupportedError(
-            "append_backward needs a loss of the global block",
-            expected="a loss made outside of control flow",
-            received=f"'{loss.name}' of block {block.idx}",
+            "append_backward needs a loss of the block that is being built, or of one around it",
+            expected="a loss made outside of control flow, or a call inside the same branch",
+            received=f"'{loss.name}' of block {loss.block.idx}",
             fix="return the value from static.nn.cond or while_loop and differentiate that",
             var=loss.name,
             where=show(user_line()),
@@ -111,14 +122,16 @@ def append_backward(
         )
     no_grad = _names(no_grad_set, "no_grad_set")
     chosen = _names(parameter_list, "parameter_list") if parameter_list is not None else None
-    ops = list(block.ops)
+    excluded = {id(op) for one in around for op in one.excludes}
+    ops = [op for one in around for op in one.ops if id(op) not in excluded]
+    before = len(block.ops)
     path = path_to(ops, [loss.name])
     forward = [ops[i] for i in path]
     needed = requirements(block, forward, set(), no_grad, True)
     if chosen is not None:
         needed |= {n for n in chosen if n not in no_grad}
     prefix = _next_prefix(program)
-    if prefix == "" and program.loss_name is None:
+    if prefix == "" and program.loss_name is None and block.idx == 0:
         program.loss_name = loss.name
     for i in reversed(path):
         if loss.name in ops[i].output_arg_names:
@@ -151,7 +164,7 @@ def append_backward(
     _mark_parameters(work, parameters)
     work.append()
     if callbacks:
-        for op in block.ops[len(ops) :]:
+        for op in block.ops[before:]:
             for callback in callbacks:
                 callback(block=block, context={"op": op})
     pairs: list[Pair] = []

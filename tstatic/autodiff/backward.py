@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tstatic.autodiff.paths import last_writers, path_to, requirements
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir import names
-from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, Card, GradContext, GradOp, OpSpec, card_of
+from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, Card, GradContext, GradOp, OpSpec, Slot, card_of
 from tstatic.ir.program import Block, Operator, OpRole, Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import Where, show
@@ -29,6 +31,34 @@ class Draft:
 
     def rename_output(self, old: str, new: str) -> None:
         self.outputs = {s: tuple(new if n == old else n for n in row) for s, row in self.outputs.items()}
+
+
+def _row(op: Operator, slot: Slot) -> Sequence[str]:
+    """Forward inputs whose gradients an output slot of the backward op holds."""
+    return op.inputs.get(slot.name.removesuffix(GRAD), ())
+
+
+def reads_value(grad: Card, slot: Slot, wanted: Sequence[Slot]) -> bool:
+    """Whether a backward op needs the values in an input slot for the outputs that are wanted of it."""
+    if slot.name in grad.shape_only:
+        return False
+    if slot.name in grad.linear_in:
+        return any(s.name != f"{slot.name}{GRAD}" for s in wanted)
+    if grad.pointwise is not None and grad.prepare is None:
+        texts = [grad.pointwise[s.name] for s in wanted if s.name in grad.pointwise]
+        return any(re.search(rf"\b{slot.param}\b", text) for text in texts)
+    return True
+
+
+def _fresh_fix(block: Block, name: str) -> str:
+    """What to do about a value that is overwritten before a gradient reads it."""
+    last = next((op for op in reversed(block.ops) if name in op.output_arg_names), None)
+    if last is not None and last.role & OpRole.Optimize:
+        return (
+            "call static.append_backward for each loss before the first update, then optimizer.apply_gradients with the "
+            "pairs, or minimize the sum of the losses once"
+        )
+    return f"write the new value to another variable, or read paddle.assign({name}) instead"
 
 
 class Backward:
@@ -137,7 +167,8 @@ class Backward:
             row: Sequence[str]
             if slot.name in op.inputs or slot.name in op.card.input_slots:
                 row = op.inputs.get(slot.name, ())
-                self.check_fresh(op, row, slot.name, grad, stale)
+                if reads_value(grad, slot, [s for s in grad.outputs if wanted.intersection(_row(op, s))]):
+                    self.check_fresh(op, row, slot.name, grad, stale)
             elif slot.name in op.outputs or slot.name in op.card.output_slots:
                 row = op.outputs.get(slot.name, ())
             else:
@@ -154,7 +185,7 @@ class Backward:
         count: dict[str, int] = {}
         any_wanted = False
         for slot in grad.outputs:
-            row = op.inputs.get(slot.name.removesuffix(GRAD), ())
+            row = _row(op, slot)
             targets = []
             for name in row:
                 if name in wanted:
@@ -234,7 +265,7 @@ class Backward:
                     f"the gradient of '{op.type}' needs '{name}', but a later operator overwrote it",
                     expected="a variable that keeps the value the operator read",
                     received=f"'{name}' written again after this operator",
-                    fix=f"write the new value to another variable, or read paddle.assign({name}) instead",
+                    fix=_fresh_fix(self.block, name),
                     op=op.type,
                     var=name,
                     where=show(op.where),
@@ -282,58 +313,6 @@ class Backward:
             for name, one in zip(row, meta if isinstance(meta, list) else [meta], strict=False):
                 if one is not None:
                     self.metas.setdefault(name, one)
-
-
-def requirements(
-    block: Block, ops: Sequence[Operator], roots: set[str], no_grad: set[str], all_leaves: bool
-) -> set[str]:
-    """Names that a gradient has to reach: those that depend on a root and are not cut by ``stop_gradient``."""
-    needed = set(roots)
-    produced: set[str] = set()
-    cache: dict[str, Variable | None] = {}
-
-    def var(name: str) -> Variable | None:
-        if name not in cache:
-            cache[name] = block._find_var_recursive(name)
-        return cache[name]
-
-    def open_(name: str) -> bool:
-        v = var(name)
-        return v is not None and not v.stop_gradient and v.dtype.is_float and name not in no_grad
-
-    for op in ops:
-        if all_leaves:
-            for name in op.input_arg_names:
-                if name not in produced and name not in needed and open_(name):
-                    needed.add(name)
-        source = not op.inputs and all_leaves
-        depends = any(n in needed for n in op.input_arg_names)
-        for name in op.output_arg_names:
-            produced.add(name)
-            if (depends or source) and open_(name):
-                needed.add(name)
-    return needed
-
-
-def path_to(ops: Sequence[Operator], targets: Iterable[str]) -> list[int]:
-    """Positions of the ops that the targets depend on, in program order."""
-    wanted = set(targets)
-    found = []
-    for i in range(len(ops) - 1, -1, -1):
-        op = ops[i]
-        if any(n in wanted for n in op.output_arg_names):
-            found.append(i)
-            wanted.update(op.input_arg_names)
-    return found[::-1]
-
-
-def last_writers(ops: Sequence[Operator]) -> dict[str, int]:
-    """Name -> position of the last op that writes it, for names written more than once or read before written."""
-    last: dict[str, int] = {}
-    for i, op in enumerate(ops):
-        for name in op.output_arg_names:
-            last[name] = i
-    return last
 
 
 def run(

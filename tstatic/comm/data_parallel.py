@@ -8,10 +8,12 @@ from typing import Any
 
 from tstatic.comm import cards, sync_batch_norm  # noqa: F401 - they register the collectives
 from tstatic.comm.distribution import Distribution, Report
+from tstatic.errors import UnsupportedError
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import card_of
 from tstatic.ir.program import Operator, OpRole
 from tstatic.ir.types import Meta
+from tstatic.ir.where import show
 
 REDUCED = "@REDUCED"
 """What the name of a gradient that is summed over the replicas ends in."""
@@ -40,6 +42,8 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
         One program per replica (the same object where they are the same), and what was done.
     """
     report = Report(how)
+    if how.collect and how.world > 1:
+        _check_updates(program)
     if how.sync_batch_norm and how.world > 1:
         program, report.norms = _synchronised(program)
     gradients = list(_gradients(program)) if how.collect and how.world > 1 else []
@@ -62,6 +66,24 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
 
 
 # ---------------------------------------------------------------------------------------------------------------- parts
+def _check_updates(program: FrozenProgram) -> None:
+    """Raises UnsupportedError for an update inside control flow: replicas may take different branches, and it has no sum."""
+    for op in program.ops:
+        regions = list(op.regions)
+        while regions:
+            for inner in regions.pop().ops:
+                regions += inner.regions
+                if inner.role & OpRole.Optimize:
+                    raise UnsupportedError(
+                        "minimize inside a branch cannot run on several places: its gradients are not summed over them",
+                        expected="an update outside of control flow",
+                        received=f"'{inner.type}' inside '{op.type}'",
+                        fix="minimize what static.nn.cond returns, or run on one place",
+                        op=inner.type,
+                        where=show(inner.where),
+                    )
+
+
 def starts_loss_gradient(op: FrozenOp | Operator) -> bool:
     """Whether the op fills the gradient of the loss."""
     return op.role == OpRole.Backward | OpRole.Loss

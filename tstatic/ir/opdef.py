@@ -120,6 +120,7 @@ class GradOp:
     scratch: Callable[..., tuple[Meta, ...]] | None = None
     cost: Callable[..., Cost] | None = None
     shape_only: tuple[str, ...] = ()
+    linear_in: tuple[str, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
     grad: GradOp | Callable[[GradContext], list[OpSpec]] | _Derive | None = None
     prepare: Prepare | None = None
@@ -158,6 +159,8 @@ class Card:
         view: ``(array, **attrs) -> array``: the first output is a view of the first input and needs no step; ``None`` where
             the strides of the array need a copy (then ``ref`` runs).
         shape_only: Input slots of which only the shape is used.
+        linear_in: Of a backward op: input slots in which the forward op is linear, so that only the gradients of the others
+            read them.
         inplace: Pairs (input slot, output slot) that may share a buffer when the input dies here.
         state: Pairs (input slot, output slot) that name the same persistable variable (optimizer updates, running statistics).
         random: Draws from the counter-based generator (``rng``).
@@ -188,6 +191,7 @@ class Card:
     cost: Callable[..., Cost] | None = None
     view: Callable[..., np.ndarray[Any, Any] | None] | None = None
     shape_only: tuple[str, ...] = ()
+    linear_in: tuple[str, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
     random: bool = False
@@ -353,6 +357,7 @@ def _backward_card(forward: Card, rule: GradOp) -> Card:
         cost=rule.cost,
         rows=rule.rows,
         shape_only=rule.shape_only,
+        linear_in=rule.linear_in,
         inplace=rule.inplace,
         effects=rule.effects,
         prepare=rule.prepare,

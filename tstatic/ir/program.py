@@ -40,6 +40,7 @@ class Block:
         self.forward_block_idx = forward_idx
         self.vars: OrderedDict[str, Variable] = OrderedDict()
         self.ops: list[Operator] = []
+        self.excludes: tuple[Operator, ...] = ()  # ops of other branches, which do not run where this block does
         # In a block of gradients: what stands before the names of its gradients.
         self.grad_prefix = ""
         # Counts every op ever built here, so that removing or inserting one moves no random op's position.

@@ -11,7 +11,7 @@ import numpy as np
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable, emit
 from tstatic.ir.opdef import Attr, Card, GradOp, register, spelled
-from tstatic.ir.program import Block, Variable, default_main_program
+from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
 from tstatic.ops import _blocks
@@ -44,7 +44,8 @@ def _run_branch(cond: Arrays, inputs: Arrays, outs: Any, scope: Any, *, run_bloc
         env = run_block.run(given)
         if scope is not None:
             scope[:] = [run_block.before(given, env)]
-        values = [env[n] for n in names_out]
+        # A program cloned for a test has lost the ops that wrote the rest.
+        values = [env[n] if n in env else given[n] for n in names_out]
     else:
         if scope is not None:
             scope.clear()
@@ -106,24 +107,27 @@ def _check_pred(pred: Any, function: str) -> Variable:
     return var
 
 
-def _close(helper: Layer, block: Block, pred: Variable) -> None:
-    """Appends the ``conditional_block`` op of a finished body."""
+def _close(helper: Layer, block: Block, pred: Variable) -> Operator:
+    """Appends the ``conditional_block`` op of a finished body and returns it."""
     reads, writes = _blocks.captures(block)
     parent = block.parent
     assert parent is not None
     scope = helper.variable("float32", ())
     scope.type = "step_scopes"
-    append_op(
+    return append_op(
         parent, "conditional_block", {"Cond": [pred], "Input": reads}, {"Out": writes, "Scope": scope},
         {"sub_block": block.idx, "is_scalar_condition": True},
     )  # fmt: skip
 
 
-def _branch(helper: Layer, pred: Variable, function: Callable[[], Any] | None) -> tuple[Any, list[Variable]]:
-    """Builds one branch; returns what the function returned, and the outer variables that hold its leaves."""
+def _branch(
+    helper: Layer, pred: Variable, function: Callable[[], Any] | None, excludes: tuple[Operator, ...] = ()
+) -> tuple[Any, list[Variable], Operator]:
+    """Builds one branch; returns what the function returned, the outer variables that hold its leaves, and its op."""
     program = default_main_program()
     outer: list[Variable] = []
     with _blocks.body(program) as block:
+        block.excludes = excludes
         result = function() if function is not None else None
         parent = block.parent
         assert parent is not None
@@ -136,8 +140,7 @@ def _branch(helper: Layer, pred: Variable, function: Callable[[], Any] | None) -
                 out = above.variable(var.dtype, var.shape, stop_gradient=var.stop_gradient)
                 append_op(block, "assign", {"X": var}, {"Out": out})
                 outer.append(out)
-    _close(Layer("cond", helper.name, parent), block, pred)
-    return result, outer
+    return result, outer, _close(Layer("cond", helper.name, parent), block, pred)
 
 
 @no_effect(return_names="results are not renamed")
@@ -182,8 +185,8 @@ def cond(
     with _blocks.undone_on_error(program):
         helper = Layer("cond", name)
         otherwise = helper.emit("logical_not", {"X": pred})
-        yes, yes_vars = _branch(helper, pred, true_fn)
-        no, no_vars = _branch(helper, otherwise, false_fn)
+        yes, yes_vars, taken = _branch(helper, pred, true_fn)
+        no, no_vars, _ = _branch(helper, otherwise, false_fn, (taken,))
         if not _blocks.same_structure(yes, no):
             raise ProgramError(
                 "Incompatible return values of true_fn and false_fn in cond",
@@ -318,6 +321,7 @@ class Switch:
     def __init__(self, name: str | None = None) -> None:
         self._helper = Layer("switch", name)
         self._not_yet: Variable | None = None
+        self._earlier: tuple[Operator, ...] = ()
 
     def __enter__(self) -> Switch:
         return self
@@ -360,5 +364,6 @@ class Switch:
         program = default_main_program()
         with _blocks.undone_on_error(program):
             with _blocks.body(program) as block:
+                block.excludes = self._earlier
                 yield
-            _close(Layer("switch", self._helper.name), block, pred)
+            self._earlier += (_close(Layer("switch", self._helper.name), block, pred),)

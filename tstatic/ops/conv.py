@@ -187,6 +187,7 @@ def _card(type: str, cases: tuple[Case, ...]) -> Card:
             scratch=_grad_scratch,
             split=conv_grad_split,
             cost=twice(conv_cost),
+            linear_in=("Input", "Filter"),
             grad=bilinear_grad(type, "Input", "Filter", "Output"),
         ),
         amp="white",

@@ -122,6 +122,7 @@ register(
             split=split_gradient,
             scratch=_MATMUL_GRAD.scratch,
             cost=_matmul_grad_cost,
+            linear_in=("X", "Y"),
             grad=bilinear_grad("matmul_v2"),
         ),
         amp="white",
@@ -184,6 +185,7 @@ def _plain_grad(second: str, type: str) -> GradOp:
         split=lambda x, y, dout, dx, dy: split_gradient(x, y, dout, dx, dy),
         scratch=_PLAIN_GRAD.scratch,
         cost=_matmul_grad_cost,
+        linear_in=("X", second),
         grad=bilinear_grad(type, "X", second),
     )
 

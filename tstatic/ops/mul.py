@@ -171,6 +171,7 @@ register(
             split=_mul_grad_split,
             scratch=_MUL_GRAD.scratch,
             cost=_mul_grad_cost,
+            linear_in=("X", "Y"),
             grad=bilinear_grad("mul"),
         ),
         amp="white",

@@ -268,7 +268,7 @@ class Optimizer:
             for p, g in pairs:
                 with program._role_guard(OpRole.Optimize, (p.name, g.name)):
                     self._regularize(p, g)
-            block = program.global_block()
+            block = program.current_block()
             before = len(block.ops)
             ops: list[Operator] = []
             for p, g in pairs:
@@ -308,7 +308,7 @@ class Optimizer:
                 inputs[slot] = var
                 if slot == "MasterParam":
                     outputs["MasterParamOut"] = var
-        return param.block.program.global_block().append_op(self.type, inputs, outputs, dict(attrs))
+        return param.block.program.current_block().append_op(self.type, inputs, outputs, dict(attrs))
 
     def _master(self, param: Variable, wanted: bool) -> Variable | None:
         """The float32 copy of a low-precision parameter, filled from it by the startup program."""

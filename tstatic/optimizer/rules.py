@@ -182,7 +182,7 @@ class Adamax(Optimizer):
         # The op reads the power; one scale op per parameter moves it on, as in Paddle.
         for param in params:
             power = self._accumulator("beta1_pow_acc", param, self._beta1, (1,))
-            param.block.program.global_block().append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
+            param.block.program.current_block().append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
 
 
 @spelled("optimizer.Adagrad")
