@@ -498,3 +498,27 @@ def test_feeds_of_a_loaded_model_are_not_compared_with_the_declaration(tmp_path:
     static.save_inference_model(str(tmp_path / "m"), [x], [paddle.sum(x)], exe)
     program, feeds, fetches = static.load_inference_model(str(tmp_path / "m"), exe)
     assert exe.run(program, feed={feeds[0]: np.ones((32, 1, 4), "float32")}, fetch_list=fetches)[0] == 128
+
+
+def test_inputs_that_only_the_other_branch_needs_may_be_left_out(tmp_path: Path) -> None:
+    train = static.data("train", [1], "bool")
+    x, label = static.data("x", [None, 2]), static.data("label", [None, 2])
+    x.stop_gradient = False
+    out = static.nn.cond(train, lambda: paddle.square(x - label), lambda: x * 3.0)
+    exe, rows = static.Executor("cpu"), np.ones((2, 2), "float32")
+    static.save_inference_model(str(tmp_path / "m"), [train, x], [out], exe)
+    program, feeds, fetches = static.load_inference_model(str(tmp_path / "m"), exe)
+    assert feeds == ["train", "x"]
+    feed = {"train": np.array([False]), "x": rows}
+    assert exe.run(program, feed=feed, fetch_list=fetches)[0].tolist() == [[3, 3], [3, 3]]
+    with pytest.raises(FeedError, match="'label' is not fed, and the branch that runs reads it"):
+        exe.run(program, feed={**feed, "train": np.array([True])}, fetch_list=fetches)
+    assert exe.run(program, feed=feed, fetch_list=fetches)[0].tolist() == [[3, 3], [3, 3]]
+    (dx,) = static.gradients([paddle.sum(out)], [x])
+    main = static.default_main_program()
+    assert exe.run(main, feed=feed, fetch_list=[dx])[0].tolist() == [[3, 3], [3, 3]]
+    whole = {"train": np.array([True]), "x": rows, "label": 3 * rows}
+    assert exe.run(main, feed=whole, fetch_list=[dx])[0].tolist() == [[-4, -4], [-4, -4]]
+    twice = label * 2.0
+    with pytest.raises(FeedError, match="'label' is not fed"):
+        exe.run(main, feed=feed, fetch_list=[out, twice])

@@ -286,7 +286,11 @@ def freeze(
             continue
         ops.append(_freeze_op(op, frame))
     reads: dict[str, str] = {}
+    lacking = _lacking(block, frame.external, ops)
+    ops = [_without(op, lacking) for op in ops] if lacking else ops
     for name, value in frame.external.items():
+        if name in lacking:
+            continue
         _check_external(program, name, feeds, ops)
         reads[name] = value
     fetched = []
@@ -326,6 +330,24 @@ def freeze(
         tuple(ops), frame.metas, frame.names, tuple(feeds), tuple(fetched), reads, writes,
         uid=program.uid, version=program.version,
     )  # fmt: skip
+
+
+def _lacking(block: Block, external: Iterable[str], ops: Sequence[FrozenOp]) -> set[str]:
+    """Declared inputs that are not fed and that only branches read, which may not run."""
+    found = {n for n in external if (var := block.vars.get(n)) is not None and var.is_data and not var.persistable}
+    for op in ops:
+        for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
+            if found and slot.name not in op.card.may_lack:
+                found.difference_update(flat((entry,)))
+    return found
+
+
+def _without(op: FrozenOp, lacking: set[str]) -> FrozenOp:
+    """The op with holes in place of inputs that are not there."""
+    if lacking.isdisjoint(op.reads()):
+        return op
+    inputs = tuple(tuple(EMPTY if v in lacking else v for v in e) if isinstance(e, tuple) else e for e in op.inputs)
+    return replace(op, inputs=inputs)
 
 
 def _check_external(program: Program, name: str, feeds: Sequence[str], ops: Sequence[FrozenOp]) -> None:

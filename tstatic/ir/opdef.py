@@ -121,6 +121,7 @@ class GradOp:
     cost: Callable[..., Cost] | None = None
     shape_only: tuple[str, ...] = ()
     linear_in: tuple[str, ...] = ()
+    may_lack: tuple[str, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
     grad: GradOp | Callable[[GradContext], list[OpSpec]] | _Derive | None = None
     prepare: Prepare | None = None
@@ -159,6 +160,7 @@ class Card:
         view: ``(array, **attrs) -> array``: the first output is a view of the first input and needs no step; ``None`` where
             the strides of the array need a copy (then ``ref`` runs).
         shape_only: Input slots of which only the shape is used.
+        may_lack: List slots in which inputs that are not fed are ``None``: only a branch that runs reads them.
         linear_in: Of a backward op: input slots in which the forward op is linear, so that only the gradients of the others
             read them.
         inplace: Pairs (input slot, output slot) that may share a buffer when the input dies here.
@@ -192,6 +194,7 @@ class Card:
     view: Callable[..., np.ndarray[Any, Any] | None] | None = None
     shape_only: tuple[str, ...] = ()
     linear_in: tuple[str, ...] = ()
+    may_lack: tuple[str, ...] = ()
     inplace: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
     random: bool = False
@@ -358,6 +361,7 @@ def _backward_card(forward: Card, rule: GradOp) -> Card:
         rows=rule.rows,
         shape_only=rule.shape_only,
         linear_in=rule.linear_in,
+        may_lack=rule.may_lack,
         inplace=rule.inplace,
         effects=rule.effects,
         prepare=rule.prepare,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import FeedError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable, emit
 from tstatic.ir.opdef import Attr, Card, GradOp, register, spelled
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
@@ -34,10 +34,24 @@ def _deliver(values: Arrays, outs: Any) -> list[Any]:
     return list(outs)
 
 
+def _check_given(given: Mapping[str, Any]) -> None:
+    """Refuses a run of the branch without what it reads; one that does not run needs nothing."""
+    for name, array in given.items():
+        if array is None:
+            raise FeedError(
+                f"input '{name}' is not fed, and the branch that runs reads it",
+                expected=f"'{name}' in feed",
+                received="a feed without it",
+                fix=f"feed '{name}', or a condition that chooses the other branch",
+                var=name,
+            )
+
+
 def _run_branch(cond: Arrays, inputs: Arrays, outs: Any, scope: Any, *, run_block: Any) -> tuple[Any, Any]:
     names_out = run_block.names("Out")
     given = dict(zip(run_block.names("Input"), inputs, strict=True))
     if _true(cond):
+        _check_given(given)
         if scope is not None:
             # The arena's buffers are used again before the backward pass.
             given = {n: np.array(a) for n, a in given.items()}
@@ -68,7 +82,7 @@ def _run_branch_grad(
     else:
         # A branch that did not run leaves a variable that it would have overwritten as it was.
         results = [arriving.get(n) for n in names_in]
-    values = [np.zeros_like(x) if r is None else r for x, r in zip(inputs, results, strict=True)]
+    values = [None if x is None else np.zeros_like(x) if r is None else r for x, r in zip(inputs, results, strict=True)]
     return (_deliver(values, dinputs),)
 
 
@@ -82,10 +96,12 @@ register(
         },
         ref=_run_branch,
         objects=("Scope",),
+        may_lack=("Input",),
         grad=GradOp(
             "Cond*, Input*, Out*, Out@GRAD*, Scope -> Input@GRAD*",
             ref=_run_branch_grad,
             shape_only=("Input", "Out"),
+            may_lack=("Input",),
         ),
     )
 )
