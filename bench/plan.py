@@ -28,6 +28,7 @@ from plan_count import (
     moved,
     paddle,
     pipeline,
+    planned,
     rewritten,
     second_launches,
     second_passes,
@@ -79,7 +80,7 @@ def model(name: str, say: Callable[[str], None]) -> dict[str, Any]:
         "launches": {
             "unfused": t.launches_before + second_launches(before),
             "fused": t.launches_after + second_launches(after),
-            "ops": sum(op.card.view is None for op in after),
+            "ops": len(planned(main, chosen, one.feeds, [loss.name])),
         },
         "bytes": {"unfused": unfused_bytes, "fused": fused_bytes},
         "applied": dict(Counter(a.switch for a in explained.applied)),

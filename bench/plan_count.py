@@ -20,12 +20,12 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.shapes import infer_program
 from tstatic.runtime.scope import Scope
-from tstatic.static import pipeline
+from tstatic.static import inquiry, pipeline
 from tstatic.static.request import rewritten_for
 
 __all__ = [
     "FUSIONS", "Meta", "Row", "against_formulas", "built", "dtype_of", "formula", "fused_kernels", "infer_program",
-    "kernel_of", "moved", "paddle", "pipeline", "rewritten", "second_launches", "second_passes", "static", "strategy",
+    "kernel_of", "moved", "paddle", "pipeline", "planned", "rewritten", "second_launches", "second_passes", "static", "strategy",
 ]  # fmt: skip
 
 Row = dict[str, Any]
@@ -85,6 +85,15 @@ def rewritten(
     made = rewritten_for(main, chosen, known, fetches, Scope())
     fused, metas = pipeline.fuse(made.frozen, made.metas, chosen)
     return made.frozen.ops, fused.ops, metas
+
+
+def planned(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> tuple[FrozenOp, ...]:
+    """The ops that do work in a plan for a GPU: those whose result is no view of what they read."""
+    block = main.global_block()
+    known = {n: Meta(tuple(s), dtype_of(block.var(n).dtype)) for n, s in feeds.items()}
+    made = rewritten_for(main, chosen, known, fetches, Scope())
+    fused, metas = pipeline.fuse(made.frozen, made.metas, chosen)
+    return tuple(inquiry.planned(fused, metas, pipeline.kernels_of(fused, metas), chosen))
 
 
 def fused_kernels(

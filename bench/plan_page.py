@@ -88,7 +88,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"- commit {result['commit']}; Python {result['versions']['python']}, tstatic {result['versions']['tstatic']}",
         "- counted from programs and kernels, nothing was run: each launch reads what it reads and writes what it writes once",
         "- an unfused op is one launch that reads each input once; unfused batch norms are three launches and read twice, as fused",
-        "  ones do and are; views are free, and so are gradients of adds that only hand on what arrives",
+        "  ones do and are; what the plan makes a view of its input is free, and so are gradients of adds that only hand on what\n"
+        "  arrives",
         "- columns of one switch alone count every op, fused ones too, as one launch that reads each input once",
         f"- wanted: kernels with a formula move at most {WANTED} times its bytes, and fusion saves at least 40 % of launches",
         "",

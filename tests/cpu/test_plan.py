@@ -83,6 +83,23 @@ def test_the_report_says_what_and_where() -> None:
     assert compiled.memory_report({"x": (64, 16)}, [loss]).held_bytes >= state_bytes + report.peak_bytes
 
 
+def test_a_reshape_is_a_view_where_memory_lies_in_order_and_the_count_of_launches_follows() -> None:
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", [4, 6])
+        flat = paddle.reshape(paddle.tanh(x), [3, 8])
+        turned = paddle.reshape(paddle.transpose(flat, [1, 0]), [24])
+        y = paddle.exp(flat), paddle.exp(turned)
+    compiled = static.CompiledProgram(main)
+    given = np.arange(24, dtype="f4").reshape(4, 6)
+    static.Executor("cpu").run(compiled, feed={"x": given}, fetch_list=[*y])
+    how = {(s.op.type, s.op.output("Out")): s.how for s in compiled.plan.steps}
+    assert [kind for (op, _), kind in how.items() if op == "reshape2"] == ["view", "ref"], "turned rows are copied"
+    worked = sum(kind != "view" for kind in how.values())
+    assert worked == 4
+    assert compiled.explain(fetch_list=[*y]).traffic.launches_before == worked
+
+
 def test_an_arena_is_dropped_as_often_as_the_strategy_says() -> None:
     main, startup, loss = net()
     exe = static.Executor("cpu")

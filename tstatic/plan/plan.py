@@ -223,7 +223,8 @@ class _Planner:
         if card.view is None or not isinstance(op.inputs[0], str) or not isinstance(op.outputs[0], str):
             return False
         source, result = op.inputs[0], op.outputs[0]
-        if source not in self.dense or any(e is not None for e in op.inputs[1:]):
+        # An optional list of values that is empty is no input.
+        if source not in self.dense or any(op.inputs[1:]):
             return False
         base = self.slots[self.base(source)]
         # The scope's storage changes in the update region and belongs to the user afterwards.

@@ -16,6 +16,7 @@ from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
+from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
 from tstatic.static.explain import Answer, Drawing, Explanation, Note, Traffic, properties
 from tstatic.static.rewritten import rewritten
@@ -34,19 +35,28 @@ def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
     return total + sum(metas[v].nbytes for v in op.writes() if v in metas)
 
 
-def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels) -> tuple[int, int]:
-    """Launches and bytes of a step on a GPU.
+def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> tuple[int, int]:
+    """Launches and bytes of a step on a GPU, by its plan.
 
-    An op whose result is a view of its input has none, a fused one those of its kernel, any other counts as one.
+    An op whose result the plan makes a view of its input has none, a fused one those of its kernel, any other counts as one.
     """
     launches = total = 0
-    for op in frozen.ops:
+    for op in planned(frozen, metas, kernels, build):
         kernel = kernels.get(op.outputs)
-        if op.card.view is None:
-            # A kernel may compute again what the ops that it stands for read.
-            launches += 1 if kernel is None else len(kernel.plan(False).launches)
-            total += _bytes(op, metas) if kernel is None else kernel.nbytes
+        # A kernel may compute again what the ops that it stands for read.
+        launches += 1 if kernel is None else len(kernel.plan(False).launches)
+        total += _bytes(op, metas) if kernel is None else kernel.nbytes
     return launches, total
+
+
+def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> list[FrozenOp]:
+    """The ops that do work in the plan; without it, where sizes are unknown, those that cannot be views."""
+    given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
+    if not all(meta is not None and meta.known for meta in given):
+        return [op for op in frozen.ops if op.card.view is None]
+    made = {outputs: Generated(kernel, kernel.plan(False)) for outputs, kernel in kernels.items()}
+    plan = make_plan(frozen, metas, pipeline.plan_options(build), made)
+    return [step.op for step in plan.steps if step.how != "view"]
 
 
 def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied, ...]:
@@ -81,7 +91,7 @@ def inquire(
     fused, after_metas = pipeline.fuse(frozen, metas, build, log)
     kernels = pipeline.kernels_of(fused, after_metas)
     # What runs with all switches off.
-    before, after = _cost(handed_on(frozen, metas), metas, {}), _cost(fused, after_metas, kernels)
+    before, after = _cost(handed_on(frozen, metas), metas, {}, build), _cost(fused, after_metas, kernels, build)
     copy = program.clone() if program is not None else None
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
