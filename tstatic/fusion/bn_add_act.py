@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tstatic.fusion.bn_act import ACTIVATIONS, GRADS, backward_parts, forward_parts, one
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
-from tstatic.fusion.engine import Fused, Fusion, Unfit
+from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.pattern import Match, Pattern
+from tstatic.fusion.reasons import Unfit
 
 
 def norm_plus(p: Pattern) -> None:

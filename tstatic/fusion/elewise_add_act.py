@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
-from tstatic.fusion.engine import Fused, Fusion, Unfit
+from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.pattern import Match, Pattern
+from tstatic.fusion.reasons import Unfit
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta

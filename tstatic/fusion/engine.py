@@ -10,9 +10,10 @@ from functools import partial
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.group import NoKernel, build
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.codegen.rows import rows_kernel
 from tstatic.fusion.pattern import Match, Pattern, find
-from tstatic.fusion.reasons import Apart, explain_code
+from tstatic.fusion.reasons import Apart, Unfit
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import Card
@@ -90,24 +91,6 @@ class Fused:
     body: tuple[FrozenOp, ...] = ()
 
 
-class Unfit(Exception):  # noqa: N818
-    """A match that cannot be made.
-
-    Args:
-        code: One of ``reasons.py``.
-        reason: A sentence that says more than the code's own.
-        change: What would allow it, likewise.
-        value, reader: What the code's own sentences name.
-    """
-
-    def __init__(self, code: str, reason: str = "", change: str = "", *, value: str = "", reader: str = "") -> None:
-        super().__init__(code)
-        self.code = code
-        meaning, smallest = explain_code(code, value=value, reader=reader)
-        self.reason = reason or meaning
-        self.change = change or smallest
-
-
 def loop_nest(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
     """The kernel of ops that state expressions per element or along rows."""
     group = build(body, metas, needed)
@@ -127,6 +110,7 @@ class Fusion:
         proposes: Instead of patterns: groups of ops, and what each becomes (or a function that raises :class:`Unfit`).
         kernel: ``(body, metas, values that it writes, in the op's order) -> Kernel``; by default the loop nest of the body's
             expressions. Raises :class:`NoKernel`.
+        exact: Whether its kernel gives the bits that the ops give alone; a loop nest does.
         prepare: Rewrites the program before the search, so that patterns can fit; adds the metadata of new values.
     """
 
@@ -137,6 +121,7 @@ class Fusion:
     groups: Callable[[View], Iterable[tuple[int, ...] | Apart]] | None = None
     proposes: Callable[[View], Iterable[tuple[tuple[int, ...], Callable[[], Fused]]]] | None = None
     kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] = loop_nest
+    exact: bool = False
     prepare: Callable[[FrozenProgram, dict[str, Meta]], FrozenProgram] | None = None
 
 
@@ -236,6 +221,8 @@ def _make(
     inside = set(indices)
     if inside & view.forbidden:
         raise Unfit("FORBIDDEN")
+    if not (fusion.exact or fusion.kernel is loop_nest) and strict_numerics():
+        raise Unfit("NUM_STRICT")
     ops = [view.ops[i] for i in indices]
     needed = view.needed(inside)
     result = fuse() if fuse is not None else None

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from tstatic.fusion.codegen.update import DEVICE_NUMBERS, update_kernel
-from tstatic.fusion.engine import Fused, Fusion, Unfit
+from tstatic.fusion.engine import Fused, Fusion
+from tstatic.fusion.reasons import Unfit
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ops._update import ROW_MASK
@@ -214,6 +215,7 @@ ADAMW = Fusion(
     "fuse_adamw",
     proposes=partial(_propose, ("adamw",), True),
     kernel=update_kernel,
+    exact=True,
 )
 """Every ``adamw`` becomes part of a ``fused_adam``, as in Paddle also where it is the only one of its settings."""
 
@@ -224,4 +226,5 @@ ALL = Fusion(
     "fuse_all_optimizer_ops",
     proposes=partial(_propose, ALL_KINDS, False),
     kernel=update_kernel,
+    exact=True,
 )

@@ -56,6 +56,8 @@ _ALL = (
     Reason("NOT_POINTWISE", "{reader} states no expression per element", "nothing: this operator runs alone"),
     Reason("NO_KERNEL_FORM", "a function that it uses has no form in generated kernels", "use another function"),
     Reason("ATTRIBUTE", "an attribute has a value that the fusion does not compute", "change the attribute, see the message"),
+    Reason("NUM_STRICT", "under FLAGS_numerics=strict only kernels are made whose bits are those of the operators alone",
+           "set FLAGS_numerics to default"),
     Reason("FORBIDDEN", "no_fuse() forbids it", "leave the operators outside of no_fuse()"),
     Reason("OFF", "the switch is off", "build_strategy.{value} = True"),
     Reason("HANDED_ON", "{reader} hands on the gradient that arrives, element for element: it is dropped, and costs nothing",
@@ -71,3 +73,21 @@ def explain_code(code: str, **parts: str) -> tuple[str, str]:
     reason = REASONS[code]
     known = {"value": "-", "reader": "-", **{k: v for k, v in parts.items() if v}}
     return reason.meaning.format(**known), reason.change.format(**known)
+
+
+class Unfit(Exception):  # noqa: N818
+    """A match that cannot be made.
+
+    Args:
+        code: One of those above.
+        reason: A sentence that says more than the code's own.
+        change: What would allow it, likewise.
+        value, reader: What the code's own sentences name.
+    """
+
+    def __init__(self, code: str, reason: str = "", change: str = "", *, value: str = "", reader: str = "") -> None:
+        super().__init__(code)
+        self.code = code
+        meaning, smallest = explain_code(code, value=value, reader=reader)
+        self.reason = reason or meaning
+        self.change = change or smallest

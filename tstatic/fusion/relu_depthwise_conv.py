@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
 from tstatic.fusion.codegen.per_channel import LAST
-from tstatic.fusion.engine import Fused, Fusion, Unfit
+from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.pattern import Match, Pattern
+from tstatic.fusion.reasons import Unfit
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import UNKNOWN, Meta

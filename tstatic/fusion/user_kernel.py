@@ -313,7 +313,7 @@ def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequenc
     return made
 
 
-USER = Fusion("user_kernel", "register_kernel()", proposes=_propose, kernel=_kernel)
+USER = Fusion("user_kernel", "register_kernel()", proposes=_propose, kernel=_kernel, exact=True)
 """Made before any other fusion, whatever the strategy says; ``static.no_fuse()`` keeps the reference."""
 
 

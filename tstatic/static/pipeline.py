@@ -8,7 +8,9 @@ from logging import DEBUG
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
+from tstatic.fusion.alone import ALONE, each_alone
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.demand import TOGETHER, demand, demands
 from tstatic.fusion.engine import Fusion, Log, Member, apply
 from tstatic.fusion.handed_on import handed_on
@@ -145,7 +147,7 @@ def _shown(members: Sequence[Member]) -> str:
 
 def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel:
     """The kernel of a fused op: the same whether it is run, shown or counted."""
-    by_name = {f.name: f for f in (USER, TOGETHER, *FUSIONS)}
+    by_name = {f.name: f for f in (USER, TOGETHER, ALONE, *FUSIONS)}
     return by_name[op.fusion].kernel(op.body, metas, list(op.writes()))
 
 
@@ -165,5 +167,7 @@ def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrat
     """
     if not generated:
         return make_plan(unfused(frozen), metas, plan_options(strategy))
+    if strict_numerics():
+        frozen = each_alone(frozen, metas)
     kernels = {outputs: Generated(k, k.plan(True)) for outputs, k in kernels_of(frozen, metas).items()}
     return make_plan(frozen, metas, plan_options(strategy), kernels)

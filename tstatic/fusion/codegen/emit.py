@@ -13,6 +13,7 @@ from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.group import Group, NoKernel, Operand
 from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Own, Parameter, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed, safe
+from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.script import alone
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
@@ -218,7 +219,12 @@ def assemble(
     ]
     count = len(group.inputs)
     read, written = tuple(buffers[:count]), tuple(buffers[count:])
-    return Kernel(name, text, template, parameters, read, written, plan, alone(body, group.metas), group.inplace)
+    strict = strict_numerics()
+
+    def kept(few: bool) -> Calls:
+        return uncontracted(plan(few)) if strict else plan(few)
+
+    return Kernel(name, text, template, parameters, read, written, kept, alone(body, group.metas), group.inplace)
 
 
 def _sum_kernel(group: Group) -> Kernel:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tstatic.fusion.codegen.define import Definition, define
+from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta, Shape
@@ -233,6 +234,11 @@ def build(
     rank = len(space)
     reduced = _row_dimensions(definitions, places, ops)
     each_row = tuple(d for d in range(rank) if d not in reduced)
+    if reduced and strict_numerics():
+        for op, definition in zip(ops, definitions, strict=True):
+            # By itself it is no kernel along rows, and adds in another order.
+            if definition.inner is None and any(shape != definition.full for shape in definition.targets.values()):
+                raise NoKernel("NUM_STRICT", f"{op.type} adds in another order by itself", op)
     if reduced:
         definitions = [_summed_by_row(d, p, each_row, rank) for d, p in zip(definitions, places, strict=True)]
     inputs: dict[tuple[str, Place], int] = {}

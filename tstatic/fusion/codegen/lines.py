@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.group import Group, NoKernel
+from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
 from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.ir.types import DType, bool_, float32, int32
@@ -89,7 +90,8 @@ def number(value: bool | int | float, dtype: DType) -> str:
 class Lines:
     """Writes the lines of a group.
 
-    A 16-bit value that is written and read by later lines is rounded for them, too; any other keeps what is rounded off.
+    A 16-bit value that is written and read by later lines is rounded for them, too; any other keeps what is rounded off,
+    unless ``FLAGS_numerics`` is ``strict``.
 
     Attributes:
         lines: Comments, and ``name = text``.
@@ -105,7 +107,9 @@ class Lines:
         self.done: dict[str, Typed] = {}
         self.used: set[str] = set()
         self.reductions: dict[str, Reduction] = {}
-        self._shown = {o.value for o in group.outputs if o not in group.summed} & {*group.reads.values()}
+        shown = {o.value for o in group.outputs if o not in group.summed}
+        every = {v for op, _ in group.ops for v in op.writes()}
+        self._shown = (every if strict_numerics() else shown) & {*group.reads.values()}
         self._exact: dict[str, DType] = {}
         self._count = 0
 

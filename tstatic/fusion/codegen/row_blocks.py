@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Reduction
+from tstatic.fusion.codegen.numerics import strict_numerics
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?![\w=])")
 """A name; not that of an argument, as in ``mask=row_mask``."""
@@ -132,7 +133,8 @@ def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: in
     found = _Passes(lines, loads)
     last = max((found.lines[name].level for name in found.reductions), default=0)
     # Where threads meet once per block anyway, a sum needs no value per thread of its own: registers are short there.
-    summing = {found.lines[name].level for name in found.online}
+    # What is summed in the same pass must not decide it where bits are compared.
+    summing = set() if strict_numerics() else {found.lines[name].level for name in found.online}
     body = found.per_row(0)
     for level in range(1, last + 1):
         before, inside, after = [], [], []

@@ -1,0 +1,42 @@
+"""Every op that has a generated kernel as a kernel of its own, so that alone it gives the bits that it gives in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
+from tstatic.fusion.codegen.group import NoKernel
+from tstatic.fusion.engine import Fusion, loop_nest
+from tstatic.ir.frozen import FrozenOp, FrozenProgram
+from tstatic.ir.opdef import EMPTY, Card
+from tstatic.ir.types import UNKNOWN, Meta
+
+ALONE = Fusion("alone", "FLAGS_numerics")
+"""Not one of a strategy's fusions: where kernels run, and ``FLAGS_numerics`` is ``strict``, it takes what they left."""
+
+
+def each_alone(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+    """The program with a kernel for every op that can have one."""
+    return program.edit(ops=tuple(_alone(op, metas) for op in program.ops))
+
+
+def _alone(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
+    if op.body or op.regions or not (is_pointwise(op.card) or works_on_rows(op.card)):
+        return op
+    touched = [*op.reads(), *op.writes()]
+    if EMPTY in touched or any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):
+        return op
+    try:
+        kernel = loop_nest([op], metas, list(op.writes()))
+    except NoKernel:
+        return op
+    read = tuple(dict.fromkeys(b.value for b in kernel.inputs))
+    shapes = tuple(v for v in dict.fromkeys(op.reads()) if v not in read)
+    card = Card(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
+    return FrozenOp(
+        card, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,
+        body=(op,), fusion=ALONE.name,
+    )  # fmt: skip
+
+
+__all__ = ["ALONE", "each_alone"]

@@ -1,0 +1,18 @@
+"""What ``FLAGS_numerics=strict`` asks of kernels: the bits that each operator gives by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tstatic.flags import flag
+from tstatic.fusion.codegen.kernel import Calls
+
+
+def strict_numerics() -> bool:
+    """Whether fused programs have to give the bits of unfused ones; part of the key of everything that is compiled."""
+    return bool(flag("FLAGS_numerics") == "strict")
+
+
+def uncontracted(calls: Calls) -> Calls:
+    """The launches, compiled so that a product and a sum are two operations with two roundings."""
+    return replace(calls, launches=tuple(replace(one, contract=False) for one in calls.launches))
