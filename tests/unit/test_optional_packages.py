@@ -128,3 +128,15 @@ def test_only_a_missing_package_is_called_so() -> None:
     with pytest.raises(ImportError, match="no_such_name") as caught, needed_for("this test"):
         from os import no_such_name  # noqa: F401
     assert not isinstance(caught.value, MissingPackageError)
+
+
+@pytest.mark.parametrize("name", ["programs", "feeds_for"])
+def test_random_programs_name_the_package_that_they_need(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tstatic import testing
+
+    for module in ("tstatic.testing.strategies", "hypothesis.strategies"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.delattr(testing, "strategies", raising=False)
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(MissingPackageError, match="pip install hypothesis"):
+        getattr(testing, name)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices.pool import Call
-from tstatic.errors import DeviceError
+from tstatic.errors import DeviceError, needed_for
 from tstatic.locks import lock
 
 _chosen: str | None = None
@@ -67,8 +67,12 @@ def tensor(array: np.ndarray[Any, Any]) -> Any:
 
     Args:
         array: Contiguous.
+
+    Raises:
+        MissingPackageError: Without torch.
     """
-    import torch
+    with needed_for("running generated kernels (TSTATIC_CPU_BACKEND=interpret)"):
+        import torch
 
     flat = array.reshape(-1)
     if array.dtype.name == "bfloat16":

@@ -45,6 +45,7 @@ def _copy(program: Program) -> Program:
     twin._is_test = program._is_test
     twin.grad_order = program.grad_order
     twin.feed_names, twin.fetch_names = program.feed_names, program.fetch_names
+    twin._from_file = program._from_file
     return twin
 
 

@@ -221,6 +221,7 @@ class Program(ProgramMethods):
         self.grad_order = 0
         # Inputs and results of an inference program, in order.
         self.feed_names: tuple[str, ...] = ()
+        self._from_file = False
         self.fetch_names: tuple[str, ...] = ()
 
     def _touch(self) -> None:

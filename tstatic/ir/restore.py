@@ -82,6 +82,7 @@ class _Restore:
                 if name is not None and name not in names:
                     raise self.no_variable(("program", 0, 0), f"'{what}' of the program names", name, names)
         made.feed_names, made.fetch_names = tuple(desc.feeds), tuple(desc.fetches)
+        made._from_file = True
         made.lr_var = None if desc.learning_rate is None else names[desc.learning_rate]
         made._touch()
         return made

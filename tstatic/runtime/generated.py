@@ -9,6 +9,7 @@ import numpy as np
 
 from tstatic.devices import cpu, interpret
 from tstatic.devices.pool import Call
+from tstatic.errors import needed_for
 from tstatic.fusion import cache
 from tstatic.plan.plan import Generated
 
@@ -19,8 +20,12 @@ def generated_work(found: Generated, known: Mapping[str, Any]) -> cpu.Work:
     Args:
         found: The kernel and its launches.
         known: Value -> array.
+
+    Raises:
+        MissingPackageError: Without triton.
     """
-    module = cache.load(found.kernel.text, found.kernel.name)
+    with needed_for("running generated kernels (TSTATIC_CPU_BACKEND=interpret)"):
+        module = cache.load(found.kernel.text, found.kernel.name)
     touched = dict.fromkeys(a for one in found.calls.launches for a in one.arguments if isinstance(a, str))
     touched.update(dict.fromkeys(v for table in found.calls.tables.values() for v in table.values))
     arrays = {v: known[v] for v in touched if v in known}

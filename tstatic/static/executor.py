@@ -12,6 +12,7 @@ from typing import Any
 from tstatic import flags, places
 from tstatic.devices import interpret
 from tstatic.errors import (
+    EOFException,
     ForkedProcessError,
     ProgramError,
     ProgramTypeError,
@@ -36,7 +37,7 @@ from tstatic.static import pipeline
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.data_parallel import Companies
 from tstatic.static.dot import write_graphs
-from tstatic.static.request import fetch_names, fits, rewritten_for, updated
+from tstatic.static.request import check_holders, damaged_program, fetch_names, fits, rewritten_for, updated
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 _log = get_logger("recompiles")
@@ -130,6 +131,30 @@ class Executor:
             FeedError, FeedTypeError: For feeds and fetches that do not fit the program.
             TstaticError: What an operator refuses, with the user's line. The scope is then as it was before.
         """
+        try:
+            return self._run(
+                program, feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy, return_merged, use_prune
+            )
+        except (TstaticError, MemoryError, EOFException):
+            raise
+        except Exception as error:
+            damaged = damaged_program(program, error)
+            if damaged is None:
+                raise
+            raise damaged from error
+
+    def _run(
+        self,
+        program: Program | CompiledProgram | None,
+        feed: Any,
+        fetch_list: Any,
+        feed_var_name: str,
+        fetch_var_name: str,
+        scope: Scope | None,
+        return_numpy: bool,
+        return_merged: bool,
+        use_prune: bool,
+    ) -> list[Any]:
         self._check_usable()
         compiled = program if isinstance(program, CompiledProgram) else None
         base = self._program_of(program)
@@ -142,16 +167,7 @@ class Executor:
                 fix="make one with static.Scope()",
                 op="Executor.run",
             )
-        for argument, holder in (("feed_var_name", feed_var_name), ("fetch_var_name", fetch_var_name)):
-            if not isinstance(holder, str):
-                raise ProgramTypeError(
-                    f"'{argument}' of Executor.run must be a text",
-                    expected="a str; it names a variable that tstatic does not need",
-                    received=shown(holder),
-                    fix=f"leave '{argument}' out",
-                    op="Executor.run",
-                    where=show(user_line()),
-                )
+        check_holders(feed_var_name, fetch_var_name)
         names, kept = fetch_names(fetch_list)
         if compiled is not None and compiled._is_data_parallel:
             if compiled._share is not None and compiled._share._scope is not None:

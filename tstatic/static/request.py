@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tstatic.errors import FeedTypeError, shown
+from tstatic.errors import FeedTypeError, ProgramError, ProgramTypeError, reason, shown
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.program import Operator, OpRole, Program, Variable
+from tstatic.ir.program import Operator, OpRole, Program, Variable, default_main_program
 from tstatic.ir.types import Meta
+from tstatic.ir.where import show, user_line
 from tstatic.plan.shapes import infer_program
 from tstatic.runtime.scope import Scope
 from tstatic.static import pipeline
@@ -122,3 +123,40 @@ def rewritten_for(
     state = state_metas(frozen, program, scope)
     known = {**feeds, **{frozen.reads[var]: meta for var, meta in state.items()}}
     return Rewritten(frozen, state, infer_program(frozen, known))
+
+
+def check_holders(feed_var_name: Any, fetch_var_name: Any) -> None:
+    """Refuses names of Paddle's feed and fetch variables, which have no effect here, that are no texts.
+
+    Raises:
+        ProgramTypeError: If one is not a str.
+    """
+    for argument, name in (("feed_var_name", feed_var_name), ("fetch_var_name", fetch_var_name)):
+        if not isinstance(name, str):
+            raise ProgramTypeError(
+                f"'{argument}' of Executor.run must be a text",
+                expected="a str; it names a variable that tstatic does not need",
+                received=shown(name),
+                fix=f"leave '{argument}' out",
+                op="Executor.run",
+                where=show(user_line()),
+            )
+
+
+def damaged_program(program: Any, error: Exception) -> ProgramError | None:
+    """The error for a program from a file that says what no program would, past all that is checked when it is read.
+
+    ``None`` for programs that were built here, and for those that call functions of the user's own, which may raise anything.
+    """
+    base: Program = getattr(program, "_program", program) or default_main_program()
+    kinds = {attr.kind for block in base.blocks for op in block.ops for attr in op.card.attrs.values()}
+    if not base._from_file or "function" in kinds:
+        return None
+    return ProgramError(
+        "the program, which was read from a file, cannot be run: its parts do not fit together",
+        expected="a program as it was saved",
+        received=reason(error),
+        fix="save it again from the code that built it, or take an older copy of the file",
+        op="Executor.run",
+        where=show(user_line()),
+    )

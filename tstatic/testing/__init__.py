@@ -13,6 +13,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tstatic.errors import needed_for
 from tstatic.testing.equivalence import EquivalenceError, assert_equivalent
 from tstatic.testing.feeds import sample_feeds
 from tstatic.testing.gradients import GradientError, check_grads
@@ -39,7 +40,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Loads the hypothesis strategies when they are asked for, so that the rest works without hypothesis."""
     if name in ("feeds_for", "programs"):
-        from tstatic.testing import strategies
+        with needed_for(f"tstatic.testing.{name}"):
+            from tstatic.testing import strategies
 
         return getattr(strategies, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError
+from tstatic.errors import MissingPackageError, ProgramError
 from tstatic.ir.declare import NO_FUSE
 from tstatic.ir.program import Program, default_startup_program
 from tstatic.places import CPUPlace
@@ -192,6 +192,9 @@ class Trial:
         compiled = self.compiled(strategy)
         try:
             fused = self.run(compiled, feeds, self.state)
+        except MissingPackageError:
+            # It says nothing about the program.
+            raise
         except Exception as error:
             return Failure("", 0, None, strategy, error)
         names = [*([self.fetches] * self.steps), self.written]
