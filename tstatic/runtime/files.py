@@ -76,6 +76,8 @@ def write(files: Mapping[Path, bytes]) -> None:
                 _commit(stages[folder], folder, list(contents))
                 committed.append(folder)
                 _sync(folder)
+    except CheckpointError:
+        raise  # an OSError, too
     except OSError as error:
         raise CheckpointError(
             f"could not write {path}",
