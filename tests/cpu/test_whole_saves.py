@@ -167,8 +167,8 @@ def _count_calls(last: int) -> Callable[[], int]:
     return lambda: count
 
 
-def _forked(work: Callable[[], Any]) -> int:
-    """Runs ``work`` in a child; its exit status, negative for a signal."""
+def _fork(work: Callable[[], Any]) -> int:
+    """Starts a child that runs ``work`` and ends; returns its number."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads, which are idle here
         child = os.fork()
@@ -178,6 +178,11 @@ def _forked(work: Callable[[], Any]) -> int:
             os._exit(0)
         finally:
             os._exit(1)
+    return child
+
+
+def _ended(child: int) -> int:
+    """Waits for a child; its exit status, negative for a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -206,7 +211,7 @@ def test_a_save_killed_before_any_file_system_call_is_loaded_whole(
             _count_calls(last)
             net.save(how, folder, 2.0)
 
-        ended = _forked(save)
+        ended = _ended(_fork(save))
         with _unwritable(monkeypatch):
             value = net.load(how, folder)
         assert net.load(how, folder) == value
@@ -233,7 +238,7 @@ def test_the_first_save_of_all_is_there_or_not(net: Net, tmp_path: Path) -> None
             _count_calls(last)
             net.save("save", folder, 2.0)
 
-        if _forked(save) == 0:
+        if _ended(_fork(save)) == 0:
             break
         files.settle(folder)
         names = {name for name in os.listdir(folder) if name.startswith("m")} if folder.exists() else set()
@@ -248,14 +253,10 @@ def test_a_save_killed_by_the_kernel_is_loaded_whole(net: Net, tmp_path: Path) -
         how = random.Random(number).choice(SETS)
         folder = tmp_path / str(number)
         net.save(how, folder, 1.0)
-        child = os.fork()
-        if child == 0:
-            for value in (1.0, 2.0) * 1000:
-                net.save(how, folder, value)
-            os._exit(0)
+        child = _fork(lambda how=how, folder=folder: [net.save(how, folder, value) for value in (1.0, 2.0) * 1000])
         time.sleep(0.05 + 0.2 * random.Random(number).random())
         os.kill(child, signal.SIGKILL)
-        ended += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        ended += _ended(child) == -signal.SIGKILL
         assert net.load(how, folder) in (1.0, 2.0)
     assert ended == KILLS
 
@@ -272,15 +273,12 @@ def test_a_save_that_a_signal_breaks_off_is_loaded_whole(net: Net, tmp_path: Pat
 
 def test_loading_while_another_process_saves_gives_one_save(net: Net, tmp_path: Path) -> None:
     net.save("save_persistables", tmp_path, 1.0)
-    child = os.fork()
-    if child == 0:
-        for value in (1.0, 2.0) * 100_000:
-            net.save("save_persistables", tmp_path, value)
+    child = _fork(lambda: [net.save("save_persistables", tmp_path, value) for value in (1.0, 2.0) * 100_000])
     try:
         seen = {net.load("save_persistables", tmp_path) for _ in range(100)}
     finally:
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        _ended(child)
     assert seen == {1.0, 2.0}
 
 
@@ -289,17 +287,8 @@ def test_two_processes_that_save_at_once_leave_one_save(net: Net, tmp_path: Path
         for _ in range(15):
             net.save("fluid.save_inference_model", tmp_path, value)
 
-    children = []
-    for value in (1.0, 2.0):
-        child = os.fork()
-        if child == 0:
-            try:
-                saves(value)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        children.append(child)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+    children = [_fork(lambda value=value: saves(value)) for value in (1.0, 2.0)]
+    assert [_ended(child) for child in children] == [0, 0]
     assert net.load("fluid.save_inference_model", tmp_path) in (1.0, 2.0)
     assert tuple(sorted(os.listdir(tmp_path))) == WAYS["fluid.save_inference_model"].names
 
