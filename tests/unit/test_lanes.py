@@ -165,3 +165,33 @@ def test_memory_that_is_not_known_closes_a_step() -> None:
     work.add(lambda arrays: [], (), [object()], [])
     assert work.spans is None
     assert not Lanes(work, "a", 1).add(pieces([(print, ())], [([], [])]), "b")
+
+
+def test_comparing_steps_grows_with_the_length_of_a_program_and_not_with_its_square(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = [0]
+    overlaps = module._overlaps
+
+    def counted(found: Any, new: Any) -> Any:
+        compared[0] += len(found) * len(new)
+        return overlaps(found, new)
+
+    monkeypatch.setattr(module, "_overlaps", counted)
+    memory = np.arange(64, dtype=np.int64)
+
+    def cost(steps: int) -> int:
+        compared[0] = 0
+        works = []
+        for _ in range(steps):
+            work = Work()
+            for i in range(8):
+                own = memory[8 * i : 8 * i + 8]
+                work.add(lambda arrays: [], (), [own], [own])
+            works.append((work, 0))
+        parts = list(joined(works, threads=2))
+        assert max(len(part.works) for part in parts) > 1
+        assert sum(len(part.works) for part in parts) == steps
+        return compared[0]
+
+    assert cost(512) < 5 * cost(128)

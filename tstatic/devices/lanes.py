@@ -18,6 +18,9 @@ from tstatic.devices.pool import Call, PieceFailed, Pool
 MOST = 256
 """Lanes at most: comparing addresses costs time while binding."""
 
+MOST_STEPS = 32
+"""Steps that run together at most: each new one is compared with all of them, and binding a long program must stay linear."""
+
 Spans = list[tuple[int, int, int]]
 """``(first byte, byte after the last, lane)``."""
 Ends = list[tuple[int, Any]]
@@ -83,7 +86,7 @@ class Lanes:
         Returns:
             Whether it was joined; if not, nothing changed.
         """
-        if self._closed or work.spans is None:
+        if self._closed or work.spans is None or len(self.works) >= MOST_STEPS:
             return False
         count, pieces = len(self.lanes), len(work.spans)
         if max(count, pieces) < 2 or count + pieces > MOST:
