@@ -43,7 +43,7 @@ def no_effect(**reasons: str) -> Callable[[F], F]:
 
 
 def _own(function: Any) -> Mapping[str, str]:
-    found: Mapping[str, str] = vars(function).get(ATTRIBUTE, {})
+    found: Mapping[str, str] = getattr(function, "__dict__", {}).get(ATTRIBUTE, {})
     return found
 
 

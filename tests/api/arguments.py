@@ -49,8 +49,11 @@ def unread(function: Callable[..., Any]) -> set[str]:
 
 
 def declarations(owner: Any) -> Mapping[str, str]:
-    """What a function, or a class for its constructor, declares to be without effect."""
-    found = dict(declared(owner))
-    if inspect.isclass(owner):
-        found |= declared(owner.__init__)
-    return found
+    """What a function, or a class for its constructor, declares to be without effect; subclasses inherit it."""
+    if not inspect.isclass(owner):
+        return declared(owner)
+    found: dict[str, str] = {}
+    for base in reversed(owner.__mro__):
+        found |= {**declared(base), **declared(base.__init__)}
+    parameters = inspect.signature(owner).parameters
+    return {name: why for name, why in found.items() if name in parameters}

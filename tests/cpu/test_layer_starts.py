@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tstatic as paddle
@@ -85,3 +86,13 @@ def test_statistics_of_low_precision_are_float32(dtype: str) -> None:
     wide = dtype if dtype == "float64" else "float32"
     assert {kinds[f"batch_norm_0.{n}"] for n in ("w_0", "b_0", "w_1", "w_2")} == {wide}
     assert kinds["fc_0.w_0"] == dtype
+
+
+def test_uniform_fills_its_diagonal() -> None:
+    start = paddle.nn.initializer.Uniform(0.0, 0.5, diag_num=3, diag_step=4, diag_val=2.0)
+    w = static.create_parameter([3, 4], "float32", default_initializer=start)
+    exe = static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    value = np.array(static.global_scope().find_var(w.name).get_tensor())
+    assert (value == 2.0).tolist() == np.eye(3, 4, dtype=bool).tolist()
+    assert value[~np.eye(3, 4, dtype=bool)].max() < 0.5

@@ -230,6 +230,37 @@ def test_set_gradient_clip_clips_the_listed_parameters_alone() -> None:
     assert own == {"u": 2.5, "v": 2.5, "w": 2.5}
 
 
+def test_a_clip_of_a_param_attr_clips_its_parameter() -> None:
+    w = static.create_parameter(
+        [1], "float32", name="w", attr=paddle.ParamAttr(gradient_clip=CLIP.GradientClipByValue(0.5))
+    )
+    v = static.create_parameter([1], "float32", name="v", attr=paddle.ParamAttr(gradient_clip=None))
+    O.SGD(1.0).minimize(paddle.sum(3 * w + 3 * v))
+    exe = static.Executor("cpu")
+    exe.run(static.default_startup_program())
+    main = static.default_main_program()
+    before = state(static.global_scope(), main)
+    exe.run(main)
+    after = state(static.global_scope(), main)
+    assert [float(before[n][0] - after[n][0]) for n in "wv"] == pytest.approx([0.5, 3.0])
+    with pytest.raises(paddle.errors.ProgramTypeError, match="'gradient_clip' should be"):
+        paddle.ParamAttr(gradient_clip=1.0)
+
+
+def test_old_names_of_optimizers_take_old_arguments() -> None:
+    old = paddle.fluid.optimizer
+    decay = paddle.regularizer.L2Decay(0.05)
+    assert np.array_equal(
+        trained(old.MomentumOptimizer(0.1, 0.9, regularization=decay, flatten_param_grads=True)),
+        trained(O.Momentum(0.1, 0.9, weight_decay=decay)),
+    )
+    plain, decayed = (trained(old.LambOptimizer(0.01, regularization=r), steps=3) for r in (None, decay))
+    assert np.array_equal(plain, trained(O.Lamb(0.01), steps=3))
+    assert not np.array_equal(plain, decayed)
+    with pytest.raises(TypeError, match=r"AdamOptimizer\(\) .*lazy_mode_"):
+        old.AdamOptimizer(0.1, lazy_mode_=True)
+
+
 def test_clips_by_the_global_norm_share_a_norm_per_group() -> None:
     by_norm = CLIP.GradientClipByGlobalNorm
     assert _updates(lambda _: CLIP.set_gradient_clip(by_norm(2.5), ["u", "v"])) == {"u": 1.5, "v": 2, "w": 12}

@@ -11,6 +11,7 @@ from tstatic.ir.build import emit
 from tstatic.ir.opdef import spelled
 from tstatic.ir.program import OpRole, Parameter, Program, Variable, default_main_program
 from tstatic.ir.where import show, user_line
+from tstatic.no_effect import no_effect
 
 Pair = tuple[Variable, Variable | None]
 
@@ -84,6 +85,7 @@ class ClipGradByNorm(ClipGradBase):
         return f"Gradient Clip By Norm, clip_norm={self.clip_norm}"
 
 
+@no_effect(auto_skip_clip="small gradients keep their bits in any case, because the factor is exactly 1")
 @spelled("nn.ClipGradByGlobalNorm", "fluid.clip.GradientClipByGlobalNorm", "fluid.clip.ClipGradByGlobalNorm")
 class ClipGradByGlobalNorm(ClipGradBase):
     """Scales all gradients by ``clip_norm / max(clip_norm, norm of all of them)``.
@@ -91,7 +93,6 @@ class ClipGradByGlobalNorm(ClipGradBase):
     Args:
         clip_norm: The largest norm that is left as it is.
         group_name: Parameters given to :func:`set_gradient_clip` with clips of one name share one norm.
-        auto_skip_clip: Accepted; small gradients keep their bits either way, because the factor is exactly 1.
     """
 
     def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
@@ -125,11 +126,11 @@ class ClipGradByGlobalNorm(ClipGradBase):
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm}"
 
 
-def check_clip(grad_clip: object) -> None:
+def check_clip(grad_clip: object, argument: str = "grad_clip") -> None:
     """Raises ProgramTypeError unless ``grad_clip`` is ``None`` or a clip object."""
     if grad_clip is not None and not isinstance(grad_clip, ClipGradBase):
         raise ProgramTypeError(
-            "'grad_clip' should be an instance of GradientClipBase's derived class",
+            f"'{argument}' should be an instance of GradientClipBase's derived class",
             expected="nn.ClipGradByValue, ClipGradByNorm or ClipGradByGlobalNorm",
             received=f"{grad_clip!r} of type {type(grad_clip).__name__}",
             fix="pass for example nn.ClipGradByGlobalNorm(1.0)",

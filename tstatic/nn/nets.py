@@ -11,7 +11,7 @@ from tstatic.ir.opdef import spelled
 from tstatic.ir.program import Variable
 from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_norm import batch_norm
-from tstatic.no_effect import no_effect
+from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.dropout import fluid_dropout
 from tstatic.ops.pool_fluid import pool2d
 
@@ -51,6 +51,7 @@ def data(
     return var
 
 
+@no_effect(use_cudnn=LIBRARY)
 @spelled("fluid.nets.simple_img_conv_pool")
 def simple_img_conv_pool(
     input: Variable,
@@ -77,7 +78,6 @@ def simple_img_conv_pool(
         num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr, act: As in
             ``fluid.layers.conv2d``.
         pool_size, pool_stride, pool_padding, pool_type, global_pooling: As in ``fluid.layers.pool2d``.
-        use_cudnn: As in ``fluid.layers.conv2d``.
     """
     out = conv2d(
         input, num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr,
@@ -102,6 +102,7 @@ def _each(value: Any, count: int, arg: str) -> list[Any]:
     return list(value)
 
 
+@no_effect(use_cudnn=LIBRARY)
 @spelled("fluid.nets.img_conv_group")
 def img_conv_group(
     input: Variable,
@@ -127,7 +128,6 @@ def img_conv_group(
         conv_act: Activation after each convolution or its normalisation.
         conv_with_batchnorm: Whether a batch normalisation follows; one value, or one per convolution.
         conv_batchnorm_drop_rate: Dropout after the normalisation; one value, or one per convolution.
-        use_cudnn: As in ``fluid.layers.conv2d``.
 
     Raises:
         ProgramTypeError, ShapeError: If ``conv_num_filter`` is no list, or another list has another length.

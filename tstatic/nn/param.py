@@ -13,6 +13,7 @@ from tstatic.ir.opdef import card_of, spelled
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program, default_startup_program
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show, user_line
+from tstatic.nn.clip import check_clip
 from tstatic.nn.initializer import Constant, Initializer, default_initializer, global_initializer
 from tstatic.no_effect import PLACE, no_effect
 
@@ -29,6 +30,8 @@ class ParamAttr:
         trainable: Whether it is updated.
         do_model_average: Accepted for Paddle scripts; parameter averaging takes every parameter.
         need_clip: Whether gradient clipping takes it in.
+        gradient_clip: How its gradient is clipped (1.x), unless the optimizer has a ``grad_clip``; see
+            ``fluid.clip.set_gradient_clip``.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class ParamAttr:
                     var=arg,
                     where=show(user_line()),
                 )
+        check_clip(gradient_clip, "gradient_clip")
         self.name = name or None
         self.initializer = initializer
         self.learning_rate = learning_rate
@@ -180,6 +184,7 @@ class LayerHelper(Layer):
             need_clip=attr.need_clip,
             initializer=initializer,
         )
+        parameter.gradient_clip_attr = attr.gradient_clip
         startup_value(parameter, initializer)
         return parameter
 
@@ -247,6 +252,7 @@ def create_parameter(
             attr.trainable,
             attr.do_model_average,
             attr.need_clip,
+            attr.gradient_clip,
         )
     return helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)
 

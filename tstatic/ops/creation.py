@@ -235,12 +235,14 @@ def fill_constant(
 
 
 @spelled("fluid.layers.zeros", "fluid.layers.tensor.zeros", op="fill_constant")
+@no_effect(force_cpu=PLACE)
 def fluid_zeros(shape: Any, dtype: Any, force_cpu: bool = False, name: str | None = None) -> Variable:
     """Zeros of ``shape``."""
     return fill_constant(shape, dtype, 0.0, force_cpu, name=name)
 
 
 @spelled("fluid.layers.ones", "fluid.layers.tensor.ones", op="fill_constant")
+@no_effect(force_cpu=PLACE)
 def fluid_ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
     """Ones of ``shape``."""
     return fill_constant(shape, dtype, 1.0, force_cpu)

@@ -14,6 +14,7 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Card, GradContext, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
+from tstatic.no_effect import no_effect
 
 Array = np.ndarray[Any, Any]
 
@@ -213,6 +214,7 @@ register(
 )
 
 
+@no_effect(name="the operator makes no variable")
 @spelled("static.nn.Assert", "fluid.layers.Assert", op="assert")
 def Assert(cond: Variable, data: Any = None, summarize: int = 20, name: str | None = None) -> None:
     """Raises an error at run time when ``cond``, a bool Variable with one element, is false.

@@ -147,7 +147,9 @@ register(
 OWN = "each channel of each sample is normalised by its own statistics"
 
 
-@no_effect(running_mean=OWN, running_var=OWN, momentum=OWN)
+@no_effect(
+    running_mean=OWN, running_var=OWN, momentum=OWN, data_format="channels stand second in each layout that is taken"
+)
 @spelled("nn.functional.instance_norm", op="instance_norm")
 def instance_norm(
     x: Variable,

@@ -68,6 +68,22 @@ class Optimizer:
                 where=show(user_line()),
             )
         check_clip(grad_clip)
+        self._set_decay(weight_decay)
+        self._learning_rate = learning_rate
+        self._parameter_list = list(parameters) if parameters is not None else None
+        self._grad_clip: ClipGradBase | None = grad_clip
+        self._name = name
+        self._lr_vars: dict[int, Variable] = {}
+        self._accumulators: dict[tuple[int, str, str], Variable] = {}
+        self._programs: dict[int, Program] = {}
+        self._row_masks: dict[str, Variable] = {}
+
+    def _set_decay(self, weight_decay: Any) -> None:
+        """Sets what is added to gradients: a regularizer, or a float for L2.
+
+        Raises:
+            ProgramTypeError: For anything else.
+        """
         if isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool):
             weight_decay = L2Decay(float(weight_decay))
         if weight_decay is not None and not isinstance(weight_decay, WeightDecayRegularizer):
@@ -79,15 +95,7 @@ class Optimizer:
                 op=self.type,
                 where=show(user_line()),
             )
-        self._learning_rate = learning_rate
-        self._parameter_list = list(parameters) if parameters is not None else None
-        self.regularization = weight_decay
-        self._grad_clip: ClipGradBase | None = grad_clip
-        self._name = name
-        self._lr_vars: dict[int, Variable] = {}
-        self._accumulators: dict[tuple[int, str, str], Variable] = {}
-        self._programs: dict[int, Program] = {}
-        self._row_masks: dict[str, Variable] = {}
+        self.regularization: WeightDecayRegularizer | None = weight_decay
 
     # -------------------------------------------------------------------------------------------------- learning rate
     def _create_global_learning_rate(self, program: Program, startup: Program) -> Variable:
@@ -287,8 +295,7 @@ class Optimizer:
     def _added_decay(self, param: Variable) -> WeightDecayRegularizer | None:
         """The decay that is added to a gradient; rules that decay inside their op return ``None``."""
         own = param.regularizer if isinstance(param, Parameter) else None
-        chosen: WeightDecayRegularizer | None = own if own is not None else self.regularization
-        return chosen
+        return own if own is not None else self.regularization
 
     def _finish(self, params: Sequence[Variable], before: int) -> None:
         """Hook for rules that append something after all updates."""

@@ -33,6 +33,7 @@ _ANY = float("inf")
 FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at once"
 
 
+@no_effect(name="the rule keeps no accumulators that it would name")
 @spelled("optimizer.SGD")
 class SGD(Optimizer):
     """p -= lr * g."""

@@ -112,14 +112,15 @@ class _InstanceNorm(Layer):
         epsilon: Added to the variance.
         weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for no scale and no bias.
         bias_attr: The same for the bias; ``False`` exactly when ``weight_attr`` is.
-        data_format: Channels stand second.
         name: Name of the op's layer; parameters keep the generated name.
     """
 
     _ranks: tuple[int, ...] = (4,)
     _layouts: tuple[str, ...] = ("NCHW",)
 
-    @no_effect(momentum="there are no running statistics")
+    @no_effect(
+        momentum="there are no running statistics", data_format="channels stand second in each layout that is taken"
+    )
     def __init__(
         self,
         num_features: int,

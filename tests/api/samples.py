@@ -1,0 +1,572 @@
+"""Calls of public functions that cannot be derived from signatures and domains, and other values of parameters by name."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tstatic as paddle
+from tstatic import static
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A legal call.
+
+    Attributes:
+        arguments: Makes them, inside of a program.
+        others: Parameter -> further values, or functions without a name that make them.
+        more: Makers of further calls.
+        call: Instead of the function, for any number of arguments.
+        use: ``(result, arguments) -> result``: what is done with the result, for classes and what acts later.
+    """
+
+    arguments: Callable[[], dict[str, Any]]
+    others: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    use: Callable[[Any, dict[str, Any]], Any] | None = None
+    call: Callable[..., Any] | None = None
+    more: Sequence[Callable[[], dict[str, Any]]] = ()
+
+
+def data(shape: Sequence[int], dtype: str = "float32", name: str = "x") -> Any:
+    return static.data(name, list(shape), dtype)
+
+
+BASES: dict[str, Any] = {}
+OTHERS: dict[str, Sequence[Any]] = {}
+OWN_OTHERS: dict[str, Mapping[str, Sequence[Any]]] = {}
+SAMPLES: dict[str, Sample] = {}
+
+BASES |= {
+    "axis": 0, "dim": 0, "perm": [1, 0], "shape": [2, 3], "size": 4, "num_filters": 2, "filter_size": 3, "dtype": "float32",
+    "num": 2, "depth": 4, "k": 2, "value": 2.0, "act": "relu", "kernel_size": 2, "pool_size": 2, "output_size": 2,
+    "groups": 1, "num_groups": 1, "num_or_sections": 2, "repeat_times": [2, 2], "expand_times": [2, 2], "sections": 2,
+    "name": "base", "min": -1.0, "max": 1.0, "index": 0, "num_classes": 4, "chunks": 2, "fill_value": 1.5, "source": 0,
+    "destination": 1, "repeats": 2, "axis0": 0, "axis1": 1, "other": 2, "item": 0, "decay_steps": 3, "decay_rate": 0.5,
+    "learning_rate": 0.1, "step_each_epoch": 3, "epochs": 4, "warmup_steps": 3, "start_lr": 0.0, "end_lr": 0.2,
+    "d_model": 8, "boundaries": [2, 4], "values": [0.3, 0.2, 0.1], "padding": 1, "normalized_shape": [6],
+}  # fmt: skip
+OTHERS |= {
+    "name": ["other"],
+    "act": ["tanh", "relu"],
+    "dtype": ["float64", "int64", "int32", "float16"],
+    "data_format": ["NHWC", "NLC", "NDHWC", "NCHW", "NCL", "NCDHW"],
+    "data_layout": ["NHWC"],
+    "reduction": ["sum", "none", "mean"],
+    "param_attr": [lambda: paddle.ParamAttr(name="own"), lambda: paddle.ParamAttr(learning_rate=0.5), False],
+    "weight_attr": [lambda: paddle.ParamAttr(name="own"), lambda: paddle.ParamAttr(learning_rate=0.5), False],
+    "bias_attr": [lambda: paddle.ParamAttr(name="own"), lambda: paddle.ParamAttr(learning_rate=0.5), False],
+    "attr": [lambda: paddle.ParamAttr(name="own")],
+    "default_initializer": [lambda: paddle.nn.initializer.Constant(0.25)],
+    "mode": ["reflect", "replicate", "bilinear", "downscale_in_infer", "max", "all", "channel"],
+    "padding": ["SAME", "VALID"],
+    "pool_type": ["avg"],
+    "activation": ["relu", "gelu"],
+}
+
+
+# ----------------------------------------------------------------------------------------------------- of single functions
+def ids(*shape: int, name: str = "ids") -> Any:
+    return data(shape, "int64", name)
+
+
+def parameter(name: str = "w", shape: Sequence[int] = (4,)) -> Any:
+    return paddle.create_parameter(list(shape), "float32", name=name)
+
+
+def _loss() -> Any:
+    return paddle.mean(parameter() * data((4,)))
+
+
+def _checkpoint_loss() -> dict[str, Any]:
+    hidden = paddle.tanh(parameter() * data((4,)))
+    hidden.persistable = False
+    return {"loss": paddle.mean(paddle.exp(paddle.tanh(hidden)))}
+
+
+def _hidden() -> list[Any]:
+    return [v for v in static.default_main_program().list_vars() if v.name.startswith("tanh")][:1]
+
+
+IMAGE = (2, 4, 6, 6)
+VOLUME = (2, 4, 6, 6, 6)
+
+SAMPLES |= {
+    "tstatic.addmm": Sample(lambda: {"input": data((2, 3)), "x": data((2, 4), name="a"), "y": data((4, 3), name="b")}),
+    "tstatic.assign": Sample(lambda: {"x": data((2,))}, {"output": [lambda: data((2,), name="out")]}),
+    "tstatic.broadcast_shape": Sample(lambda: {"x_shape": [2, 1], "y_shape": [3]}),
+    "tstatic.grad": Sample(
+        lambda: {"targets": _loss(), "inputs": [static.default_main_program().global_block().var("w")]},
+        {
+            "targets": [lambda: [paddle.mean(static.default_main_program().global_block().var("w"))]],
+            "inputs": [lambda: [static.default_main_program().global_block().var("x")]],
+            "target_gradients": [lambda: [data((), name="seed")]],
+            "no_grad_set": [lambda: {"w"}, lambda: {"x"}],
+        },
+    ),
+    "tstatic.lerp": Sample(lambda: {"x": data((2,)), "y": data((2,), name="y"), "weight": 0.5}),
+    "tstatic.masked_fill": Sample(lambda: {"x": data((2,)), "mask": data((2,), "bool", "mask"), "value": 1.0}),
+    "tstatic.masked_fill_": Sample(lambda: {"x": data((2,)), "mask": data((2,), "bool", "mask"), "value": 1.0}),
+    "tstatic.put_along_axis": Sample(
+        lambda: {"arr": data((4, 4)), "indices": ids(2, 1), "values": 1.0, "axis": 0, "reduce": "add"},
+        {"reduce": ["mul"], "indices": [lambda: ids(1, 4, name="j")]},
+    ),
+    "tstatic.scatter_nd": Sample(lambda: {"index": ids(3, 1), "updates": data((3,)), "shape": [8]}),
+    "tstatic.take_along_axis": Sample(lambda: {"arr": data((4, 4)), "indices": ids(2, 1), "axis": 0}),
+    "tstatic.to_tensor": Sample(lambda: {"data": [1.0, 2.0]}, {"data": [[3.0]]}),
+    "tstatic.where": Sample(
+        lambda: {"condition": data((2,), "bool", "c"), "x": data((2,)), "y": data((2,), name="y")},
+        {"x": [2.0], "y": [3.0]},
+    ),
+    "tstatic.static.append_backward": Sample(
+        _checkpoint_loss,
+        {
+            "loss": [lambda: paddle.mean(static.default_main_program().global_block().var("w"))],
+            "parameter_list": [lambda: [parameter("v")], lambda: []],
+            "no_grad_set": [lambda: {"w"}],
+            "callbacks": [lambda: [lambda block, context: block.create_var(name="called", shape=[1], dtype="float32")]],
+            "checkpoints": [lambda: _hidden()],
+        },
+    ),
+    "tstatic.static.py_func": Sample(
+        lambda: {
+            "func": abs,
+            "x": data((2,)),
+            "out": static.default_main_program().global_block().create_var(name="o", shape=[2], dtype="float32"),
+        },
+        {"func": [lambda: round], "backward_func": [lambda: round], "skip_vars_in_backward_input": [lambda: ["x"]]},
+    ),
+    "tstatic.static.nn.Assert": Sample(
+        lambda: {"cond": data((1,), "bool", "c")}, {"data": [lambda: [data((2,), name="seen")]]}
+    ),
+    "tstatic.static.nn.cond": Sample(
+        lambda: {"pred": data((1,), "bool", "c"), "true_fn": _full(1.0), "false_fn": _full(2.0)},
+        {"true_fn": [lambda: _full(3.0)], "false_fn": [lambda: _full(4.0)]},
+    ),
+    "tstatic.static.nn.case": Sample(
+        lambda: {"pred_fn_pairs": [(data((1,), "bool", "c"), _full(1.0))], "default": _full(2.0)},
+        {"default": [lambda: _full(4.0)], "pred_fn_pairs": [lambda: [(data((1,), "bool", "d"), _full(1.0))]]},
+    ),
+    "tstatic.static.nn.switch_case": Sample(
+        lambda: {"branch_index": ids(1), "branch_fns": [_full(1.0), _full(2.0)]},
+        {"default": [lambda: _full(4.0)], "branch_fns": [lambda: [_full(1.0)] * 3]},
+    ),
+    "tstatic.einsum": Sample(
+        lambda: {"equation": "ij,ij->i", "operands": [data((2, 3)), data((2, 3), name="y")]},
+        {"equation": ["ij,ij->j"]},
+        call=lambda equation, operands: paddle.einsum(equation, *operands),
+    ),
+    "tstatic.meshgrid": Sample(lambda: {}, call=lambda: paddle.meshgrid(data((2,)), data((3,), name="y"))),
+    "tstatic.nn.functional.fold": Sample(
+        lambda: {"x": data((1, 36, 9)), "output_sizes": [5, 5], "kernel_sizes": 3},
+        {"output_sizes": [[3, 11]], "strides": [[1, 9]], "kernel_sizes": [[1, 9]], "paddings": [[0, 0, 1, 1]]},
+        more=[lambda: {"x": data((1, 36, 16)), "output_sizes": [5, 5], "kernel_sizes": 3, "paddings": [1, 1, 0, 0]}],
+    ),
+    "tstatic.nn.functional.instance_norm": Sample(
+        lambda: {"x": data(IMAGE)},
+        {n: [lambda: data((4,), name="another")] for n in ("running_mean", "running_var", "weight", "bias")},
+    ),
+    "tstatic.static.name_scope": Sample(lambda: {"prefix": "base"}),
+    "tstatic.utils.deprecated": Sample(
+        lambda: {}, {n: ["another"] for n in ("update_to", "since", "reason")}, lambda mark, _: mark(lambda: 0).__doc__
+    ),
+    "tstatic.fluid.unique_name.switch": Sample(
+        lambda: {},
+        {"new_generator": [lambda: paddle.utils.unique_name.UniqueNameGenerator("own")]},
+        lambda *_: paddle.utils.unique_name.generate("x"),
+    ),
+    "tstatic.fluid.unique_name.generate": Sample(lambda: {"key": "x"}),
+    "tstatic.nn.initializer.default_initializer": Sample(lambda: {"is_bias": False}),
+    "tstatic.nn.initializer.dtype_of": Sample(lambda: {"value": "float32"}, {"value": ["float64"]}),
+    "tstatic.errors.near": Sample(lambda: {"name": "relu", "known": ["relu6"]}, {"name": ["gelu"], "known": [["rel"]]}),
+    "Variable.to_string": Sample(lambda: {"self": data((2,))}),
+    "tstatic.static.io.is_parameter": Sample(lambda: {"var": data((2,))}, {"var": [lambda: parameter()]}),
+    "tstatic.static.io.is_persistable": Sample(lambda: {"var": data((2,))}, {"var": [lambda: parameter()]}),
+    "tstatic.static.nn.while_loop": Sample(
+        lambda: {"cond": lambda i: i < 3, "body": lambda i: [i + 1], "loop_vars": [ids(1)]},
+        {
+            "cond": [lambda: lambda i: i < 4],
+            "body": [lambda: lambda i: [i + 2]],
+            "loop_vars": [lambda: [ids(1, name="j")]],
+        },
+    ),
+    "tstatic.static.nn.embedding": Sample(lambda: {"input": ids(3), "size": [4, 2]}),
+    "tstatic.fluid.layers.embedding": Sample(lambda: {"input": ids(3, 1), "size": [4, 2]}),
+    "tstatic.static.nn.conv2d": Sample(lambda: {"input": data(IMAGE), "num_filters": 4, "filter_size": 3, "groups": 4}),
+    "tstatic.static.nn.conv2d_transpose": Sample(
+        lambda: {"input": data(IMAGE), "num_filters": 4, "filter_size": 3, "groups": 4, "stride": 2}
+    ),
+    "tstatic.nn.functional.bilinear": Sample(
+        lambda: {"x1": data((2, 3)), "x2": data((2, 4), name="y"), "weight": data((5, 3, 4), name="w")},
+        {"bias": [lambda: data((1, 5), name="b")]},
+    ),
+    "tstatic.nn.functional.conv1d_transpose": Sample(
+        lambda: {"x": data((2, 4, 6)), "weight": data((4, 2, 3), name="w")},
+        {"bias": [lambda: data((2,), name="b")], "output_size": [lambda: [9]]},
+    ),
+    "tstatic.nn.functional.dice_loss": Sample(lambda: {"input": data((3, 2)), "label": ids(3, 1)}),
+    "tstatic.nn.functional.interpolate": Sample(
+        lambda: {"x": data(IMAGE), "size": [3, 3], "mode": "bilinear"}, {"scale_factor": [2.0]}
+    ),
+    "tstatic.nn.functional.upsample": Sample(
+        lambda: {"x": data(IMAGE), "size": [3, 3], "mode": "bilinear"}, {"scale_factor": [2.0]}
+    ),
+    "tstatic.fluid.layers.image_resize": Sample(
+        lambda: {"input": data(IMAGE), "out_shape": [3, 3]},
+        {"resample": ["NEAREST"]},
+        more=[lambda: {"input": data(IMAGE), "scale": 2.0}],
+    ),
+    "tstatic.fluid.layers.resize_bilinear": Sample(
+        lambda: {"input": data(IMAGE), "out_shape": [3, 3]}, more=[lambda: {"input": data(IMAGE), "scale": 2.0}]
+    ),
+    "tstatic.fluid.layers.resize_nearest": Sample(
+        lambda: {"input": data(IMAGE), "out_shape": [3, 3]}, more=[lambda: {"input": data(IMAGE), "scale": 2.0}]
+    ),
+    "tstatic.fluid.layers.resize_trilinear": Sample(
+        lambda: {"input": data(VOLUME), "out_shape": [3, 3, 3]}, more=[lambda: {"input": data(VOLUME), "scale": 2.0}]
+    ),
+    "tstatic.nn.functional.pad": Sample(lambda: {"x": data(IMAGE), "pad": [1, 1, 0, 0]}),
+    "tstatic.nn.initializer.calculate_gain": Sample(lambda: {"nonlinearity": "leaky_relu"}, {"nonlinearity": ["tanh"]}),
+    "tstatic.nn.utils.vector_to_parameters": Sample(
+        lambda: {"vec": data((4,)), "parameters": [parameter()]}, {"parameters": [lambda: [parameter("v", (2, 2))]]}
+    ),
+    "tstatic.fluid.clip.append_gradient_clip_ops": Sample(
+        lambda: {"params_grads": [(_clipped(), data((4,), name="g"))]},
+        {"params_grads": [lambda: [(_clipped("v"), data((4,), name="h"))]]},
+    ),
+    "tstatic.fluid.clip.set_gradient_clip": Sample(
+        lambda: {"clip": paddle.nn.ClipGradByNorm(1.0), "param_list": [parameter("v").name] and ["v"]},
+        {
+            "clip": [lambda: paddle.nn.ClipGradByNorm(2.0)],
+            "param_list": [lambda: [parameter("u").name]],
+            "program": [lambda: _elsewhere("v")],
+        },
+        lambda _, given: _minimized(parameter("w")),
+    ),
+    "tstatic.fluid.layers.bpr_loss": Sample(lambda: {"input": data((3, 4)), "label": ids(3, 1)}),
+    "tstatic.fluid.layers.pool2d": Sample(lambda: {"input": data(IMAGE), "pool_size": 2}, {"global_pooling": [True]}),
+    "tstatic.fluid.nets.img_conv_group": Sample(
+        lambda: {"input": data(IMAGE), "conv_num_filter": [2, 3], "pool_size": 2, "conv_with_batchnorm": True},
+        {
+            "param_attr": [lambda: paddle.ParamAttr(learning_rate=0.5)],
+            "conv_batchnorm_drop_rate": [0.5],
+            "conv_with_batchnorm": [False],
+        },
+    ),
+    "tstatic.fluid.nets.simple_img_conv_pool": Sample(
+        lambda: {"input": data(IMAGE), "num_filters": 2, "filter_size": 3, "pool_size": 2, "pool_stride": 2},
+        {"global_pooling": [True]},
+    ),
+    "Variable.__and__": Sample(lambda: {"x": data((2,), "bool"), "other": data((2,), "bool", "y")}),
+    "Variable.__or__": Sample(lambda: {"x": data((2,), "bool"), "other": data((2,), "bool", "y")}),
+    "Variable.__rxor__": Sample(lambda: {"x": data((2,), "bool"), "other": data((2,), "bool", "y")}),
+    "tstatic.nn.functional.batch_norm": Sample(
+        lambda: {
+            "x": data((2, 4, 6, 4)),
+            "running_mean": data((4,), name="m"),
+            "running_var": data((4,), name="v"),
+            "weight": data((4,), name="w"),
+            "bias": data((4,), name="b"),
+            "training": True,
+        }
+    ),
+}
+
+
+def _full(value: float) -> Callable[[], Any]:
+    return lambda: paddle.full([2], value)
+
+
+def _clipped(name: str = "w") -> Any:
+    found = parameter(name)
+    found.gradient_clip_attr = paddle.nn.ClipGradByNorm(1.0)
+    return found
+
+
+def _elsewhere(name: str) -> Any:
+    program = static.Program()
+    with static.program_guard(program, static.Program()):
+        parameter(name)
+    return program
+
+
+def _minimized(_: Any) -> None:
+    block = static.default_main_program().global_block()
+    paddle.optimizer.SGD(0.1).minimize(paddle.add_n([paddle.mean(p) for p in block.all_parameters()]))
+
+
+# ------------------------------------------------------------------------------------------------------------- of classes
+BASES |= {
+    "num_channels": 4, "num_features": 4, "in_channels": 4, "out_channels": 4, "in_features": 6, "out_features": 3,
+    "num_embeddings": 7, "embedding_dim": 3, "in1_features": 6, "in2_features": 6, "weight_shape": [4, 6], "d_model": 6,
+    "nhead": 2, "num_heads": 2, "embed_dim": 6, "dim_feedforward": 8, "num_layers": 2, "kernel_sizes": 2,
+    "output_sizes": [3, 3], "upscale_factor": 2, "downscale_factor": 2, "axes": [0], "weight": None, "T_max": 4, "T_0": 3,
+    "gamma": 0.5, "milestones": [2, 4], "step_size": 2, "total_steps": 20, "max_learning_rate": 0.5,
+    "base_learning_rate": 0.1, "step_size_up": 2, "lr_lambda": lambda epoch: 1.0 / (epoch + 1.0), "momentum": 0.9,
+    "clip_norm": 1.0, "uniform": True,
+}  # fmt: skip
+OTHERS |= {
+    "lr_lambda": [lambda: lambda epoch: 0.5 / (epoch + 1.0)],
+    "learning_rate": [0.3],
+    "grad_clip": [lambda: paddle.nn.ClipGradByValue(0.5)],
+    "weight_decay": [0.3],
+    "regularization": [lambda: paddle.regularizer.L2Decay(0.3)],
+    "parameters": [lambda: ["w"]],
+    "parameter_list": [lambda: ["w"]],
+    "apply_decay_param_fun": [lambda: lambda name: name == "w"],
+    "exclude_from_weight_decay_fn": [lambda: lambda param: param.name == "w"],
+    "lr_ratio": [lambda: lambda param: 0.5],
+    "anneal_strategy": ["linear"],
+    "padding_mode": ["reflect", "replicate", "circular"],
+    "nonlinearity": ["leaky_relu", "tanh"],
+    "initializer": [lambda: paddle.nn.initializer.Constant(0.5)],
+    "regularizer": [lambda: paddle.regularizer.L1Decay(0.5)],
+    "threshold_mode": ["abs"],
+    "mode": [*OTHERS["mode"], "triangular2", "exp_range", "nearest", "constant"],
+}
+
+
+INPUTS: tuple[tuple[tuple[Sequence[int], str], ...], ...] = (
+    (((2, 4, 4, 4), "float32"),), (((2, 4, 6), "float32"),), (((2, 4, 4), "float32"),), (((2, 4, 4, 4, 4), "float32"),),
+    (((2, 4, 4, 4), "float64"),), (((4, 6), "float32"),),
+    (((4, 6), "int64"),), (((4, 6), "float32"), ((4, 6), "float32")), (((4, 6), "float32"), ((4,), "int64")),
+    (((4, 6), "float32"), ((4, 6), "float32"), ((4, 6), "float32")), (((1, 16, 4), "float32"),),
+    (((2, 4, 6), "float32"), ((2, 4, 6), "float32")),
+)  # fmt: skip
+
+
+def use_layer(layer: Any, _: Any) -> Any:
+    """Calls a layer in training and in inference, with the first inputs that it takes."""
+    for inputs in INPUTS:
+        given = [
+            data(shape, dtype, f"input{i}_{len(inputs)}_{'_'.join(map(str, shape))}_{dtype}")
+            for i, (shape, dtype) in enumerate(inputs)
+        ]
+        try:
+            layer.train()
+            trained = layer(*given)
+        except Exception:  # not for inputs of this kind
+            continue
+        layer.eval()
+        return [trained, layer(*given), layer.full_name(), [(p.name, p.shape, p.trainable) for p in layer.parameters()]]
+    raise AssertionError("no inputs fit")
+
+
+def use_optimizer(optimizer: Any, _: Any) -> None:
+    """Trains a vector, a table in float16 and a sparse table."""
+    rows = paddle.nn.functional.embedding(ids(3), paddle.create_parameter([4, 2], "float32", name="table"), sparse=True)
+    small = paddle.create_parameter([4], "float16", name="small").astype("float32")
+    optimizer.minimize(paddle.mean(parameter() * data((4,))) + paddle.mean(rows) + paddle.mean(small))
+
+
+def use_scheduler(scheduler: Any, _: Any) -> Any:
+    """The rates of some steps, and what is printed meanwhile."""
+    said = io.StringIO()
+    rates = []
+    with contextlib.redirect_stdout(said):
+        for metric in (1.0, 0.9, 0.9, 0.89905, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1e-9, 1e-9, 1e-9):
+            rates.append(scheduler())
+            scheduler.step(metric) if isinstance(scheduler, paddle.optimizer.lr.ReduceOnPlateau) else scheduler.step()
+    return rates, said.getvalue()
+
+
+def use_initializer(initializer: Any, _: Any) -> Any:
+    try:
+        return paddle.create_parameter([4, 6], "float32", name="made", default_initializer=initializer)
+    except paddle.errors.ShapeError:
+        return paddle.create_parameter([4, 4, 3, 3], "float32", name="filter", default_initializer=initializer)
+
+
+def use_clip(clip: Any, _: Any) -> Any:
+    paddle.optimizer.SGD(0.1, grad_clip=clip).minimize(_loss())
+    if not isinstance(clip, paddle.nn.ClipGradByGlobalNorm):
+        return None
+    # Two parameters with a clip each: they share a norm if the groups have one name.
+    program = static.Program()
+    with static.program_guard(program, static.Program()), paddle.utils.unique_name.guard():
+        loss = paddle.mean(parameter("v") * parameter("u"))
+        paddle.fluid.clip.set_gradient_clip(clip, ["v"])
+        paddle.fluid.clip.set_gradient_clip(paddle.nn.ClipGradByGlobalNorm(clip.clip_norm), ["u"])
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    return program.to_string()
+
+
+def use_decay(decay: Any, _: Any) -> None:
+    paddle.optimizer.SGD(0.1, weight_decay=decay).minimize(_loss())
+
+
+def use_attr(attr: Any, _: Any) -> Any:
+    made = paddle.create_parameter([4, 6], "float32", attr=attr)
+    loss = paddle.mean(made * parameter("v", (4, 6)))
+    # With a clip of the optimizer's own for need_clip, without for gradient_clip.
+    for clip in (paddle.nn.ClipGradByValue(1.0), None):
+        paddle.optimizer.SGD(0.1, grad_clip=clip).apply_gradients(
+            static.append_backward(loss) if clip else _pairs(made)
+        )
+    return made
+
+
+def _pairs(made: Any) -> Any:
+    return [(made, static.default_main_program().global_block().var(f"{made.name}@GRAD"))] if made.trainable else []
+
+
+def _sized(layer: Any, given: dict[str, Any]) -> Any:
+    return layer(data(IMAGE))
+
+
+def _transformed(inputs: int) -> Callable[[Any, dict[str, Any]], Any]:
+    def use(layer: Any, _: Any) -> Any:
+        given = [data((2, 3, 6), name=f"input{i}") for i in range(inputs)]
+        trained = layer(*given)
+        layer.eval()
+        return [trained, layer(*given), [(p.name, p.optimize_attr) for p in layer.parameters()]]
+
+    return use
+
+
+ATTRS = {n: [lambda: paddle.ParamAttr(learning_rate=0.5)] for n in ("weight_attr", "bias_attr")} | {
+    "activation": ["gelu"],
+    "norm": [lambda: paddle.nn.LayerNorm(6)],
+}
+SAMPLES |= {
+    "tstatic.nn.Fold": Sample(
+        lambda: {"output_sizes": [5, 5], "kernel_sizes": 3, "paddings": [1, 1, 0, 0]},
+        {"output_sizes": [[6, 4]], "strides": [[1, 9]], "kernel_sizes": [[1, 9]], "paddings": [[0, 0, 1, 1]]},
+        lambda layer, _: layer(data((1, 36, 16 if layer.paddings != 0 else 9))),
+        more=[lambda: {"output_sizes": [5, 5], "kernel_sizes": 3}],
+    ),
+    **{
+        f"tstatic.nn.{name}": Sample(
+            lambda mode=mode: {"size": [3, 3], **mode},
+            {"mode": ["nearest"]},
+            _sized,
+            more=[lambda mode=mode: {"scale_factor": 2.0, **mode}],
+        )
+        for name, mode in (
+            ("Upsample", {"mode": "bilinear"}),
+            ("UpsamplingBilinear2D", {}),
+            ("UpsamplingNearest2D", {}),
+        )
+    },
+    # Six numbers for three dimensions would be a padding of all of them.
+    "tstatic.nn.Pad3D": Sample(
+        lambda: {"padding": 1}, {"padding": [[1, 0, 0, 0, 0, 0]]}, lambda layer, _: layer(data((2, 4, 4, 4, 4)))
+    ),
+    "tstatic.nn.TransformerEncoderLayer": Sample(
+        lambda: {"d_model": 6, "nhead": 2, "dim_feedforward": 8}, ATTRS, _transformed(1)
+    ),
+    "tstatic.nn.TransformerDecoderLayer": Sample(
+        lambda: {"d_model": 6, "nhead": 2, "dim_feedforward": 8}, ATTRS, _transformed(2)
+    ),
+    "tstatic.nn.TransformerEncoder": Sample(
+        lambda: {"encoder_layer": paddle.nn.TransformerEncoderLayer(6, 2, 8), "num_layers": 2},
+        {**ATTRS, "encoder_layer": [lambda: paddle.nn.TransformerEncoderLayer(6, 3, 8)]},
+        _transformed(1),
+    ),
+    "tstatic.nn.TransformerDecoder": Sample(
+        lambda: {"decoder_layer": paddle.nn.TransformerDecoderLayer(6, 2, 8), "num_layers": 2},
+        {**ATTRS, "decoder_layer": [lambda: paddle.nn.TransformerDecoderLayer(6, 3, 8)]},
+        _transformed(2),
+    ),
+    "tstatic.nn.Transformer": Sample(
+        lambda: {"d_model": 6, "nhead": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "dim_feedforward": 8},
+        {
+            **ATTRS,
+            "custom_encoder": [lambda: paddle.nn.TransformerEncoder(paddle.nn.TransformerEncoderLayer(6, 3, 8), 1)],
+            "custom_decoder": [lambda: paddle.nn.TransformerDecoder(paddle.nn.TransformerDecoderLayer(6, 3, 8), 1)],
+        },
+        _transformed(2),
+    ),
+    **{
+        f"tstatic.{name}": Sample(lambda: {"nonlinearity": "leaky_relu"})
+        for name in ("nn.initializer.KaimingNormal", "nn.initializer.KaimingUniform", "fluid.initializer.MSRA")
+    },
+    "tstatic.optimizer.lr.CyclicLR": Sample(
+        lambda: {
+            "base_learning_rate": 0.1,
+            "max_learning_rate": 0.5,
+            "step_size_up": 2,
+            "mode": "exp_range",
+            "exp_gamma": 0.9,
+        },
+        {"scale_fn": [lambda: lambda x: 0.5], "scale_mode": ["iterations"]},
+        more=[
+            lambda: {
+                "base_learning_rate": 0.1,
+                "max_learning_rate": 0.5,
+                "step_size_up": 2,
+                "scale_fn": lambda x: 1.0 / (x + 1),
+            }
+        ],
+    ),
+    "tstatic.optimizer.lr.ReduceOnPlateau": Sample(
+        lambda: {"learning_rate": 0.1, "patience": 1, "threshold": 1e-3}, {"mode": ["max"], "cooldown": [3]}
+    ),
+}
+
+
+def use_of(cls: type) -> Callable[[Any, Any], Any] | None:
+    """What is done with an object of a class, to see its settings."""
+    kinds = (
+        (paddle.nn.Layer, use_layer), (paddle.optimizer.Optimizer, use_optimizer),
+        (paddle.optimizer.lr.LRScheduler, use_scheduler), (paddle.nn.initializer.Initializer, use_initializer),
+        (paddle.nn.ClipGradByValue.__base__, use_clip), (paddle.regularizer.WeightDecayRegularizer, use_decay),
+        (paddle.ParamAttr, use_attr),
+    )  # fmt: skip
+    return next((use for kind, use in kinds if issubclass(cls, kind)), None)
+
+
+# -------------------------------------------------------------------------------------------------------- without samples
+REFUSES = "always an error"
+PROCESS = "it asks or sets a state of the process"
+FILES = "it works on files, bytes or a scope"
+ABSTRACT = "a base class, or a container without settings"
+WITHOUT_SAMPLE: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "tstatic.static.WeightNormParamAttr", "tstatic.nn.Layer", "tstatic.nn.LayerDict", "tstatic.nn.LayerList",
+            "tstatic.nn.ParameterList", "tstatic.nn.initializer.Bilinear", "tstatic.nn.initializer.Initializer",
+            "tstatic.optimizer.Optimizer", "tstatic.optimizer.lr.LRScheduler", "tstatic.regularizer.WeightDecayRegularizer",
+        ),
+        ABSTRACT,
+    ),
+    **dict.fromkeys(
+        ("tstatic.disable_static", "Variable.__setitem__", "Variable.backward", "Variable.item", "Variable.numpy"), REFUSES
+    ),
+    **dict.fromkeys(
+        (
+            "tstatic.get_flags", "tstatic.set_flags", "tstatic.seed", "tstatic.set_default_dtype", "tstatic.set_device",
+            "tstatic.is_compiled_with_custom_device", "tstatic.register_kernel", "tstatic.show_versions",
+            "tstatic.static.cuda_places", "tstatic.static.program_guard", "tstatic.static.scope_guard",
+            "tstatic.nn.initializer.set_global_initializer", "tstatic.utils.require_version", "tstatic.utils.run_check",
+            "tstatic.distributed.local", "tstatic.distributed.mean", "tstatic.fluid.framework.switch_main_program",
+            "tstatic.fluid.framework.switch_startup_program", "Variable.dim",
+        ),
+        PROCESS,
+    ),
+    **dict.fromkeys(
+        (
+            "tstatic.static.deserialize_persistables", "tstatic.static.deserialize_program", "tstatic.static.load",
+            "tstatic.static.load_from_file", "tstatic.static.load_inference_model", "tstatic.static.load_program_state",
+            "tstatic.static.normalize_program", "tstatic.static.save", "tstatic.static.save_inference_model",
+            "tstatic.static.save_to_file", "tstatic.static.serialize_persistables", "tstatic.static.serialize_program",
+            "tstatic.static.set_program_state", "tstatic.fluid.io.get_parameter_value",
+            "tstatic.fluid.io.get_parameter_value_by_name", "tstatic.fluid.io.load_inference_model",
+            "tstatic.fluid.io.save_inference_model",
+            *(
+                f"tstatic.static.io.{name}"
+                for name in (
+                    "_serialize_persistables", "check_value", "check_values", "get_program_parameter",
+                    "get_program_persistable_vars", "get_value", "is_belong_to_optimizer", "load_params", "load_persistables",
+                    "load_vars", "path_of", "persistables", "program_of", "save_params", "save_persistables", "save_vars",
+                    "set_state_dict", "set_value", "state_dict", "state_of", "store", "values_of_variables", "with_suffix",
+                )
+            ),
+        ),
+        FILES,
+    ),
+}  # fmt: skip
+"""Functions that only the check by syntax sees, and why; a new function needs a sample or an entry."""
