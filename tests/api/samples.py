@@ -534,10 +534,11 @@ WITHOUT_SAMPLE: dict[str, str] = {
         ABSTRACT,
     ),
     **dict.fromkeys(
-        ("tstatic.disable_static", "Variable.__setitem__", "Variable.backward", "Variable.item", "Variable.numpy"), REFUSES
+        ("Variable.__setitem__", "Variable.backward", "Variable.item", "Variable.numpy"), REFUSES
     ),
     **dict.fromkeys(
         (
+            "tstatic.disable_static",
             "tstatic.get_flags", "tstatic.set_flags", "tstatic.seed", "tstatic.set_default_dtype", "tstatic.set_device",
             "tstatic.is_compiled_with_custom_device", "tstatic.register_kernel", "tstatic.show_versions",
             "tstatic.static.cuda_places", "tstatic.static.program_guard", "tstatic.static.scope_guard",
@@ -559,10 +560,10 @@ WITHOUT_SAMPLE: dict[str, str] = {
             *(
                 f"tstatic.static.io.{name}"
                 for name in (
-                    "_serialize_persistables", "check_value", "check_values", "get_program_parameter",
+                    "_serialize_persistables", "get_program_parameter",
                     "get_program_persistable_vars", "get_value", "is_belong_to_optimizer", "load_params", "load_persistables",
                     "load_vars", "path_of", "persistables", "program_of", "save_params", "save_persistables", "save_vars",
-                    "set_state_dict", "set_value", "state_dict", "state_of", "store", "values_of_variables", "with_suffix",
+                    "set_state_dict", "set_value", "state_dict", "state_of", "values_of_variables", "with_suffix",
                 )
             ),
         ),

@@ -8,12 +8,14 @@ from typing import Any
 
 from tstatic.ir.program import default_main_program
 from tstatic.logs import warn_user
+from tstatic.no_effect import no_effect
 
 
 def enable_static() -> None:
     """Does nothing: programs are always static here."""
 
 
+@no_effect(place="there is no eager mode that would run there")
 def disable_static(place: Any = None) -> None:
     """Changes nothing, because eager mode does not exist; the first eager use afterwards is an error.
 
