@@ -496,6 +496,16 @@ def test_interpolate_by_a_scale_and_at_other_ranks() -> None:
     )
 
 
+def test_integers_are_resized_to_the_nearest_alone() -> None:
+    labels = np.array([[[[1, 2], [3, 9]]]])
+    x = static.data("x", [-1, 1, 2, 2], "int64")
+    (large,) = static.Executor().run(feed={"x": labels}, fetch_list=[F.interpolate(x, [4, 4])])
+    assert large.dtype == np.int64
+    assert (large == labels.repeat(2, 2).repeat(2, 3)).all()
+    with pytest.raises(DTypeError, match="must hold floats"):
+        F.interpolate(x, [4, 4], mode="bilinear")
+
+
 def test_resizing_of_1x_keeps_corners_by_default() -> None:
     feeds = {"x": IMAGES}
     agree(

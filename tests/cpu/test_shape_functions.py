@@ -341,6 +341,12 @@ def test_discrete_function(name: str, unknown: bool) -> None:
     np.testing.assert_array_equal(found[0], wanted[0])
 
 
+@pytest.mark.parametrize("name", ["unique", "unique_consecutive"])
+def test_places_and_counts_of_unique_values_are_integers(name: str) -> None:
+    with pytest.raises(ValueError, match="int32 or int64"):
+        getattr(paddle, name)(static.data("x", [4], "int64"), return_counts=True, dtype="float64")
+
+
 @pytest.mark.parametrize("rows", [3, 1, 0])
 def test_the_gradient_of_squeeze_has_the_rank_that_the_input_turns_out_to_have(rows: int) -> None:
     """An axis of unknown size counts as 1 when the program is built, and stays if it is not."""

@@ -113,7 +113,9 @@ class Resize:
 def _infer(x: Meta, **attrs: Any) -> Meta:
     layout = attrs["data_layout"]
     method = attrs["interp_method"]
-    check_float(x, "X")
+    # The nearest value is copied, so that masks of integers can be resized.
+    if method != "nearest":
+        check_float(x, "X")
     ranks = {"linear": (3,), "trilinear": (5,), "nearest": (3, 4, 5)}.get(method, (4,))
     check_rank(x, ranks, f"the input of {method} interpolation", layout)
     rank = x.rank - 2
@@ -233,7 +235,7 @@ def _torch_resize(torch: Any, source: Any, attrs: Mapping[str, Any]) -> Any:
         f = torch.nn.functional
         wide = f.interpolate(source.double(), resize.outs, mode=attrs["interp_method"], align_corners=align)
         return wide.to(source.dtype)
-    if not any(resize.scales) and not align and attrs["interp_method"] == "nearest":
+    if not any(resize.scales) and not align and attrs["interp_method"] == "nearest" and source.is_floating_point():
         return torch.nn.functional.interpolate(source, resize.outs, mode="nearest")
     kind = np.dtype(str(source.dtype).removeprefix("torch."))
     for axis, taps in enumerate(resize.taps(kind)):
@@ -329,6 +331,7 @@ def _card(type: str, method: str, rank: int, layout: str) -> Card:
             cases=_cases(rank, _OTHER_RANKS if method == "nearest" else ()),
             # Positive values: a cubic sum that cancels has no digits to compare.
             values={"X": Values(0.5, 2.0)} if method == "bicubic" else {},
+            others=("int64", "int32", "uint8") if method == "nearest" else (),
             ulps=0.0 if method == "nearest" else 32.0,
         ),
     )

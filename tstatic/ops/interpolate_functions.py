@@ -113,7 +113,7 @@ def interpolate(
     ``i`` reads ``i * in / out`` (nearest, ``align_mode`` 1) or ``(i + 0.5) * in / out - 0.5`` (``align_mode`` 0, cubic).
 
     Args:
-        x: ``[n, c, ...]`` or ``[n, ..., c]`` with one to three spatial axes, floats.
+        x: ``[n, c, ...]`` or ``[n, ..., c]`` with one to three spatial axes, floats; for ``nearest`` integers, too.
         size: Output sizes, one per spatial axis.
         scale_factor: Instead: a factor, or one per spatial axis; sizes are rounded down.
         mode: ``nearest``, ``linear`` (rank 3), ``bilinear``, ``bicubic`` (rank 4), ``trilinear`` (rank 5) or ``area``.

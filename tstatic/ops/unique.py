@@ -81,7 +81,7 @@ _ATTRS = {
         for n in ("return_index", "return_inverse", "return_counts")
     },
     "axis": Attr((), "ints"),
-    "dtype": Attr(int64, "dtype"),
+    "dtype": Attr(int64, "dtype", lambda d: None if d.name in ("int32", "int64") else "int32 or int64"),
     "is_sorted": Attr.idle(True, "the elements are always in order"),
 }
 _CASES = (
