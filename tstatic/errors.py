@@ -126,6 +126,10 @@ class ShapeError(TstaticError, ValueError):
     """Shapes, ranks, axes or sizes that do not fit together."""
 
 
+class LossSizeError(ShapeError, AssertionError):
+    """A loss of several elements is given to ``minimize``; Paddle raises an ``AssertionError`` there."""
+
+
 class DTypeError(TstaticError, TypeError):
     """A dtype that an operator does not take, or dtypes that do not agree."""
 

@@ -351,7 +351,8 @@ def test_a_loss_of_several_elements_is_refused_before_anything_is_appended() -> 
     out = static.nn.fc(static.data("x", [None, 2]), 3)
     program = static.default_main_program()
     before = str(program)
-    with pytest.raises(ShapeError, match=r"number of elements of loss should be 1.*\(-1, 3\).*paddle.mean"):
+    with pytest.raises(ShapeError, match=r"number of elements of loss should be 1.*\(-1, 3\).*paddle.mean") as caught:
         paddle.optimizer.SGD(0.1).minimize(out)
+    assert isinstance(caught.value, AssertionError), "scripts catch the class that Paddle raises"
     assert str(program) == before
     assert len(paddle.optimizer.SGD(0.1).minimize(paddle.reshape(paddle.mean(out), [1, 1]))[1]) == 2

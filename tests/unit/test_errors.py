@@ -52,6 +52,7 @@ def test_classes_are_exceptions_of_a_built_in_kind(cls: type[TstaticError]) -> N
         ("FeedTypeError", TypeError),
         ("FeedTypeError", ValueError),
         ("ShapeError", ValueError),
+        ("LossSizeError", AssertionError),
         ("DTypeError", TypeError),
         ("NotFoundError", LookupError),
         ("IndexRangeError", IndexError),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.autodiff import append_backward
-from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import LossSizeError, ProgramError, ProgramTypeError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.program import (
@@ -207,7 +207,7 @@ class Optimizer:
 
         Raises:
             ProgramTypeError: If ``loss`` is no Variable.
-            ShapeError: If it has another number of elements than 1.
+            LossSizeError: If it has another number of elements than 1.
         """
         check_variable(loss, "loss", f"{self.type or 'Optimizer'}.minimize")
         chosen = parameters if parameters is not None else parameter_list
@@ -227,7 +227,7 @@ class Optimizer:
         """Appends the backward ops; returns (parameter, gradient) pairs."""
         check_variable(loss, "loss", f"{self.type or 'Optimizer'}.backward")
         if loss.meta.numel != 1:
-            raise ShapeError(
+            raise LossSizeError(
                 f"The number of elements of loss should be 1, but the current loss.shape is {loss.shape}, whose number of "
                 "elements is not 1. Maybe that you should call paddle.mean to process the current loss.",
                 expected="a loss of shape [] or [1]",
