@@ -308,6 +308,19 @@ def test_probabilities_have_their_own_gradient_and_may_stop_it() -> None:
     np.testing.assert_allclose(dp, -np.eye(4)[CLASSES] / p, rtol=1e-12)
 
 
+def test_a_gradient_of_the_probabilities_that_is_asked_for_beside_that_of_the_scores_is_whole() -> None:
+    def both(x: Any, y: Any) -> Any:
+        p = F.softmax(x)
+        loss = F.cross_entropy(p, y, use_softmax=False)
+        return static.gradients([loss], [x, p])
+
+    dx, dp = run_function(both, {"x": SCORES, "y": CLASSES[:, None]})
+    p = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
+    hot = np.eye(4)[CLASSES]
+    np.testing.assert_allclose(dx, (p - hot) / len(p), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(dp, -hot / p / len(p), rtol=1e-12)
+
+
 def test_logits_that_are_written_again_get_no_gradient_of_the_softmax_before() -> None:
     def rewritten(x: Any, y: Any) -> Any:
         z = x * 1.0

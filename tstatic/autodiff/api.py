@@ -238,7 +238,7 @@ def gradients(
     path = path_to(ops, [t.name for t in outs])
     roots = {v.name for v in ins if v.name not in no_grad}
     needed = requirements(block, [ops[i] for i in path], roots, no_grad, False)
-    work = Backward(block, block, _next_prefix(program))
+    work = Backward(block, block, _next_prefix(program), roots)
     for target, seed in zip(outs, seeds, strict=True):
         if target.name not in needed:
             continue

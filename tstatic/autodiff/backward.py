@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,9 +68,11 @@ class Backward:
         block: The block whose ops are differentiated.
         target: The block that gets the backward ops.
         prefix: Stands before every gradient's name (``grad/`` for the second call on a program, and so on).
+        asked: Variables whose gradients are asked for by name.
     """
 
-    def __init__(self, block: Block, target: Block, prefix: str) -> None:
+    def __init__(self, block: Block, target: Block, prefix: str, asked: Set[str] = frozenset()) -> None:
+        self.asked = asked
         self.block = block
         self.target = target
         self.prefix = prefix
@@ -237,7 +239,7 @@ class Backward:
             fresh_metas[name] = None
             return name
 
-        context = GradContext(op.inputs, op.outputs, op.attrs, grads, targets, self.meta, fresh)
+        context = GradContext(op.inputs, op.outputs, op.attrs, grads, targets, self.meta, fresh, asked=self.asked)
         owners = {written: name for name, written in targets.items()}
         for spec in rule(context):
             draft = Draft(

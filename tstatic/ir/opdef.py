@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -74,6 +74,7 @@ class GradContext:
         fresh: Returns a new temporary name.
         differentiate: For ops that own blocks: ``(block index, output names, input names) -> grad block index``; the new
             block reads ``name@GRAD`` of the outputs and writes ``name@GRAD`` of those inputs that a gradient reaches.
+        asked: Variables whose gradients the user asks for by name, so that none of their contributions may be left out.
     """
 
     inputs: Mapping[str, Sequence[str]]
@@ -84,6 +85,7 @@ class GradContext:
     meta: Callable[[str], Meta]
     fresh: Callable[[str], str]
     differentiate: Callable[[int, Sequence[str], Sequence[str]], int] | None = None
+    asked: Set[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,8 @@ def joint_gradient(ctx: GradContext, x: str, loss: str, softmax: str) -> list[Op
     """
     logits, (label,) = ctx.inputs.get("SoftmaxX"), ctx.inputs["Label"]
     wanted, arriving = ctx.in_grads.get(logits[0]) if logits else None, ctx.out_grads.get(ctx.outputs[loss][0])
-    # No gradient flows through probabilities that stop it.
-    if wanted is None or arriving is None or ctx.inputs[x][0] not in ctx.in_grads:
+    # No gradient flows through probabilities that stop it; one that is asked for has to arrive there.
+    if wanted is None or arriving is None or ctx.inputs[x][0] not in ctx.in_grads or ctx.inputs[x][0] in ctx.asked:
         return None
     specs: list[OpSpec] = []
     if ctx.meta(label).rank < ctx.meta(ctx.inputs[x][0]).rank:
