@@ -31,7 +31,9 @@ def canonical(program: Program) -> list[Any]:
     for block in program.blocks:
         found.append((block.idx, block.parent_idx, block.forward_block_idx, block.built, block.grad_prefix))
         for name, var in block.vars.items():
-            fields = {k: v for k, v in vars(var).items() if k not in ("block", "initializer", "regularizer")}
+            fields = {
+                k: v for k, v in vars(var).items() if k not in ("block", "initializer", "regularizer", "_stop_origin")
+            }
             regularizer = getattr(var, "regularizer", None)
             kind = (type(regularizer).__name__, regularizer.coeff) if regularizer is not None else None
             assert var.block is block

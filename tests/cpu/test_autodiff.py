@@ -344,3 +344,55 @@ def test_a_gradient_that_reads_no_overwritten_value_is_built() -> None:
     (dy,) = static.gradients(z, y, no_grad_set=[x])
     got = static.Executor("cpu").run(feed={"x": np.array([[2.0, 3.0]]), "y": np.zeros((2, 1))}, fetch_list=[dy])[0]
     assert got.tolist() == [[2], [3]]
+
+
+def test_results_of_inputs_that_all_stop_gradients_stop_them_too() -> None:
+    x, flag = static.data("x", [3]), static.data("flag", [1], "bool")
+    w = static.create_parameter([3], "float32")
+    stops = {
+        "full": paddle.full([2], 1.0), "rand": paddle.rand([2]), "constant": paddle.assign(np.ones(2, "float32")),
+        "sum with a number": x + 1, "product": x * x, "branch": static.nn.cond(flag, lambda: x + 1, lambda: x * 2),
+        "loop": static.nn.while_loop(lambda v: flag, lambda v: v + x, [paddle.zeros([3])])[0],
+    }  # fmt: skip
+    passes = {
+        "product": x * w, "branch": static.nn.cond(flag, lambda: x + 1, lambda: w * 2),
+        "loop": static.nn.while_loop(lambda v: flag, lambda v: v + w, [paddle.zeros([3])])[0],
+    }  # fmt: skip
+    assert {name: v.stop_gradient for name, v in stops.items()} == dict.fromkeys(stops, True)
+    assert {name: v.stop_gradient for name, v in passes.items()} == dict.fromkeys(passes, False)
+
+
+def test_an_input_that_stops_gradients_has_none() -> None:
+    x, y = static.data("x", [3]), leaf("y", [3])
+    assert static.gradients([paddle.sum(x)], [x]) == [None]
+    dx, dy = static.gradients([paddle.sum(paddle.cast(x, "float64") * y)], [x, y])
+    assert dx is None
+    assert dy is not None
+    h = y * 2.0
+    h.stop_gradient = True
+    dh, dy = static.gradients([paddle.sum(h * y)], [h, y])
+    assert dh is None
+    feed = {"x": np.ones(3, "float32"), "y": np.array([1.0, 2.0, 3.0])}
+    assert static.Executor("cpu").run(feed=feed, fetch_list=[dy])[0].tolist() == [2, 4, 6]
+
+
+def test_a_variable_written_again_lets_through_what_its_new_value_depends_on_and_keeps_the_old_ones_gradient() -> None:
+    x, w = static.data("x", [2], "float64"), leaf("w", [2])
+    total = paddle.zeros([2], "float64")
+    paddle.assign(w * 3.0, output=total)
+    (dw,) = static.gradients([paddle.sum(total)], [w])
+    h = w * 2.0
+    y = paddle.sum(h * 5.0)
+    paddle.assign(x, output=h)
+    (dh,) = static.gradients([y], [w])
+    feed = {"x": np.zeros(2), "w": np.ones(2)}
+    got = static.Executor("cpu").run(feed=feed, fetch_list=[dw, dh])
+    assert [g.tolist() for g in got] == [[3, 3], [10, 10]]
+
+
+@pytest.mark.parametrize("clip", [paddle.nn.ClipGradByValue, paddle.nn.ClipGradByNorm, paddle.nn.ClipGradByGlobalNorm])
+def test_clips_drop_parameters_without_a_gradient(clip: Any) -> None:
+    w, v = (static.create_parameter([2], "float32") for _ in range(2))
+    g = w * 2.0
+    assert [(p.name, made.shape) for p, made in clip(1.0)([(w, g), (v, None)])] == [(w.name, (2,))]
+    assert clip(1.0)([(v, None)]) == []

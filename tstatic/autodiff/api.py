@@ -201,7 +201,8 @@ def gradients(
         no_grad_set: Variables or names that no gradient flows to or through.
 
     Returns:
-        One entry per input: its gradient, or ``None`` when the targets do not depend on it.
+        One entry per input: its gradient, or ``None`` when the targets do not depend on it, or it stops gradients, as
+        inputs made by ``static.data`` do until ``x.stop_gradient = False``.
 
     Raises:
         ProgramTypeError: If something is no Variable.
@@ -236,7 +237,7 @@ def gradients(
     program = block.program
     ops = list(block.ops)
     path = path_to(ops, [t.name for t in outs])
-    roots = {v.name for v in ins if v.name not in no_grad}
+    roots = {v.name for v in ins if v.name not in no_grad and not v.stop_gradient}
     needed = requirements(block, [ops[i] for i in path], roots, no_grad, False)
     work = Backward(block, block, _next_prefix(program), roots)
     for target, seed in zip(outs, seeds, strict=True):

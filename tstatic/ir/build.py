@@ -20,7 +20,7 @@ from tstatic.errors import (
 from tstatic.ir import names
 from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
-from tstatic.ir.opdef import NO_ATTRS, Card, Slot, card_of
+from tstatic.ir.opdef import EMPTY, NO_ATTRS, Card, Slot, card_of
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
@@ -230,6 +230,10 @@ def _add(block: Block, card: Card, inputs: dict[str, tuple[str, ...]], outputs: 
     block.built += 1
     block.ops.append(op)
     program._touch()
+    stops = all(block._var_recursive(n).stop_gradient for n in op.input_arg_names if n != EMPTY)
+    for name in op.output_arg_names:
+        if name != EMPTY:
+            block._var_recursive(name).infer_stop_gradient(stops)
     return op
 
 

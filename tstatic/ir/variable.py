@@ -54,7 +54,9 @@ class Variable(VariableMethods):
         self._shape: Shape | None = None if shape is None else tuple(int(s) for s in shape)
         self._dtype: DType | None = None if dtype is None else dtype_of(dtype)
         self._persistable = persistable
-        self.stop_gradient = stop_gradient
+        self._stop_gradient = stop_gradient
+        # What decided it: "" nothing yet, "inferred" the inputs of the op that writes it, "set" the user or a later op.
+        self._stop_origin = "set" if stop_gradient else ""
         self.is_data = is_data
         self.need_check_feed = need_check_feed
         self.lod_level = lod_level
@@ -62,6 +64,31 @@ class Variable(VariableMethods):
         self.made_at = where
         # In a startup program: an op gives it its first value.
         self.initialised = False
+
+    @property
+    def stop_gradient(self) -> bool:
+        return self._stop_gradient
+
+    @stop_gradient.setter
+    def stop_gradient(self, value: bool) -> None:
+        self._stop_gradient, self._stop_origin = value, "set"
+
+    def infer_stop_gradient(self, stops: bool) -> None:
+        """Takes over that all inputs of an op that writes this variable stop gradients (``stops``), or that one does not.
+
+        What a user set stays. A variable that a gradient flows through stays open: ops that read its value before need it.
+        """
+        if self._persistable or self.is_data or self._stop_origin == "set":
+            return
+        if not stops:
+            self._stop_gradient, self._stop_origin = not self.dtype.is_float, "set"
+        elif self._stop_origin == "":
+            self._stop_gradient, self._stop_origin = True, "inferred"
+
+    def reopen_gradient(self) -> None:
+        """Lets gradients through again, unless it was the user who stopped them."""
+        if self._stop_origin == "inferred" and self.dtype.is_float:
+            self._stop_gradient, self._stop_origin = False, ""
 
     # Identity, because ``==`` builds an op.
     __hash__ = object.__hash__

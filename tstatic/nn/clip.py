@@ -62,7 +62,7 @@ class ClipGradByValue(ClipGradBase):
         for p, g in params_grads:
             if g is not None and _needs_clip(p):
                 emit("clip", {"X": g}, {"min": self.min, "max": self.max}, outputs={"Out": g})
-        return list(params_grads)
+        return [(p, g) for p, g in params_grads if g is not None]
 
     def __repr__(self) -> str:
         return f"Gradient Clip By Value, min = {self.min}, max = {self.max}"
@@ -79,7 +79,7 @@ class ClipGradByNorm(ClipGradBase):
         for p, g in params_grads:
             if g is not None and _needs_clip(p):
                 emit("clip_by_norm", {"X": g}, {"max_norm": self.clip_norm}, outputs={"Out": g})
-        return list(params_grads)
+        return [(p, g) for p, g in params_grads if g is not None]
 
     def __repr__(self) -> str:
         return f"Gradient Clip By Norm, clip_norm={self.clip_norm}"
@@ -103,7 +103,7 @@ class ClipGradByGlobalNorm(ClipGradBase):
     def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
         taken = [(p, g) for p, g in params_grads if g is not None and _needs_clip(p)]
         if not taken:
-            return list(params_grads)
+            return [(p, g) for p, g in params_grads if g is not None]
         squares = []
         for _, g in taken:
             wide = emit("cast", {"X": g}, {"in_dtype": g.dtype, "out_dtype": "float32"}) if g.dtype.is_low else g
@@ -120,7 +120,7 @@ class ClipGradByGlobalNorm(ClipGradBase):
                 # A factor of shape [1] would make the product of a single number [1], too.
                 factor = emit("reshape2", {"X": factor}, {"shape": ()})
             emit("elementwise_mul", {"X": g, "Y": factor}, outputs={"Out": g})
-        return list(params_grads)
+        return [(p, g) for p, g in params_grads if g is not None]
 
     def __repr__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm}"

@@ -11,7 +11,7 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable
 from tstatic.ir.opdef import Attr, Card, GradOp, register, spelled
-from tstatic.ir.program import Block, Variable, default_main_program
+from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.ops import _blocks
 
@@ -83,8 +83,8 @@ register(
 )
 
 
-def _close(helper: Layer, block: Block, condition: Variable, is_test: bool) -> None:
-    """Appends the ``while`` op of a finished body."""
+def _close(helper: Layer, block: Block, condition: Variable, is_test: bool) -> Operator:
+    """Appends the ``while`` op of a finished body and returns it."""
     reads, writes = _blocks.captures(block)
     # A carried variable keeps its value when the body never runs.
     reads += [n for n in writes if n not in reads]
@@ -103,7 +103,7 @@ def _close(helper: Layer, block: Block, condition: Variable, is_test: bool) -> N
     assert parent is not None
     scopes = helper.variable("float32", ())
     scopes.type = "step_scopes"
-    append_op(
+    return append_op(
         parent, "while", {"X": reads, "Condition": condition}, {"Out": writes, "StepScopes": scopes},
         {"sub_block": block.idx, "is_test": is_test},
     )  # fmt: skip
@@ -231,7 +231,12 @@ def while_loop(
                 if new is not old:
                     append_op(block, "assign", {"X": new}, {"Out": old})
             append_op(block, "assign", {"X": again}, {"Out": condition})
-        _close(helper, block, condition, is_test)
+        loop = _close(helper, block, condition, is_test)
+        given = [v for v in _blocks.flatten(list(loop_vars)) if isinstance(v, Variable)]
+        outer = [program.current_block()._var_recursive(n) for n in loop.input("X") if n not in own]
+        if all(v.stop_gradient for v in (*given, *outer)):
+            for var in carried:
+                var.stop_gradient = True
         return _blocks.pack(list(loop_vars), iter(carried))  # type: ignore[no-any-return]
 
 

@@ -167,6 +167,9 @@ class _Check:
         self.inputs = wanted
         for name in wanted:
             block._var_recursive(name).stop_gradient = False
+        # What follows from them was made while they stopped gradients.
+        for var in self.program.list_vars():
+            var.reopen_gradient()
         self.targets = found
 
     def compare(self, order: int) -> int:
