@@ -307,3 +307,23 @@ def test_a_variable_named_like_a_buffer_of_kernels_is_another_one() -> None:
         assert name in calls.launches[0].arguments
         assert str(name) not in calls.partials, "the text alone names nothing"
         assert name not in [b.value for b in (*summed.inputs, *summed.outputs)]
+
+
+def test_a_parameter_that_hundreds_of_ops_read_trains_fused() -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [2])
+        w = static.create_parameter([2], "float32", name="w", default_initializer=paddle.nn.initializer.Constant(1.0))
+        total = x
+        for _ in range(400):
+            total = total + w
+        paddle.optimizer.SGD(0.5).minimize(paddle.mean(total))
+    values = []
+    for fused in (False, True):
+        strategy = static.BuildStrategy()
+        strategy.enable_auto_fusion = fused
+        exe, scope = static.Executor("cpu"), static.Scope()
+        exe.run(startup, scope=scope)
+        exe.run(static.CompiledProgram(main, strategy), feed={"x": np.zeros(2, "f4")}, scope=scope)
+        values.append(np.array(scope.find_var("w").get_tensor()))  # type: ignore[union-attr]
+    assert values[0].tolist() == values[1].tolist() == [-99.0, -99.0]

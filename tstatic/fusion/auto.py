@@ -33,6 +33,9 @@ def _parts(op: FrozenOp) -> tuple[FrozenOp, ...]:
 
 
 def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
+    # No kernel takes so many arrays: the sum of a value's thousand gradients is not even written down as an expression.
+    if not op.body and len([*op.reads(), *op.writes()]) > MOST_ARRAYS:
+        return False
     if op.regions or not all(is_pointwise(one.card) or (rows and works_on_rows(one.card)) for one in _parts(op)):
         return False
     return _sized(view, op) and all(_has_form(one, view) for one in _parts(op))
