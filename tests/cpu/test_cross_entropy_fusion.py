@@ -259,3 +259,19 @@ def test_an_op_by_itself_obeys_the_user() -> None:
         out = F.softmax(static.data("x", [4, 8]))
     # Only the compiler of rows takes it.
     assert not static.CompiledProgram(main, strategy).explain(fetch_list=[out]).applied
+
+
+def test_loops_over_long_rows_wait_for_no_other_thread() -> None:
+    """What a block of columns adds stays with the thread; the logit of the label is read by itself, not looked for."""
+    built = build(HEADS["mean"], (64, 50304), ignore=0)
+    strategy = static.BuildStrategy()
+    strategy.build_cinn_pass = True
+    told = static.CompiledProgram(built.main, strategy).explain(
+        built.fetches, feed_shapes={n: a.shape for n, a in built.feed.items()}
+    )
+    (kernel,) = [k for k in told.kernels if k.template == "long_rows"]
+    lines = kernel.code[kernel.code.index("def kernel(") :].splitlines()
+    loops = [line for line in lines if line.startswith("        ")]
+    assert any("_online(" in line for line in loops)
+    assert not any(word in line for line in loops for word in ("tl.sum(", "tl.max(", "_row(", "tl.int64", " / "))
+    assert any("tl.load(x0 + offsets_v" in line for line in lines if line not in loops)

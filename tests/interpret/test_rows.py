@@ -150,6 +150,18 @@ def test_what_lies_beyond_a_long_row_does_not_count(name: str) -> None:
         assert close(b, a, 4e-6), f"{variable}:\n{b}\n{a}"
 
 
+def test_long_rows_of_special_values() -> None:
+    built = program(lambda x: F.softmax(x * 2), ((7, 20001),))
+    x = built.feed["x0"]
+    x[1], x[2], x[3] = -np.inf, np.finfo("f4").min / 2, 0.0
+    x[4, 17], x[5, 20000], x[6, 9000:] = np.nan, np.inf, -np.inf
+    plain, _ = run(built, built.fetches[:1])
+    values, compiled = run(built, built.fetches[:1], build_cinn_pass=True)
+    assert any(generated.kernel.template == "long_rows" for generated in compiled.plan.kernels.values())
+    assert np.isnan(plain[0][[1, 4, 5]]).all(1).tolist() == [True, True, True]
+    np.testing.assert_allclose(values[0], plain[0], rtol=1e-5, atol=1e-12)
+
+
 def test_rows_of_different_axes_stay_apart() -> None:
     built = program(lambda x: F.softmax(F.softmax(x, axis=-1), axis=0), ((5, 12),))
     plain, _ = run(built)

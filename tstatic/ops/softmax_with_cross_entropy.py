@@ -226,7 +226,8 @@ def _rows(
     if logits.rank < 2 or row_axis(logits.rank, axis) != logits.rank - 1:
         return None
     if use_softmax:
-        probabilities = f"exp{_NEAR} / {_TOTAL}"
+        # The sum is at least 1: its reciprocal, once per row, replaces a division per element.
+        probabilities = f"exp{_NEAR} * reciprocal({_TOTAL})"
         soft = f"log({_TOTAL}) * rsum(label) - rsum(label * {_NEAR})"
         # The picked logit is found in the pass that finds the maximum.
         hard = f"log({_TOTAL}) - (rsum(where(column == label, logits, 0)) - rmax(logits))"

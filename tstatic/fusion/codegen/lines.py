@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.group import Group, NoKernel
 from tstatic.fusion.codegen.numerics import strict_numerics
+from tstatic.ir import expr
 from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
 from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.ir.types import DType, bool_, float32, int32
@@ -32,6 +33,7 @@ _INTEGER_TOO = frozenset(
 """Functions whose kernel form is right for integers; comparisons and logic are, too."""
 _LOGIC = ("both", "either", "invert", "differ")
 _LONG = 60
+_COLUMN = Node("var", value=COLUMN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Reduction:
         dtype: The type it is computed in.
         peak: Of a sum of ``exp(a - rmax(a))``: the name of ``rmax(a)``.
         under: Of such a sum: the text of ``a``.
+        at: Of a sum of ``where(column == at, picked, 0)``: the name of a column's number, one per row.
+        picked: Of such a sum: the text of what stands there.
     """
 
     function: str
@@ -66,6 +70,8 @@ class Reduction:
     dtype: DType
     peak: str = ""
     under: str = ""
+    at: str = ""
+    picked: str = ""
 
 
 def safe(text: str) -> str:
@@ -213,7 +219,8 @@ class _Expression:
         found = self.known.get(key)
         if found is None:
             found = self._along(node) if node.op in ALONG else self._apply(node, like)
-            if self.uses[node] > 1 or len(found.text) > _LONG:
+            # A reciprocal with one value per row has a line of its own, before the loop over the row.
+            if self.uses[node] > 1 or len(found.text) > _LONG or node.op == "reciprocal":
                 found = self.lines.name(found)
             self.known[key] = found
         return found
@@ -228,8 +235,28 @@ class _Expression:
             above, top = inner.args[0].args
             if top == Node("rmax", (above,)):
                 peak, under = self._value(top).text, convert(self._value(above), self.float).text
-        self.lines.reductions[found.text] = Reduction(node.op, argument.text, self.float, peak, under)
+        at = picked = ""
+        if node.op == "rsum" and inner.op == "where" and inner.args[2] == expr.ZERO:
+            place = self._place(inner.args[0])
+            if place is not None:
+                at, picked = place.text, convert(self._value(inner.args[1]), self.float).text
+        self.lines.reductions[found.text] = Reduction(node.op, argument.text, self.float, peak, under, at, picked)
         return found
+
+    def _place(self, node: Node) -> Typed | None:
+        """The column that a comparison of columns looks for, in 32 bits."""
+        if node.op != "eq" or _COLUMN not in node.args:
+            return None
+        wanted = self._value(node.args[node.args[0] == _COLUMN])
+        if not wanted.dtype.is_integer or not wanted.text.isidentifier():
+            return None
+        if wanted.dtype.itemsize > 4:
+            key = node, "place"
+            if key not in self.known:
+                self.lines.used.add("_place")
+                self.known[key] = self.lines.name(Typed(f"_place({wanted.text})", int32))
+            wanted = self.known[key]
+        return wanted
 
     def _constant(self, value: bool | int | float, like: DType | None) -> Typed:
         dtype = like if like is not None else self.default
@@ -239,6 +266,9 @@ class _Expression:
 
     def _apply(self, node: Node, like: DType | None) -> Typed:
         function = FUNCTIONS[node.op]
+        place = self._place(node)
+        if place is not None:
+            return Typed(f"(columns == {place.text})", bool_)
         if not function.triton:
             if not function.expand:
                 raise NoKernel("NO_KERNEL_FORM", f"{self.op} uses {node.op}, which has no form in kernels")

@@ -35,15 +35,28 @@ def _row_max(a):
 
 @triton.jit
 def _online(peak, total, a, mask):
-    """The largest value of each row and the sum of exp(a - largest), with one more block of columns taken in.
+    """Per place of a block: the largest value met there and the sum of exp(a - largest), with one more block taken in.
 
     Online normaliser calculation for softmax (M. Milakov and N. Gimelshein, 2018): the sum so far is scaled down where the
-    largest value grows. As long as a row has nothing above -inf, its sum stays 0; NaN and inf make it NaN.
+    largest value grows; one of the two powers is exp(0). ``peak`` begins at the lowest finite number.
     """
-    top = tl.maximum(peak, tl.max(tl.where(mask, a, float("-inf")), 1)[:, None])
-    base = tl.where(top == float("-inf"), 0.0, top)
-    powers = tl.where(mask, tl.exp(a - base), 0.0)
-    return top, total * tl.exp(peak - base) + tl.sum(powers, 1)[:, None]
+    a = tl.where(mask, a, float("-inf"))
+    power = tl.exp(0 - tl.abs(a - peak))
+    return tl.where(a > peak, a, peak), tl.where(a > peak, total * power + 1, total + power)
+
+
+@triton.jit
+def _online_row(peak, total):
+    """The same of whole rows, from what their places hold; a row with NaN, inf or nothing but -inf has the sum NaN."""
+    top = tl.max(peak, 1)[:, None]
+    whole = tl.sum(total * tl.exp(peak - top), 1)[:, None]
+    return top, tl.where(whole == 0, float("nan"), whole)
+
+
+@triton.jit
+def _place(a):
+    """A column's number in 32 bits; what is none becomes -1."""
+    return tl.where((a < 0) | (a > 0x7FFFFFFF), -1, a).to(tl.int32)
 
 
 @triton.jit

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Reduction
-from tstatic.fusion.codegen.numerics import strict_numerics
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?![\w=])")
 """A name; not that of an argument, as in ``mask=row_mask``."""
@@ -39,11 +40,13 @@ class _Line:
 class _Passes:
     """Lines by name and level; sums that come with the maximum that they are taken under are ``online``."""
 
-    def __init__(self, lines: Lines, loads: Sequence[str]) -> None:
-        self.reductions = lines.reductions
+    def __init__(self, lines: Lines, loads: Sequence[str], length: int) -> None:
+        self.picked = {name: made for name, made in lines.reductions.items() if made.at}
+        self.reductions = {name: made for name, made in lines.reductions.items() if not made.at}
+        self.length = length
         self.lines: dict[str, _Line] = {}
         self.online: dict[str, str] = {}
-        for name, made in lines.reductions.items():
+        for name, made in self.reductions.items():
             # One sum takes the maximum along, in the pass that would find the maximum alone.
             if made.peak and made.peak not in self.online.values():
                 self.online[name] = made.peak
@@ -56,15 +59,18 @@ class _Passes:
             self._add(name, text, comment)
 
     def _add(self, name: str, text: str, comment: str) -> None:
-        made = self.reductions.get(name)
+        made, picked = self.reductions.get(name), self.picked.get(name)
         if made is not None:
             text = made.under if name in self.online else made.text
+        elif picked is not None:
+            text = f"{picked.at} {picked.picked}"
         words = dict.fromkeys(_NAME.findall(text))
         reads = tuple(w for w in words if w in self.lines)
         level = max((self.lines[w].level for w in reads), default=0)
         wide = not _PLACES.isdisjoint(words) or any(self.lines[w].wide for w in reads)
         if made is not None:
             level, wide = level + 1, False
+        wide = wide and picked is None
         self.lines[name] = _Line(name, text, comment, reads, level, wide)
 
     def needed(self, names: Iterable[str]) -> list[str]:
@@ -80,11 +86,28 @@ class _Passes:
 
     def per_row(self, level: int) -> list[str]:
         """The lines with one value per row that can be computed after a pass."""
-        return _written(
-            line
-            for line in self.lines.values()
-            if line.level == level and not line.wide and line.name not in self.reductions
-        )
+        done: list[str] = []
+        for line in self.lines.values():
+            if line.level == level and not line.wide and line.name not in self.reductions:
+                done += self._one(line.name) if line.name in self.picked else _written([line])
+        return [line for i, line in enumerate(done) if not line.startswith("#") or line not in done[:i]]
+
+    def _one(self, name: str) -> list[str]:
+        """What stands at one column of each row, computed for that column alone."""
+        made = self.picked[name]
+        lines = self.needed(self.lines[name].reads)
+        own = {w for line in lines if not line.startswith("#") for w in (line.partition(" = ")[0],)} | _PLACES
+
+        def here(text: str) -> str:
+            return _NAME.sub(lambda word: f"{word[0]}_{name}" if word[0] in own else word[0], text)
+
+        return [
+            here(f"mask = row_mask & ({made.at} >= 0) & ({made.at} < {self.length})"),
+            here(f"columns = tl.where(mask, {made.at}, 0)"),
+            here(f"offsets = rows * {self.length} + columns"),
+            *(line if line.startswith("#") else here(line) for line in lines),
+            f"{name} = tl.where({here('mask')}, {here(made.picked)}, 0.0)",
+        ]
 
     def sums(self, level: int) -> list[tuple[str, Reduction]]:
         """The sums and maxima of a pass, without maxima that come with a sum."""
@@ -130,11 +153,8 @@ def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: in
         stores: Lines that write outputs with a value per element.
         length: Elements of a row.
     """
-    found = _Passes(lines, loads)
+    found = _Passes(lines, loads, length)
     last = max((found.lines[name].level for name in found.reductions), default=0)
-    # Where threads meet once per block anyway, a sum needs no value per thread of its own: registers are short there.
-    # What is summed in the same pass must not decide it where bits are compared.
-    summing = set() if strict_numerics() else {found.lines[name].level for name in found.online}
     body = found.per_row(0)
     for level in range(1, last + 1):
         before, inside, after = [], [], []
@@ -143,16 +163,12 @@ def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: in
             wanted.extend(found.lines[name].reads)
             dtype = LANGUAGE[made.dtype.name]
             if name in found.online:
-                lines.used.add("_online")
-                peak = made.peak
-                before.append(f'{peak} = tl.full((ROWS, 1), float("-inf"), {dtype})')
-                before.append(f"{name} = tl.zeros((ROWS, 1), {dtype})")
-                inside.append(f"{peak}, {name} = _online({peak}, {name}, {made.under}, mask)")
-                # A row of nothing but -inf has no largest value to subtract.
-                after.append(f'{name} = tl.where({peak} == float("-inf"), float("nan"), {name})')
-            elif made.function == "rsum" and level in summing:
-                before.append(f"{name} = tl.zeros((ROWS, 1), {dtype})")
-                inside.append(f"{name} += tl.sum(tl.where(mask, {made.text}, 0.0), 1)[:, None]")
+                lines.used.update(("_online", "_online_row"))
+                both = f"max_{made.peak}, sum_{name}"
+                before.append(f"max_{made.peak} = tl.full((ROWS, COLUMNS), {np.finfo(made.dtype.np).min!s}, {dtype})")
+                before.append(f"sum_{name} = tl.zeros((ROWS, COLUMNS), {dtype})")
+                inside.append(f"{both} = _online({both}, {made.under}, mask)")
+                after.append(f"{made.peak}, {name} = _online_row({both})")
             elif made.function == "rsum":
                 before.append(f"sum_{name} = tl.zeros((ROWS, COLUMNS), {dtype})")
                 inside.append(f"sum_{name} += tl.where(mask, {made.text}, 0.0)")
