@@ -475,6 +475,19 @@ def test_an_update_that_is_broken_off_is_refused_until_the_state_is_whole_again(
     exe.run(main, feed=feed, fetch_list=[loss])
 
 
+def test_what_a_handler_raises_while_a_fed_array_is_read_is_not_blamed_on_the_feed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exe, main, _, loss = trained()
+
+    def interrupted(value: Any, var: Any) -> Any:
+        raise TimeoutError("of a signal's handler")
+
+    monkeypatch.setattr("tstatic.runtime.feed._convert", interrupted)
+    with pytest.raises(TimeoutError, match="handler"):
+        exe.run(main, feed={"x": rows(4)}, fetch_list=[loss])
+
+
 def test_moving_state_into_flat_buffers_loses_no_value_when_it_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     feed = {"x": rows(4)}
     exe, main, _, loss = trained()

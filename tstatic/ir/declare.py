@@ -11,8 +11,9 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError
 from tstatic.ir import names
+from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import spelled
-from tstatic.ir.program import DEVICE, NAME_SCOPE, Parameter, Program, Variable, default_main_program
+from tstatic.ir.program import Parameter, Program, Variable, default_main_program
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
 from tstatic.ir.where import show, user_line
 

@@ -22,6 +22,11 @@ class UniqueNameGenerator:
         return f"{self.prefix}{key}_{next(count)}"
 
 
+NAME_SCOPE = Guarded("name_scope", "")
+"""What ``name_scope`` puts before the ops of a program."""
+DEVICE = Guarded("device_guard", "")
+"""What ``device_guard`` says about the ops of a program."""
+
 _generator = Guarded("unique names", UniqueNameGenerator())
 
 

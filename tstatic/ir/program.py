@@ -24,11 +24,6 @@ __all__ = [
 
 _ids = itertools.count()
 
-NAME_SCOPE = Guarded("name_scope", "")
-"""What ``name_scope`` puts before the ops of a program."""
-DEVICE = Guarded("device_guard", "")
-"""What ``device_guard`` says about the ops of a program."""
-
 
 class Block:
     """A list of ops and the variables they use; block 0 is the global one, others belong to control flow."""
@@ -227,13 +222,8 @@ class Program(ProgramMethods):
     def _touch(self) -> None:
         self.version += 1
 
-    @property
-    def _namescope(self) -> str:
-        return NAME_SCOPE.get(self)
-
-    @property
-    def _device(self) -> str:
-        return DEVICE.get(self)
+    _namescope = property(names.NAME_SCOPE.get)
+    _device = property(names.DEVICE.get)
 
     @property
     def random_seed(self) -> int:

@@ -50,7 +50,7 @@ def check_feed_dict(feed: Any) -> Mapping[str, Any]:
             op="feed",
         )
     try:
-        given: dict[str, Any] = {name: feed[name] for name in feed}
+        given: dict[str, Any] = {**feed} if type(feed) is dict else {name: feed[name] for name in feed}
     except Exception as error:
         raise FeedTypeError(
             "the feed could not be read",
@@ -84,6 +84,9 @@ def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
         FeedTypeError: For what is no array of numbers, also if the object's own methods raise.
         FeedError: For numbers that the dtype cannot hold.
     """
+    if type(value) is np.ndarray:
+        # Nothing of the user's runs here: what is raised is about the array, or comes from a signal's handler.
+        return _convert(value, var)
     try:
         return _convert(value, var)
     except (TstaticError, MemoryError):
