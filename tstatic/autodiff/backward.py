@@ -10,6 +10,7 @@ from typing import Any
 from tstatic.autodiff.paths import last_writers, path_to, requirements
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir import names
+from tstatic.ir.names import NAME_SCOPE
 from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, Card, GradContext, GradOp, OpSpec, Slot, card_of
 from tstatic.ir.program import Block, Operator, OpRole, Variable
 from tstatic.ir.types import Meta
@@ -290,7 +291,7 @@ class Backward:
                         block.vars[name] = Variable(block, name, meta.shape, meta.dtype, where=draft.where)
             op = Operator(
                 block, draft.type, inputs, outputs, attrs, role=draft.role, role_var=tuple(draft.role_var),
-                where=draft.where, position=draft.position, namescope=block.program._namescope,
+                where=draft.where, position=draft.position, namescope=NAME_SCOPE.get(block.program),
             )  # fmt: skip
             block.built += 1
             block.ops.append(op)

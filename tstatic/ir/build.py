@@ -224,8 +224,8 @@ def _add(block: Block, card: Card, inputs: dict[str, tuple[str, ...]], outputs: 
         role_var=tuple(automatic.get("op_role_var", program._role_var)),
         where=user_line(),
         position=op_position(block.idx, block.built),
-        namescope=program._namescope,
-        device=str(automatic.get("op_device", program._device)),
+        namescope=names.NAME_SCOPE.get(program),
+        device=str(automatic.get("op_device", names.DEVICE.get(program))),
     )
     block.built += 1
     block.ops.append(op)

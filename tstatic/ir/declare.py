@@ -233,7 +233,7 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Puts ``prefix/`` into the ``op_namescope`` attribute of ops built inside; names do not change."""
     assert prefix, "namescope prefix can not be empty."
     program = default_main_program()
-    with NAME_SCOPE.inside(f"{program._namescope}{prefix}/", program):
+    with NAME_SCOPE.inside(f"{NAME_SCOPE.get(program)}{prefix}/", program):
         yield
 
 

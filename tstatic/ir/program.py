@@ -222,9 +222,6 @@ class Program(ProgramMethods):
     def _touch(self) -> None:
         self.version += 1
 
-    _namescope = property(names.NAME_SCOPE.get)
-    _device = property(names.DEVICE.get)
-
     @property
     def random_seed(self) -> int:
         """Seed of the program's random ops; 0 uses ``paddle.seed`` or, without it, entropy drawn once a process."""
