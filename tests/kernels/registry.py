@@ -1,4 +1,4 @@
-"""The golden set: the kernels of every fusion, direction and float type, for one to three large shapes."""
+"""The golden set: the kernels of every fusion, direction and float type, for one to three large shapes, and of whole models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import tstatic as paddle
+from tests.bench.scripts import script
 from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.aot import Source
@@ -94,6 +95,12 @@ def loss_of(x: Any) -> Any:
     return F.cross_entropy(x * 0.5, label, reduction="none")
 
 
+def mean_loss_of(x: Any) -> Any:
+    """The loss of a language model: its gradient does not wait for other rows."""
+    label = static.data("label", [*x.shape[:-1], 1], "int64")
+    return paddle.mean(F.softmax_with_cross_entropy(x, label))
+
+
 def rows() -> Iterator[Entry]:
     """Normalisations, softmax, losses; rows that a program holds, and longer ones."""
     for label, compute, shapes in (
@@ -104,6 +111,7 @@ def rows() -> Iterator[Entry]:
         ("softmax_bias-8192", scores, ((4096, 8192), (8192,))),
         ("cross_entropy-8192", loss_of, ((16384, 8192),)),
         ("cross_entropy-50304", loss_of, ((8192, 50304),)),
+        ("mean_cross_entropy-50304", mean_loss_of, ((8, 1024, 50304),)),
     ):
         yield Entry(f"compiler/{label}", "build_cinn_pass", compute, shapes)
 
@@ -212,13 +220,29 @@ def _named(label: str, made: Sequence[Kernel]) -> Iterator[tuple[str, Kind, Sour
     assert made, f"{label} has no kernel"
     for number, kernel in enumerate(made):
         for function, source in sources(kernel):
-            streams = function == "kernel" and kernel.template in STREAMING
+            # A number alone (the factor of clipped gradients) is no stream.
+            streams = function == "kernel" and kernel.template in STREAMING and kernel.outputs[0].count > 1
             yield f"{label}/{number}.{function}", "pointwise" if streams else "reduction", source
+
+
+def models() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
+    """The distinct kernels of the benches' training steps, every fusion on, by the model's name."""
+    for name, model in script("models").MODELS.items():
+        main = static.Program()
+        with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
+            loss = model.build(paddle)
+        strategy = static.BuildStrategy()
+        for fusion in FUSIONS:
+            setattr(strategy, fusion.switch, True)
+        found = static.CompiledProgram(main, strategy).explain(fetch_list=[loss], feed_shapes=model.feeds)
+        yield name, tuple({kernel.name: kernel for kernel in found.kernels}.values())
 
 
 def slow(name: str) -> bool:
     """Whether a kernel is left out of most runs."""
-    return any(name.startswith(f"{entry.label}-") for entry in (*norms(), *convolutions()) if entry.slow)
+    return name.startswith("models/") or any(
+        name.startswith(f"{entry.label}-") for entry in (*norms(), *convolutions()) if entry.slow
+    )
 
 
 def kernels(slow: bool = True) -> Iterator[tuple[str, Kind, Source]]:
@@ -231,3 +255,5 @@ def kernels(slow: bool = True) -> Iterator[tuple[str, Kind, Source]]:
         with paddle.utils.unique_name.guard(), static.program_guard(main, static.Program()):
             total = training(make, GPT2_BLOCK, dtype)
         yield from _named(label, explained(main, switch, [total.name], {}))
+    for name, found in models() if slow else ():
+        yield from _named(f"models/{name}", found)

@@ -248,3 +248,19 @@ def test_feeds_of_a_recipe() -> None:
         static.Executor("cpu").run(main, feed=feeds, fetch_list=list(recipe.fetches))
 
     fits()
+
+
+def test_special_values_and_long_rows_are_drawn_where_asked_for() -> None:
+    array = testing.sample((300,), special=True)
+    zeros = np.signbit(array[array == 0])
+    assert np.isnan(array).any()
+    assert {np.inf, -np.inf} <= set(array[np.isinf(array)])
+    assert zeros.any()
+    assert not zeros.all()
+    assert (np.abs(array[np.isfinite(array)]) > 1e12).any()
+    assert (np.abs(np.nan_to_num(testing.sample((300,), "float16", special=True), posinf=0, neginf=0)) < 3).all()
+    assert sum(i.special for r in drawn(testing.programs(max_ops=3, special=True), 5) for i in r.inputs) >= 5
+    for recipe in drawn(testing.programs(max_ops=3, families=("unary", "norm"), long_rows=True), 3):
+        long = [i for i in recipe.inputs if i.shape[-1:] == (20001,)]
+        assert long
+        assert all(i.array().mean() > 0.5 for i in long if len(i.shape) == 2)
