@@ -13,7 +13,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import state
 from tstatic import static
-from tstatic.errors import TstaticError
+from tstatic.errors import FeedError, TstaticError
 from tstatic.ir.opdef import CARDS, REQUIRED, Card
 from tstatic.nn import functional as F
 
@@ -439,3 +439,12 @@ def test_there_are_at_least_300_cases() -> None:
     built = sum(1 for t in BUILDABLE for _ in _building(t))
     assert len(RUNS) + len(list(calls())) + built >= 300
     assert len(RUNS) >= 130
+
+
+@pytest.mark.parametrize("number", [-129, 128])
+def test_a_number_beyond_the_dtype_is_refused_in_a_list(number: int) -> None:
+    x = static.data("x", [2], "int8")
+    exe = static.Executor("cpu")
+    with pytest.raises(FeedError, match="does not fit its dtype"):
+        exe.run(feed={"x": [0, number]}, fetch_list=[x + x])
+    assert exe.run(feed={"x": [-128, 127]}, fetch_list=[x])[0].tolist() == [-128, 127]

@@ -697,3 +697,18 @@ def test_an_optional_variable_may_be_asked_for_by_its_truth_with_one_warning_a_l
         bool(flag)
     with pytest.raises(TstaticError, match="no truth value"):
         bool(x > x)
+
+
+def test_a_kept_variable_takes_the_shape_of_its_new_value() -> None:
+    x = static.data("x", [None, None])
+    kept = (
+        static.default_main_program()
+        .global_block()
+        .create_var(name="kept", shape=[-1, -1], dtype="float32", persistable=True)
+    )
+    paddle.assign(x * 2.0, output=kept)
+    exe = static.Executor(paddle.CPUPlace())
+    for shape in ((2, 3), (3, 2), (6, 1)):
+        given = np.arange(6, dtype=np.float32).reshape(shape)
+        exe.run(feed={"x": given}, fetch_list=[])
+        np.testing.assert_array_equal(np.array(static.global_scope().find_var("kept").get_tensor()), given * 2)  # type: ignore[union-attr]

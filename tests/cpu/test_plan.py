@@ -213,3 +213,14 @@ def test_a_regression_net_reuses_memory() -> None:
     small = compiled.memory_report({"x": (10, 3)}, [loss]).peak_bytes
     large = compiled.memory_report({"x": (1000, 3)}, [loss]).peak_bytes
     assert large > 10 * small
+
+
+def test_a_result_takes_no_place_that_the_operator_reads_under_another_name() -> None:
+    """Also where the operator is cut: one part must not write what another still reads."""
+    x = static.data("x", [1024, 1024])
+    h = paddle.exp(x)
+    y = h - paddle.transpose(h, [1, 0])
+    given = np.random.default_rng(0).normal(size=(1024, 1024)).astype(np.float32)
+    (found,) = static.Executor(paddle.CPUPlace()).run(feed={"x": given}, fetch_list=[y])
+    np.testing.assert_array_equal(found, -found.T)
+    assert np.abs(found).max() > 1

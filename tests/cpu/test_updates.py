@@ -163,3 +163,27 @@ def test_an_update_may_write_another_variable_than_the_one_it_reads() -> None:
     for _ in range(2):
         found = exe.run(fetch_list=[p, q])
         assert [f.tolist() for f in found] == [[2.0] * 3, [1.0] * 3]
+
+
+def test_what_reads_a_parameter_after_its_update_reads_the_new_value() -> None:
+    p = static.create_parameter([3], "float32", name="p", default_initializer=paddle.nn.initializer.Constant(2.0))
+    paddle.optimizer.SGD(0.25).minimize(paddle.sum(p * 4.0))
+    after = p * 10.0
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(static.default_startup_program())
+    for wanted in (10.0, 0.0, -10.0):
+        assert exe.run(fetch_list=[after])[0].tolist() == [wanted] * 3
+
+
+def test_an_update_reads_the_old_value_of_a_parameter_that_was_reshaped_before_its_update() -> None:
+    two, zero = (paddle.nn.initializer.Constant(v) for v in (2.0, 0.0))
+    p = static.create_parameter([1, 3], "float32", name="p", default_initializer=two)
+    q = static.create_parameter([3], "float32", name="q", default_initializer=zero)
+    seen, g, rate = paddle.reshape(p, [3]), paddle.full([1, 3], 1.0), paddle.full([1], 1.0)
+    block = static.default_main_program().global_block()
+    block.append_op("sgd", {"Param": p, "Grad": g, "LearningRate": rate}, {"ParamOut": p}, {})
+    block.append_op("sgd", {"Param": q, "Grad": seen, "LearningRate": rate}, {"ParamOut": q}, {})
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(static.default_startup_program())
+    found = exe.run(fetch_list=[p, q])
+    assert [f.reshape(-1).tolist() for f in found] == [[1.0] * 3, [-2.0] * 3]

@@ -427,3 +427,16 @@ def test_a_loaded_state_reaches_every_place(tmp_path: Any) -> None:
     training.step({"X": np.zeros((4, 3), np.float32)})
     np.testing.assert_array_equal(training.value("w", 1), start)
     np.testing.assert_array_equal(training.value("w", 0), start)
+
+
+def test_a_variable_that_is_kept_can_be_fed_one_row_for_all_places_or_one_each() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [None, 1])
+        kept = main.global_block().create_var(name="kept", shape=[1], dtype="float32", persistable=True)
+        y = x * kept
+    compiled = static.CompiledProgram(main).with_data_parallel()
+    exe, ones = static.Executor(paddle.CPUPlace()), np.ones((4, 1), np.float32)
+    for fed, wanted in (([3.0], [3.0, 3.0, 3.0, 3.0]), ([3.0, 5.0], [3.0, 3.0, 5.0, 5.0])):
+        feed = {"x": ones, "kept": np.array(fed, np.float32)}
+        assert exe.run(compiled, feed=feed, fetch_list=[y])[0].reshape(-1).tolist() == wanted
