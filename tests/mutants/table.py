@@ -421,14 +421,6 @@ FILES = (
         "False",
         (C + "test_checkpoint.py",),
     ),
-    Mutant(
-        "runtime/header.py",
-        "_manifest",
-        "comparison",
-        "version > FORMAT",
-        "version > FORMAT + 1",
-        (C + "test_checkpoint.py",),
-    ),
 )
 
 PARALLEL = (
