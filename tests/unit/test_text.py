@@ -94,8 +94,8 @@ PARAMETER_CHANGES = {
     "do_model_average": None,
 }  # fmt: skip
 OP_CHANGES = {
-    "type": "relu", "inputs": {}, "outputs": {}, "attrs": {"x_num_col_dims": 2}, "role": 1, "role_var": ("x",), "where": None, "position": 9,
-    "namescope": "a/", "device": "cpu",
+    "type": "relu", "inputs": {}, "outputs": {}, "attrs": {"x_num_col_dims": 2}, "role": 1, "role_var": ("x",), "where": None,
+    "position": 9, "namescope": "a/", "device": "cpu",
 }  # fmt: skip
 
 

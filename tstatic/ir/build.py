@@ -233,7 +233,7 @@ def _add(block: Block, card: Card, inputs: dict[str, tuple[str, ...]], outputs: 
     stops = all(block._var_recursive(n).stop_gradient for n in op.input_arg_names if n != EMPTY)
     for name in op.output_arg_names:
         if name != EMPTY:
-            block._var_recursive(name).infer_stop_gradient(stops)
+            block._var_recursive(name)._infer_stop_gradient(stops)
     return op
 
 

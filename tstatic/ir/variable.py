@@ -73,7 +73,7 @@ class Variable(VariableMethods):
     def stop_gradient(self, value: bool) -> None:
         self._stop_gradient, self._stop_origin = value, "set"
 
-    def infer_stop_gradient(self, stops: bool) -> None:
+    def _infer_stop_gradient(self, stops: bool) -> None:
         """Takes over that all inputs of an op that writes this variable stop gradients (``stops``), or that one does not.
 
         What a user set stays. A variable that a gradient flows through stays open: ops that read its value before need it.
