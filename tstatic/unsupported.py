@@ -74,7 +74,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         ("fluid.average", "fluid.metrics", "fluid.evaluator"),
         "Averages over batches are a line of Python",
-        "np.mean of the fetched values, metric.Accuracy, metric.Precision, metric.Recall or metric.Auc",
+        "np.mean of the fetched values, or static.accuracy and static.auc in the program",
     ),
     Unsupported(
         ("fluid.layers.IfElse", "static.nn.IfElse", "static.nn.control_flow", "static.nn.ConditionalBlock",

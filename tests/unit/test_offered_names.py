@@ -24,7 +24,7 @@ PAGES = [
     for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
     if p.name != "api.md"
 ]
-DOTTED = re.compile(r"(?<![\w./'\"<>-])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?![\w/])")
+DOTTED = re.compile(r"(?<![\w./'\"<>-])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?![\w/*])")
 SPAN = re.compile(r"``?([^`\n]+)``?")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 

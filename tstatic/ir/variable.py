@@ -85,7 +85,7 @@ class Variable(VariableMethods):
         elif self._stop_origin == "":
             self._stop_gradient, self._stop_origin = True, "inferred"
 
-    def reopen_gradient(self) -> None:
+    def _reopen_gradient(self) -> None:
         """Lets gradients through again, unless it was the user who stopped them."""
         if self._stop_origin == "inferred" and self.dtype.is_float:
             self._stop_gradient, self._stop_origin = False, ""

@@ -169,7 +169,7 @@ class _Check:
             block._var_recursive(name).stop_gradient = False
         # What follows from them was made while they stopped gradients.
         for var in self.program.list_vars():
-            var.reopen_gradient()
+            var._reopen_gradient()
         self.targets = found
 
     def compare(self, order: int) -> int:
