@@ -223,7 +223,8 @@ def test_no_name_is_listed_twice() -> None:
 
 
 def test_unsupported_names_are_missing_or_refuse() -> None:
-    docs = {name: resolve(name).__doc__ or "" for name in NAMES if exists(name)}
+    # tstatic.testing is there once anything has imported it.
+    docs = {name: resolve(name).__doc__ or "" for name in NAMES if name != "testing" and exists(name)}
     there = [name for name, doc in docs.items() if "Not part" not in doc and "UnsupportedError" not in doc]
     assert there == [], "these exist: take them out of tstatic/unsupported.py"
     for name in NAMES:
@@ -247,7 +248,7 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("load", "static.load"),
         ("save", "static.save"),
         ("fluid.average", "np.mean"),
-        ("fluid.metrics", "metric.Accuracy"),
+        ("fluid.metrics", "static.accuracy"),
         ("fluid.layers.IfElse", "static.nn.cond"),
         ("base.DataFeeder", "np.stack"),
         ("fluid.layers.py_reader", "static.data"),
