@@ -98,6 +98,8 @@ WAYS: dict[str, Callable[[Any, Path, Any], Any]] = {
 }
 
 
+# A handler may raise in a callback of the garbage collector, where Python can only print what it raised.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_signal_at_any_moment_of_a_load_leaves_all_or_nothing(tmp_path: Path, way: str) -> None:
     main = _program(150)

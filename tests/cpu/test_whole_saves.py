@@ -262,6 +262,8 @@ def test_a_save_killed_by_the_kernel_is_loaded_whole(net: Net, tmp_path: Path) -
 
 
 # ----------------------------------------------------------------------------------------------------------- interrupted
+# A handler may raise in a callback of the garbage collector, where Python can only print what it raised.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("how", ["save", "save_persistables"])
 def test_a_save_that_a_signal_breaks_off_is_loaded_whole(net: Net, tmp_path: Path, how: str) -> None:
     net.save(how, tmp_path, 1.0)

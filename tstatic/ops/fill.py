@@ -286,8 +286,12 @@ register(
     Card(
         "full_with_tensor",
         "ShapeTensor -> Out",
-        # The sizes that are known when the program is built; -1 for the others.
-        attrs={"dtype": float32, "value": Attr(0.0, "number"), "shape": Attr((), "ints")},
+        attrs={
+            "dtype": float32,
+            "value": Attr(0.0, "number"),
+            # -1 for sizes that only the run knows.
+            "shape": Attr.idle((), "it tells which sizes are known when the program is built", "ints"),
+        },
         infer=_dynamic_infer,
         ref=_dynamic_ref,
         lower=_dynamic_lower,
