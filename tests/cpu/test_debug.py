@@ -91,6 +91,32 @@ def test_print_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> No
     assert "data: [2.5]" in capsys.readouterr().out
 
 
+def test_a_constant_is_printed_by_every_run(said: list[str]) -> None:
+    static.Print(paddle.full([1], 2.5))
+    exe = executor()
+    for _ in range(2):
+        exe.run()
+    assert len(said) == 2
+
+
+def test_a_branch_and_a_loop_print_though_nobody_reads_their_results(said: list[str]) -> None:
+    x = data()
+
+    def shown(message: str) -> Any:
+        return static.Print(paddle.scale(x, 2.0), message=message)
+
+    def loop(i: Any) -> Any:
+        static.nn.cond(paddle.less_than(i, paddle.full([1], 1, "int64")), lambda: shown("loop"), lambda: x)
+        return [paddle.scale(i, 1.0, 1.0)]
+
+    static.nn.cond(paddle.all(x < paddle.full([1], 9.0)), lambda: shown("yes"), lambda: shown("no"))
+    static.nn.while_loop(
+        lambda i: paddle.less_than(i, paddle.full([1], 2, "int64")), loop, [paddle.zeros([1], "int64")]
+    )
+    assert executor().run(feed={"x": X}, fetch_list=[x])[0].tolist() == X.tolist()
+    assert [text.splitlines()[1] for text in said] == ["  - message: yes", "  - message: loop"]
+
+
 def test_print_refuses() -> None:
     with pytest.raises(ProgramError, match="print_phase"):
         static.Print(data(), print_phase="sideways")

@@ -172,6 +172,29 @@ def test_new_storage_in_the_scope_is_used() -> None:
     assert exe.run(main, feed=feed, fetch_list=[loss])[0] > 0
 
 
+@pytest.mark.parametrize("places", [None, ["cpu", "cpu"]], ids=["one", "two"])
+def test_one_executor_keeps_the_values_of_two_scopes_apart(places: Any) -> None:
+    main, startup, loss = regression(paddle.optimizer.Momentum(0.05))
+    feed = {"x": rows(4)}
+
+    def history(turns: str) -> dict[str, list[float]]:
+        """Losses per scope, which begin alike, when they are trained in this order by one executor."""
+        exe, scopes = static.Executor("cpu"), {name: static.Scope() for name in "ab"}
+        compiled = static.CompiledProgram(main).with_data_parallel(loss.name, places=places) if places else main
+        losses: dict[str, list[float]] = {name: [] for name in scopes}
+        for scope in scopes.values():
+            paddle.seed(3)
+            exe.run(startup, scope=scope)
+        for name in turns:
+            (value,) = exe.run(compiled, feed=feed, fetch_list=[loss], scope=scopes[name])
+            losses[name].append(float(np.mean(value)))
+        return losses
+
+    alone = history("aaa")["a"]
+    assert alone[0] > alone[1] > alone[2]
+    assert history("aababb") == {"a": alone, "b": alone}
+
+
 def _failing(kind: str) -> Any:
     def boom(x: Any) -> Any:
         if kind == "raise":

@@ -48,6 +48,18 @@ def test_power_of_itself() -> None:
     assert np.allclose(derivatives(lambda v: v**v, 3, x), expected, rtol=1e-11)
 
 
+@pytest.mark.parametrize(
+    ("function", "second"),
+    [
+        (lambda x: paddle.atan2(x, x * x + 1.0), lambda x: 2 * x * (x**4 - 2 * x**2 - 4) / (x**4 + 3 * x**2 + 1) ** 2),
+        (lambda x: paddle.lerp(x, x * x, x * x), lambda x: 12 * x**2 - 6 * x),
+    ],
+    ids=["atan2", "lerp"],
+)
+def test_second_derivative_through_every_input(function: Any, second: Any) -> None:
+    assert np.allclose(derivatives(function, 2, X), second(X), rtol=1e-10, atol=1e-12)
+
+
 def test_a_third_derivative_that_is_missing_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="second order"):
         derivatives(lambda x: paddle.atan2(x, x * x), 3, X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
+from tstatic.ir.frozen import freeze
+from tstatic.ir.verify import verify
+from tstatic.passes import addto
 
 FEED = {"x": np.linspace(-1, 1, 60, dtype=np.float32).reshape(20, 3)}
 
@@ -87,12 +91,31 @@ def test_a_gradient_is_free_once_it_is_added() -> None:
         losses = [paddle.mean(paddle.scale(x, float(k))) for k in range(1, 9)]
         (grad,) = static.gradients(losses, [x])
     peaks = []
-    for addto in (False, True):
+    for wanted in (False, True):
         strategy = static.BuildStrategy()
-        strategy.enable_addto = addto
+        strategy.enable_addto = wanted
         report = static.CompiledProgram(main, build_strategy=strategy).memory_report({"x": (64, 64)}, [grad])
         peaks.append(report.peak_bytes)
     assert peaks[0] - peaks[1] >= 5 * 64 * 64 * 4
+
+
+def test_gradients_may_be_listed_in_another_order_than_the_one_they_are_made_in() -> None:
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [3], "float32")
+        x.stop_gradient = False
+        (grad,) = static.gradients([paddle.tanh(x) + paddle.sin(x) + paddle.exp(x) + paddle.square(x)], [x])
+    frozen = freeze(main, ["x"], [grad.name])
+    (total,) = (op for op in frozen.ops if op.type == "sum")
+    (parts,) = total.inputs
+    assert isinstance(parts, tuple)
+    for order in itertools.permutations(parts):
+        ops = tuple(replace(op, inputs=(order,)) if op is total else op for op in frozen.ops)
+        added = addto.addto(frozen.edit(ops=ops))
+        verify(added, "addto")
+        pairs = [op.inputs for op in added.ops if op.type == "elementwise_add" and op.inputs[1] in parts]
+        assert [one for _, one in pairs] == list(order[1:])
+        assert pairs[0][0] == order[0]
 
 
 def test_sixteen_bit_gradients_are_still_rounded_once() -> None:
