@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,6 @@ class Mutant:
         k: Expression that narrows the tests.
         number: Which of several nodes of that text; 0 where there is one alone.
         interpret: The tests are those of the interpreter's ring.
-        quick: Its tests take seconds, so CI may draw it.
     """
 
     file: str
@@ -46,7 +46,6 @@ class Mutant:
     k: str = ""
     number: int = 0
     interpret: bool = False
-    quick: bool = True
 
     @property
     def name(self) -> str:
@@ -87,9 +86,21 @@ def plant_in_kernels(fault: str) -> Outcome:
 
 
 def plant(
-    mutant: Mutant | None, tests: tuple[str, ...] = (), k: str = "", interpret: bool = False, **more: str
+    mutant: Mutant | None,
+    tests: tuple[str, ...] = (),
+    k: str = "",
+    interpret: bool = False,
+    wall_s: float = 6 * LIMIT_S,
+    **more: str,
 ) -> Outcome:
-    """Runs the tests of a mutant, or some tests without any."""
+    """Runs the tests of a mutant, or some tests without any.
+
+    Args:
+        mutant: Names its tests itself.
+        tests, k, interpret: Without a mutant, as for one.
+        wall_s: Seconds after which the tests' process and all that it started are killed.
+        **more: Variables of the tests' environment.
+    """
     if mutant is not None:
         tests, k, interpret = mutant.tests, mutant.k, mutant.interpret
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
@@ -104,17 +115,25 @@ def plant(
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
         command += ["-k", k] if k else []
         begun, spent = time.perf_counter(), os.times()
-        try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=6 * LIMIT_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return Outcome("", time.perf_counter() - begun, "the tests did not end")
+        with subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                out, err = process.communicate(timeout=wall_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                took = time.perf_counter() - begun
+                return Outcome("", took, f"subprocess timeout: its tests did not end within {wall_s:g} s")
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
         after = os.times()
         seconds = after.children_user + after.children_system - spent.children_user - spent.children_system
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-        if done.returncode not in (0, 1) or (done.returncode == 1) != bool(failed):
-            return Outcome("", seconds, f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-600:]}")
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
+        if process.returncode not in (0, 1) or (process.returncode == 1) != bool(failed):
+            return Outcome("", seconds, f"pytest ended with {process.returncode}: {(out + err)[-600:]}")
         if mutant is not None and not planted.exists():
             return Outcome("", seconds, "its tests never import the module")
         if seconds > LIMIT_S:

@@ -40,7 +40,6 @@ KERNELS = (
         "f'sum_{name} += {made.text}'",
         (I + "test_rows.py",),
         interpret=True,
-        quick=False,
     ),
     Mutant(
         "fusion/codegen/row_blocks.py",
@@ -115,7 +114,7 @@ GRADIENTS = (
         "condition",
         "slot.optional and not any(n in grads for n in made)",
         "slot.optional",
-        (C + "test_losses.py", C + "test_nets.py"),
+        (C + "test_higher_order.py",),
     ),
 )
 
@@ -227,7 +226,6 @@ PLAN = (
         "pass",
         (P + "test_parallel_executor.py",),
         "iterations",
-        quick=False,
     ),
     Mutant(
         "plan/plan.py",
@@ -237,7 +235,6 @@ PLAN = (
         "False",
         (C + "test_updates.py",),
         "reshaped_before",
-        quick=False,
     ),
     Mutant(
         "plan/streams.py",
@@ -256,9 +253,8 @@ PASSES = (
         "condition",
         "op.card.effects or any(keeps(inner) for region in op.regions for inner in region.ops)",
         "op.card.effects",
-        (C + "test_control_flow.py", C + "test_plan.py"),
-        "not hundred_thousand",
-        quick=False,
+        (C + "test_debug.py",),
+        "print",
     ),
     Mutant(
         "passes/cse.py",
@@ -278,15 +274,15 @@ PASSES = (
         (C + "test_random.py", C + "test_plan.py"),
         "not hundred_thousand",
     ),
-    Mutant("passes/cse.py", "_key", "operation", "op.role & 1", "0", (C + "test_autodiff.py", C + "test_plan.py")),
+    Mutant("passes/cse.py", "_key", "operation", "op.role & 1", "0", (C + "test_autodiff.py",), "recompute"),
     Mutant(
         "passes/fold.py",
         "_fold_one",
-        "condition",
-        "card.random or card.state or card.objects or card.dynamic or op.regions or keeps(op) or card.ref is None",
-        "card.state or card.objects or card.dynamic or op.regions or keeps(op) or card.ref is None",
-        (C + "test_autodiff.py",),
-        quick=False,
+        "call",
+        "keeps(op)",
+        "False",
+        (C + "test_debug.py",),
+        "print",
     ),
     Mutant(
         "passes/addto.py",
@@ -294,9 +290,8 @@ PASSES = (
         "call",
         "max(at, maker.get(value, -1))",
         "maker.get(value, -1)",
-        (C + "test_fusion.py", C + "test_plan.py"),
-        "addto",
-        quick=False,
+        (C + "test_order_options.py",),
+        "gradient",
     ),
     Mutant(
         "fusion/view.py",
@@ -305,14 +300,21 @@ PASSES = (
         "value in self.fetched or value in self.kept or self.outside(value, inside)",
         "value in self.kept or self.outside(value, inside)",
         (C + "test_fusion.py",),
-        quick=False,
     ),
-    Mutant("fusion/engine.py", "apply", "statement", "refusals.pop(indices, None)", "pass", (C + "test_fusion.py",)),
+    Mutant(
+        "fusion/engine.py",
+        "_settled",
+        "comparison",
+        "len(into) == 1",
+        "True",
+        (C + "test_cross_entropy_fusion.py",),
+        "neighbours",
+    ),
 )
 
 CACHE_KEYS = (
     Mutant("static/executor.py", "", "call", "flags.key()", "()", (C + "test_executor.py", C + "test_debug.py")),
-    Mutant("static/executor.py", "", "call", "id(scope)", "0", (C + "test_executor.py",)),
+    Mutant("static/executor.py", "", "call", "id(scope)", "0", (C + "test_executor.py",), "scope"),
     Mutant("static/executor.py", "", "value", "program.version", "0", (C + "test_executor.py",), number=2),
     Mutant(
         "static/data_parallel.py",
@@ -320,9 +322,8 @@ CACHE_KEYS = (
         "call",
         "id(mine)",
         "0",
-        (C + "test_executor.py",),
-        "scope",
-        quick=False,
+        (P + "test_golden.py",),
+        "one_net",
     ),
     Mutant(
         "fusion/cache.py",
@@ -349,9 +350,9 @@ FEEDS = (
         "statement",
         "for name, slot in self._feeds:\n    np.copyto(slot, feeds[name])",
         "pass",
-        (C + "test_executor.py", C + "test_compiled_program.py", P + "test_parallel_executor.py", P + "test_golden.py"),
+        (P + "test_parallel_executor.py",),
+        "iterations",
         number=2,
-        quick=False,
     ),
     Mutant(
         "runtime/session.py",

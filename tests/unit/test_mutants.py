@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.change import DoesNotApplyError, changed
-from tests.mutants.planting import ROOT, Mutant, plant
+from tests.mutants.planting import LIMIT_S, ROOT, Mutant, plant
 from tests.mutants.table import MUTANTS
 
 SAMPLE = 3
+SAMPLE_WALL_S = 60.0
+"""Seconds of the clock that the tests of one drawn mutant may take."""
 QUICK = ("tests/unit/test_lr_plateau.py",)
 
 
@@ -37,15 +39,20 @@ def test_there_are_sixty_and_each_applies() -> None:
 
 @pytest.mark.slow
 def test_three_drawn_by_the_commit_are_caught() -> None:
-    drawn = random.Random(_commit()).sample([m for m in MUTANTS if m.quick], SAMPLE)
-    for mutant in drawn:
-        outcome = plant(mutant)
+    for mutant in random.Random(_commit()).sample(MUTANTS, SAMPLE):
+        outcome = plant(mutant, wall_s=SAMPLE_WALL_S)
         assert outcome.killed_by, f"{mutant.name}: {outcome.problem or 'no test failed'}"
 
 
 def test_tests_pass_where_nothing_is_planted() -> None:
     outcome = plant(None, QUICK)
     assert (outcome.killed_by, outcome.problem) == ("", "")
+
+
+def test_tests_that_do_not_end_in_time_are_stopped_and_said_to_be() -> None:
+    outcome = plant(None, QUICK, wall_s=0.1)
+    assert (outcome.killed_by, outcome.problem) == ("", "subprocess timeout: its tests did not end within 0.1 s")
+    assert outcome.seconds < LIMIT_S
 
 
 def test_a_mutant_that_its_tests_never_import_is_no_survivor() -> None:
