@@ -89,7 +89,7 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
 
-mutants: $(VENV)/.dev  ## Plant faults over all layers one at a time, and see each caught by a test (ARGS=WORD: those with it; most of an hour).
+mutants: $(VENV)/.dev  ## Plant faults over all layers one at a time, and see each caught by a test (ARGS=WORD: those with it; a quarter of an hour).
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
 parity: $(VENV)/.dev  ## Record what Paddle 2.6.2 answers to every described call, and compare all answers (minutes; makes .venv-paddle).
