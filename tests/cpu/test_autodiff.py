@@ -361,6 +361,11 @@ def test_results_of_inputs_that_all_stop_gradients_stop_them_too() -> None:
         "product": x * w, "branch": static.nn.cond(flag, lambda: x + 1, lambda: w * 2),
         "loop": static.nn.while_loop(lambda v: flag, lambda v: v + w, [paddle.zeros([3])])[0],
     }  # fmt: skip
+    no_gradient = {
+        "zeros_like": paddle.zeros_like(w), "full_like": paddle.full_like(w, 2.0), "bernoulli": paddle.bernoulli(w * w),
+        "unique": paddle.unique(w), "full of a Variable": paddle.full([2], paddle.sum(w)),
+    }  # fmt: skip
+    stops |= no_gradient
     assert {name: v.stop_gradient for name, v in stops.items()} == dict.fromkeys(stops, True)
     assert {name: v.stop_gradient for name, v in passes.items()} == dict.fromkeys(passes, False)
 

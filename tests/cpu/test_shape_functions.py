@@ -360,3 +360,10 @@ def test_the_gradient_of_squeeze_has_the_rank_that_the_input_turns_out_to_have(r
     first, second = run_function(twice, {"x": x})
     np.testing.assert_array_equal(first, 2 * x)
     np.testing.assert_array_equal(second, 8 * x)
+
+
+def test_a_filled_output_variable_takes_a_number_that_only_the_run_knows() -> None:
+    x = static.data("x", [1])
+    out = static.default_main_program().global_block().create_var(name="out", dtype="float32", shape=[2])
+    assert fluid.layers.fill_constant([2], "float32", x, out=out) is out
+    assert static.Executor("cpu").run(feed={"x": np.array([3], "float32")}, fetch_list=["out"])[0].tolist() == [3, 3]

@@ -230,7 +230,9 @@ def _add(block: Block, card: Card, inputs: dict[str, tuple[str, ...]], outputs: 
     block.built += 1
     block.ops.append(op)
     program._touch()
-    stops = all(block._var_recursive(n).stop_gradient for n in op.input_arg_names if n != EMPTY)
+    # An operator without a gradient stops what arrives, whatever its inputs are: zeros_like, bernoulli, unique.
+    ends = card.grad is None and not card.of
+    stops = ends or all(block._var_recursive(n).stop_gradient for n in op.input_arg_names if n != EMPTY)
     for name in op.output_arg_names:
         if name != EMPTY:
             block._var_recursive(name)._infer_stop_gradient(stops)

@@ -35,8 +35,10 @@ def _constant(
 ) -> Variable:
     if isinstance(value, np.generic | np.ndarray) and value.size == 1:
         value = value.item()
+    outputs = None if out is None else {"Out": check_variable(out, "out", function)}
     if isinstance(value, Variable):
-        return _spread(shape, value, dtype, function, name)
+        made = _spread(shape, value, dtype, function, name)
+        return made if out is None else emit("assign", {"X": made}, outputs=outputs)
     if not isinstance(value, bool | int | float):
         raise ProgramTypeError(
             f"The value of {function} must be a number",
@@ -46,7 +48,6 @@ def _constant(
             op=function,
             where=show(user_line()),
         )
-    outputs = None if out is None else {"Out": check_variable(out, "out", function)}
     if has_variable(shape):
         made = filled(shape, dtype, value, function, name)
         return made if out is None else emit("assign", {"X": made}, outputs=outputs)
@@ -59,7 +60,9 @@ def _spread(shape: Any, value: Variable, dtype: DType, function: str, name: str 
     if value.dtype is not dtype:
         value = emit("cast", {"X": value}, {"in_dtype": value.dtype, "out_dtype": dtype})
     ones = _constant(shape, 1, dtype, function, None, None)
-    return emit("elementwise_mul", {"X": ones, "Y": value}, name=name)  # type: ignore[no-any-return]
+    made: Variable = emit("elementwise_mul", {"X": ones, "Y": value}, name=name)
+    made.stop_gradient = True
+    return made
 
 
 @spelled("tensor.full", op="fill_constant")
