@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 # Before numpy and torch are imported: workers of xdist share the cores, so each keeps to one thread of BLAS.
@@ -28,6 +29,10 @@ if os.environ.get("TSTATIC_CPU_BACKEND") == "interpret":
     ]
 else:
     collect_ignore = ["interpret"]
+
+# A shell starts jobs in the background with interrupts ignored; tests send themselves some.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -258,7 +258,6 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("distributed.Shard", "with_data_parallel"),
         ("linalg", "paddle.norm"),
         ("finfo", "np.finfo"),
-        ("testing", "import tstatic.testing"),
         ("is_compiled_with_npu", "is_compiled_with_custom_device"),
         ("inference", "load_inference_model"),
     ):
@@ -267,6 +266,8 @@ def test_a_missing_name_says_what_to_use() -> None:
         assert part in str(caught.value)
         assert caught.value.name == path.rpartition(".")[2]
     assert not hasattr(errors, "nothing")
+    # Whether the module is there depends on what has imported it.
+    assert "import tstatic.testing" in unsupported.advice("testing")
 
 
 def test_a_from_import_of_a_missing_name_gives_the_advice_of_attribute_access() -> None:
