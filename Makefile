@@ -85,7 +85,7 @@ proof: $(VENV)/.dev proof-kernels  ## All that is too long for every commit: 20,
 		tests/interpret/test_fusion_properties.py tests/interpret/test_passes_and_switches.py $(ARGS)
 	@TSTATIC_TRAININGS=300 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/comm/test_training.py $(ARGS)
 	@$(BIN)/python -m tests.comm.soak --trials 200
-	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/kernel_cache/test_processes.py tests/cpu/test_kernel_text.py $(ARGS)
+	@TSTATIC_SOAK=1 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/unit/kernel_cache/test_processes.py tests/cpu/test_kernel_text.py tests/cpu/test_plan.py $(ARGS)
 	@TSTATIC_KILLS=20 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/cpu/test_whole_saves.py $(ARGS)
 	@$(BIN)/python -m tests.cpu.soak_signals --trials 500
 
