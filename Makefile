@@ -55,8 +55,8 @@ gpt: $(VENV)/.demo  ## Train a small GPT on Python's own library (ARGS="--places
 	@$(BIN)/python examples/gpt.py $(ARGS)
 
 test: $(VENV)/.dev  ## Run all tests (ARGS="-k name" for some).
-	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/kernels $(ARGS)
-	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore tests/kernels $(ARGS)
+	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 interpret: $(VENV)/.dev  ## Run the generated kernels in Triton's interpreter only.
 	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
