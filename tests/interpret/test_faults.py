@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-from pathlib import Path
 
 import pytest
 
+from tests.commit import commit
 from tests.drawn import mixture
 from tests.interpret.faults import FAULTS, Fault
 from tstatic import testing
@@ -23,19 +22,8 @@ MISSED = 1
 """How many of all faults may go unseen."""
 
 
-def _commit() -> str:
-    """The commit, so that each one tries other faults; something fixed without git."""
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "0"
-    return done.stdout.strip()
-
-
 NAMED = tuple(f for f in FAULTS if f.name == WANTED)
-CHOSEN = FAULTS if ALL else NAMED or tuple(random.Random(_commit()).sample(FAULTS, SAMPLE))
+CHOSEN = FAULTS if ALL else NAMED or tuple(random.Random(commit()).sample(FAULTS, SAMPLE))
 
 
 def caught_at(count: int, number: int) -> int | None:

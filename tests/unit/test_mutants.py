@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import random
-import subprocess
-from pathlib import Path
 
 import pytest
 
+from tests.commit import commit
 from tests.mutants.change import DoesNotApplyError, changed
 from tests.mutants.planting import LIMIT_S, ROOT, Mutant, plant
 from tests.mutants.table import MUTANTS
@@ -17,17 +16,6 @@ SAMPLE = 3
 SAMPLE_WALL_S = 60.0
 """Seconds of the clock that the tests of one drawn mutant may take."""
 QUICK = ("tests/unit/test_lr_plateau.py",)
-
-
-def _commit() -> str:
-    """The commit, so that each one tries other mutants; something fixed without git."""
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "0"
-    return done.stdout.strip()
 
 
 def test_there_are_sixty_and_each_applies() -> None:
@@ -39,7 +27,7 @@ def test_there_are_sixty_and_each_applies() -> None:
 
 @pytest.mark.slow
 def test_three_drawn_by_the_commit_are_caught() -> None:
-    for mutant in random.Random(_commit()).sample(MUTANTS, SAMPLE):
+    for mutant in random.Random(commit()).sample(MUTANTS, SAMPLE):
         outcome = plant(mutant, wall_s=SAMPLE_WALL_S)
         assert outcome.killed_by, f"{mutant.name}: {outcome.problem or 'no test failed'}"
 
