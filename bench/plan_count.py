@@ -51,7 +51,7 @@ def formula(op: FrozenOp, metas: Mapping[str, Meta]) -> tuple[str, int] | None:
         # Gradients that are added up on the way in are a stream each.
         times += sum(len(list(b.reads())) - 1 for b in op.body if b.type == "sum")
         return f"{name} {'bwd' if backward else 'fwd'}", times * _size(metas, norm.input("X"))
-    updates = [b for b in op.body if b.card.update]
+    updates = [b for b in op.body if b.definition.update]
     if updates and updates[0].type in ("adam", "adamw", "momentum", "sgd"):
         streams = {"adam": 7, "adamw": 7, "momentum": 5, "sgd": 3}[updates[0].type]
         label = "AdamW" if updates[0].type == "adamw" else updates[0].type

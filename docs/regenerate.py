@@ -19,7 +19,7 @@ import plan_page  # noqa: E402 - the lines above make these importable for a scr
 
 from tests.api import arguments, surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
-from tstatic.ir.opdef import CARDS, DERIVE, REQUIRED, SPELLINGS, Card, GradOp, card_of  # noqa: E402
+from tstatic.ir.opdef import DERIVE, OPS, REQUIRED, SPELLINGS, GradOp, OpDef, op_def  # noqa: E402
 from tstatic.ir.slots import Slot  # noqa: E402
 
 # Modules that repeat what the package above them has.
@@ -65,8 +65,8 @@ def _slots(slots: Iterable[Slot]) -> str:
     return ", ".join("".join(parts) for parts in marks) or "nothing"
 
 
-def _attrs(card: Card) -> str:
-    rows = [n if a.default is REQUIRED else f"{n}={_default(a.default)}" for n, a in card.attrs.items()]
+def _attrs(definition: OpDef) -> str:
+    rows = [n if a.default is REQUIRED else f"{n}={_default(a.default)}" for n, a in definition.attrs.items()]
     return f"`{', '.join(rows)}`" if rows else ""
 
 
@@ -76,60 +76,62 @@ def _default(value: Any) -> str:
     return f"'{value.name}'" if hasattr(value, "itemsize") else repr(value)
 
 
-def _backward(card: Card) -> Card | None:
-    stated = isinstance(card.grad, GradOp) or card.grad is DERIVE
-    return card_of(f"{card.type}_grad") if stated else None
+def _backward(definition: OpDef) -> OpDef | None:
+    stated = isinstance(definition.grad, GradOp) or definition.grad is DERIVE
+    return op_def(f"{definition.type}_grad") if stated else None
 
 
-def _gradient(card: Card) -> str:
-    backward = _backward(card)
+def _gradient(definition: OpDef) -> str:
+    backward = _backward(definition)
     if backward is not None:
         return f"`{_slots(backward.inputs)} -> {_slots(backward.outputs)}`"
-    return "none" if card.grad is None else "ordinary ops"
+    return "none" if definition.grad is None else "ordinary ops"
 
 
-def _flags(card: Card) -> str:
-    backward = _backward(card)
+def _flags(definition: OpDef) -> str:
+    backward = _backward(definition)
     marks = {
-        "pointwise": card.pointwise is not None,
-        "split": card.split is not None,
+        "pointwise": definition.pointwise is not None,
+        "split": definition.split is not None,
         "split backward": backward is not None and backward.split is not None,
-        "view": card.view is not None,
-        "inplace": bool(card.inplace),
-        "state": bool(card.state),
-        "update": card.update,
-        "random": card.random,
-        "effects": card.effects,
-        "dynamic": card.dynamic,
-        f"amp {card.amp}": bool(card.amp),
+        "view": definition.view is not None,
+        "inplace": bool(definition.inplace),
+        "state": bool(definition.state),
+        "update": definition.update,
+        "random": definition.random,
+        "effects": definition.effects,
+        "dynamic": definition.dynamic,
+        f"amp {definition.amp}": bool(definition.amp),
     }
     return ", ".join(name for name, on in marks.items() if on)
 
 
-def _idle(cards: Iterable[Card]) -> list[tuple[str, ...]]:
+def _idle(definitions: Iterable[OpDef]) -> list[tuple[str, ...]]:
     """One row for each attribute that changes no result, and each reason."""
     found: dict[tuple[str, str], list[str]] = {}
-    for card in cards:
-        for name, attr in card.attrs.items():
+    for definition in definitions:
+        for name, attr in definition.attrs.items():
             if attr.no_effect:
-                found.setdefault((name, attr.no_effect), []).append(card.type)
+                found.setdefault((name, attr.no_effect), []).append(definition.type)
     return [(f"`{name}`", why, ", ".join(f"`{t}`" for t in types)) for (name, why), types in sorted(found.items())]
 
 
 def ops_page() -> str:
-    """Returns ``ops.md``: each card with its slots, attributes, gradient, public names and flags."""
-    cards = sorted((c for c in CARDS.values() if not c.of), key=lambda c: c.type)
+    """Returns ``ops.md``: each op definition with its slots, attributes, gradient, public names and flags."""
+    definitions = sorted((c for c in OPS.values() if not c.of), key=lambda c: c.type)
     rows = []
-    for card in cards:
-        names = ", ".join(f"`{n.removeprefix('tensor.')}`" for n in sorted(card.api))
-        slots = f"`{_slots(card.inputs)} -> {_slots(card.outputs)}`"
-        rows.append((f"`{card.type}`", slots, _attrs(card), _gradient(card), names, _flags(card)))
+    for definition in definitions:
+        names = ", ".join(f"`{n.removeprefix('tensor.')}`" for n in sorted(definition.api))
+        slots = f"`{_slots(definition.inputs)} -> {_slots(definition.outputs)}`"
+        rows.append(
+            (f"`{definition.type}`", slots, _attrs(definition), _gradient(definition), names, _flags(definition))
+        )
     lines = [
         "# Operators",
         "",
-        "Made from the op cards (`tstatic/ops/`) by `make docs`; edit them there.",
+        "Made from the op definitions (`tstatic/ops/`) by `make docs`; edit them there.",
         "",
-        f"{len(cards)} operators. In the slots, `*` marks a list, `?` one that may be absent, `~` an output made for the",
+        f"{len(definitions)} operators. In the slots, `*` marks a list, `?` one that may be absent, `~` an output made for the",
         "backward op only. An attribute without a default must be given. The gradient is the slots of the backward op",
         "`<type>_grad`, or *ordinary ops*, or *none*. Public names stand below `paddle`; `Variable.x` is a method.",
         "",
@@ -145,7 +147,7 @@ def ops_page() -> str:
         "",
         "These are accepted and kept in programs, and change no result of the operator.",
         "",
-        *table(("Attribute", "Why", "Operators"), _idle(cards)),
+        *table(("Attribute", "Why", "Operators"), _idle(definitions)),
     ]
     return "\n".join(lines) + "\n"
 

@@ -48,11 +48,11 @@ LIMITS = (0, MEGABYTE, 5 * MEGABYTE, LIMIT, 50 * MEGABYTE, 100 * MEGABYTE, None)
 class Chip:
     """What the page's section on sources says of a GPU: products and bytes per second, and its connections."""
 
-    def __init__(self, name: str, products: float, memory: float, link: float, card: float) -> None:
+    def __init__(self, name: str, products: float, memory: float, link: float, definition: float) -> None:
         self.name, self.products, self.memory = name, products, memory
-        # A ring call of NCCL, and its steps: seconds. Cards reach nine tenths of their line rate.
+        # A ring call of NCCL, and its steps: seconds. Op definitions reach nine tenths of their line rate.
         rest = (8.4e-6, 3.4e-6, 9.6e-6)
-        self.fast = Network(f"8 cards of {card / 1e9 * 8:.0f} Gb/s", 8, link, 8 * card * 0.9, *rest)
+        self.fast = Network(f"8 cards of {definition / 1e9 * 8:.0f} Gb/s", 8, link, 8 * definition * 0.9, *rest)
         self.slow = Network("1 card of 100 Gb/s", 8, link, 12.5e9 * 0.9, *rest)
 
 
@@ -82,13 +82,13 @@ def frozen_step(name: str) -> tuple[FrozenProgram, dict[str, Meta]]:
 
 def seconds(op: FrozenOp, metas: dict[str, Meta], chip: Chip) -> float:
     """An op's time by its products or its bytes, whichever take longer; values in 16 bits, as in mixed precision."""
-    if op.card.view is not None or op.card.collective:
+    if op.definition.view is not None or op.definition.collective:
         return 0.0
     moved = sum(metas[v].nbytes for v in {*op.reads(), *op.writes()})
-    flops, cost = 0.0, op.card.cost
+    flops, cost = 0.0, op.definition.cost
     if cost is not None:
         slots = (metas[e] if isinstance(e, str) else None for e in (*op.inputs, *op.outputs))
-        flops = cost(*slots, **op.card.pick(cost, op.attrs)).flops
+        flops = cost(*slots, **op.definition.pick(cost, op.attrs)).flops
     return max(flops / chip.products, moved / 2 / chip.memory)
 
 

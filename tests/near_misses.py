@@ -11,7 +11,7 @@ from tstatic import static, testing
 from tstatic.fusion.engine import Applied, Fusion
 from tstatic.fusion.pattern import Pattern
 from tstatic.ir.declare import NO_FUSE
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.types import dtype_of
 from tstatic.testing import Input, Step
 from tstatic.testing.families import domain_of, family_of
@@ -152,12 +152,14 @@ def another_operator(fusion: Fusion, recipe: testing.Recipe, record: Applied, pi
     if not types or found is None:
         return None
     for k, step in enumerate(recipe.steps):
-        if card_of(step.type) not in family_of("unary") or not any(
+        if op_def(step.type) not in family_of("unary") or not any(
             set(step.writes) == set(m.outputs) for m in record.members
         ):
             continue
-        card = others[pick % len(others)]
-        new = Step.of(card.type, {card.inputs[0].name: step.reads}, {card.outputs[0].name: step.writes})
+        definition = others[pick % len(others)]
+        new = Step.of(
+            definition.type, {definition.inputs[0].name: step.reads}, {definition.outputs[0].name: step.writes}
+        )
         built = replace(recipe, steps=(*recipe.steps[:k], new, *recipe.steps[k + 1 :])).build()
         return Miss(built, found[1], "")
     return None

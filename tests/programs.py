@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tstatic.ir.opdef import CARDS, EMPTY, REQUIRED, Card
+from tstatic.ir.opdef import EMPTY, OPS, REQUIRED, OpDef
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.types import DTYPES
 from tstatic.nn.regularizer import L1Decay, L2Decay
@@ -80,10 +80,10 @@ def _kinds(names: st.SearchStrategy[str]) -> dict[str, st.SearchStrategy[Any]]:
     }
 
 
-def _attrs(draw: Any, card: Card, block: int, blocks: int, kinds: dict[str, Any]) -> dict[str, Any] | None:
+def _attrs(draw: Any, definition: OpDef, block: int, blocks: int, kinds: dict[str, Any]) -> dict[str, Any] | None:
     """Attributes of an op, or ``None`` where none can be made up."""
     made: dict[str, Any] = {}
-    for name, attr in card.attrs.items():
+    for name, attr in definition.attrs.items():
         if attr.kind == "block":
             if block + 1 >= blocks:
                 return None
@@ -155,12 +155,12 @@ def programs(draw: Any, names: st.SearchStrategy[str] = NAMES) -> Program:
             block.vars[name] = _variable(draw, block, name, wheres)
         known = list(block.vars) + list(block.parent.vars if block.parent is not None else ())
         for _ in range(draw(st.integers(0, 3))):
-            card = CARDS[draw(st.sampled_from(sorted(CARDS)))]
-            attrs = _attrs(draw, card, index, count, kinds)
+            definition = OPS[draw(st.sampled_from(sorted(OPS)))]
+            attrs = _attrs(draw, definition, index, count, kinds)
             if attrs is None:
                 continue
             op = Operator(
-                block, card.type, _slots(draw, card.inputs, known), _slots(draw, card.outputs, known), attrs,
+                block, definition.type, _slots(draw, definition.inputs, known), _slots(draw, definition.outputs, known), attrs,
                 role=draw(st.sampled_from([0, 1, 2, 16, 256, 257, 4096, 32, 33])),
                 role_var=tuple(draw(st.lists(names, max_size=2))), where=draw(wheres), position=draw(SMALL),
                 namescope=draw(st.sampled_from(["", "a/b/"])), device=draw(st.sampled_from(["", "gpu:0"])),

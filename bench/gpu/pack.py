@@ -27,7 +27,7 @@ from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.norm_reference import AGAIN
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, dtype_of
 
 DEFAULT = Path(__file__).resolve().parents[1] / "out" / "gpu-pack.npz"
@@ -162,7 +162,7 @@ def _slots(body: Sequence[FrozenOp]) -> dict[str, str]:
     made = {v for op in body for v in op.writes()}
     found: dict[str, str] = {}
     for op in body:
-        for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
+        for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
             for value in (entry,) if isinstance(entry, str) else entry or ():
                 if value not in made:
                     found.setdefault(value, slot.name)
@@ -177,7 +177,7 @@ def told(body: Sequence[FrozenOp], read: Collection[str]) -> list[FrozenOp]:
             norm, result = body[-1], str(op.input("Out"))
             inner = f"{result}@INNER"
             again = FrozenOp(AGAIN, tuple(norm.input(s.name) for s in AGAIN.inputs), (inner,), norm.attrs)
-            found[:0] = [again, FrozenOp(card_of(op.card.of), (inner,), (result,), op.attrs)]
+            found[:0] = [again, FrozenOp(op_def(op.definition.of), (inner,), (result,), op.attrs)]
     return found
 
 
@@ -194,7 +194,7 @@ def _below(body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> dict[str, int
     """What indices lie below: the classes that a label counts."""
     found = {}
     for op in body:
-        if any(slot.name == "Label" for slot in op.card.inputs):
+        if any(slot.name == "Label" for slot in op.definition.inputs):
             wide = [v for v in (*op.reads(), *op.writes()) if v != op.input("Label")]
             found[str(op.input("Label"))] = max(metas[v].shape[-1] for v in wide)
     return found
@@ -223,12 +223,12 @@ def values_of(body: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, 
     with np.errstate(all="ignore"):
         for op in body:
             ins = [known[e] if isinstance(e, str) else [known[v] for v in e] if e else None for e in op.inputs]
-            if op.card is AGAIN:
+            if op.definition is AGAIN:
                 known[op.output("Y")] = _normalised(*ins, op.attrs)
                 continue
-            metas = infer_outputs(op.card, metas_of(ins), op.attrs)
+            metas = infer_outputs(op.definition, metas_of(ins), op.attrs)
             outs = allocate([m if e is not None else None for m, e in zip(metas, op.outputs, strict=True)])
-            call_ref(op.card, ins, outs, op.attrs)
+            call_ref(op.definition, ins, outs, op.attrs)
             known.update((e, o) for e, o in zip(op.outputs, outs, strict=True) if isinstance(e, str))
     return known
 
@@ -323,7 +323,7 @@ def _wide(body: Sequence[FrozenOp]) -> list[FrozenOp]:
     for op in body:
         wide = op.type == "cast" and dtype_of(op.attrs["out_dtype"]).is_float
         attrs = {**op.attrs, "out_dtype": dtype_of("float64")} if wide else op.attrs
-        found.append(FrozenOp(op.card, op.inputs, op.outputs, attrs) if wide else op)
+        found.append(FrozenOp(op.definition, op.inputs, op.outputs, attrs) if wide else op)
     return found
 
 

@@ -20,11 +20,11 @@ import tstatic as paddle
 from tests.api.samples import BASES, OTHERS, OWN_OTHERS, SAMPLES, Sample
 from tests.ops.sampler import sites
 from tstatic import static
-from tstatic.ir.opdef import CARDS, SPELLINGS, Card
+from tstatic.ir.opdef import OPS, SPELLINGS, OpDef
 from tstatic.ir.variable import Variable
 
 SHAPES: tuple[tuple[int, ...], ...] = ((4, 6), (2, 4, 6), (2, 4, 6, 6), (2, 2, 4, 4, 4), (6,))
-OPS = {id(entry.function): entry.op for entry in SPELLINGS.values()}
+OP_OF = {id(entry.function): entry.op for entry in SPELLINGS.values()}
 
 
 class NoSampleError(Exception):
@@ -70,10 +70,10 @@ def base_calls(path: str, function: Callable[..., Any]) -> Iterator[Arguments]:
         yield from sample.more
         return
     parameters = parameters_of(function)
-    card = CARDS.get(OPS.get(id(function), ""))
-    if card is not None and card.domain is not None:
-        for shapes, attrs in sites(card, card.domain)[:10]:
-            yield _drawn(parameters, card, shapes, attrs)
+    definition = OPS.get(OP_OF.get(id(function), ""))
+    if definition is not None and definition.domain is not None:
+        for shapes, attrs in sites(definition, definition.domain)[:10]:
+            yield _drawn(parameters, definition, shapes, attrs)
     for shape in SHAPES:
         yield _drawn(parameters, None, (shape,) * 5, {})
 
@@ -85,7 +85,10 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _drawn(
-    parameters: Mapping[str, inspect.Parameter], card: Card | None, shapes: Sequence[Any], attrs: Mapping[str, Any]
+    parameters: Mapping[str, inspect.Parameter],
+    definition: OpDef | None,
+    shapes: Sequence[Any],
+    attrs: Mapping[str, Any],
 ) -> Arguments:
     def arguments() -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -95,7 +98,7 @@ def _drawn(
                 if name in attrs:
                     given[name] = attrs[name]
             elif is_variable(p):
-                given[name] = _inputs(name, p, card, shapes, slot)
+                given[name] = _inputs(name, p, definition, shapes, slot)
                 slot += 1
             elif name in attrs:
                 given[name] = attrs[name]
@@ -108,16 +111,16 @@ def _drawn(
     return arguments
 
 
-def _inputs(name: str, p: inspect.Parameter, card: Card | None, shapes: Sequence[Any], slot: int) -> Any:
+def _inputs(name: str, p: inspect.Parameter, definition: OpDef | None, shapes: Sequence[Any], slot: int) -> Any:
     dtype, shape, many = "float32", shapes[min(slot, len(shapes) - 1)] if shapes else (4, 6), False
-    if card is not None and slot < len(card.inputs):
-        assert card.domain is not None
-        values = card.domain.values.get(card.inputs[slot].name)
+    if definition is not None and slot < len(definition.inputs):
+        assert definition.domain is not None
+        values = definition.domain.values.get(definition.inputs[slot].name)
         if values is not None and values.dtype != "float":
             dtype = values.dtype
-        elif "float32" not in card.domain.floats and card.domain.others:
-            dtype = card.domain.others[0]
-        many = card.inputs[slot].many
+        elif "float32" not in definition.domain.floats and definition.domain.others:
+            dtype = definition.domain.others[0]
+        many = definition.inputs[slot].many
     if shape is None:
         raise NoSampleError(name)
     if many and shape and isinstance(shape[0], tuple | list):

@@ -69,7 +69,7 @@ def lines_of(folder: Path, what: str) -> list[dict[str, Any]]:
 def test_tests_of_the_ring_pass_with_a_gpus_tiles_and_few_libraries(tmp_path: Path) -> None:
     names = ("tests/interpret/test_multi_tensor.py", "tests/interpret/test_pointwise.py")
     hide = hidden(tmp_path / "hide", "msgspec", "platformdirs", "pytest_timeout")
-    run("gpu/ring.py", str(tmp_path), "--dry-run", *names, "-k", "sum_of_squares or test_card[tanh", **hide)
+    run("gpu/ring.py", str(tmp_path), "--dry-run", *names, "-k", "sum_of_squares or test_op_def[tanh", **hide)
     [end], [facts] = lines_of(tmp_path, "end"), lines_of(tmp_path, "facts")
     assert (end["failed"], end["stopped"], lines_of(tmp_path, "error")) == (0, "", [])
     assert end["passed"] >= 8

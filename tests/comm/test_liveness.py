@@ -20,8 +20,8 @@ from tstatic.errors import RankFailedError, ShapeError
 
 def _meshes(size: int, seconds: float = 5.0) -> list[Mesh]:
     made = [Mesh(rank, size, "127.0.0.1") for rank in range(size)]
-    cards = {mesh.rank: mesh.card for mesh in made}
-    threads = [threading.Thread(target=m.connect, args=(cards, time.monotonic() + seconds)) for m in made]
+    addresses = {mesh.rank: mesh.address for mesh in made}
+    threads = [threading.Thread(target=m.connect, args=(addresses, time.monotonic() + seconds)) for m in made]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -123,10 +123,10 @@ def test_a_mesh_lets_nobody_in_who_does_not_know_the_secret() -> None:
         strangers[-1].sendall(greeting)
     hung_up = socket.create_connection(("127.0.0.1", first.port))
     hung_up.close()
-    cards = {0: first.card, 1: second.card}
-    thread = threading.Thread(target=second.connect, args=(cards, time.monotonic() + 20))
+    addresses = {0: first.address, 1: second.address}
+    thread = threading.Thread(target=second.connect, args=(addresses, time.monotonic() + 20))
     thread.start()
-    first.connect(cards, time.monotonic() + 20)
+    first.connect(addresses, time.monotonic() + 20)
     thread.join()
     assert [*first._sockets] == [1]
     assert [*second._sockets] == [0]
@@ -139,12 +139,12 @@ def test_a_mesh_lets_nobody_in_who_does_not_know_the_secret() -> None:
 def test_a_rank_that_does_not_connect_is_named() -> None:
     mesh = Mesh(0, 3, "127.0.0.1")
     with pytest.raises(RankFailedError, match=r"ranks 1, 2 of 3 did not connect to rank 0"):
-        mesh.connect({0: mesh.card}, time.monotonic() + 0.1)
+        mesh.connect({0: mesh.address}, time.monotonic() + 0.1)
     mesh.close()
     late = Mesh(1, 2, "127.0.0.1")
     gone = json.dumps({"host": "127.0.0.1", "port": mesh.port, "secret": ""})
     with pytest.raises(RankFailedError, match="rank 1 cannot reach rank 0"):
-        late.connect({0: gone, 1: late.card}, time.monotonic() + 5.0)
+        late.connect({0: gone, 1: late.address}, time.monotonic() + 5.0)
     late.close()
 
 

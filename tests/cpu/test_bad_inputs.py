@@ -14,7 +14,7 @@ import tstatic as paddle
 from tests.cpu.nets import state
 from tstatic import static
 from tstatic.errors import FeedError, TstaticError
-from tstatic.ir.opdef import CARDS, REQUIRED, Card
+from tstatic.ir.opdef import OPS, REQUIRED, OpDef
 from tstatic.nn import functional as F
 
 HERE = re.compile(r"test_bad_inputs\.py:\d+")
@@ -229,31 +229,31 @@ def test_a_bad_run_is_refused_with_all_parts_and_changes_nothing(net: Fixture, b
 
 
 # ------------------------------------------------------------------------------------------------------ program building
-BUILDABLE = sorted(t for t, c in CARDS.items() if not c.of and c.infer is not None and not c.objects)
+BUILDABLE = sorted(t for t, c in OPS.items() if not c.of and c.infer is not None and not c.objects)
 
 
-def _inputs(card: Card) -> dict[str, Any]:
+def _inputs(definition: OpDef) -> dict[str, Any]:
     """A Variable for every required slot."""
     made: dict[str, Any] = {}
-    for slot in card.inputs:
+    for slot in definition.inputs:
         if not slot.optional:
             var = static.data(f"in_{slot.name}", [2, 3])
             made[slot.name] = [var] if slot.many else var
     return made
 
 
-def _attrs(card: Card) -> dict[str, Any]:
+def _attrs(definition: OpDef) -> dict[str, Any]:
     sample = {"bool": True, "int": 1, "float": 1.0, "number": 1, "str": "a", "ints": [1], "floats": [1.0], "strs": ["a"],
               "bools": [True], "dtype": "float32", "block": 0, "function": 0, "any": 1}  # fmt: skip
-    return {n: sample[a.kind] for n, a in card.attrs.items() if a.default is REQUIRED}
+    return {n: sample[a.kind] for n, a in definition.attrs.items() if a.default is REQUIRED}
 
 
 def _append(type: str, inputs: Any, attrs: Any, outputs: Any = None) -> Any:
     block = static.default_main_program().global_block()
-    card = CARDS[type]
+    definition = OPS[type]
     if outputs is None:
         outputs = {}
-        for slot in card.outputs:
+        for slot in definition.outputs:
             if not slot.optional:
                 var = block.create_var(name=f"out_{slot.name}")
                 outputs[slot.name] = [var] if slot.many else var
@@ -261,35 +261,51 @@ def _append(type: str, inputs: Any, attrs: Any, outputs: Any = None) -> Any:
 
 
 def _building(type: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    card = CARDS[type]
-    for slot in card.inputs:
+    definition = OPS[type]
+    for slot in definition.inputs:
         if not slot.optional and not slot.many:
             yield (
                 f"{slot.name} missing",
-                lambda s=slot: _append(type, {k: v for k, v in _inputs(card).items() if k != s.name}, _attrs(card)),
+                lambda s=slot: _append(
+                    type, {k: v for k, v in _inputs(definition).items() if k != s.name}, _attrs(definition)
+                ),
             )
-            yield f"{slot.name} a number", lambda s=slot: _append(type, {**_inputs(card), s.name: 3}, _attrs(card))
+            yield (
+                f"{slot.name} a number",
+                lambda s=slot: _append(type, {**_inputs(definition), s.name: 3}, _attrs(definition)),
+            )
             yield (
                 f"{slot.name} an unknown name",
-                lambda s=slot: _append(type, {**_inputs(card), s.name: "nobody"}, _attrs(card)),
+                lambda s=slot: _append(type, {**_inputs(definition), s.name: "nobody"}, _attrs(definition)),
             )
             yield (
                 f"{slot.name} twice",
-                lambda s=slot: _append(type, {**_inputs(card), s.name: [_inputs(card)[s.name]] * 2}, _attrs(card)),
+                lambda s=slot: _append(
+                    type, {**_inputs(definition), s.name: [_inputs(definition)[s.name]] * 2}, _attrs(definition)
+                ),
             )
-    yield "unknown slot", lambda: _append(type, {**_inputs(card), "Nope": static.data("q", [1])}, _attrs(card))
-    yield "unknown attribute", lambda: _append(type, _inputs(card), {**_attrs(card), "no_such_attr": 1})
-    yield "unknown output", lambda: _append(type, _inputs(card), _attrs(card), {"Nope": static.data("q", [1])})
+    yield (
+        "unknown slot",
+        lambda: _append(type, {**_inputs(definition), "Nope": static.data("q", [1])}, _attrs(definition)),
+    )
+    yield "unknown attribute", lambda: _append(type, _inputs(definition), {**_attrs(definition), "no_such_attr": 1})
+    yield (
+        "unknown output",
+        lambda: _append(type, _inputs(definition), _attrs(definition), {"Nope": static.data("q", [1])}),
+    )
     wrong = {"bool": "yes", "int": 1.5, "function": 1.5, "float": "a", "number": "a", "str": 5, "ints": 3,
              "floats": "ab", "strs": 3, "bools": 3, "dtype": "float99"}  # fmt: skip
-    for name, attr in card.attrs.items():
+    for name, attr in definition.attrs.items():
         if attr.kind in wrong:
             yield (
                 f"{name} of the wrong type",
-                lambda n=name, k=attr.kind: _append(type, _inputs(card), {**_attrs(card), n: wrong[k]}),
+                lambda n=name, k=attr.kind: _append(type, _inputs(definition), {**_attrs(definition), n: wrong[k]}),
             )
         if attr.kind == "float":
-            yield f"{name} NaN", lambda n=name: _append(type, _inputs(card), {**_attrs(card), n: float("nan")})
+            yield (
+                f"{name} NaN",
+                lambda n=name: _append(type, _inputs(definition), {**_attrs(definition), n: float("nan")}),
+            )
 
 
 @pytest.mark.parametrize("type", BUILDABLE)

@@ -228,11 +228,13 @@ def test_slices_of_more_than_2_to_the_31_elements_have_64_bit_ends(text: str, le
     for program in (main, copy):
         (op,) = program.global_block().ops
         array = np.broadcast_to(np.float32(1), (BIG,))
-        none = [None] * (len(op.card.inputs) - 1)
-        assert op.card.view is not None
-        assert op.card.infer is not None
-        view = op.card.view(array, **op.card.pick(op.card.view, op.attrs))
-        meta = op.card.infer(Meta(array.shape, x.dtype), *none, **op.card.pick(op.card.infer, op.attrs))
+        none = [None] * (len(op.definition.inputs) - 1)
+        assert op.definition.view is not None
+        assert op.definition.infer is not None
+        view = op.definition.view(array, **op.definition.pick(op.definition.view, op.attrs))
+        meta = op.definition.infer(
+            Meta(array.shape, x.dtype), *none, **op.definition.pick(op.definition.infer, op.attrs)
+        )
         assert view is not None
         assert view.shape == meta.shape == (() if length is None else (length,))
     assert len(out.shape) == len(meta.shape)

@@ -22,7 +22,7 @@ from tstatic.errors import (
     TstaticError,
     UnsupportedError,
 )
-from tstatic.ir.opdef import Case, Domain, card_of, with_
+from tstatic.ir.opdef import Case, Domain, op_def, with_
 from tstatic.nn import functional as F
 
 torch = pytest.importorskip("torch")
@@ -337,10 +337,10 @@ def test_ceil_mode_keeps_a_window_that_begins_behind_the_input(
 def test_windows_without_values_by_the_generic_oracles(type: str) -> None:
     """They are not in the operators' domains, where differences of infinite maxima would be NaN."""
     attrs = {"ksize": (2, 2), "strides": (2, 3), "paddings": (1, 0), "ceil_mode": True}
-    card = with_(card_of(type), domain=Domain(cases=(Case(((1, 2, 7, 6),), attrs), Case(((3, 1, 3, 3),), attrs))))
-    for sample in samples(card, 20):
-        check_infer(card, sample)
-        check_lower(card, sample)
+    definition = with_(op_def(type), domain=Domain(cases=(Case(((1, 2, 7, 6),), attrs), Case(((3, 1, 3, 3),), attrs))))
+    for sample in samples(definition, 20):
+        check_infer(definition, sample)
+        check_lower(definition, sample)
 
 
 @pytest.mark.parametrize("unknown", [True, False])

@@ -23,7 +23,7 @@ from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.group import build as build_group
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp, freeze
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 from tstatic.ir.types import Meta, dtype_of
 
 F = paddle.nn.functional
@@ -102,21 +102,21 @@ def group_text(names: list[str], file: str, attrs: dict[str, Any]) -> str:
     dtype = dtype_of("float32")
     metas = {x: Meta((4, 6), dtype), b: Meta((6,), dtype), dy: Meta((4, 6), dtype)}
     where = (file, 7)
-    add = FrozenOp(CARDS["elementwise_add"], (x, b), (s,), CARDS["elementwise_add"].complete({}), where=where)
-    card = CARDS["leaky_relu"]
-    act = FrozenOp(card, (s,), (y,), {**card.complete({}), **attrs}, where=where)
-    grad_card = CARDS["elementwise_add_grad"]
+    add = FrozenOp(OPS["elementwise_add"], (x, b), (s,), OPS["elementwise_add"].complete({}), where=where)
+    definition = OPS["leaky_relu"]
+    act = FrozenOp(definition, (s,), (y,), {**definition.complete({}), **attrs}, where=where)
+    grad_definition = OPS["elementwise_add_grad"]
     slots = {"X": x, "Y": b, "Out@GRAD": dy}
     grad = FrozenOp(
-        grad_card,
-        tuple(slots.get(slot.name) for slot in grad_card.inputs),
-        tuple(db if slot.name == "Y@GRAD" else None for slot in grad_card.outputs),
-        grad_card.complete({}),
+        grad_definition,
+        tuple(slots.get(slot.name) for slot in grad_definition.inputs),
+        tuple(db if slot.name == "Y@GRAD" else None for slot in grad_definition.outputs),
+        grad_definition.complete({}),
         where=where,
     )
     ops = [add, act, grad]
     for op in ops:
-        found = infer_outputs(op.card, [metas[e] if isinstance(e, str) else None for e in op.inputs], op.attrs)
+        found = infer_outputs(op.definition, [metas[e] if isinstance(e, str) else None for e in op.inputs], op.attrs)
         metas.update({e: m for e, m in zip(op.outputs, found, strict=True) if isinstance(e, str)})
     return "\n\n".join(emit(build_group(part, metas, kept)).text for part, kept in ((ops[:2], [s, y]), (ops[2:], [db])))
 

@@ -14,7 +14,7 @@ from tests.ops.oracles import check_infer, check_infer_unknown, check_inplace, c
 from tests.ops.sampler import samples
 from tstatic import fluid, static
 from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
-from tstatic.ir.opdef import Case, Domain, Values, card_of, with_
+from tstatic.ir.opdef import Case, Domain, Values, op_def, with_
 from tstatic.nn import functional as F
 
 torch = pytest.importorskip("torch")
@@ -153,9 +153,9 @@ def test_soft_labels_by_the_generic_oracles(use_softmax: bool, axis: int) -> Non
         ((3, 4), (2, 4, 3), (5,), (0, 4), (1, 1), (6, 30)) if axis < 0 else ((3, 4), (2, 4, 3), (4, 2), (1, 1), (2, 0))
     )
     attrs = {"soft_label": True, "axis": axis, "use_softmax": use_softmax}
-    card = card_of("softmax_with_cross_entropy")
+    definition = op_def("softmax_with_cross_entropy")
     soft = with_(
-        card,
+        definition,
         domain=Domain(
             cases=tuple(Case((s, s), attrs) for s in shapes),
             values={"Logits": Values(-2.0, 2.0) if use_softmax else Values(0.25, 1.0), "Label": Values(0.0, 1.0)},
@@ -172,9 +172,9 @@ def test_soft_labels_by_the_generic_oracles(use_softmax: bool, axis: int) -> Non
 
 
 def test_soft_labels_of_the_1x_cross_entropy_by_the_generic_oracles() -> None:
-    card = card_of("cross_entropy")
+    definition = op_def("cross_entropy")
     soft = with_(
-        card,
+        definition,
         domain=Domain(
             cases=tuple(Case((s, s), {"soft_label": True}) for s in ((3, 4), (2, 3, 4), (5,), (0, 4), (1, 1))),
             values={"X": Values(0.25, 1.0), "Label": Values(0.0, 1.0)},

@@ -11,17 +11,17 @@ import pytest
 import tstatic as paddle
 from tstatic import static, testing
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, UnsupportedError
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 
 X = testing.sample((3, 4), seed=1)
 
 
 @pytest.fixture(autouse=True)
 def _registry() -> Iterator[None]:
-    known = dict(CARDS)
+    known = dict(OPS)
     yield
-    CARDS.clear()
-    CARDS.update(known)
+    OPS.clear()
+    OPS.update(known)
 
 
 def plain(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: F821 - Triton's names are for Triton
@@ -188,7 +188,7 @@ def test_a_wrong_registration_is_told(changes: dict[str, Any], kind: type[Except
     text = str(error.value)
     assert all(word in text for word in words), text
     assert all(part in text for part in ("expected:", "received:", "fix:")), text
-    assert "my_copy" not in CARDS
+    assert "my_copy" not in OPS
 
 
 def test_a_gradient_kernel_must_fit() -> None:

@@ -23,9 +23,9 @@ def run_ops(ops: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, Any
     with np.errstate(all="ignore"):
         for op in ops:
             ins = [known[e] if isinstance(e, str) else None for e in op.inputs]
-            metas = infer_outputs(op.card, metas_of(ins), op.attrs)
+            metas = infer_outputs(op.definition, metas_of(ins), op.attrs)
             outs = allocate([m if e is not None else None for m, e in zip(metas, op.outputs, strict=True)])
-            call_ref(op.card, ins, outs, op.attrs)
+            call_ref(op.definition, ins, outs, op.attrs)
             known.update((e, o) for e, o in zip(op.outputs, outs, strict=True) if isinstance(e, str))
     return known
 

@@ -16,7 +16,7 @@ from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 
 DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 STATISTICS = ("mean_out", "variance_out", "saved_mean", "saved_inverse")
@@ -36,12 +36,12 @@ SHAPES = (
 
 
 def op(kind: str, ins: dict[str, str], outs: dict[str, str], **attrs: Any) -> FrozenOp:
-    card = CARDS[kind]
+    definition = OPS[kind]
     return FrozenOp(
-        card,
-        tuple(ins.get(s.name) for s in card.inputs),
-        tuple(outs.get(s.name) for s in card.outputs),
-        card.complete(attrs),
+        definition,
+        tuple(ins.get(s.name) for s in definition.inputs),
+        tuple(outs.get(s.name) for s in definition.outputs),
+        definition.complete(attrs),
     )
 
 
@@ -79,7 +79,7 @@ def backward(
     settings = {k: v for k, v in settings.items() if k not in ("tensor", "momentum")}
     last = "s" if add else "t"
     ins = {"X": last, "Out": "y", "Out@GRAD": "dy"}
-    names = {s.name for s in CARDS[f"{act}_grad"].inputs}
+    names = {s.name for s in OPS[f"{act}_grad"].inputs}
     ins = {k: v for k, v in ins.items() if k in names}
     ops = [op(f"{act}_grad", ins, {"X@GRAD": "d" + last}, **(act_attrs or {}))]
     if add:

@@ -18,7 +18,7 @@ from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.rows import BLOCK, LONGEST
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 
 KIND = "softmax_with_cross_entropy"
 TYPES: dict[str, Any] = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -27,14 +27,18 @@ IGNORE = 1
 
 
 def forward(**attrs: Any) -> FrozenOp:
-    card = CARDS[KIND]
-    return FrozenOp(card, ("x", "label", None), ("p", "loss"), card.complete({"ignore_index": IGNORE, **attrs}))
+    definition = OPS[KIND]
+    return FrozenOp(
+        definition, ("x", "label", None), ("p", "loss"), definition.complete({"ignore_index": IGNORE, **attrs})
+    )
 
 
 def backward(through: Sequence[str] = ("dloss",), **attrs: Any) -> FrozenOp:
-    card = CARDS[f"{KIND}_grad"]
+    definition = OPS[f"{KIND}_grad"]
     arriving = tuple(name if name in through else None for name in ("dp", "dloss"))
-    return FrozenOp(card, ("label", "p", *arriving), ("dx",), card.complete({"ignore_index": IGNORE, **attrs}))
+    return FrozenOp(
+        definition, ("label", "p", *arriving), ("dx",), definition.complete({"ignore_index": IGNORE, **attrs})
+    )
 
 
 def values(length: int, dtype: str, soft: bool, rows: int = 5) -> dict[str, Any]:

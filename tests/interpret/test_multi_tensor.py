@@ -23,7 +23,7 @@ from tstatic.fusion.codegen.update import update_kernel
 from tstatic.fusion.sources import sources
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 from tstatic.ir.types import dtype_of
 from tstatic.plan.streams import gradient_streams, state_streams
 
@@ -126,12 +126,12 @@ def updates(
 ) -> tuple[list[FrozenOp], dict[str, Any]]:
     """Ops of one rule, and arrays for all that they read; a few elements are NaN, infinite, zero or subnormal."""
     rng = np.random.default_rng(len(sizes))
-    card = CARDS[kind]
+    definition = OPS[kind]
     arrays: dict[str, Any] = {}
     body = []
     for i, shape in enumerate(sizes):
         ins: list[str | None] = []
-        for slot in card.inputs:
+        for slot in definition.inputs:
             optional = {"MasterParam": master, "SkipUpdate": skip is not None}
             if not optional.get(slot.name, not slot.optional):
                 ins.append(None)
@@ -153,13 +153,15 @@ def updates(
                 elif made.size > 100:
                     made.reshape(-1)[[3, 40, 77, 90, 99]] = np.nan, np.inf, -0.0, 1e-41, -np.inf
                 arrays[name] = np.asarray(made).astype(dtype_of(kept).np)
-        outs = tuple(f"{e}#1" if e is not None else None for e in (_source(card, s.name, ins) for s in card.outputs))
-        body.append(FrozenOp(card, tuple(ins), outs, card.complete({"multi_precision": master, **attrs})))
+        outs = tuple(
+            f"{e}#1" if e is not None else None for e in (_source(definition, s.name, ins) for s in definition.outputs)
+        )
+        body.append(FrozenOp(definition, tuple(ins), outs, definition.complete({"multi_precision": master, **attrs})))
     return body, arrays
 
 
-def _source(card: Any, output: str, ins: list[str | None]) -> str | None:
-    return ins[[s.name for s in card.inputs].index(output.removesuffix("Out"))]
+def _source(definition: Any, output: str, ins: list[str | None]) -> str | None:
+    return ins[[s.name for s in definition.inputs].index(output.removesuffix("Out"))]
 
 
 def launch(kernel: Kernel, arrays: dict[str, Any], few: bool) -> None:
@@ -223,8 +225,8 @@ def test_a_factor_of_the_gradients_is_folded_in(kind: str, dtype: str, master: b
     for i, op in enumerate(body):
         raw = op.input("Grad")
         assert isinstance(raw, str)
-        card = CARDS["elementwise_mul"]
-        products.append(FrozenOp(card, (raw, "factor"), (f"{raw}#1",), card.complete({})))
+        definition = OPS["elementwise_mul"]
+        products.append(FrozenOp(definition, (raw, "factor"), (f"{raw}#1",), definition.complete({})))
         body[i] = op.with_inputs({raw: f"{raw}#1"})
     sizes_with_rank = [i for i, s in enumerate(SIZES) if s]
     products, body = ([ops[i] for i in sizes_with_rank] for ops in (products, body))
@@ -243,7 +245,7 @@ def test_sum_of_squares(dtype: str, few: bool) -> None:
     rng = np.random.default_rng(3)
     sizes = (5, 1, 4096, 0, 9001, 17)
     arrays: dict[str, Any] = {f"x{i}": rng.normal(size=n).astype(dtype_of(dtype).np) for i, n in enumerate(sizes)}
-    norm, cast, add = CARDS["squared_l2_norm"], CARDS["cast"], CARDS["sum"]
+    norm, cast, add = OPS["squared_l2_norm"], OPS["cast"], OPS["sum"]
     body, sums = [], []
     for i in range(len(sizes)):
         x = f"x{i}"

@@ -15,21 +15,21 @@ from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.group import NoKernel, build
 from tstatic.ir.expr import FUNCTIONS, parse
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS, Card
+from tstatic.ir.opdef import OPS, OpDef
 
-CARDS_HERE = sorted(t for t in sampler.card_types(1) if is_pointwise(CARDS[t]))
+OPS_HERE = sorted(t for t in sampler.op_types(1) if is_pointwise(OPS[t]))
 
-# Codes for which one sample of a card may have no kernel; a card whose functions all have forms needs one for some.
+# Codes for which one sample of an op may have no kernel; an op whose functions all have forms needs one for some.
 ALLOWED = {"NO_KERNEL_FORM", "TWO_SUMS", "SUM_TYPE", "SUM_SHAPE", "NOT_POINTWISE"}
 
 
-def has_forms(card: Card) -> bool:
-    """Whether every function of a card's expressions has a form in kernels that floats can use."""
-    stated = card.pointwise
-    if hasattr(card.ref, "fold"):
-        pending = [parse(card.ref.fold)]
+def has_forms(definition: OpDef) -> bool:
+    """Whether every function of an op definition's expressions has a form in kernels that floats can use."""
+    stated = definition.pointwise
+    if hasattr(definition.ref, "fold"):
+        pending = [parse(definition.ref.fold)]
     else:
-        pending = list(card.ref.nodes.values()) if stated is None else [parse(text) for text in stated.values()]
+        pending = list(definition.ref.nodes.values()) if stated is None else [parse(text) for text in stated.values()]
     while pending:
         node = pending.pop()
         if node.op in FUNCTIONS:
@@ -74,26 +74,28 @@ def _flat(values: list[Any]) -> list[Any]:
     return [v for one in values for v in (one if isinstance(one, list) else [one]) if v is not None]
 
 
-@pytest.mark.parametrize("kind", CARDS_HERE)
-def test_card(kind: str) -> None:
-    card = CARDS[kind]
-    domain = sampler.root(card).domain
+@pytest.mark.parametrize("kind", OPS_HERE)
+def test_op_def(kind: str) -> None:
+    definition = OPS[kind]
+    domain = sampler.root(definition).domain
     assert domain is not None
     tried = 0
     for dtype in (*domain.floats, *domain.others):
-        for sample in sampler.samples(card, 4, [dtype], limit=6):
-            given = zip(sample.ins, card.inputs, strict=True)
+        for sample in sampler.samples(definition, 4, [dtype], limit=6):
+            given = zip(sample.ins, definition.inputs, strict=True)
             if any(a is None and not s.optional for a, s in given):
                 continue
             ins = [_contiguous(a) for a in sample.ins]
-            outs = sampler.run(card, replace(sample, ins=tuple(ins), layout="contiguous", out_layout="contiguous"))
+            outs = sampler.run(
+                definition, replace(sample, ins=tuple(ins), layout="contiguous", out_layout="contiguous")
+            )
             if any(isinstance(o, list) or (o is not None and o.size == 0) for o in outs):
                 continue
             op = FrozenOp(
-                card,
+                definition,
                 tuple(_names(f"i{k}", a) for k, a in enumerate(ins)),
                 tuple(f"o{k}" if a is not None else None for k, a in enumerate(outs)),
-                card.complete(sample.attrs),
+                definition.complete(sample.attrs),
             )
             arrays = dict(zip(op.reads(), _flat(ins), strict=True))
             wanted = {n: a for n, a in zip(op.outputs, outs, strict=True) if isinstance(n, str)}
@@ -114,4 +116,4 @@ def test_card(kind: str) -> None:
                     error_ = np.abs(got[name].astype(np.float64) - value.astype(np.float64)).max()
                     bound = 16 * unit(size_of_terms(arrays.values()), value.dtype)
                     assert error_ <= bound, f"{kind} {sample}: {distance} ulp in {kernel.name}"
-    assert tried or not has_forms(card), f"{kind} had no kernel at all"
+    assert tried or not has_forms(definition), f"{kind} had no kernel at all"

@@ -19,7 +19,7 @@ from tstatic.fusion.bn_act import ACTIVATIONS
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 
 SWITCHES = (("fuse_elewise_add_act_ops",), ("enable_auto_fusion",), ("build_cinn_pass",), ("all",))
 
@@ -71,7 +71,7 @@ def test_the_mask_is_that_of_the_forward_kernel(settings: dict[str, Any], dtype:
         assert found[name].tobytes() == wanted[name].tobytes(), name
 
 
-FROM_RESULTS = [a for a in ACTIVATIONS if {s.name for s in CARDS[f"{a}_grad"].inputs} == {"Out", "Out@GRAD"}]
+FROM_RESULTS = [a for a in ACTIVATIONS if {s.name for s in OPS[f"{a}_grad"].inputs} == {"Out", "Out@GRAD"}]
 
 
 @pytest.mark.parametrize("act", FROM_RESULTS)

@@ -15,7 +15,7 @@ from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
 from tstatic.fusion.codegen.group import NoKernel
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 
 TYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
@@ -33,9 +33,9 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
 
 
 def op(kind: str, ins: dict[str, str], outs: dict[str, str], **attrs: Any) -> FrozenOp:
-    card = CARDS[kind]
-    slots = (tuple(ins.get(s.name) for s in card.inputs), tuple(outs.get(s.name) for s in card.outputs))
-    return FrozenOp(card, *slots, card.complete(attrs))
+    definition = OPS[kind]
+    slots = (tuple(ins.get(s.name) for s in definition.inputs), tuple(outs.get(s.name) for s in definition.outputs))
+    return FrozenOp(definition, *slots, definition.complete(attrs))
 
 
 def forward(kind: str = "depthwise_conv2d", **attrs: Any) -> list[FrozenOp]:

@@ -22,32 +22,34 @@ from tstatic.fusion.codegen.define import works_on_rows
 from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 
 F = paddle.nn.functional
-CARDS_HERE = sorted(t for t in sampler.card_types(1) if works_on_rows(CARDS[t]))
+OPS_HERE = sorted(t for t in sampler.op_types(1) if works_on_rows(OPS[t]))
 
 
-@pytest.mark.parametrize("kind", CARDS_HERE)
-def test_card(kind: str) -> None:
-    card = CARDS[kind]
-    domain = sampler.root(card).domain
+@pytest.mark.parametrize("kind", OPS_HERE)
+def test_op_def(kind: str) -> None:
+    definition = OPS[kind]
+    domain = sampler.root(definition).domain
     assert domain is not None
     tried = 0
     for dtype in domain.floats:
-        for sample in sampler.samples(card, 12, [dtype], limit=24):
-            given = zip(sample.ins, card.inputs, strict=True)
+        for sample in sampler.samples(definition, 12, [dtype], limit=24):
+            given = zip(sample.ins, definition.inputs, strict=True)
             if any(a is None and not s.optional for a, s in given):
                 continue
             ins = [None if a is None else np.array(a, order="C") for a in sample.ins]
-            outs = sampler.run(card, replace(sample, ins=tuple(ins), layout="contiguous", out_layout="contiguous"))
+            outs = sampler.run(
+                definition, replace(sample, ins=tuple(ins), layout="contiguous", out_layout="contiguous")
+            )
             if any(o is not None and o.size == 0 for o in outs):
                 continue
             op = FrozenOp(
-                card,
+                definition,
                 tuple(f"i{k}" if a is not None else None for k, a in enumerate(ins)),
                 tuple(f"o{k}" if a is not None else None for k, a in enumerate(outs)),
-                card.complete(sample.attrs),
+                definition.complete(sample.attrs),
             )
             arrays = {n: a for n, a in zip(op.inputs, ins, strict=True) if isinstance(n, str)}
             wanted = {n: a for n, a in zip(op.outputs, outs, strict=True) if isinstance(n, str)}
@@ -124,7 +126,7 @@ def test_programs_along_rows(name: str) -> None:
     plain, _ = run(built)
     values, compiled = run(built, build_cinn_pass=True)
     made = [s.op for s in compiled.plan.steps if s.how == "kernel"]
-    assert any(works_on_rows(one.card) for op in made for one in op.body), [op.type for op in made]
+    assert any(works_on_rows(one.definition) for op in made for one in op.body), [op.type for op in made]
     for variable, a, b in zip(built.fetches, plain, values, strict=True):
         assert close(b, a, 4e-6), f"{variable}:\n{b}\n{a}"
 

@@ -24,7 +24,7 @@ from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import Calls, Kernel, power_of_two
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS, GRAD, NO_ATTRS, Card, Values, card_of
+from tstatic.ir.opdef import GRAD, NO_ATTRS, OPS, OpDef, Values, op_def
 from tstatic.ir.types import DType, dtype_of
 
 Array = np.ndarray[Any, Any]
@@ -68,20 +68,20 @@ def summable(dtype: DType) -> Array:
     return values[(size != largest(dtype)) & ~((size > 0) & (size < 1e-3))]
 
 
-def sites(card: Card) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def sites(definition: OpDef) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Shapes (``...``: one dimension, as long as it has to be) and attributes to try."""
-    domain = card.domain
+    domain = definition.domain
     assert domain is not None
     count = {"unary": 1, "binary": 2}.get(domain.family)
     if count is not None:
         for attrs in domain.attrs or (NO_ATTRS,):
-            yield (*(...,) * count, *(None,) * (len(card.inputs) - count)), attrs
+            yield (*(...,) * count, *(None,) * (len(definition.inputs) - count)), attrs
         return
     left = SITES
     for case in domain.cases:
-        shapes = case.shapes + (None,) * (len(card.inputs) - len(case.shapes))
+        shapes = case.shapes + (None,) * (len(definition.inputs) - len(case.shapes))
         first = next((tuple(s) for s in shapes if s), ())
-        if not works_on_rows(card) and all(s is None or tuple(s) == first for s in shapes):
+        if not works_on_rows(definition) and all(s is None or tuple(s) == first for s in shapes):
             yield tuple(None if s is None else ... for s in shapes), case.attrs
         elif left and 0 not in first:
             left -= 1
@@ -93,11 +93,11 @@ def sites(card: Card) -> Iterator[tuple[tuple[Any, ...], Any]]:
             yield tuple(tall(s) for s in shapes), case.attrs
 
 
-def filled(card: Card, shapes: Sequence[Any], attrs: Any, dtype: DType, seed: str) -> sampler.Sample:
+def filled(definition: OpDef, shapes: Sequence[Any], attrs: Any, dtype: DType, seed: str) -> sampler.Sample:
     """A sample of special values: all combinations of them where the shapes leave it open, else drawn ones."""
-    domain = card.domain
+    domain = definition.domain
     assert domain is not None
-    kinds = [domain.values.get(s.name, Values()).dtype for s in card.inputs]
+    kinds = [domain.values.get(s.name, Values()).dtype for s in definition.inputs]
     ins: list[Any] = [None] * len(shapes)
     if all(shape is None or shape is ... for shape in shapes):
         present = [k for k, shape in enumerate(shapes) if shape is ...]
@@ -108,7 +108,7 @@ def filled(card: Card, shapes: Sequence[Any], attrs: Any, dtype: DType, seed: st
             ins[k] = array
         return sampler.Sample(tuple(ins), attrs, dtype.name)
     rng = sampler.test_seed("special values", seed)
-    ins = list(sampler.fill(card, domain, shapes, attrs, dtype.name, "contiguous", rng))
+    ins = list(sampler.fill(definition, domain, shapes, attrs, dtype.name, "contiguous", rng))
     values = summable(dtype)
     for k, array in enumerate(ins):
         if array is not None and kinds[k] == "float":
@@ -120,31 +120,31 @@ def filled(card: Card, shapes: Sequence[Any], attrs: Any, dtype: DType, seed: st
 
 
 # ---------------------------------------------------------------------------------------------------------------- calls
-def called(card: Card, sample: sampler.Sample, number: int) -> Called | None:
+def called(definition: OpDef, sample: sampler.Sample, number: int) -> Called | None:
     """The op on a sample; ``None`` where it refuses these inputs."""
     ins = [None if a is None else np.ascontiguousarray(a) for a in sample.ins]
-    if any(a is None and not s.optional for a, s in zip(ins, card.inputs, strict=True)):
+    if any(a is None and not s.optional for a, s in zip(ins, definition.inputs, strict=True)):
         return None
     try:
-        outs = sampler.run(card, replace(sample, ins=tuple(ins)))
+        outs = sampler.run(definition, replace(sample, ins=tuple(ins)))
     except (TstaticError, ValueError, IndexError):
         return None
     op = FrozenOp(
-        card,
+        definition,
         tuple(f"i{number}_{k}" if a is not None else None for k, a in enumerate(ins)),
         tuple(f"o{number}_{k}" if a is not None else None for k, a in enumerate(outs)),
-        card.complete(sample.attrs),
+        definition.complete(sample.attrs),
     )
     given = {n: a for n, a in zip(op.inputs, ins, strict=True) if isinstance(n, str) and a is not None}
     return Called(op, given, {n: a for n, a in zip(op.outputs, outs, strict=True) if isinstance(n, str)})
 
 
-def backward(card: Card, sample: sampler.Sample, arriving: Array) -> tuple[Card, sampler.Sample]:
-    """The backward op of a card, and its inputs where these gradients arrive."""
-    outs = sampler.run(card, sample)
-    back = card_of(f"{card.type}_grad")
-    named: dict[str, Any] = dict(zip((s.name for s in card.inputs), sample.ins, strict=True))
-    for slot, out in zip(card.outputs, outs, strict=True):
+def backward(definition: OpDef, sample: sampler.Sample, arriving: Array) -> tuple[OpDef, sampler.Sample]:
+    """The backward op of an op definition, and its inputs where these gradients arrive."""
+    outs = sampler.run(definition, sample)
+    back = op_def(f"{definition.type}_grad")
+    named: dict[str, Any] = dict(zip((s.name for s in definition.inputs), sample.ins, strict=True))
+    for slot, out in zip(definition.outputs, outs, strict=True):
         named.setdefault(slot.name, out)
         if out is not None and dtype_of(out.dtype).is_float:
             named[slot.name + GRAD] = np.resize(arriving.astype(out.dtype), out.shape)
@@ -152,30 +152,32 @@ def backward(card: Card, sample: sampler.Sample, arriving: Array) -> tuple[Card,
     return back, replace(sample, ins=ins, attrs={n: v for n, v in sample.attrs.items() if n in back.attrs})
 
 
-def stated(card: Card) -> bool:
-    """Whether a card states expressions, each output and input of it one value."""
-    return (is_pointwise(card) or works_on_rows(card)) and not any(s.many for s in (*card.inputs, *card.outputs))
+def stated(definition: OpDef) -> bool:
+    """Whether an op definition states expressions, each output and input of it one value."""
+    return (is_pointwise(definition) or works_on_rows(definition)) and not any(
+        s.many for s in (*definition.inputs, *definition.outputs)
+    )
 
 
 def calls(dtype: DType, only: Sequence[str] = ()) -> Iterator[Called]:
     """Every op that states expressions, and its gradient, on special values."""
     number = 0
-    for type in only or sampler.card_types(0):
-        card = CARDS[type]
-        domain = card.domain
+    for type in only or sampler.op_types(0):
+        definition = OPS[type]
+        domain = definition.domain
         assert domain is not None
-        if not stated(card) or dtype.name not in (*domain.floats, *domain.others):
+        if not stated(definition) or dtype.name not in (*domain.floats, *domain.others):
             continue
-        for shapes, attrs in sites(card):
+        for shapes, attrs in sites(definition):
             number += 2
-            sample = filled(card, shapes, attrs, dtype, f"{type} {number}")
-            found = called(card, sample, number)
+            sample = filled(definition, shapes, attrs, dtype, f"{type} {number}")
+            found = called(definition, sample, number)
             if found is None:
                 continue
             yield found
-            if sampler.has_backward_op(card) and dtype.is_float and stated(card_of(f"{type}_grad")):
-                arriving = summable(dtype) if works_on_rows(card) else special_values(dtype)
-                found = called(*backward(card, sample, arriving), number + 1)
+            if sampler.has_backward_op(definition) and dtype.is_float and stated(op_def(f"{type}_grad")):
+                arriving = summable(dtype) if works_on_rows(definition) else special_values(dtype)
+                found = called(*backward(definition, sample, arriving), number + 1)
                 if found is not None:
                     yield found
 
@@ -202,7 +204,7 @@ def judge(kernel: Kernel, group: Sequence[Called]) -> Iterator[str]:
         size = max(a.size for a in one.given.values())
         for name, value in one.wanted.items():
             # Sums are compared by the tolerance rule elsewhere; what cancels has the sign of its last rounding.
-            sums = works_on_rows(one.op.card) or value.size < size
+            sums = works_on_rows(one.op.definition) or value.size < size
             bad = differing(got[name], value, None, zeros=False) if sums else differing(got[name], value)
             if bad.any():
                 at = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -231,7 +233,7 @@ def judged(dtype: DType, only: Sequence[str] = ()) -> tuple[list[str], set[str]]
             continue
         tried.add(one.op.type)
         shapes = {a.shape for a in (*one.given.values(), *one.wanted.values())}
-        if len(shapes) > 1 or works_on_rows(one.op.card):
+        if len(shapes) > 1 or works_on_rows(one.op.definition):
             found.extend(judge(kernel, [one]))
             continue
         (shape,) = shapes
@@ -248,8 +250,8 @@ def test_kernels_give_what_ops_give(dtype: str) -> None:
     found, tried = judged(dtype_of(dtype))
     assert not found, "\n".join(found)
     if dtype == "float32":
-        cards = [CARDS[t] for t in sampler.card_types(1)]
-        every = {c.type for c in cards if stated(c) and (works_on_rows(c) or has_forms(c))}
+        definitions = [OPS[t] for t in sampler.op_types(1)]
+        every = {c.type for c in definitions if stated(c) and (works_on_rows(c) or has_forms(c))}
         assert every <= tried, f"never compared: {sorted(every - tried)}"
 
 

@@ -1,1 +1,1 @@
-"""Generic tests over the registry of cards: a sampler, the oracles, and one test file per oracle."""
+"""Generic tests over the registry of op definitions: a sampler, the oracles, and one test file per oracle."""

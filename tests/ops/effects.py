@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.ops.sampler import Sample, backward_sample, has_backward_op, map_arrays, run, samples, sites
 from tstatic.errors import TstaticError
-from tstatic.ir.opdef import CARDS, REQUIRED, Card, card_of
+from tstatic.ir.opdef import OPS, REQUIRED, OpDef, op_def
 
 Array = np.ndarray[Any, Any]
 Digest = tuple[Any, ...]
@@ -58,20 +58,20 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 def _stated() -> dict[str, list[Any]]:
     """Attribute name -> values that domains try, over all ops: what choices there are is said nowhere else."""
     found: dict[str, list[Any]] = {}
-    for card in CARDS.values():
-        if card.domain is not None:
-            for attrs in (*(c.attrs for c in card.domain.cases), *card.domain.attrs):
+    for definition in OPS.values():
+        if definition.domain is not None:
+            for attrs in (*(c.attrs for c in definition.domain.cases), *definition.domain.attrs):
                 for name, value in attrs.items():
                     if value not in found.setdefault(name, []):
                         found[name].append(value)
     return found
 
 
-def other_values(card: Card, name: str, value: Any, stated: Mapping[str, Sequence[Any]]) -> list[Any]:
+def other_values(definition: OpDef, name: str, value: Any, stated: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Legal values of an attribute other than ``value``: what domains name, then neighbours of the value."""
-    spec = card.attrs[name]
-    assert card.domain is not None
-    own = [a[name] for a in (*(c.attrs for c in card.domain.cases), *card.domain.attrs) if name in a]
+    spec = definition.attrs[name]
+    assert definition.domain is not None
+    own = [a[name] for a in (*(c.attrs for c in definition.domain.cases), *definition.domain.attrs) if name in a]
     near: list[Any] = [] if spec.default is REQUIRED else [spec.default]
     if isinstance(value, bool):
         near += [not value]
@@ -89,7 +89,7 @@ def other_values(card: Card, name: str, value: Any, stated: Mapping[str, Sequenc
     found: list[Any] = []
     for one in (*own, *near, *strange):
         try:
-            clean = spec.clean(card.type, name, one)
+            clean = spec.clean(definition.type, name, one)
         except TstaticError:
             continue
         if repr(clean) != repr(value) and all(repr(clean) != repr(f) for f in found):
@@ -98,18 +98,20 @@ def other_values(card: Card, name: str, value: Any, stated: Mapping[str, Sequenc
 
 
 # -------------------------------------------------------------------------------------------------------------- effects
-def digest(card: Card, sample: Sample) -> Digest:
+def digest(definition: OpDef, sample: Sample) -> Digest:
     """All that an op and its backward op compute; an error is a result, too."""
     try:
-        outs = run(card, sample)
+        outs = run(definition, sample)
     except Exception as error:  # values that the op was not made for may end in any error
         return (type(error).__name__,)
     parts: list[Any] = []
     map_over(outs, parts.append)
-    if has_backward_op(card):
-        backward = card_of(f"{card.type}_grad")
+    if has_backward_op(definition):
+        backward = op_def(f"{definition.type}_grad")
         try:
-            map_over(run(backward, backward_sample(backward, card, sample, np.random.default_rng(0), 0)), parts.append)
+            map_over(
+                run(backward, backward_sample(backward, definition, sample, np.random.default_rng(0), 0)), parts.append
+            )
         except Exception as error:
             parts.append(type(error).__name__)
     return tuple(parts)
@@ -144,28 +146,30 @@ def variants(sample: Sample, value: Any) -> Iterator[Sample]:
         yield replace(sample, ins=tuple(map_arrays(lambda a: first(a, value), v) for v in sample.ins))
 
 
-def idle_attributes(card: Card) -> set[str]:
+def idle_attributes(definition: OpDef) -> set[str]:
     """Attributes that could be changed without an error, or not at all, and changed nothing in any sample.
 
     Those that say so themselves are tried less hard: a change of a result would show that they are wrong.
     """
-    if card.domain is None:
-        return {name for name, spec in card.attrs.items() if spec.kind != "block" and not _named(card, name)}
+    if definition.domain is None:
+        return {
+            name for name, spec in definition.attrs.items() if spec.kind != "block" and not _named(definition, name)
+        }
     if not _STATED:
         _STATED.update(_stated())
     stated = _STATED
-    todo, tried = set(card.attrs), {n for n, spec in card.attrs.items() if spec.no_effect}
-    floats = card.domain.floats[:1] or card.domain.others[:1]
-    count = min(len(sites(card, card.domain)), MOST_SITES)
-    drawn = [s for s in samples(card, 1, dtypes=floats, layouts=("contiguous",), limit=count) if not _empty(s)]
+    todo, tried = set(definition.attrs), {n for n, spec in definition.attrs.items() if spec.no_effect}
+    floats = definition.domain.floats[:1] or definition.domain.others[:1]
+    count = min(len(sites(definition, definition.domain)), MOST_SITES)
+    drawn = [s for s in samples(definition, 1, dtypes=floats, layouts=("contiguous",), limit=count) if not _empty(s)]
     for deep in (False, True):
         for sample in drawn:
             if not todo:
                 return set()
-            full = card.complete(sample.attrs)
-            for name in sorted(n for n in todo if not (deep and card.attrs[n].no_effect)):
-                for base in _bases(card, full, name, stated) if deep else [full]:
-                    if _changes(card, sample, base, name, stated, tried, deep):
+            full = definition.complete(sample.attrs)
+            for name in sorted(n for n in todo if not (deep and definition.attrs[n].no_effect)):
+                for base in _bases(definition, full, name, stated) if deep else [full]:
+                    if _changes(definition, sample, base, name, stated, tried, deep):
                         todo.discard(name)
                         break
     return todo & tried
@@ -180,28 +184,28 @@ def _empty(sample: Sample) -> bool:
 
 
 def _bases(
-    card: Card, full: Mapping[str, Any], name: str, stated: Mapping[str, Sequence[Any]]
+    definition: OpDef, full: Mapping[str, Any], name: str, stated: Mapping[str, Sequence[Any]]
 ) -> Iterator[dict[str, Any]]:
     """Attributes with one other than ``name`` changed: some act only beside another."""
     yield dict(full)
-    for other in card.attrs:
+    for other in definition.attrs:
         if other != name:
-            for value in other_values(card, other, full[other], stated)[:2]:
+            for value in other_values(definition, other, full[other], stated)[:2]:
                 yield {**full, other: value}
 
 
 def _changes(
-    card: Card, sample: Sample, base: Mapping[str, Any], name: str, stated: Mapping[str, Sequence[Any]], tried: set[str],
+    definition: OpDef, sample: Sample, base: Mapping[str, Any], name: str, stated: Mapping[str, Sequence[Any]], tried: set[str],
     deep: bool,
 ) -> bool:  # fmt: skip
     """Whether another value of ``name`` changes a result; an error is none, because the value may not fit."""
-    values = other_values(card, name, base[name], stated)
-    if not values and card.attrs[name].check is None:
+    values = other_values(definition, name, base[name], stated)
+    if not values and definition.attrs[name].check is None:
         tried.add(name)
     for value in values:
         for one in variants(sample, value) if deep else [sample]:
-            before = digest(card, replace(one, attrs=base))
-            after = digest(card, replace(one, attrs={**base, name: value}))
+            before = digest(definition, replace(one, attrs=base))
+            after = digest(definition, replace(one, attrs={**base, name: value}))
             failed = [len(d) == 1 and isinstance(d[0], str) for d in (before, after)]
             if failed[1] and not (failed[0] or deep):
                 continue
@@ -211,12 +215,12 @@ def _changes(
     return False
 
 
-def _named(card: Card, name: str) -> bool:
-    """Whether a function of a card without samples reads an attribute: as its parameter, or as an entry of ``attrs``."""
-    backward = [CARDS[f"{card.type}_grad"]] if f"{card.type}_grad" in CARDS else []
+def _named(definition: OpDef, name: str) -> bool:
+    """Whether a function of an op definition without samples reads an attribute: as its parameter, or as an entry of ``attrs``."""
+    backward = [OPS[f"{definition.type}_grad"]] if f"{definition.type}_grad" in OPS else []
     functions = [
         getattr(f, "function", f)
-        for c in (card, *backward)
+        for c in (definition, *backward)
         for f in (c.infer, c.ref, c.split, c.scratch, c.cost, c.rows, c.prepare, c.grad)
         if callable(getattr(f, "function", f))
     ]

@@ -1,4 +1,4 @@
-"""The gradient oracle: what a card states against 4th-order central differences in float64."""
+"""The gradient oracle: what an op definition states against 4th-order central differences in float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from tests.ops.oracles import flat
 from tests.ops.sampler import Array, Sample, has_backward_op, map_arrays, poison, run, test_seed
 from tstatic.ir.evaluate import meta_of
-from tstatic.ir.opdef import GRAD, Card, GradContext, card_of
+from tstatic.ir.opdef import GRAD, GradContext, OpDef, op_def
 from tstatic.ir.types import dtype_of
 
 STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
@@ -22,57 +22,61 @@ MOST_ELEMENTS = 24
 
 @dataclass(frozen=True)
 class Gradient:
-    """What a card's gradient rule answers on a sample."""
+    """What an op definition's gradient rule answers on a sample."""
 
     outputs: tuple[int, ...]
     inputs: tuple[int, ...]
     values: tuple[Any, ...]
 
 
-def gradient(card: Card, sample: Sample, outs: Sequence[Any], cotangents: Sequence[Any], alone: int = -1) -> Gradient:
-    """Evaluates the card's gradient, whichever way it states one.
+def gradient(
+    definition: OpDef, sample: Sample, outs: Sequence[Any], cotangents: Sequence[Any], alone: int = -1
+) -> Gradient:
+    """Evaluates the op definition's gradient, whichever way it states one.
 
     Args:
-        card: The differentiated card.
+        definition: The differentiated op definition.
         sample: Its inputs.
         outs: Its outputs.
         cotangents: One per output slot.
         alone: Ask for the gradient of this input slot only (-1: all).
     """
-    if has_backward_op(card) and not callable(card.grad):
-        return _by_backward_op(card, sample, outs, cotangents, alone)
-    return _by_rule(card, sample, outs, cotangents, alone)
+    if has_backward_op(definition) and not callable(definition.grad):
+        return _by_backward_op(definition, sample, outs, cotangents, alone)
+    return _by_rule(definition, sample, outs, cotangents, alone)
 
 
-def _by_backward_op(card: Card, sample: Sample, outs: Sequence[Any], cotangents: Sequence[Any], alone: int) -> Gradient:
-    back = card_of(f"{card.type}_grad")
-    named: dict[str, Any] = {s.name: v for s, v in zip(card.inputs, sample.ins, strict=True)}
-    for slot, out, seed in zip(card.outputs, outs, cotangents, strict=True):
+def _by_backward_op(
+    definition: OpDef, sample: Sample, outs: Sequence[Any], cotangents: Sequence[Any], alone: int
+) -> Gradient:
+    back = op_def(f"{definition.type}_grad")
+    named: dict[str, Any] = {s.name: v for s, v in zip(definition.inputs, sample.ins, strict=True)}
+    for slot, out, seed in zip(definition.outputs, outs, cotangents, strict=True):
         named[slot.name] = out
         named[slot.name + GRAD] = seed
     for name in back.shape_only:
         named[name] = map_arrays(poison, named[name])
     used = {s.name for s in back.inputs}
-    names = [s.name + GRAD for s in card.inputs]
+    names = [s.name + GRAD for s in definition.inputs]
     asked = [o.name for o in back.outputs]
     for name in asked:
-        assert name in names, f"{back.type} writes {name}, which is no gradient of an input of {card.type}"
+        assert name in names, f"{back.type} writes {name}, which is no gradient of an input of {definition.type}"
     wanted = [sample.ins[names.index(n)] is not None and (alone < 0 or names.index(n) == alone) for n in asked]
     ins = tuple(named.get(s.name) for s in back.inputs)
     attrs = {n: v for n, v in sample.attrs.items() if n in back.attrs}
     results = run(back, replace(sample, ins=ins, attrs=attrs), wanted)
     pairs = [(names.index(n), r) for n, r in zip(asked, results, strict=True) if r is not None]
-    reached = tuple(i for i, s in enumerate(card.outputs) if s.name + GRAD in used and cotangents[i] is not None)
+    reached = tuple(i for i, s in enumerate(definition.outputs) if s.name + GRAD in used and cotangents[i] is not None)
     return Gradient(reached, tuple(i for i, _ in pairs), tuple(r for _, r in pairs))
 
 
-def _by_rule(card: Card, sample: Sample, outs: Sequence[Any], cotangents: Sequence[Any], alone: int) -> Gradient:
+def _by_rule(definition: OpDef, sample: Sample, outs: Sequence[Any], cotangents: Sequence[Any], alone: int) -> Gradient:
     values: dict[str, Array] = {}
     in_names: dict[str, list[str]] = {}
     out_names: dict[str, list[str]] = {}
     in_grads: dict[str, str] = {}
     out_grads: dict[str, str] = {}
-    for i, (slot, value) in enumerate(zip(card.inputs, sample.ins, strict=True)):
+    for i, (slot, value) in enumerate(zip(definition.inputs, sample.ins, strict=True)):
         in_names[slot.name] = []
         for k, array in enumerate(flat(value)):
             name = f"{slot.name}.{k}"
@@ -80,7 +84,7 @@ def _by_rule(card: Card, sample: Sample, outs: Sequence[Any], cotangents: Sequen
             in_names[slot.name].append(name)
             if dtype_of(array.dtype).is_float and (alone < 0 or alone == i):
                 in_grads[name] = name + GRAD
-    for slot, value, seed in zip(card.outputs, outs, cotangents, strict=True):
+    for slot, value, seed in zip(definition.outputs, outs, cotangents, strict=True):
         out_names[slot.name] = []
         for k, (array, c) in enumerate(zip(flat(value), flat(seed) or [None] * len(flat(value)), strict=True)):
             name = f"{slot.name}.out{k}"
@@ -90,12 +94,12 @@ def _by_rule(card: Card, sample: Sample, outs: Sequence[Any], cotangents: Sequen
                 out_grads[name] = name + GRAD
                 values[name + GRAD] = c
     counter = iter(range(10**6))
-    assert callable(card.grad), f"{card.type} states no gradient"
-    specs = card.grad(
+    assert callable(definition.grad), f"{definition.type} states no gradient"
+    specs = definition.grad(
         GradContext(
             {n: v for n, v in in_names.items() if v},
             {n: v for n, v in out_names.items() if v},
-            card.complete(sample.attrs),
+            definition.complete(sample.attrs),
             out_grads,
             in_grads,
             lambda name: meta_of(values[name]),
@@ -105,12 +109,12 @@ def _by_rule(card: Card, sample: Sample, outs: Sequence[Any], cotangents: Sequen
     for spec in specs:
         evaluate_spec(spec.type, spec.inputs, spec.outputs, spec.attrs, values)
     inputs, results = [], []
-    for i, slot in enumerate(card.inputs):
+    for i, slot in enumerate(definition.inputs):
         found = [values.get(in_grads.get(n, "")) for n in in_names[slot.name]]
         if any(f is not None for f in found):
             inputs.append(i)
             results.append(found if slot.many else found[0])
-    reached = tuple(i for i, s in enumerate(card.outputs) if any(n in out_grads for n in out_names[s.name]))
+    reached = tuple(i for i, s in enumerate(definition.outputs) if any(n in out_grads for n in out_names[s.name]))
     return Gradient(reached, tuple(inputs), tuple(results))
 
 
@@ -122,36 +126,36 @@ def evaluate_spec(
     values: dict[str, Array],
 ) -> None:
     """Runs one op of a gradient rule over named values."""
-    card = card_of(type)
+    definition = op_def(type)
     for name in (*inputs, *outputs):
-        assert name in card.input_slots or name in card.output_slots, f"{type} has no slot {name}"
+        assert name in definition.input_slots or name in definition.output_slots, f"{type} has no slot {name}"
     ins = []
-    for slot in card.inputs:
+    for slot in definition.inputs:
         found = [values[n] for n in inputs.get(slot.name, ())]
         ins.append(found if slot.many and found else found[0] if found else None)
-    results = run(card, Sample(tuple(ins), attrs, "float64"))
-    for slot, result in zip(card.outputs, results, strict=True):
+    results = run(definition, Sample(tuple(ins), attrs, "float64"))
+    for slot, result in zip(definition.outputs, results, strict=True):
         for name, array in zip(outputs.get(slot.name, ()), flat(result), strict=False):
             values[name] = array
 
 
-def check_grad(card: Card, sample: Sample, seen: dict[str, int] | None = None) -> None:
+def check_grad(definition: OpDef, sample: Sample, seen: dict[str, int] | None = None) -> None:
     """The stated gradient equals 4th-order central differences in float64.
 
     Every element moves alone when there are few, else three random directions are tried. Allowed: 1e-7 of the value and
     1e-9 of the incoming gradient's scale.
     """
-    rng = test_seed(card.type, sample, "grad")
-    outs = run(card, sample)
+    rng = test_seed(definition.type, sample, "grad")
+    outs = run(definition, sample)
 
     def seed_of(array: Array) -> Array | None:
         if not dtype_of(array.dtype).is_float:
             return None
         return np.asarray(rng.uniform(0.5, 1.5, array.shape) * rng.choice([-1.0, 1.0], array.shape))
 
-    backward = {s.name for s in card_of(f"{card.type}_grad").inputs} if has_backward_op(card) else None
+    backward = {s.name for s in op_def(f"{definition.type}_grad").inputs} if has_backward_op(definition) else None
     cotangents = []
-    for slot, out in zip(card.outputs, outs, strict=True):
+    for slot, out in zip(definition.outputs, outs, strict=True):
         reached = slot.name + GRAD in backward if backward is not None else not slot.intermediate
         seeds = map_arrays(seed_of, out) if reached else None
         cotangents.append(None if isinstance(seeds, list) and all(s is None for s in seeds) else seeds)
@@ -159,8 +163,8 @@ def check_grad(card: Card, sample: Sample, seen: dict[str, int] | None = None) -
     if not floats or any(dtype_of(o.dtype).is_float and o.dtype != np.float64 for o in floats):
         # Nothing to differentiate, or a cast to a type too coarse for differences.
         return
-    stated = gradient(card, sample, outs, cotangents)
-    assert stated.inputs, f"the gradient of {card.type} gives no input a gradient: {sample}"
+    stated = gradient(definition, sample, outs, cotangents)
+    assert stated.inputs, f"the gradient of {definition.type} gives no input a gradient: {sample}"
     answers = {
         (i, k): answer for i, v in zip(stated.inputs, stated.values, strict=True) for k, answer in enumerate(flat(v))
     }
@@ -168,14 +172,14 @@ def check_grad(card: Card, sample: Sample, seen: dict[str, int] | None = None) -
     scale = max((float(np.abs(c).max()) for s in cotangents for c in flat(s) if c is not None and c.size), default=1.0)
     for (i, k), answer in answers.items():
         x = flat(sample.ins[i])[k]
-        where = f"{card.type}: gradient of {card.inputs[i].name}[{k}], {sample}"
+        where = f"{definition.type}: gradient of {definition.inputs[i].name}[{k}], {sample}"
         if answer is None:
             continue
         assert meta_of(answer) == meta_of(x), f"{meta_of(answer)} for {meta_of(x)} in {where}"
         if x.size == 0 or not dtype_of(x.dtype).is_float:
             continue
         for direction in directions(x, rng):
-            expected = slope(card, sample, (i, k), direction, cotangents, wanted)
+            expected = slope(definition, sample, (i, k), direction, cotangents, wanted)
             got = float((answer * direction).sum())
             # The differences of a sum over many directions add up; their scale is the direction's length.
             reach = max(1.0, float(np.sqrt((direction**2).sum())))
@@ -185,12 +189,14 @@ def check_grad(card: Card, sample: Sample, seen: dict[str, int] | None = None) -
             if seen is not None:
                 seen["checked"] = seen.get("checked", 0) + 1
     for i in stated.inputs if len(stated.inputs) > 1 else ():
-        only = gradient(card, sample, outs, cotangents, alone=i)
-        assert only.inputs == (i,), f"{card.type} gives other gradients than the one asked for: {sample}"
+        only = gradient(definition, sample, outs, cotangents, alone=i)
+        assert only.inputs == (i,), f"{definition.type} gives other gradients than the one asked for: {sample}"
         for a, b in zip(flat(only.values[0]), flat(stated.values[stated.inputs.index(i)]), strict=True):
-            assert (a is None) == (b is None), f"{card.type}: a gradient is missing when asked for alone: {sample}"
+            assert (a is None) == (b is None), (
+                f"{definition.type}: a gradient is missing when asked for alone: {sample}"
+            )
             assert a is None or np.allclose(a, b, rtol=1e-12, atol=1e-12 * scale), (
-                f"{card.type}: the gradient of {card.inputs[i].name} asked for alone differs: {sample}"
+                f"{definition.type}: the gradient of {definition.inputs[i].name} asked for alone differs: {sample}"
             )
 
 
@@ -206,7 +212,12 @@ def directions(x: Array, rng: np.random.Generator) -> Iterator[Array]:
 
 
 def slope(
-    card: Card, sample: Sample, at: tuple[int, int], direction: Array, cotangents: Sequence[Any], wanted: Sequence[bool]
+    definition: OpDef,
+    sample: Sample,
+    at: tuple[int, int],
+    direction: Array,
+    cotangents: Sequence[Any],
+    wanted: Sequence[bool],
 ) -> float:
     """Derivative of <cotangents, outputs> along a direction; the step grows with the element."""
     i, k = at
@@ -220,7 +231,7 @@ def slope(
         moved = np.asarray(x + shift * step * direction)
         ins = list(sample.ins)
         ins[i] = [moved if n == k else a for n, a in enumerate(flat(ins[i]))] if isinstance(ins[i], list) else moved
-        results = run(card, replace(sample, ins=tuple(ins), out_layout="contiguous"), wanted)
+        results = run(definition, replace(sample, ins=tuple(ins), out_layout="contiguous"), wanted)
         terms.append([weight * r for s in results for r in flat(s)])
     seeds = [c for s, w in zip(cotangents, wanted, strict=True) if w for c in flat(s)]
     for pieces, seed in zip(zip(*terms, strict=True), seeds, strict=True):

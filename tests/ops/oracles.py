@@ -1,4 +1,4 @@
-"""The checks that every card must pass; each raises AssertionError with the sample in the message."""
+"""The checks that every op definition must pass; each raises AssertionError with the sample in the message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from tests.ops.sampler import Array, Sample, as_float64, map_arrays, reserved, root, run, run_torch, test_seed
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import call_ref, infer_outputs, meta_of, metas_of
-from tstatic.ir.opdef import Card
+from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import UNKNOWN, DType, Meta, dtype_of
 
 MANTISSA = {"float16": (10, -14), "bfloat16": (7, -126), "float32": (23, -126), "float64": (52, -1022)}
@@ -41,38 +41,38 @@ def differences() -> Mapping[tuple[str, str], str]:
 
 
 # --------------------------------------------------------------------------------------------------------------- infer
-def check_infer(card: Card, sample: Sample) -> None:
+def check_infer(definition: OpDef, sample: Sample) -> None:
     """``infer`` says the shape and dtype of what ``ref`` writes (every element) and of what torch returns."""
-    done = card.complete(sample.attrs)
-    metas = infer_outputs(card, metas_of(sample.ins), done)
-    assert len(metas) == len(card.outputs), f"infer of {card.type} must answer for each output slot"
-    outs = run(card, sample, fill_byte=0xA5)
-    if card.dynamic:
+    done = definition.complete(sample.attrs)
+    metas = infer_outputs(definition, metas_of(sample.ins), done)
+    assert len(metas) == len(definition.outputs), f"infer of {definition.type} must answer for each output slot"
+    outs = run(definition, sample, fill_byte=0xA5)
+    if definition.dynamic:
         for meta, out in zip(metas, outs, strict=True):
             for m, o in zip(flat(meta), flat(out), strict=True):
-                assert_compatible(card, sample, m, meta_of(o))
+                assert_compatible(definition, sample, m, meta_of(o))
     else:
-        for name, out, again in zip(card.outputs, outs, run(card, sample, fill_byte=0x5A), strict=True):
+        for name, out, again in zip(definition.outputs, outs, run(definition, sample, fill_byte=0x5A), strict=True):
             for a, b in zip(flat(out), flat(again), strict=True):
                 assert np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes(), (
-                    f"ref of {card.type} leaves elements of {name.name} unwritten: {sample}"
+                    f"ref of {definition.type} leaves elements of {name.name} unwritten: {sample}"
                 )
-    if card.lower is None:
+    if definition.lower is None:
         return
-    for slot, meta, result in zip(card.outputs, metas, run_torch(card, sample), strict=True):
+    for slot, meta, result in zip(definition.outputs, metas, run_torch(definition, sample), strict=True):
         if result is None or meta is None:
-            assert slot.optional or result is not None, f"torch lowering of {card.type} lacks {slot.name}"
+            assert slot.optional or result is not None, f"torch lowering of {definition.type} lacks {slot.name}"
             continue
         for m, r in zip(flat(meta), flat(result), strict=True):
-            expected = m if not card.dynamic else m.with_shape(r.shape)
-            assert meta_of(r) == expected, f"infer of {card.type} says {m}, torch gives {meta_of(r)}: {sample}"
+            expected = m if not definition.dynamic else m.with_shape(r.shape)
+            assert meta_of(r) == expected, f"infer of {definition.type} says {m}, torch gives {meta_of(r)}: {sample}"
 
 
-def check_infer_unknown(card: Card, sample: Sample) -> None:
+def check_infer_unknown(definition: OpDef, sample: Sample) -> None:
     """With sizes unknown, ``infer`` must answer something that the known answer fits."""
-    done = card.complete(sample.attrs)
-    known = infer_outputs(card, metas_of(sample.ins), done)
-    rng = test_seed(card.type, sample)
+    done = definition.complete(sample.attrs)
+    known = infer_outputs(definition, metas_of(sample.ins), done)
+    rng = test_seed(definition.type, sample)
 
     def hide(meta: Meta) -> Meta:
         return meta.with_shape(UNKNOWN if rng.random() < 0.5 else s for s in meta.shape)
@@ -83,7 +83,7 @@ def check_infer_unknown(card: Card, sample: Sample) -> None:
     for how in (hide, hide_batch):
         hidden = [map_arrays(how, m) for m in metas_of(sample.ins)]
         try:
-            answer = infer_outputs(card, hidden, done)
+            answer = infer_outputs(definition, hidden, done)
         except (ShapeError, DTypeError) as error:
             # Where the result's rank follows from a size, that size must be known, and the message says so.
             if "known" not in str(error):
@@ -91,16 +91,16 @@ def check_infer_unknown(card: Card, sample: Sample) -> None:
             continue
         for full, part in zip(known, answer, strict=True):
             for a, b in zip(flat(full), flat(part), strict=True):
-                assert_compatible(card, sample, b, a, hidden)
+                assert_compatible(definition, sample, b, a, hidden)
 
 
-def assert_compatible(card: Card, sample: Sample, partial: Meta, full: Meta, given: Any = None) -> None:
+def assert_compatible(definition: OpDef, sample: Sample, partial: Meta, full: Meta, given: Any = None) -> None:
     fits = len(partial.shape) == len(full.shape) and all(
         p in (UNKNOWN, f) or f == UNKNOWN for p, f in zip(partial.shape, full.shape, strict=True)
     )
-    assert fits, f"infer of {card.type} answers {partial} to {given}, but the result is {full}: {sample}"
+    assert fits, f"infer of {definition.type} answers {partial} to {given}, but the result is {full}: {sample}"
     assert partial.dtype == full.dtype, (
-        f"infer of {card.type} answers {partial} to {given}, but the result is {full}: {sample}"
+        f"infer of {definition.type} answers {partial} to {given}, but the result is {full}: {sample}"
     )
 
 
@@ -113,28 +113,28 @@ def ulp(value: Array, dtype: DType) -> Array:
     return np.asarray(np.ldexp(1.0, np.maximum(exponent - 1, lowest) - bits))
 
 
-def units(card: Card, dtype: DType) -> float:
+def units(definition: OpDef, dtype: DType) -> float:
     """Allowed ulps: the domain's; at least 8 where a backward op adds up; less for types that are rounded once."""
-    domain = root(card).domain
+    domain = root(definition).domain
     assert domain is not None
-    k = domain.ulps if card.domain is not None or card.pointwise is not None else max(domain.ulps, 8.0)
+    k = domain.ulps if definition.domain is not None or definition.pointwise is not None else max(domain.ulps, 8.0)
     return min(k, max(1.0, k / 4)) if dtype.is_low else k
 
 
-def check_lower(card: Card, sample: Sample, seen: dict[str, int] | None = None) -> None:
+def check_lower(definition: OpDef, sample: Sample, seen: dict[str, int] | None = None) -> None:
     """``ref`` equals the torch lowering: same NaN and infinities, and a distance of a few ulp.
 
     With y64 the float64 result, er the distance of ``ref`` and el that of torch: er <= 4 S + k ulp and
     el <= 1.5 max(er, 3 S) + k ulp, where S is how far y64 moves when each input moves by one ulp (inner results of an op
     round too, so S counts a few times).
     """
-    mine, theirs = run(card, sample), run_torch(card, sample)
+    mine, theirs = run(definition, sample), run_torch(definition, sample)
     exact: list[Any] | None = None
-    for i, slot in enumerate(card.outputs):
+    for i, slot in enumerate(definition.outputs):
         if mine[i] is None or theirs[i] is None:
             continue
         for j, (a, b) in enumerate(zip(flat(mine[i]), flat(theirs[i]), strict=True)):
-            where = f"{card.type}.{slot.name}: {sample}"
+            where = f"{definition.type}.{slot.name}: {sample}"
             assert meta_of(a) == meta_of(b), f"{meta_of(a)} against torch's {meta_of(b)} in {where}"
             if seen is not None:
                 seen["compared"] = seen.get("compared", 0) + a.size
@@ -144,16 +144,16 @@ def check_lower(card: Card, sample: Sample, seen: dict[str, int] | None = None) 
                 continue
             a, b = a.astype(np.float64), b.astype(np.float64)
             assert_same_specials(a, b, where)
-            k = units(card, kind)
+            k = units(definition, kind)
             if k == 0:
                 assert np.array_equal(a, b, equal_nan=True), f"{a} against torch's {b} in {where}"
                 continue
             if exact is None:
-                exact = run(card, as_float64(sample))
+                exact = run(definition, as_float64(sample))
             y = flat(exact[i])[j]
             if y.dtype != np.float64 or kind.name == "float64":
                 y = b
-            assert_close(card, sample, (i, j), a, b, y, kind, k, where)
+            assert_close(definition, sample, (i, j), a, b, y, kind, k, where)
 
 
 def assert_same_specials(a: Array, b: Array, where: str) -> None:
@@ -163,7 +163,15 @@ def assert_same_specials(a: Array, b: Array, where: str) -> None:
 
 
 def assert_close(
-    card: Card, sample: Sample, at: tuple[int, int], a: Array, b: Array, y: Array, kind: DType, k: float, where: str
+    definition: OpDef,
+    sample: Sample,
+    at: tuple[int, int],
+    a: Array,
+    b: Array,
+    y: Array,
+    kind: DType,
+    k: float,
+    where: str,
 ) -> None:
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(y)
@@ -171,7 +179,7 @@ def assert_close(
         allowed = k * ulp(y, kind)
         if (er <= allowed).all() and (el <= allowed).all():
             return
-        s = spread(card, sample, at, y)
+        s = spread(definition, sample, at, y)
         good = (er <= 4 * s + allowed) & (el <= 1.5 * np.maximum(er, 3 * s) + allowed)
     if not good.all():
         worst = np.unravel_index(np.argmax(np.where(good, 0, np.maximum(er, el) / allowed)), a.shape)
@@ -182,9 +190,9 @@ def assert_close(
         )
 
 
-def spread(card: Card, sample: Sample, at: tuple[int, int], y: Array) -> Array:
+def spread(definition: OpDef, sample: Sample, at: tuple[int, int], y: Array) -> Array:
     """How far the float64 result moves when each input moves by one ulp of its dtype (four random sign patterns)."""
-    rng = test_seed(card.type, sample, "spread")
+    rng = test_seed(definition.type, sample, "spread")
     most = np.zeros(y.shape)
     for _ in range(4):
 
@@ -196,7 +204,7 @@ def spread(card: Card, sample: Sample, at: tuple[int, int], y: Array) -> Array:
             return np.asarray(wide + ulp(wide, kind) * rng.choice([-1.0, 1.0], wide.shape))
 
         moved = replace(as_float64(sample), ins=tuple(map_arrays(move, v) for v in sample.ins))
-        other = flat(run(card, moved)[at[0]])[at[1]].astype(np.float64)
+        other = flat(run(definition, moved)[at[0]])[at[1]].astype(np.float64)
         with np.errstate(all="ignore"):
             change = np.abs(other - y)
         most = np.maximum(most, np.where(np.isfinite(change), change, 0.0))
@@ -215,13 +223,13 @@ def special_values(dtype: DType) -> Array:
     return np.array([np.nan, *positive, *(-p for p in positive)]).astype(dtype.np)
 
 
-def check_specials(card: Card, sample: Sample, known: Mapping[tuple[str, str], str], met: set[str]) -> None:
+def check_specials(definition: OpDef, sample: Sample, known: Mapping[tuple[str, str], str], met: set[str]) -> None:
     """NaN, infinities, zeros and finite numbers of a pointwise op stand where torch has them.
 
     Cases that ``known`` lists for the op are left out; those that do differ are added to ``met``.
     """
-    mine, theirs = run(card, sample), run_torch(card, sample)
-    for slot, out, result in zip(card.outputs, mine, theirs, strict=True):
+    mine, theirs = run(definition, sample), run_torch(definition, sample)
+    for slot, out, result in zip(definition.outputs, mine, theirs, strict=True):
         if out is None or result is None or not dtype_of(out.dtype).is_float:
             assert out is None or result is None or np.array_equal(out, result), f"{out} against {result}: {sample}"
             continue
@@ -229,7 +237,7 @@ def check_specials(card: Card, sample: Sample, known: Mapping[tuple[str, str], s
         a, b = out.astype(np.float64), result.astype(np.float64)
         with np.errstate(all="ignore"):
             finite = np.isfinite(a) & np.isfinite(b)
-            room = (2 * units(card, kind) + 1) * ulp(b, kind) if units(card, kind) else np.zeros(b.shape)
+            room = (2 * units(definition, kind) + 1) * ulp(b, kind) if units(definition, kind) else np.zeros(b.shape)
             wrong = {
                 "nan": np.isnan(a) != np.isnan(b),
                 "infinity": ~np.isnan(a) & ~np.isnan(b) & (np.isinf(a) | np.isinf(b)) & (a != b),
@@ -240,21 +248,21 @@ def check_specials(card: Card, sample: Sample, known: Mapping[tuple[str, str], s
             if bad.any():
                 met.add(case)
                 given = [None if x is None else np.broadcast_to(x, a.shape)[bad].tolist() for x in sample.ins]
-                assert (card.type, case) in known, (
-                    f"{card.type}.{slot.name} in {kind.name}, {case}: {a[bad]} against torch's {b[bad]} for {given} "
+                assert (definition.type, case) in known, (
+                    f"{definition.type}.{slot.name} in {kind.name}, {case}: {a[bad]} against torch's {b[bad]} for {given} "
                     f"{dict(sample.attrs)}"
                 )
 
 
-def check_inplace(card: Card, sample: Sample) -> int:
+def check_inplace(definition: OpDef, sample: Sample) -> int:
     """An output that shares its input's buffer gets the same values; returns how many pairs were tried."""
     # Plain order on both sides: numpy may round a strided loop differently from a contiguous one.
     plain = [map_arrays(lambda a: np.array(a, order="C", copy=True), v) for v in sample.ins]
-    expected = run(card, replace(sample, ins=tuple(plain), out_layout="contiguous"))
-    names = [s.name for s in card.inputs]
+    expected = run(definition, replace(sample, ins=tuple(plain), out_layout="contiguous"))
+    names = [s.name for s in definition.inputs]
     tried = 0
-    for source, target in (*card.inplace, *card.state):
-        i, j = names.index(source), [s.name for s in card.outputs].index(target)
+    for source, target in (*definition.inplace, *definition.state):
+        i, j = names.index(source), [s.name for s in definition.outputs].index(target)
         given, out = plain[i], expected[j]
         if not isinstance(given, np.ndarray) or not isinstance(out, np.ndarray) or meta_of(given) != meta_of(out):
             continue
@@ -264,11 +272,11 @@ def check_inplace(card: Card, sample: Sample) -> int:
         outs = [None if o is None else map_arrays(np.empty_like, o) for o in expected]
         outs[j] = shared
         with np.errstate(all="ignore"):
-            call_ref(card, ins, outs, card.complete(sample.attrs), **reserved(card))
-        for slot, want, got in zip(card.outputs, expected, outs, strict=True):
+            call_ref(definition, ins, outs, definition.complete(sample.attrs), **reserved(definition))
+        for slot, want, got in zip(definition.outputs, expected, outs, strict=True):
             for w, g in zip(flat(want), flat(got), strict=True):
                 assert np.array_equal(w.astype(np.float64), g.astype(np.float64), equal_nan=True), (
-                    f"{card.type}: {slot.name} differs when {target} shares the buffer of {source}: {sample}"
+                    f"{definition.type}: {slot.name} differs when {target} shares the buffer of {source}: {sample}"
                 )
         tried += 1
     return tried

@@ -1,4 +1,4 @@
-"""The oracle of ``split``: outputs put together from a card's pieces equal those of one call."""
+"""The oracle of ``split``: outputs put together from an op definition's pieces equal those of one call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tests.ops.oracles import flat
 from tests.ops.sampler import Sample, allocate, map_arrays, reserved, run
 from tstatic.ir.evaluate import call_ref, infer_outputs, metas_of
-from tstatic.ir.opdef import PARTIAL, Card
+from tstatic.ir.opdef import PARTIAL, OpDef
 
 
 def part_of(value: Any, part: Any) -> Any:
@@ -24,19 +24,19 @@ def part_of(value: Any, part: Any) -> Any:
     return value[part] if isinstance(part, tuple) else value
 
 
-def pieces_of(card: Card, sample: Sample, wanted: Sequence[bool] | None = None) -> tuple[Any, list[Any]]:
-    """The card's pieces (``None``: not cut) and the outputs' metadata."""
-    done = card.complete(sample.attrs)
-    metas = infer_outputs(card, metas_of(sample.ins), done)
+def pieces_of(definition: OpDef, sample: Sample, wanted: Sequence[bool] | None = None) -> tuple[Any, list[Any]]:
+    """The op definition's pieces (``None``: not cut) and the outputs' metadata."""
+    done = definition.complete(sample.attrs)
+    metas = infer_outputs(definition, metas_of(sample.ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
-    assert card.split is not None
-    return card.split(*metas_of(sample.ins), *metas, **card.pick(card.split, done)) or None, metas
+    assert definition.split is not None
+    return definition.split(*metas_of(sample.ins), *metas, **definition.pick(definition.split, done)) or None, metas
 
 
-def run_pieces(card: Card, sample: Sample, pieces: Sequence[Any], metas: Sequence[Any]) -> list[Any]:
+def run_pieces(definition: OpDef, sample: Sample, pieces: Sequence[Any], metas: Sequence[Any]) -> list[Any]:
     """Outputs put together from pieces."""
-    done = card.complete(sample.attrs)
+    done = definition.complete(sample.attrs)
     outs = allocate(metas, "contiguous", 0xA5)
     partial: dict[int, list[Any]] = {}
     count = len(sample.ins)
@@ -52,27 +52,27 @@ def run_pieces(card: Card, sample: Sample, pieces: Sequence[Any], metas: Sequenc
                 targets.append(part_of(out, p))
         if any(t is not None for t in targets):
             with np.errstate(all="ignore"):
-                call_ref(card, ins, targets, done, **reserved(card))
+                call_ref(definition, ins, targets, done, **reserved(definition))
     for i, found in partial.items():
         outs[i][...] = np.sum(found, axis=0)
     return outs
 
 
-def check_split(card: Card, sample: Sample) -> int:
+def check_split(definition: OpDef, sample: Sample) -> int:
     """Compares cut with uncut work, all outputs at once and, for backward ops, each alone; returns how often it was cut."""
-    whole = run(card, sample)
+    whole = run(definition, sample)
     choices: list[list[bool] | None] = [None]
-    if card.of and len(card.outputs) > 1:
+    if definition.of and len(definition.outputs) > 1:
         given = [i for i, out in enumerate(whole) if out is not None]
         choices += [[j == i for j in range(len(whole))] for i in given]
     tried = 0
     for wanted in choices:
-        pieces, metas = pieces_of(card, sample, wanted)
+        pieces, metas = pieces_of(definition, sample, wanted)
         if pieces is None:
             continue
         tried += 1
-        for slot, a, b in zip(card.outputs, run_pieces(card, sample, pieces, metas), whole, strict=True):
+        for slot, a, b in zip(definition.outputs, run_pieces(definition, sample, pieces, metas), whole, strict=True):
             for x, y in zip(flat(a), flat(b), strict=False):
                 same = np.allclose(np.asarray(x, float), np.asarray(y, float), rtol=1e-11, atol=1e-12, equal_nan=True)
-                assert same, f"{card.type}.{slot.name} differs when cut: {x} against {y}: {sample}"
+                assert same, f"{definition.type}.{slot.name} differs when cut: {x} against {y}: {sample}"
     return tried

@@ -1,4 +1,4 @@
-"""Draws inputs of an op from its card's domain: shapes, values and memory layouts, all from one seeded generator."""
+"""Draws inputs of an op from its own domain: shapes, values and memory layouts, all from one seeded generator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 import tstatic.ops  # noqa: F401 - fills the registry
 from tstatic.ir.evaluate import call_ref, infer_outputs, metas_of
-from tstatic.ir.opdef import CARDS, DERIVE, GRAD, NO_ATTRS, Card, Domain, Slot, Values, card_of
+from tstatic.ir.opdef import DERIVE, GRAD, NO_ATTRS, OPS, Domain, OpDef, Slot, Values, op_def
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, dtype_of
 
@@ -46,31 +46,33 @@ class Sample:
 
 
 # ------------------------------------------------------------------------------------------------------------- registry
-def testable(card: Card) -> bool:
-    """Whether a card can be called with arrays alone (ops that own blocks are tested through programs)."""
-    return root(card).domain is not None
+def testable(definition: OpDef) -> bool:
+    """Whether an op definition can be called with arrays alone (ops that own blocks are tested through programs)."""
+    return root(definition).domain is not None
 
 
-def root(card: Card) -> Card:
-    """The card whose domain a card is sampled from."""
-    while card.of and card.domain is None:
-        card = card_of(card.of)
-    return card
+def root(definition: OpDef) -> OpDef:
+    """The op definition whose domain an op definition is sampled from."""
+    while definition.of and definition.domain is None:
+        definition = op_def(definition.of)
+    return definition
 
 
-def has_backward_op(card: Card) -> bool:
-    own = CARDS.get(f"{card.type}_grad")
-    return (own is not None and own.of == card.type) or (card.grad is DERIVE and card.pointwise is not None)
+def has_backward_op(definition: OpDef) -> bool:
+    own = OPS.get(f"{definition.type}_grad")
+    return (own is not None and own.of == definition.type) or (
+        definition.grad is DERIVE and definition.pointwise is not None
+    )
 
 
-def card_types(order: int = 2) -> list[str]:
-    """Types of all testable cards: forward ops and their backward ops up to an order."""
+def op_types(order: int = 2) -> list[str]:
+    """Types of all testable op definitions: forward ops and their backward ops up to an order."""
     found: list[str] = []
-    level = [c for c in CARDS.values() if not c.of]
+    level = [c for c in OPS.values() if not c.of]
     for depth in range(order + 1):
         found += [c.type for c in level if testable(c)]
         if depth < order:
-            level = [card_of(f"{c.type}_grad") for c in level if has_backward_op(c)]
+            level = [op_def(f"{c.type}_grad") for c in level if has_backward_op(c)]
     return sorted(found)
 
 
@@ -171,9 +173,9 @@ def lay_out(array: Array, layout: str) -> Array:
 
 
 # -------------------------------------------------------------------------------------------------------------- samples
-def sites(card: Card, domain: Domain) -> list[tuple[tuple[Any, ...], Mapping[str, Any]]]:
+def sites(definition: OpDef, domain: Domain) -> list[tuple[tuple[Any, ...], Mapping[str, Any]]]:
     """The (shapes per slot, attributes) that a domain names; explicit cases and family shapes take turns."""
-    listed = [(c.shapes + (None,) * (len(card.inputs) - len(c.shapes)), c.attrs) for c in domain.cases]
+    listed = [(c.shapes + (None,) * (len(definition.inputs) - len(c.shapes)), c.attrs) for c in domain.cases]
     family: list[tuple[tuple[Any, ...], Mapping[str, Any]]] = []
     if domain.family != "cases":
         alternatives = domain.attrs or (NO_ATTRS,)
@@ -181,15 +183,15 @@ def sites(card: Card, domain: Domain) -> list[tuple[tuple[Any, ...], Mapping[str
         shapes = [(s,) for s in UNARY] if domain.family == "unary" else list(BINARY)
         for i in range(len(shapes) * (2 if len(alternatives) > 1 else 1)):
             base = tuple(shapes[i % len(shapes)])
-            rest = [None if s.optional else base[0] for s in card.inputs[count:]]
+            rest = [None if s.optional else base[0] for s in definition.inputs[count:]]
             attrs = alternatives[(i + i // len(shapes)) % len(alternatives)]
-            family.append(((*base, *rest)[: len(card.inputs)], attrs))
+            family.append(((*base, *rest)[: len(definition.inputs)], attrs))
     woven = itertools.chain.from_iterable(itertools.zip_longest(family, listed))
     return [s for s in woven if s is not None]
 
 
 def fill(
-    card: Card,
+    definition: OpDef,
     domain: Domain,
     shapes: Sequence[Any],
     attrs: Mapping[str, Any],
@@ -198,7 +200,7 @@ def fill(
     rng: np.random.Generator,
 ) -> tuple[Any, ...]:
     """Arrays for the given shapes."""
-    done = card.complete(attrs)
+    done = definition.complete(attrs)
 
     def one(slot: Slot, shape: tuple[int, ...]) -> Array:
         values = domain.values.get(slot.name, Values())
@@ -208,12 +210,12 @@ def fill(
             return lay_out(joint[slot.name].pop(0), wanted)
         high = values.high
         if isinstance(high, str):
-            high = bound(card, shapes, done, high)
+            high = bound(definition, shapes, done, high)
         return lay_out(draw(values, tuple(shape), name, rng, float(high)), wanted)
 
     ties = [
         (slot, [tuple(s) for s in (shape if slot.many else [shape])])
-        for slot, shape in zip(card.inputs, shapes, strict=True)
+        for slot, shape in zip(definition.inputs, shapes, strict=True)
         if shape is not None and is_distinct(domain, slot, dtype)
     ]
     joint: dict[str, list[Array]] = {}
@@ -223,7 +225,7 @@ def fill(
         joint = {slot.name: [next(drawn) for _ in group] for slot, group in ties}
     return tuple(
         None if shape is None else [one(slot, s) for s in shape] if slot.many else one(slot, shape)
-        for slot, shape in zip(card.inputs, shapes, strict=True)
+        for slot, shape in zip(definition.inputs, shapes, strict=True)
     )
 
 
@@ -232,44 +234,48 @@ def is_distinct(domain: Domain, slot: Slot, dtype: str) -> bool:
     return values is not None and values.distinct and values.dtype == "float" and dtype_of(dtype).is_float
 
 
-def bound(card: Card, shapes: Sequence[Any], attrs: Mapping[str, Any], text: str) -> float:
+def bound(definition: OpDef, shapes: Sequence[Any], attrs: Mapping[str, Any], text: str) -> float:
     """``"W.0"`` is the size of axis 0 of input W; any other text names an attribute."""
     name, dot, axis = text.partition(".")
     if not dot:
         return float(attrs[name])
-    for slot, shape in zip(card.inputs, shapes, strict=True):
+    for slot, shape in zip(definition.inputs, shapes, strict=True):
         if slot.name == name:
             first = shape[0] if slot.many else shape
             return float(first[int(axis)] if first else 1)
-    raise AssertionError(f"{card.type} has no input {name}")
+    raise AssertionError(f"{definition.type} has no input {name}")
 
 
 def samples(
-    card: Card, count: int = 40, dtypes: Sequence[str] | None = None, layouts: Sequence[str] = LAYOUTS, limit: int = 0
+    definition: OpDef,
+    count: int = 40,
+    dtypes: Sequence[str] | None = None,
+    layouts: Sequence[str] = LAYOUTS,
+    limit: int = 0,
 ) -> Iterator[Sample]:
     """Draws at least ``count`` samples: every site, every dtype, every layout.
 
     Args:
-        card: A forward card, or a backward card (its inputs then come from running the forward op).
+        definition: A forward or a backward op definition (its inputs then come from running the forward op).
         count: At least so many; more when the domain names more sites.
         dtypes: Instead of the domain's own.
         layouts: Memory layouts to take turns.
         limit: At most so many (0: no limit).
     """
-    if card.of and card.domain is None:
-        forward = card_of(card.of)
-        rng = test_seed(card.type, "cotangents")
-        base = root(card).domain
+    if definition.of and definition.domain is None:
+        forward = op_def(definition.of)
+        rng = test_seed(definition.type, "cotangents")
+        base = root(definition).domain
         assert base is not None
         for i, sample in enumerate(samples(forward, count, dtypes or base.floats, layouts, limit)):
-            yield backward_sample(card, forward, sample, rng, i)
+            yield backward_sample(definition, forward, sample, rng, i)
         return
-    domain = card.domain
+    domain = definition.domain
     assert domain is not None
     names = list(dtypes) if dtypes is not None else [*domain.floats, *domain.others]
-    places = sites(card, domain)
-    assert places, f"the domain of {card.type} names no shapes"
-    rng = test_seed(card.type)
+    places = sites(definition, domain)
+    assert places, f"the domain of {definition.type} names no shapes"
+    rng = test_seed(definition.type)
     total = max(count, len(places)) if not limit else min(max(count, len(places)), limit)
     for i in range(total):
         shapes, attrs = places[i % len(places)]
@@ -277,12 +283,12 @@ def samples(
         site, turn = i % len(places), i // len(places)
         dtype = names[(turn + site) % len(names)]
         layout = layouts[(turn + turn // len(names) + 2 * site) % len(layouts)]
-        ins = fill(card, domain, shapes, attrs, dtype, layout, rng)
+        ins = fill(definition, domain, shapes, attrs, dtype, layout, rng)
         out_layout = OUT_LAYOUTS[i % len(OUT_LAYOUTS)] if layouts is LAYOUTS else "contiguous"
         yield Sample(ins, attrs, dtype, layout, out_layout)
 
 
-def backward_sample(card: Card, forward: Card, sample: Sample, rng: np.random.Generator, turn: int) -> Sample:
+def backward_sample(definition: OpDef, forward: OpDef, sample: Sample, rng: np.random.Generator, turn: int) -> Sample:
     """Inputs of a backward op: the forward op's inputs and outputs, and random incoming gradients."""
     outs = run(forward, sample)
     named: dict[str, Any] = {}
@@ -292,17 +298,17 @@ def backward_sample(card: Card, forward: Card, sample: Sample, rng: np.random.Ge
         named[slot.name] = value
         named[slot.name + GRAD] = map_arrays(lambda a: cotangent(a, rng), value)
     ins = []
-    for slot in card.inputs:
+    for slot in definition.inputs:
         value = named.get(slot.name)
-        if slot.name in card.shape_only:
+        if slot.name in definition.shape_only:
             value = map_arrays(poison, value)
         elif slot.optional and slot.name.endswith(GRAD) and turn % 2 and not slot.many:
             value = None
         ins.append(value)
-    cotangents = [i for i, s in enumerate(card.inputs) if s.name.endswith(GRAD)]
+    cotangents = [i for i, s in enumerate(definition.inputs) if s.name.endswith(GRAD)]
     if all(ins[i] is None for i in cotangents):
-        ins[cotangents[0]] = named.get(card.inputs[cotangents[0]].name)
-    return replace(sample, ins=tuple(ins), attrs={n: v for n, v in sample.attrs.items() if n in card.attrs})
+        ins[cotangents[0]] = named.get(definition.inputs[cotangents[0]].name)
+    return replace(sample, ins=tuple(ins), attrs={n: v for n, v in sample.attrs.items() if n in definition.attrs})
 
 
 def cotangent(like: Array, rng: np.random.Generator) -> Array | None:
@@ -326,9 +332,9 @@ def poison(array: Array) -> Array:
 
 
 # ------------------------------------------------------------------------------------------------------------ execution
-def reserved(card: Card) -> dict[str, Any]:
+def reserved(definition: OpDef) -> dict[str, Any]:
     """What the device hands to a ``ref`` beside attributes: the key of a random op, the same at every call."""
-    return {"rng": RngKey(seed=20240229, place=1, position=7, run=3)} if card.random else {}
+    return {"rng": RngKey(seed=20240229, place=1, position=7, run=3)} if definition.random else {}
 
 
 def allocate(metas: Sequence[Any], layout: str, fill_byte: int) -> list[Any]:
@@ -343,20 +349,24 @@ def allocate(metas: Sequence[Any], layout: str, fill_byte: int) -> list[Any]:
     return [None if m is None else [one(x) for x in m] if isinstance(m, list | tuple) else one(m) for m in metas]
 
 
-def run(card: Card, sample: Sample, wanted: Sequence[bool] | None = None, fill_byte: int = 0xA5) -> list[Any]:
+def run(definition: OpDef, sample: Sample, wanted: Sequence[bool] | None = None, fill_byte: int = 0xA5) -> list[Any]:
     """Runs ``ref`` on a sample and returns one entry per output slot."""
-    done = card.complete(sample.attrs)
+    done = definition.complete(sample.attrs)
     ins = list(sample.ins)
-    if card.dynamic:
+    if definition.dynamic:
         with np.errstate(all="ignore"):
-            extra = {n: v for n, v in reserved(card).items() if card.takes(n)}
-            return list(card.ref(*ins, *([None] * len(card.outputs)), **card.pick(card.ref, done), **extra))
-    metas = infer_outputs(card, metas_of(ins), done)
+            extra = {n: v for n, v in reserved(definition).items() if definition.takes(n)}
+            return list(
+                definition.ref(
+                    *ins, *([None] * len(definition.outputs)), **definition.pick(definition.ref, done), **extra
+                )
+            )
+    metas = infer_outputs(definition, metas_of(ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
     outs = allocate(metas, sample.out_layout, fill_byte)
     with np.errstate(all="ignore"):
-        call_ref(card, ins, outs, done, **reserved(card))
+        call_ref(definition, ins, outs, done, **reserved(definition))
     return outs
 
 
@@ -389,17 +399,21 @@ def from_torch(torch: Any, tensor: Any) -> Array:
     return np.asarray(tensor.numpy())
 
 
-def run_torch(card: Card, sample: Sample) -> list[Any]:
+def run_torch(definition: OpDef, sample: Sample) -> list[Any]:
     """Runs the torch lowering on a sample; one entry per output slot (``None`` where torch has none)."""
     import torch
 
-    assert card.lower is not None, f"{card.type} has no torch lowering"
+    assert definition.lower is not None, f"{definition.type} has no torch lowering"
     tensors = [map_arrays(lambda a: to_torch(torch, a), v) for v in sample.ins]
-    named = inspect.signature(card.lower).parameters
-    extra = {n: v for n, v in reserved(card).items() if n in named}
-    result = card.lower(torch, *tensors, **card.pick(card.lower, card.complete(sample.attrs)), **extra)
-    if len(card.outputs) == 1 and not isinstance(result, tuple):
+    named = inspect.signature(definition.lower).parameters
+    extra = {n: v for n, v in reserved(definition).items() if n in named}
+    result = definition.lower(
+        torch, *tensors, **definition.pick(definition.lower, definition.complete(sample.attrs)), **extra
+    )
+    if len(definition.outputs) == 1 and not isinstance(result, tuple):
         result = (result,)
-    assert isinstance(result, tuple), f"torch lowering of {card.type} must answer with a tuple"
-    assert len(result) == len(card.outputs), f"torch lowering of {card.type} must answer for each output slot"
+    assert isinstance(result, tuple), f"torch lowering of {definition.type} must answer with a tuple"
+    assert len(result) == len(definition.outputs), (
+        f"torch lowering of {definition.type} must answer for each output slot"
+    )
     return [map_arrays(lambda t: from_torch(torch, t), r) for r in result]

@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 
 from tests.ops.effects import idle_attributes, loaded
-from tstatic.ir.opdef import CARDS, Attr, Card, card_of
+from tstatic.ir.opdef import OPS, Attr, OpDef, op_def
 
 
-@pytest.mark.parametrize("type", sorted(c.type for c in CARDS.values() if c.attrs and not c.of))
+@pytest.mark.parametrize("type", sorted(c.type for c in OPS.values() if c.attrs and not c.of))
 def test_attributes_without_effect_say_why(type: str) -> None:
-    card = card_of(type)
-    declared = {name for name, spec in card.attrs.items() if spec.no_effect}
-    assert idle_attributes(card) == declared, "these change nothing undeclared, or are declared and change something"
+    definition = op_def(type)
+    declared = {name for name, spec in definition.attrs.items() if spec.no_effect}
+    assert idle_attributes(definition) == declared, (
+        "these change nothing undeclared, or are declared and change something"
+    )
 
 
-def _planted(type: str, **attrs: Any) -> Card:
-    card = card_of(type)
-    return replace(card, attrs={**card.attrs, **attrs})
+def _planted(type: str, **attrs: Any) -> OpDef:
+    definition = op_def(type)
+    return replace(definition, attrs={**definition.attrs, **attrs})
 
 
 def test_a_planted_attribute_is_found() -> None:
@@ -41,8 +43,8 @@ def test_an_effect_that_only_some_values_show_is_found() -> None:
     def ref(x: Any, out: Any, limit: float) -> None:
         out[...] = np.where(np.isnan(x), limit, x)
 
-    card = replace(_planted("relu", limit=1.0), pointwise=None, ref=ref, grad=None, attrs={"limit": Attr(1.0)})
-    assert idle_attributes(card) == set()
+    definition = replace(_planted("relu", limit=1.0), pointwise=None, ref=ref, grad=None, attrs={"limit": Attr(1.0)})
+    assert idle_attributes(definition) == set()
 
 
 def test_what_a_function_reads() -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.ops.sampler import samples
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 
-FORWARD = sorted(c.type for c in CARDS.values() if not c.of)
+FORWARD = sorted(c.type for c in OPS.values() if not c.of)
 
 
 @pytest.mark.parametrize("type", FORWARD)
 def test_domain(type: str) -> None:
-    card = CARDS[type]
-    owns_blocks = any(attr.kind == "block" for attr in card.attrs.values())
-    if card.domain is None:
-        assert owns_blocks or card.effects, f"{type} has no domain, so no generic test reaches it"
+    definition = OPS[type]
+    owns_blocks = any(attr.kind == "block" for attr in definition.attrs.values())
+    if definition.domain is None:
+        assert owns_blocks or definition.effects, f"{type} has no domain, so no generic test reaches it"
     else:
-        assert next(samples(card, 1)) is not None
-        assert card.lower is not None, f"{type} has no torch lowering to be compared with"
+        assert next(samples(definition, 1)) is not None
+        assert definition.lower is not None, f"{type} has no torch lowering to be compared with"

@@ -1,4 +1,4 @@
-"""Each oracle has been seen to fail: faults are planted in copies of small cards."""
+"""Each oracle has been seen to fail: faults are planted in copies of small op definitions."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from tests.ops.oracles import (
 from tests.ops.pieces import check_split
 from tests.ops.sampler import Sample, samples
 from tstatic.ir.opdef import (
-    CARDS,
     DERIVE,
+    OPS,
     PARTIAL,
     WHOLE,
-    Card,
     Case,
     Domain,
     GradContext,
     GradOp,
+    OpDef,
     OpSpec,
     Values,
-    card_of,
+    op_def,
     register,
     with_,
 )
 from tstatic.ir.types import Meta, float32
 
-Check = Callable[[Card], None]
+Check = Callable[[OpDef], None]
 
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
-    """Cards made by a test leave the registry with it."""
-    before = dict(CARDS)
+    """Op definitions made by a test leave the registry with it."""
+    before = dict(OPS)
     yield
-    CARDS.clear()
-    CARDS.update(before)
+    OPS.clear()
+    OPS.update(before)
 
 
-def quotient(**changes: Any) -> Card:
+def quotient(**changes: Any) -> OpDef:
     """Out = X / (1 + Y * Y), with its gradient as an op."""
-    card = Card(
+    definition = OpDef(
         "meta_quotient",
         "X, Y -> Out",
         infer=lambda x, y: x,
@@ -64,10 +64,10 @@ def quotient(**changes: Any) -> Card:
         ),
         domain=Domain(cases=tuple(Case((s, s)) for s in ((3, 4), (0,), ())), floats=("float32", "float64")),
     )
-    return register(with_(card, **changes))
+    return register(with_(definition, **changes))
 
 
-def total(**changes: Any) -> Card:
+def total(**changes: Any) -> OpDef:
     """Out = sum over the last axis; its gradient is an expression over ordinary ops of this file."""
 
     def infer(x: Meta, axis: int) -> Meta:
@@ -76,7 +76,7 @@ def total(**changes: Any) -> Card:
     def ref(x: Any, out: Any, axis: int) -> None:
         np.sum(x, axis=-1, out=out)
 
-    card = Card(
+    definition = OpDef(
         "meta_total",
         "X -> Out",
         attrs={"axis": -1},
@@ -87,47 +87,47 @@ def total(**changes: Any) -> Card:
         domain=Domain(cases=(Case(((3, 4),)), Case(((2, 5),))), floats=("float32", "float64")),
     )
     register(
-        Card(
+        OpDef(
             "meta_spread",
             "X, Like -> Out",
             infer=lambda x, like: like,
             ref=lambda x, like, out: np.copyto(out, x[..., None]),
         )
     )
-    return register(with_(card, **changes))
+    return register(with_(definition, **changes))
 
 
 def spread_inputs(ctx: GradContext) -> dict[str, list[str]]:
     return {"X": [ctx.out_grads[ctx.outputs["Out"][0]]], "Like": [ctx.inputs["X"][0]]}
 
 
-def infer_all(card: Card) -> None:
-    for sample in samples(card, 14):
-        check_infer(card, sample)
-        check_infer_unknown(card, sample)
+def infer_all(definition: OpDef) -> None:
+    for sample in samples(definition, 14):
+        check_infer(definition, sample)
+        check_infer_unknown(definition, sample)
 
 
-def lower_all(card: Card) -> None:
-    for sample in samples(card):
-        check_lower(card, sample)
+def lower_all(definition: OpDef) -> None:
+    for sample in samples(definition):
+        check_lower(definition, sample)
 
 
-def grad_all(card: Card) -> None:
-    for sample in samples(card, 9, ("float64",)):
-        check_grad(card, sample)
+def grad_all(definition: OpDef) -> None:
+    for sample in samples(definition, 9, ("float64",)):
+        check_grad(definition, sample)
 
 
-def grad_twice(card: Card) -> None:
-    grad_all(card_of(f"{card.type}_grad"))
+def grad_twice(definition: OpDef) -> None:
+    grad_all(op_def(f"{definition.type}_grad"))
 
 
-def inplace_all(card: Card) -> None:
-    assert sum(check_inplace(card, sample) for sample in samples(card, 9)) > 0
+def inplace_all(definition: OpDef) -> None:
+    assert sum(check_inplace(definition, sample) for sample in samples(definition, 9)) > 0
 
 
-def specials(card: Card) -> None:
+def specials(definition: OpDef) -> None:
     values = special_values(float32)
-    check_specials(card, Sample((values, values[::-1].copy()), {}, "float32"), {}, set())
+    check_specials(definition, Sample((values, values[::-1].copy()), {}, "float32"), {}, set())
 
 
 def pieces(x: str, y: str, **changes: Any) -> GradOp:
@@ -135,12 +135,12 @@ def pieces(x: str, y: str, **changes: Any) -> GradOp:
 
 
 @pytest.mark.parametrize("check", [infer_all, lower_all, grad_all, grad_twice, specials])
-def test_sound_card_passes(check: Check) -> None:
+def test_sound_op_def_passes(check: Check) -> None:
     check(quotient())
 
 
 @pytest.mark.parametrize("check", [infer_all, lower_all, grad_all])
-def test_sound_card_with_rule_passes(check: Check) -> None:
+def test_sound_op_def_with_rule_passes(check: Check) -> None:
     check(total())
 
 
@@ -181,22 +181,22 @@ def flat_memory(x: Any, y: Any, out: Any) -> None:
 
 @pytest.mark.parametrize("ref", [swapped, last_forgotten, one_in_a_million, flat_memory], ids=lambda f: f.__name__)
 def test_lower_sees(ref: Any) -> None:
-    card = quotient(ref=ref)
+    definition = quotient(ref=ref)
     with pytest.raises(AssertionError):
-        lower_all(card)
+        lower_all(definition)
 
 
 def test_lower_sees_an_element_too_few() -> None:
-    card = total(ref=off_by_one)
+    definition = total(ref=off_by_one)
     with pytest.raises(AssertionError):
-        lower_all(card)
+        lower_all(definition)
 
 
 @pytest.mark.parametrize("ref", [nan_dropped, sign_of_zero_dropped, subnormals_flushed], ids=lambda f: f.__name__)
 def test_specials_see(ref: Any) -> None:
-    card = quotient(ref=ref)
+    definition = quotient(ref=ref)
     with pytest.raises(AssertionError):
-        specials(card)
+        specials(definition)
 
 
 @pytest.mark.parametrize(
@@ -209,21 +209,21 @@ def test_specials_see(ref: Any) -> None:
     ids=["trailing axis", "leading axis", "dtype"],
 )
 def test_infer_sees(infer: Any) -> None:
-    card = quotient(infer=infer)
+    definition = quotient(infer=infer)
     with pytest.raises((AssertionError, ValueError)):
-        infer_all(card)
+        infer_all(definition)
 
 
 def test_infer_sees_a_size_made_up_from_an_unknown_one() -> None:
-    card = quotient(infer=lambda x, y: x.with_shape(max(s, 1) if -1 in x.shape else s for s in x.shape))
+    definition = quotient(infer=lambda x, y: x.with_shape(max(s, 1) if -1 in x.shape else s for s in x.shape))
     with pytest.raises(AssertionError):
-        infer_all(card)
+        infer_all(definition)
 
 
 def test_infer_sees_unwritten_elements() -> None:
-    card = quotient(ref=last_forgotten, lower=None)
+    definition = quotient(ref=last_forgotten, lower=None)
     with pytest.raises(AssertionError, match="unwritten"):
-        infer_all(card)
+        infer_all(definition)
 
 
 @pytest.mark.parametrize(
@@ -240,16 +240,16 @@ def test_infer_sees_unwritten_elements() -> None:
     ids=["factor", "half", "sign", "swapped", "4e-7 off", "cotangent dropped", "zero"],
 )
 def test_grad_sees(rule: GradOp) -> None:
-    card = quotient(grad=rule)
+    definition = quotient(grad=rule)
     with pytest.raises(AssertionError):
-        grad_all(card)
+        grad_all(definition)
 
 
 def test_grad_sees_a_read_of_an_input_that_only_lends_its_shape() -> None:
     rule = pieces("dout / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)", shape_only=("X",))
-    card = quotient(grad=rule)
+    definition = quotient(grad=rule)
     with pytest.raises(AssertionError):
-        grad_all(card)
+        grad_all(definition)
 
 
 def test_grad_sees_a_gradient_that_depends_on_its_neighbour() -> None:
@@ -259,9 +259,9 @@ def test_grad_sees_a_gradient_that_depends_on_its_neighbour() -> None:
         if dy is not None:
             dy[...] = -dout * x * 2 * y / (1 + y * y) ** 2 if dx is not None else 0
 
-    card = quotient(grad=GradOp("X, Y, Out@GRAD -> X@GRAD, Y@GRAD", ref=ref))
+    definition = quotient(grad=GradOp("X, Y, Out@GRAD -> X@GRAD, Y@GRAD", ref=ref))
     with pytest.raises(AssertionError, match="alone"):
-        grad_all(card)
+        grad_all(definition)
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,10 @@ def test_second_order_sees(text: str, right: bool) -> None:
     second = GradOp("X, Y, Out@GRAD, X@GRAD@GRAD, Y@GRAD@GRAD -> Out@GRAD@GRAD", pointwise={"Out@GRAD@GRAD": text})
     quotient(grad=pieces("dout / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)", grad=second))
     if right:
-        grad_twice(card_of("meta_quotient"))
+        grad_twice(op_def("meta_quotient"))
         return
     with pytest.raises(AssertionError):
-        grad_twice(card_of("meta_quotient"))
+        grad_twice(op_def("meta_quotient"))
 
 
 @pytest.mark.parametrize("factor", [0.5, -1.0])
@@ -287,10 +287,10 @@ def test_rule_sees(factor: float) -> None:
             OpSpec("meta_times", {"X": [wrong]}, {"Out": [ctx.in_grads[ctx.inputs["X"][0]]]}),
         ]
 
-    register(Card("meta_times", "X -> Out", pointwise={"Out": f"x * {factor}"}))
-    card = total(grad=rule)
+    register(OpDef("meta_times", "X -> Out", pointwise={"Out": f"x * {factor}"}))
+    definition = total(grad=rule)
     with pytest.raises(AssertionError):
-        grad_all(card)
+        grad_all(definition)
 
 
 def test_inplace_sees() -> None:
@@ -319,22 +319,22 @@ HALVES = ((slice(None), slice(0, 2)), (slice(None), slice(2, None)))
     ids=["right", "half missing", "wrong half of Y", "halves swapped", "added twice"],
 )
 def test_split_sees(pieces: Any, right: bool) -> None:
-    card = quotient(split=lambda x, y, out: pieces if x.shape == (3, 4) else None)
+    definition = quotient(split=lambda x, y, out: pieces if x.shape == (3, 4) else None)
     if right:
-        assert sum(check_split(card, sample) for sample in samples(card, 9, ("float64",))) > 0
+        assert sum(check_split(definition, sample) for sample in samples(definition, 9, ("float64",))) > 0
         return
     with pytest.raises(AssertionError):
-        sum(check_split(card, sample) for sample in samples(card, 9, ("float64",)))
+        sum(check_split(definition, sample) for sample in samples(definition, 9, ("float64",)))
 
 
 def test_values_keep_clear_of_what_they_avoid() -> None:
-    card = Card(
+    definition = OpDef(
         "meta_kinked",
         "X -> Out",
         pointwise={"Out": "abs(x)"},
         domain=Domain("unary", values={"X": Values(-1.0, 1.0, avoid=(0.0, 0.5))}),
     )
-    for sample in samples(register(card), 60):
+    for sample in samples(register(definition), 60):
         x = np.asarray(sample.ins[0]).astype(np.float64)
         assert (np.abs(x) >= 0.01).all()
         assert (np.abs(x - 0.5) >= 0.01).all()
@@ -342,8 +342,8 @@ def test_values_keep_clear_of_what_they_avoid() -> None:
 
 
 def test_samples_come_in_every_layout_and_dtype() -> None:
-    card = Card("meta_plain", "X, Y -> Out", pointwise={"Out": "x * y"}, domain=Domain("binary"))
-    drawn = list(samples(register(card), 60))
+    definition = OpDef("meta_plain", "X, Y -> Out", pointwise={"Out": "x * y"}, domain=Domain("binary"))
+    drawn = list(samples(register(definition), 60))
     arrays = [a for s in drawn for a in s.ins]
     assert {s.dtype for s in drawn} == {"float32", "float64", "float16", "bfloat16"}
     assert any(a.size == 0 for a in arrays)

@@ -11,24 +11,28 @@ import pytest
 
 from tests.ops.gradcheck import gradient
 from tests.ops.oracles import SPECIALS, check_specials, differences, special_values
-from tests.ops.sampler import Sample, card_types, run
-from tstatic.ir.opdef import NO_ATTRS, Card, Values, card_of
+from tests.ops.sampler import Sample, op_types, run
+from tstatic.ir.opdef import NO_ATTRS, OpDef, Values, op_def
 from tstatic.ir.types import dtype_of
 
 
 def pointwise(type: str) -> bool:
-    card = card_of(type)
-    return card.pointwise is not None and card.domain is not None and card.domain.family in ("unary", "binary")
+    definition = op_def(type)
+    return (
+        definition.pointwise is not None
+        and definition.domain is not None
+        and definition.domain.family in ("unary", "binary")
+    )
 
 
-POINTWISE = [t for t in card_types(0) if pointwise(t)]
+POINTWISE = [t for t in op_types(0) if pointwise(t)]
 # Comparisons have no gradient, and that of sign is 0 everywhere.
-GRADED = [t for t in POINTWISE if card_of(t).grad is not None and t != "sign"]
+GRADED = [t for t in POINTWISE if op_def(t).grad is not None and t != "sign"]
 
 
-def tables(card: Card) -> Iterator[Sample]:
+def tables(definition: OpDef) -> Iterator[Sample]:
     """All special values of each float type; all pairs of them for ops of two inputs."""
-    domain = card.domain
+    domain = definition.domain
     assert domain is not None
     for dtype, attrs in itertools.product(domain.floats, domain.attrs or (NO_ATTRS,)):
         values = special_values(dtype_of(dtype))
@@ -37,7 +41,7 @@ def tables(card: Card) -> Iterator[Sample]:
             pairs = np.meshgrid(np.arange(values.size), np.arange(values.size))
             arrays = [values[p.ravel()] for p in pairs]
         ins: list[Any] = []
-        for slot in card.inputs:
+        for slot in definition.inputs:
             kind = domain.values.get(slot.name, Values()).dtype
             if kind != "float":
                 return
@@ -47,10 +51,10 @@ def tables(card: Card) -> Iterator[Sample]:
 
 @pytest.mark.parametrize("type", POINTWISE)
 def test_specials(type: str) -> None:
-    card = card_of(type)
+    definition = op_def(type)
     met: set[str] = set()
-    for sample in tables(card):
-        check_specials(card, sample, differences(), met)
+    for sample in tables(definition):
+        check_specials(definition, sample, differences(), met)
     always = {case for (op, case), why in differences().items() if op == type and "on some machines" not in why}
     stale = always - met
     assert not stale, f"docs/differences.md lists {stale} for {type}, but nothing differs there any more"
@@ -60,16 +64,16 @@ def test_specials(type: str) -> None:
 def test_specials_of_gradients(type: str) -> None:
     """A gradient is NaN or infinite where torch's is, for an incoming gradient of 1; finite values have their own test."""
     torch = pytest.importorskip("torch")
-    card, name = card_of(type), f"{type}_grad"
+    definition, name = op_def(type), f"{type}_grad"
     met: set[str] = set()
-    for sample in tables(card):
+    for sample in tables(definition):
         if sample.dtype not in ("float32", "float64"):
             continue
         with np.errstate(all="ignore"):
-            outs = run(card, sample)
-            found = gradient(card, sample, outs, [np.ones_like(o) for o in outs])
+            outs = run(definition, sample)
+            found = gradient(definition, sample, outs, [np.ones_like(o) for o in outs])
         tensors = [a if a is None else torch.from_numpy(np.array(a)).requires_grad_() for a in sample.ins]
-        out = card.lower(torch, *tensors, **card.pick(card.lower, card.complete(sample.attrs)))  # type: ignore[misc]
+        out = definition.lower(torch, *tensors, **definition.pick(definition.lower, definition.complete(sample.attrs)))  # type: ignore[misc]
         leaves = [tensors[i] for i in found.inputs]
         for i, mine, theirs in zip(found.inputs, found.values, torch.autograd.grad(out.sum(), leaves), strict=True):
             a, b = np.asarray(mine), theirs.numpy()

@@ -1,4 +1,4 @@
-"""Work that a card cuts into pieces gives the same result as uncut work; piece sizes are made tiny for the test."""
+"""Work that an op definition cuts into pieces gives the same result as uncut work; piece sizes are made tiny for the test."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.ops.pieces import check_split, pieces_of
-from tests.ops.sampler import Sample, card_types, root, samples
-from tstatic.ir.opdef import Card, card_of
+from tests.ops.sampler import Sample, op_types, root, samples
+from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ops import _cut
 
-SPLIT = [t for t in card_types(1) if card_of(t).split is not None and not card_of(t).random]
+SPLIT = [t for t in op_types(1) if op_def(t).split is not None and not op_def(t).random]
 # Names of the constants that say below which size work stays whole, and how large a piece is.
 SIZES = ("PIECE", "CUT_ABOVE", "SMALLEST")
 
@@ -32,19 +32,19 @@ def _tiny_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(function, "__kwdefaults__", keywords)
 
 
-def drawn(card: Card) -> Iterator[Sample]:
-    domain = root(card).domain
+def drawn(definition: OpDef) -> Iterator[Sample]:
+    domain = root(definition).domain
     assert domain is not None
-    return samples(card, 24, ("float64",) if domain.floats else None, limit=48)
+    return samples(definition, 24, ("float64",) if domain.floats else None, limit=48)
 
 
 @pytest.mark.parametrize("type", SPLIT)
 def test_split(type: str) -> None:
-    card = card_of(type)
-    for sample in drawn(card):
-        check_split(card, sample)
+    definition = op_def(type)
+    for sample in drawn(definition):
+        check_split(definition, sample)
 
 
-def test_most_cards_are_cut() -> None:
-    whole = [t for t in SPLIT if all(pieces_of(card_of(t), sample)[0] is None for sample in drawn(card_of(t)))]
+def test_most_op_defs_are_cut() -> None:
+    whole = [t for t in SPLIT if all(pieces_of(op_def(t), sample)[0] is None for sample in drawn(op_def(t)))]
     assert len(whole) <= 0.1 * len(SPLIT), f"no sample was cut for {whole}"

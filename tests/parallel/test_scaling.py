@@ -145,7 +145,7 @@ def test_between_processes_one_call_with_the_bytes_of_one_replica(places: int, o
 # --------------------------------------------------------------------------------------------------- counted in programs
 def inserted(program: FrozenProgram) -> tuple[int, int]:
     """Collectives of a program, and the bytes that they are given."""
-    ops = [op for op in program.ops if op.card.collective]
+    ops = [op for op in program.ops if op.definition.collective]
     return len(ops), sum(program.metas[v].nbytes for op in ops for v in op.reads())
 
 

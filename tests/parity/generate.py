@@ -12,7 +12,7 @@ from typing import Any
 import tstatic
 from tests.api import surface
 from tests.parity import samples, trainings
-from tstatic.ir.opdef import CARDS, Domain, Values
+from tstatic.ir.opdef import OPS, Domain, Values
 from tstatic.ir.spelling import SPELLINGS
 
 Call = dict[str, Any]
@@ -129,16 +129,16 @@ def _values(values: Values, seed: int) -> dict[str, Any]:
 def from_domain(path: str, function: Any) -> list[dict[str, Any]]:
     """Calls of a function of one or two tensors of any shape: its first parameters are the op's first slots."""
     name = ("tensor." + path) if "." not in path else path
-    card = CARDS.get(SPELLINGS[name].op) if name in SPELLINGS else None
-    if card is None or card.domain is None or card.domain.family == "cases":
+    definition = OPS.get(SPELLINGS[name].op) if name in SPELLINGS else None
+    if definition is None or definition.domain is None or definition.domain.family == "cases":
         return []
-    domain: Domain = card.domain
+    domain: Domain = definition.domain
     parameters = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
     needed = [p for p in parameters if p.default is p.empty]
     count = 1 if domain.family == "unary" else 2
     if len(needed) != count:
         return []
-    slots = [s.name for s in card.inputs[:count]]
+    slots = [s.name for s in definition.inputs[:count]]
     sites = [((2, 3),), ((),)] if count == 1 else [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((2, 3), ())]
     calls = []
     for dtype in ("float32", *domain.others):

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 import tstatic as paddle
 from tstatic import static, testing
 from tstatic.errors import ProgramError, ProgramTypeError
-from tstatic.ir.opdef import CARDS, card_of, with_
+from tstatic.ir.opdef import OPS, op_def, with_
 from tstatic.testing import Recipe
 
 X = testing.sample((3, 4), "float64", 0.3, 1.5)
@@ -19,17 +19,17 @@ X = testing.sample((3, 4), "float64", 0.3, 1.5)
 
 def plant(patch: pytest.MonkeyPatch, type: str, wrong: Any) -> None:
     """Gives a backward op another reference: ``wrong`` edits each output after the right one has run."""
-    card = card_of(type)
-    count = len(card.inputs)
+    definition = op_def(type)
+    count = len(definition.inputs)
 
     def ref(*arrays: Any) -> None:
-        for function, args in card.ref.bind(arrays[:count], arrays[count:], {}):
+        for function, args in definition.ref.bind(arrays[:count], arrays[count:], {}):
             function(*args)
         for out in arrays[count:]:
             if out is not None:
                 wrong(out)
 
-    patch.setitem(CARDS, type, with_(card, ref=ref, split=None, scratch=None))
+    patch.setitem(OPS, type, with_(definition, ref=ref, split=None, scratch=None))
 
 
 def test_functions_of_one_and_two_inputs() -> None:

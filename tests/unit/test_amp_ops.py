@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ops.amp import next_scale
 from tstatic.ops.kernels._common import BLOCK
 
 
 def check(xs: list[Any], scale: float) -> tuple[list[Any], bool]:
     with np.errstate(all="ignore"):
-        outs, found = evaluate(card_of("check_finite_and_unscale"), [xs, np.array([scale], np.float32)])
+        outs, found = evaluate(op_def("check_finite_and_unscale"), [xs, np.array([scale], np.float32)])
     return outs, bool(found[0])
 
 
@@ -69,7 +69,7 @@ def test_torch_agrees_on_unusual_scales(dtype: Any, scale: float) -> None:
     x = np.array([2, -3, 0, 0.5], dtype)
     (out,), found = check([x], scale)
     given = torch.from_numpy(x), torch.tensor([scale], dtype=torch.float32)
-    (wanted,), flag = card_of("check_finite_and_unscale").lower(torch, [given[0]], given[1])
+    (wanted,), flag = op_def("check_finite_and_unscale").lower(torch, [given[0]], given[1])
     assert found == bool(flag)
     np.testing.assert_array_equal(out, wanted.numpy())
 
@@ -107,7 +107,7 @@ def test_update(found: bool, stop: bool) -> None:
         "decr_ratio": 0.5,
         "stop_update": stop,
     }
-    outs, scale, good, bad = evaluate(card_of("update_loss_scaling"), [[x], np.array([found]), *state], attrs)
+    outs, scale, good, bad = evaluate(op_def("update_loss_scaling"), [[x], np.array([found]), *state], attrs)
     assert np.array_equal(outs[0], [0, 0] if found else x, equal_nan=True)
     expected = (8, 4, 1) if stop else (4, 0, 0) if found else (16, 0, 0)
     assert (float(scale[0]), int(good[0]), int(bad[0])) == expected
@@ -116,9 +116,9 @@ def test_update(found: bool, stop: bool) -> None:
 
 def test_clip_by_norm() -> None:
     x = np.full(BLOCK + 100, 2.0, np.float32)
-    (out,) = evaluate(card_of("clip_by_norm"), [x], {"max_norm": 1.0})
+    (out,) = evaluate(op_def("clip_by_norm"), [x], {"max_norm": 1.0})
     assert np.linalg.norm(out.astype(np.float64)) == pytest.approx(1, rel=1e-6)
-    (same,) = evaluate(card_of("clip_by_norm"), [x], {"max_norm": 1e6})
+    (same,) = evaluate(op_def("clip_by_norm"), [x], {"max_norm": 1e6})
     assert np.array_equal(same, x)
     with pytest.raises(ValueError, match="max_norm"):
-        evaluate(card_of("clip_by_norm"), [x], {"max_norm": 0.0})
+        evaluate(op_def("clip_by_norm"), [x], {"max_norm": 0.0})

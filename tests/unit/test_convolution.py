@@ -9,7 +9,7 @@ import pytest
 
 from tests.ops.pieces import check_split, pieces_of
 from tests.ops.sampler import Sample
-from tstatic.ir.opdef import PARTIAL, WHOLE, card_of
+from tstatic.ir.opdef import PARTIAL, WHOLE, op_def
 from tstatic.ops import _convolution
 
 RNG = np.random.default_rng(8)
@@ -48,30 +48,30 @@ def test_cut(
     if large:
         monkeypatch.setattr(_convolution, "_LARGE_FILTER", 16)
         monkeypatch.setattr(_convolution, "_COLUMNS", 10**6)
-    assert check_split(card_of(type), sample(type, x, w, None, **attrs)) == 1 or large
-    assert check_split(card_of(f"{type}_grad"), sample(type, x, w, out, **attrs)) >= 1
+    assert check_split(op_def(type), sample(type, x, w, None, **attrs)) == 1 or large
+    assert check_split(op_def(f"{type}_grad"), sample(type, x, w, out, **attrs)) >= 1
 
 
 def test_a_batch_gives_pieces_of_images() -> None:
-    pieces, _ = pieces_of(card_of("conv2d"), sample("conv2d", (8, 3, 6, 6), (4, 3, 3, 3), None))
+    pieces, _ = pieces_of(op_def("conv2d"), sample("conv2d", (8, 3, 6, 6), (4, 3, 3, 3), None))
     assert pieces == [((slice(i, i + 4),), WHOLE, (slice(i, i + 4),)) for i in (0, 4)]
 
 
 def test_one_image_is_cut_by_its_output_channels() -> None:
-    pieces, _ = pieces_of(card_of("conv2d"), sample("conv2d", (1, 3, 6, 6), (256, 3, 3, 3), None))
+    pieces, _ = pieces_of(op_def("conv2d"), sample("conv2d", (1, 3, 6, 6), (256, 3, 3, 3), None))
     every = slice(None)
     assert pieces == [(WHOLE, (slice(i, i + 128),), (every, slice(i, i + 128))) for i in (0, 128)]
 
 
 def test_small_filters_are_summed_and_large_ones_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     given = sample("conv2d", (8, 3, 6, 6), (256, 3, 3, 3), (8, 256, 4, 4))
-    pieces, _ = pieces_of(card_of("conv2d_grad"), given, [False, True])
+    pieces, _ = pieces_of(op_def("conv2d_grad"), given, [False, True])
     assert {p[-1] for p in pieces} == {PARTIAL}
     monkeypatch.setattr(_convolution, "_LARGE_FILTER", 100)
-    pieces, _ = pieces_of(card_of("conv2d_grad"), given, [False, True])
+    pieces, _ = pieces_of(op_def("conv2d_grad"), given, [False, True])
     assert [p[-1] for p in pieces] == [(slice(0, 128),), (slice(128, 256),)]
 
 
 def test_pieces_do_not_depend_on_anything_but_shapes() -> None:
-    card, given = card_of("conv2d"), sample("conv2d", (16, 3, 6, 6), (4, 3, 3, 3), None)
-    assert pieces_of(card, given)[0] == pieces_of(card, given)[0]
+    definition, given = op_def("conv2d"), sample("conv2d", (16, 3, 6, 6), (4, 3, 3, 3), None)
+    assert pieces_of(definition, given)[0] == pieces_of(definition, given)[0]

@@ -10,7 +10,7 @@ import pytest
 import tstatic as paddle
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import SPELLINGS, card_of
+from tstatic.ir.opdef import SPELLINGS, op_def
 from tstatic.ir.rng import RngKey
 from tstatic.ops.kernels.philox import CHUNK
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 def run(
     x: Array, type: str = "dropout", rng: Any = None, seed: Array | None = None, **attrs: Any
 ) -> tuple[Array, Array]:
-    out, mask = evaluate(card_of(type), [x, seed], attrs, rng=rng or RngKey(3))
+    out, mask = evaluate(op_def(type), [x, seed], attrs, rng=rng or RngKey(3))
     return out, mask
 
 
@@ -72,21 +72,21 @@ def test_seed_replaces_the_programs() -> None:
     b = run(x, rng=RngKey(9), dropout_prob=0.5)[1]
     assert not np.array_equal(a, b)
     assert np.array_equal(
-        evaluate(card_of("dropout"), [x, None], {"seed": 5}, rng=RngKey(1))[1],
-        evaluate(card_of("dropout"), [x, np.array([5])], {}, rng=RngKey(9))[1],
+        evaluate(op_def("dropout"), [x, None], {"seed": 5}, rng=RngKey(1))[1],
+        evaluate(op_def("dropout"), [x, np.array([5])], {}, rng=RngKey(9))[1],
     )
     # Runs still differ: a seed fixes the stream, not the mask.
-    again = evaluate(card_of("dropout"), [x, None], {"seed": 5}, rng=RngKey(1, run=1))[1]
-    assert not np.array_equal(again, evaluate(card_of("dropout"), [x, None], {"seed": 5}, rng=RngKey(1))[1])
+    again = evaluate(op_def("dropout"), [x, None], {"seed": 5}, rng=RngKey(1, run=1))[1]
+    assert not np.array_equal(again, evaluate(op_def("dropout"), [x, None], {"seed": 5}, rng=RngKey(1))[1])
 
 
 def test_mask_need_not_be_kept() -> None:
     x = np.random.default_rng(0).normal(size=(3, CHUNK)).astype(np.float32)
     out, mask = run(x)
-    alone, none = evaluate(card_of("dropout"), [x, None], {}, [True, False], rng=RngKey(3))
+    alone, none = evaluate(op_def("dropout"), [x, None], {}, [True, False], rng=RngKey(3))
     assert none is None
     assert np.array_equal(alone, out)
-    odd = evaluate(card_of("dropout"), [x.T, None], {}, [True, False], rng=RngKey(3))[0]
+    odd = evaluate(op_def("dropout"), [x.T, None], {}, [True, False], rng=RngKey(3))[0]
     assert np.array_equal(odd == 0, (run(np.ascontiguousarray(x.T))[1]) == 0)
     assert mask.shape == x.shape
 

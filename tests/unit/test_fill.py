@@ -11,13 +11,13 @@ import pytest
 import tstatic as paddle
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import SPELLINGS, card_of
+from tstatic.ir.opdef import SPELLINGS, op_def
 from tstatic.ir.types import dtype_of
 from tstatic.ops.fill import number_of, packed, unpacked
 
 
 def op(type: str, *ins: Any, **attrs: Any) -> np.ndarray[Any, Any]:
-    return evaluate(card_of(type), list(ins), attrs)[0]  # type: ignore[no-any-return]
+    return evaluate(op_def(type), list(ins), attrs)[0]  # type: ignore[no-any-return]
 
 
 def test_text_keeps_every_digit() -> None:

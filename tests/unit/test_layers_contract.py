@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tstatic
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tstatic"
@@ -34,24 +34,24 @@ def strings(tree: ast.AST) -> list[str]:
     return [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
 
 
-def card_strings(tree: ast.AST) -> list[str]:
-    """First arguments of calls of ``Card``, as far as they are written out."""
+def definition_strings(tree: ast.AST) -> list[str]:
+    """First arguments of calls of ``OpDef``, as far as they are written out."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
-    calls = [c for c in calls if (isinstance(c.func, ast.Name) and c.func.id == "Card") and c.args]
+    calls = [c for c in calls if (isinstance(c.func, ast.Name) and c.func.id == "OpDef") and c.args]
     return [c.args[0].value for c in calls if isinstance(c.args[0], ast.Constant)]
 
 
-def test_a_card_stands_in_one_file() -> None:
+def test_an_op_def_stands_in_one_file() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for file, tree in TREES.items():
-        for type in card_strings(tree):
+        for type in definition_strings(tree):
             places[type].append(str(file.relative_to(ROOT)))
     assert {type: files for type, files in places.items() if len(files) > 1} == {}
-    # Collectives need the replicas' group; and one card stands for what a kernel computes and no program states.
+    # Collectives need the replicas' group; and one op definition says what a kernel computes and no program states.
     homes = ("tstatic/ops/", "tstatic/comm/", "tstatic/fusion/codegen/norm_reference.py")
     assert [f for files in places.values() for f in files if not f.startswith(homes)] == []
-    # A function makes the cards of a few families (reductions, comparisons, updates); most are written out.
-    forward = [type for type, card in CARDS.items() if not card.of]
+    # A function makes the op definitions of a few families (reductions, comparisons, updates); most are written out.
+    forward = [type for type, definition in OPS.items() if not definition.of]
     assert len([type for type in forward if type in places]) > 0.7 * len(forward)
 
 
@@ -69,22 +69,24 @@ def op_tables(tree: ast.AST, types: set[str]) -> list[int]:
 
 # What looks like such a table and is none.
 ALLOWED = {
-    "tstatic/ops/compare.py": "the first table: its six cards are made from it",
+    "tstatic/ops/compare.py": "the first table: its six op definitions are made from it",
     "tstatic/nn/initializer.py": "names of nonlinearities, as calculate_gain takes them",
 }
 
 
 def test_no_second_table_is_keyed_by_op() -> None:
-    types = set(CARDS)
+    types = set(OPS)
     found = {str(file.relative_to(ROOT)) for file, tree in TREES.items() if op_tables(tree, types)}
-    assert found - ALLOWED.keys() == set(), "what an op is stands on its card: add a field there, or look the card up"
+    assert found - ALLOWED.keys() == set(), (
+        "an op's facts belong in its definition: add a field there, or look the op definition up"
+    )
     assert ALLOWED.keys() - found == set(), "one of these is gone: take it out of ALLOWED"
 
 
 def test_a_second_table_is_noticed() -> None:
     table = "FUSABLE = {'relu': 1, 'tanh': 2, 'conv2d': 3, 'softmax': 4, 'mul': 5, 'x': 6}"
-    assert op_tables(ast.parse(table), set(CARDS)) == [1]
-    assert op_tables(ast.parse("{'relu': 1, 'x': 2}"), set(CARDS)) == []
+    assert op_tables(ast.parse(table), set(OPS)) == [1]
+    assert op_tables(ast.parse("{'relu': 1, 'x': 2}"), set(OPS)) == []
 
 
 # --------------------------------------------------------------------------------------------------------------- files

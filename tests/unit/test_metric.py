@@ -9,7 +9,7 @@ import pytest
 
 from tstatic.errors import FeedError, ShapeError
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ops.metric import area
 
 Array = np.ndarray[Any, Any]
@@ -18,18 +18,18 @@ Array = np.ndarray[Any, Any]
 def test_accuracy() -> None:
     indices, label = np.array([[1, 4], [2, 0], [3, 3], [0, 1]]), np.array([[4], [1], [3], [1]])
     for shape in (label, label[:, 0]):
-        rate, hits, rows = evaluate(card_of("accuracy"), [None, indices, shape])
+        rate, hits, rows = evaluate(op_def("accuracy"), [None, indices, shape])
         assert (rate.item(), hits.item(), rows.item()) == (0.75, 3, 4)
         assert (rate.shape, hits.dtype) == ((), np.int32)
-    assert evaluate(card_of("accuracy"), [None, indices, label], {"one_d": True})[0].shape == (1,)
+    assert evaluate(op_def("accuracy"), [None, indices, label], {"one_d": True})[0].shape == (1,)
     with np.errstate(all="ignore"):
-        assert np.isnan(evaluate(card_of("accuracy"), [None, indices[:0], label[:0]])[0])
+        assert np.isnan(evaluate(op_def("accuracy"), [None, indices[:0], label[:0]])[0])
 
 
 @pytest.mark.parametrize("label", [np.zeros((3, 1), np.int64), np.zeros((4, 2), np.int64), np.zeros(4)])
 def test_accuracy_refuses(label: Array) -> None:
     with pytest.raises((ShapeError, TypeError)):
-        evaluate(card_of("accuracy"), [None, np.zeros((4, 2), np.int64), label])
+        evaluate(op_def("accuracy"), [None, np.zeros((4, 2), np.int64), label])
 
 
 def pairs(p: Array, y: Array) -> float:
@@ -59,7 +59,7 @@ def test_auc_counts_pairs_over_all_batches() -> None:
         # The bins are cut off downwards, so the grid's points are moved to the middle.
         predict = np.stack([1 - p, np.minimum(p + 0.001, 1)], 1)
         value, pos, neg = evaluate(
-            card_of("auc"), [predict, y[:, None], pos, neg], {"num_thresholds": 100, "slide_steps": 0}
+            op_def("auc"), [predict, y[:, None], pos, neg], {"num_thresholds": 100, "slide_steps": 0}
         )
         expected = pairs(np.concatenate([s[0] for s in seen]), np.concatenate([s[1] for s in seen]))
         assert value.item() == pytest.approx(expected, abs=1e-12)
@@ -74,7 +74,7 @@ def test_auc_of_the_last_batches(steps: int) -> None:
         p, y = draws(batch)
         seen = [*seen, (p, y)][-steps:]
         value, pos, neg = evaluate(
-            card_of("auc"),
+            op_def("auc"),
             [np.minimum(p + 0.001, 1)[:, None], y[:, None], pos, neg],
             {"num_thresholds": 100, "slide_steps": steps},
         )
@@ -97,7 +97,7 @@ def test_auc_refuses_what_is_no_probability(bad: float) -> None:
     pos, neg = table(8), table(8)
     with pytest.raises(FeedError, match="probability"):
         evaluate(
-            card_of("auc"), [predict, np.zeros((2, 1), np.int64), pos, neg], {"num_thresholds": 7, "slide_steps": 0}
+            op_def("auc"), [predict, np.zeros((2, 1), np.int64), pos, neg], {"num_thresholds": 7, "slide_steps": 0}
         )
     assert not pos.any()
 
@@ -105,7 +105,7 @@ def test_auc_refuses_what_is_no_probability(bad: float) -> None:
 def test_auc_refuses_counters_of_another_size() -> None:
     with pytest.raises(ShapeError, match="StatPos"):
         evaluate(
-            card_of("auc"),
+            op_def("auc"),
             [np.zeros((2, 1)), np.zeros((2, 1), np.int64), table(9), table(8)],
             {"num_thresholds": 7, "slide_steps": 0},
         )

@@ -13,7 +13,7 @@ from tests.ops.pieces import run_pieces
 from tests.ops.sampler import Sample
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate, infer_outputs, metas_of
-from tstatic.ir.opdef import PARTIAL, card_of
+from tstatic.ir.opdef import PARTIAL, op_def
 from tstatic.ops._update import UPDATE_PIECE
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +29,7 @@ class Steps:
     """One parameter under an op, step by step; state slots keep their values from step to step."""
 
     def __init__(self, type: str, attrs: dict[str, Any], lr: float, state: dict[str, float], param: Array) -> None:
-        self.card = card_of(type)
+        self.definition = op_def(type)
         self.attrs = attrs
         self.values: dict[str, Array] = {"Param": param.copy(), "LearningRate": np.array([lr], np.float32)}
         for slot, start in state.items():
@@ -38,8 +38,8 @@ class Steps:
 
     def step(self, grad: Array, **more: Any) -> None:
         self.values |= {"Grad": grad, **more}
-        outs = evaluate(self.card, [self.values.get(s.name) for s in self.card.inputs], self.attrs)
-        for slot, out in zip(self.card.outputs, outs, strict=True):
+        outs = evaluate(self.definition, [self.values.get(s.name) for s in self.definition.inputs], self.attrs)
+        for slot, out in zip(self.definition.outputs, outs, strict=True):
             if out is not None:
                 self.values[slot.name.removesuffix("Out")] = out
 
@@ -244,44 +244,44 @@ def test_large_parameters_are_cut(name: str) -> None:
     type, attrs, lr, state, _, _ = CASES[name]
     steps = Steps(type, attrs, lr, state, rng().normal(size=(3, UPDATE_PIECE)).astype(np.float32))
     steps.values["Grad"] = rng().normal(size=(3, UPDATE_PIECE)).astype(np.float32)
-    ins = tuple(steps.values.get(s.name) for s in steps.card.inputs)
-    metas = infer_outputs(steps.card, metas_of(ins), steps.card.complete(attrs))
-    assert steps.card.split is not None
-    pieces = steps.card.split(*metas_of(ins), *metas)
+    ins = tuple(steps.values.get(s.name) for s in steps.definition.inputs)
+    metas = infer_outputs(steps.definition, metas_of(ins), steps.definition.complete(attrs))
+    assert steps.definition.split is not None
+    pieces = steps.definition.split(*metas_of(ins), *metas)
     assert pieces is not None
     assert len(pieces) == 3
     # Numbers that all pieces read and the op moves on are written apart.
-    powers = [i for i, s in enumerate(steps.card.outputs) if s.name.endswith("PowOut")]
+    powers = [i for i, s in enumerate(steps.definition.outputs) if s.name.endswith("PowOut")]
     for i in powers:
         column = [piece[len(ins) + i] for piece in pieces]
         assert column == [PARTIAL, None, None]
     for a, b in zip(
-        run_pieces(steps.card, Sample(ins, attrs, "float32"), pieces, metas),
-        evaluate(steps.card, ins, attrs),
+        run_pieces(steps.definition, Sample(ins, attrs, "float32"), pieces, metas),
+        evaluate(steps.definition, ins, attrs),
         strict=True,
     ):
         assert (a is None and b is None) or np.array_equal(a, b)
 
 
 def test_small_parameters_are_not_cut() -> None:
-    card = card_of("adam")
-    assert card.split is not None
-    ins = [None if s.optional else np.zeros(SHAPE, np.float32) for s in card.inputs]
-    assert card.split(*metas_of(ins), *[None] * len(card.outputs)) is None
+    definition = op_def("adam")
+    assert definition.split is not None
+    ins = [None if s.optional else np.zeros(SHAPE, np.float32) for s in definition.inputs]
+    assert definition.split(*metas_of(ins), *[None] * len(definition.outputs)) is None
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
 def refused(type: str, **arrays: Any) -> None:
-    card = card_of(type)
+    definition = op_def(type)
     good = {
         "Param": np.zeros(SHAPE, np.float32),
         "Grad": np.zeros(SHAPE, np.float32),
         "LearningRate": np.zeros((), np.float32),
     }
-    good |= {s.name: np.zeros(SHAPE, np.float32) for s in card.inputs if s.name not in good and not s.optional}
+    good |= {s.name: np.zeros(SHAPE, np.float32) for s in definition.inputs if s.name not in good and not s.optional}
     good |= {n: np.ones(1, np.float32) for n in good if n.endswith("Pow")}
-    infer_outputs(card, metas_of([good.get(s.name) for s in card.inputs]), {})
-    infer_outputs(card, metas_of([(good | arrays).get(s.name) for s in card.inputs]), {})
+    infer_outputs(definition, metas_of([good.get(s.name) for s in definition.inputs]), {})
+    infer_outputs(definition, metas_of([(good | arrays).get(s.name) for s in definition.inputs]), {})
 
 
 @pytest.mark.parametrize("type", ["sgd", "adam", "adagrad", "lamb"])

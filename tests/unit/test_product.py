@@ -10,7 +10,7 @@ import pytest
 
 import tstatic.ops  # noqa: F401 - fills the registry
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
-from tstatic.ir.opdef import PARTIAL, WHOLE, card_of
+from tstatic.ir.opdef import PARTIAL, WHOLE, op_def
 
 Array = np.ndarray[Any, Any]
 
@@ -26,13 +26,13 @@ def run_pieces(
     type: str, ins: list[Array], attrs: dict[str, Any], wanted: list[bool] | None = None
 ) -> tuple[list[Any], int]:
     """Runs an op piece by piece; every output element must be written exactly once unless the output is summed."""
-    card = card_of(type)
-    done = card.complete(attrs)
-    metas = infer_outputs(card, metas_of(ins), done)
+    definition = op_def(type)
+    done = definition.complete(attrs)
+    metas = infer_outputs(definition, metas_of(ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
-    assert card.split is not None
-    pieces = card.split(*metas_of(ins), *metas, **card.pick(card.split, done))
+    assert definition.split is not None
+    pieces = definition.split(*metas_of(ins), *metas, **definition.pick(definition.split, done))
     if pieces is None:
         pieces = [(WHOLE,) * (len(ins) + len(metas))]
     outs = allocate(metas)
@@ -45,7 +45,7 @@ def run_pieces(
             None if e is None or o is None else np.empty_like(o) if e is PARTIAL else part(e, o)
             for e, o in zip(entries, outs, strict=True)
         ]
-        call_ref(card, given, targets, done)
+        call_ref(definition, given, targets, done)
         for entry, target, count, out in zip(entries, targets, written, outs, strict=True):
             if entry is PARTIAL and count is not None:
                 out[...] = target if not count.any() else out + target
@@ -159,12 +159,12 @@ def test_small_products_stay_whole() -> None:
 
 
 def test_pieces_depend_on_shapes_alone() -> None:
-    card = card_of("matmul_v2")
-    assert card.split is not None
+    definition = op_def("matmul_v2")
+    assert definition.split is not None
     for count, dtype in itertools.product((1, 2), (np.float32, np.float64)):
         x, y = np.ones((256, 256), dtype), np.ones((256, 512 * count), dtype)
         metas = metas_of([x, y, x @ y])
-        assert card.split(*metas) == card.split(*metas)
-        assert len(card.split(*metas)) == 2
-    counts = [len(card.split(*metas_of([np.ones((n, n), np.float32)] * 3))) for n in (256, 512, 1024, 2048)]
+        assert definition.split(*metas) == definition.split(*metas)
+        assert len(definition.split(*metas)) == 2
+    counts = [len(definition.split(*metas_of([np.ones((n, n), np.float32)] * 3))) for n in (256, 512, 1024, 2048)]
     assert counts == [2, 2, 8, 16], "more work, more pieces"

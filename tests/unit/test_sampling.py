@@ -10,7 +10,7 @@ from scipy import stats
 
 from tstatic.errors import FeedError, ProgramError, ShapeError
 from tstatic.ir.evaluate import evaluate, meta_of
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.rng import RngKey
 from tstatic.ops.kernels.philox import CHUNK
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 def op(type: str, x: Array, key: RngKey | None = None, **attrs: Any) -> Array:
     with np.errstate(all="ignore"):
-        return evaluate(card_of(type), [x], attrs, rng=key or RngKey(17))[0]  # type: ignore[no-any-return]
+        return evaluate(op_def(type), [x], attrs, rng=key or RngKey(17))[0]  # type: ignore[no-any-return]
 
 
 WEIGHTS = np.array([0.0, 1.0, 3.0, 0.0, 4.0, 2.0, 0.0])
@@ -99,13 +99,13 @@ def test_pieces_continue_the_stream() -> None:
         ("truncated_gaussian_random", {"shape": (9, 1, CHUNK + 1)}),
         ("randint", {"shape": (3 * CHUNK,), "high": 99}),
     ):
-        card = card_of(type)
-        done = card.complete(attrs)
-        whole = evaluate(card, [], attrs, rng=RngKey(4))[0]
-        assert card.split is not None
-        pieces = card.split(meta_of(whole), **card.pick(card.split, done))
+        definition = op_def(type)
+        done = definition.complete(attrs)
+        whole = evaluate(definition, [], attrs, rng=RngKey(4))[0]
+        assert definition.split is not None
+        pieces = definition.split(meta_of(whole), **definition.pick(definition.split, done))
         assert len(pieces) > 1
         cut = np.empty_like(whole)
         for (part,) in pieces:
-            card.ref(cut[part], **card.pick(card.ref, done), rng=RngKey(4).part(part, whole.shape))
+            definition.ref(cut[part], **definition.pick(definition.ref, done), rng=RngKey(4).part(part, whole.shape))
         assert np.array_equal(cut, whole)

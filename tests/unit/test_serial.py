@@ -81,7 +81,7 @@ def test_backward_ops_of_higher_order_are_derived_anew() -> None:
         (y,) = static.gradients([paddle.sum(y)], [x])
     data = saved(static.default_main_program())
     assert b"tanh_grad_grad_grad" in data
-    found = restore.CARDS.pop("tanh_grad_grad_grad"), restore.CARDS.pop("tanh_grad_grad")
+    found = restore.OPS.pop("tanh_grad_grad_grad"), restore.OPS.pop("tanh_grad_grad")
     assert all(found)
     assert canonical(Program.parse_from_string(data)) == canonical(static.default_main_program())
 

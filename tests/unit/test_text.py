@@ -15,7 +15,7 @@ from tests.programs import WILD_NAMES, canonical, programs
 from tstatic import static
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import process
-from tstatic.ir.opdef import CARDS, REQUIRED
+from tstatic.ir.opdef import OPS, REQUIRED
 from tstatic.ir.parse import parse
 from tstatic.ir.program import Operator, Program
 from tstatic.ir.text import name_text, role_text, value_text
@@ -37,24 +37,24 @@ def test_print_and_parse_keep_everything(program: Program, with_details: bool) -
     assert again.to_string(True, with_details) == text
 
 
-@pytest.mark.parametrize("card", CARDS.values(), ids=lambda c: c.type)
+@pytest.mark.parametrize("definition", OPS.values(), ids=lambda c: c.type)
 @pytest.mark.parametrize("given", [True, False], ids=["given", "default"])
-def test_every_op_reads_back(card: Any, given: bool) -> None:
+def test_every_op_reads_back(definition: Any, given: bool) -> None:
     program = Program()
     block = program.global_block()
     block.create_var(name="x", shape=[2], dtype="float32")
-    if any(attr.kind == "block" for attr in card.attrs.values()):
+    if any(attr.kind == "block" for attr in definition.attrs.values()):
         program._create_block(0)
         program.current_block_idx = 0
     attrs = {}
-    for name, attr in card.attrs.items():
+    for name, attr in definition.attrs.items():
         usual: Any = 1 if attr.kind == "block" else SAMPLES[attr.kind]
         if attr.check is not None and isinstance(usual, int):
             usual = abs(usual)
         attrs[name] = usual if attr.default is REQUIRED or (given and attr.check is None) else attr.default
-    inputs = {s.name: ("x", "x") if s.many else ("x",) for s in card.inputs}
-    outputs = {s.name: ("x",) for s in card.outputs}
-    block.ops.append(Operator(block, card.type, inputs, outputs, attrs))
+    inputs = {s.name: ("x", "x") if s.many else ("x",) for s in definition.inputs}
+    outputs = {s.name: ("x",) for s in definition.outputs}
+    block.ops.append(Operator(block, definition.type, inputs, outputs, attrs))
     assert canonical(parse(str(program))) == canonical(program)
     assert canonical(Program.parse_from_string(program.desc.serialize_to_string())) == canonical(program)
 

@@ -11,7 +11,7 @@ from tstatic.autodiff.paths import last_writers, path_to, requirements
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.names import NAME_SCOPE
-from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, Card, GradContext, GradOp, OpSpec, Slot, card_of
+from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, GradContext, GradOp, OpDef, OpSpec, Slot, op_def
 from tstatic.ir.program import Block, Operator, OpRole, Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import Where, show
@@ -39,7 +39,7 @@ def _row(op: Operator, slot: Slot) -> Sequence[str]:
     return op.inputs.get(slot.name.removesuffix(GRAD), ())
 
 
-def reads_value(grad: Card, slot: Slot, wanted: Sequence[Slot]) -> bool:
+def reads_value(grad: OpDef, slot: Slot, wanted: Sequence[Slot]) -> bool:
     """Whether a backward op needs the values in an input slot for the outputs that are wanted of it."""
     if slot.name in grad.shape_only:
         return False
@@ -136,11 +136,11 @@ class Backward:
                 grads[name] = final
         if not grads:
             return
-        card = op.card
+        definition = op.definition
         wanted = {n for n in op.input_arg_names if requires(n)}
-        if not wanted or (card.grad is None and not card.of):
+        if not wanted or (definition.grad is None and not definition.of):
             return
-        if card.grad is None:
+        if definition.grad is None:
             raise UnsupportedError(
                 f"'{op.type}' cannot be differentiated again",
                 expected="an operator whose gradient is differentiable",
@@ -150,11 +150,11 @@ class Backward:
                 var=", ".join(sorted(wanted)),
                 where=show(op.where),
             )
-        if isinstance(card.grad, GradOp) or card.grad is DERIVE:
-            self.grad_op(op, card_of(f"{op.type}_grad"), grads, wanted, stale)
+        if isinstance(definition.grad, GradOp) or definition.grad is DERIVE:
+            self.grad_op(op, op_def(f"{op.type}_grad"), grads, wanted, stale)
         else:
-            assert callable(card.grad)
-            self.emitted(op, card, card.grad, grads, wanted, stale)
+            assert callable(definition.grad)
+            self.emitted(op, definition, definition.grad, grads, wanted, stale)
 
     def target_of(self, name: str, count: dict[str, int]) -> str:
         """A fresh name for one contribution to ``name`` within one backward op."""
@@ -162,17 +162,17 @@ class Backward:
         return f"{self.grad_name(name)}@PART@{len(self.drafts)}@{count[name]}"
 
     def grad_op(
-        self, op: Operator, grad: Card, grads: Mapping[str, str], wanted: set[str], stale: Callable[[str], bool]
+        self, op: Operator, grad: OpDef, grads: Mapping[str, str], wanted: set[str], stale: Callable[[str], bool]
     ) -> None:
         inputs: dict[str, tuple[str, ...]] = {}
         for slot in grad.inputs:
             # A slot of the backward op is the forward op's slot of that name, else the gradient of one of its outputs.
             row: Sequence[str]
-            if slot.name in op.inputs or slot.name in op.card.input_slots:
+            if slot.name in op.inputs or slot.name in op.definition.input_slots:
                 row = op.inputs.get(slot.name, ())
                 if reads_value(grad, slot, [s for s in grad.outputs if wanted.intersection(_row(op, s))]):
                     self.check_fresh(op, row, slot.name, grad, stale)
-            elif slot.name in op.outputs or slot.name in op.card.output_slots:
+            elif slot.name in op.outputs or slot.name in op.definition.output_slots:
                 row = op.outputs.get(slot.name, ())
             else:
                 source = slot.name.removesuffix(GRAD)
@@ -225,7 +225,7 @@ class Backward:
     def emitted(
         self,
         op: Operator,
-        card: Card,
+        definition: OpDef,
         rule: Callable[[GradContext], list[OpSpec]],
         grads: Mapping[str, str],
         wanted: set[str],
@@ -248,7 +248,7 @@ class Backward:
                 position=op.position,
             )  # fmt: skip
             for row in draft.inputs.values():
-                self.check_fresh(op, [n for n in row if n in op.input_arg_names], "", card, stale)
+                self.check_fresh(op, [n for n in row if n in op.input_arg_names], "", definition, stale)
             # A variable in two slots of the forward op gets one contribution from each.
             for slot, made in spec.outputs.items():
                 draft.outputs[slot] = tuple(self.target_of(owners[n], count) if n in owners else n for n in made)
@@ -258,7 +258,7 @@ class Backward:
             self.drafts.append(draft)
 
     def check_fresh(
-        self, op: Operator, row: Sequence[str], slot: str, grad: Card, stale: Callable[[str], bool]
+        self, op: Operator, row: Sequence[str], slot: str, grad: OpDef, stale: Callable[[str], bool]
     ) -> None:
         if slot in grad.shape_only:
             return
@@ -279,11 +279,11 @@ class Backward:
         """Puts the drafts into the target block and makes the gradient variables."""
         block = self.target
         for draft in self.drafts:
-            card = card_of(draft.type)
-            attrs = card.complete({n: v for n, v in draft.attrs.items() if n in card.attrs})
-            self.infer_outputs(card, draft, attrs)
-            inputs = {s.name: draft.inputs[s.name] for s in card.inputs if draft.inputs.get(s.name)}
-            outputs = {s.name: draft.outputs[s.name] for s in card.outputs if draft.outputs.get(s.name)}
+            definition = op_def(draft.type)
+            attrs = definition.complete({n: v for n, v in draft.attrs.items() if n in definition.attrs})
+            self.infer_outputs(definition, draft, attrs)
+            inputs = {s.name: draft.inputs[s.name] for s in definition.inputs if draft.inputs.get(s.name)}
+            outputs = {s.name: draft.outputs[s.name] for s in definition.outputs if draft.outputs.get(s.name)}
             for row in outputs.values():
                 for name in row:
                     if name != EMPTY and not block.has_var_recursive(name):
@@ -297,21 +297,21 @@ class Backward:
             block.ops.append(op)
         block.program._touch()
 
-    def infer_outputs(self, card: Card, draft: Draft, attrs: Mapping[str, Any]) -> None:
+    def infer_outputs(self, definition: OpDef, draft: Draft, attrs: Mapping[str, Any]) -> None:
         """Finds the metadata of temporaries that a rule made; gradients of variables have the variable's own."""
         missing = [n for row in draft.outputs.values() for n in row if n != EMPTY and n not in self.metas]
         missing = [n for n in missing if not self.target.has_var_recursive(n)]
-        if not missing or card.infer is None:
+        if not missing or definition.infer is None:
             return
         metas: list[Any] = []
-        for slot in card.inputs:
+        for slot in definition.inputs:
             row = draft.inputs.get(slot.name, ())
             found = [self.metas[n] if n in self.metas else self.target._var_recursive(n).meta for n in row]
             metas.append(found if slot.many else (found[0] if found else None))
-        result = card.infer(*metas, **card.pick(card.infer, attrs))
-        if isinstance(result, Meta) or (len(card.outputs) == 1 and not isinstance(result, tuple)):
+        result = definition.infer(*metas, **definition.pick(definition.infer, attrs))
+        if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
             result = (result,)
-        for slot, meta in zip(card.outputs, result, strict=True):
+        for slot, meta in zip(definition.outputs, result, strict=True):
             row = draft.outputs.get(slot.name, ())
             for name, one in zip(row, meta if isinstance(meta, list) else [meta], strict=False):
                 if one is not None:

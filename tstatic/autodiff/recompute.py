@@ -44,7 +44,7 @@ def _repeat(
     mapping: dict[str, str] = {}
     for i in segment:
         op = ops[i]
-        if any(spec.kind == "block" for spec in op.card.attrs.values()) or op.card.effects:
+        if any(spec.kind == "block" for spec in op.definition.attrs.values()) or op.definition.effects:
             continue
         if all(n in checkpoints for n in op.output_arg_names):
             continue

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tstatic.comm import cards, sync_batch_norm  # noqa: F401 - they register the collectives
+from tstatic.comm import collectives, sync_batch_norm  # noqa: F401 - they register the collectives
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.errors import UnsupportedError
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.program import Operator, OpRole
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
@@ -108,7 +108,7 @@ def _synchronised(program: FrozenProgram) -> tuple[FrozenProgram, int]:
         training = not (op.attrs.get("is_test") or op.attrs.get("use_global_stats"))
         if op.type in ("batch_norm", "batch_norm_grad") and training:
             count += op.type == "batch_norm"
-            ops.append(replace(op, card=card_of(f"sync_{op.type}")))
+            ops.append(replace(op, definition=op_def(f"sync_{op.type}")))
         else:
             ops.append(op)
     return (program.edit(ops=tuple(ops)), count) if count else (program, 0)
@@ -198,7 +198,7 @@ def _op(
     kind: str, values: tuple[str, ...], results: tuple[str, ...], attrs: Mapping[str, Any], near: FrozenOp
 ) -> FrozenOp:
     return FrozenOp(
-        card_of(kind), (values,), (results,), dict(attrs), near.role, (), near.where, near.position, scope=near.scope
+        op_def(kind), (values,), (results,), dict(attrs), near.role, (), near.where, near.position, scope=near.scope
     )
 
 
@@ -218,13 +218,13 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
     known: dict[str, str] = {}
     ops: list[FrozenOp] = []
     for op in program.ops:
-        if op.card.collective:
+        if op.definition.collective:
             ops.append(op)
             continue
         mine = {v: placed[v] for v in op.reads() if v in placed and v not in known}
         places = set(mine.values())
         # What is everywhere already may not be used where the rest is at one owner: the owner has it too.
-        if len(places) > 1 or (places and (op.regions or op.card.effects or op.card.random)):
+        if len(places) > 1 or (places and (op.regions or op.definition.effects or op.definition.random)):
             values = tuple(mine)
             results = tuple(f"{v}{SHARED}" for v in values)
             ops.append(_op("c_broadcast", values, results, {"roots": tuple(mine[v] for v in values)}, op))
@@ -260,7 +260,7 @@ def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Rep
     """Sends what owners wrote and all replicas read: parameters; moments stay with their owner."""
     everywhere: set[str] = set()
     for op in program.ops:
-        if not any(v in placed for v in (*op.reads(), *op.writes())) or op.card.collective:
+        if not any(v in placed for v in (*op.reads(), *op.writes())) or op.definition.collective:
             everywhere.update(op.reads())
     fetched = {v for _, v in program.fetches}
     sent: list[tuple[str, str]] = []
@@ -296,7 +296,7 @@ def _mine(program: FrozenProgram, placed: Placed, replica: int) -> FrozenProgram
     ops: list[FrozenOp] = []
     absent: set[str] = set()
     for op in program.ops:
-        if not op.card.collective:
+        if not op.definition.collective:
             places = {placed[v] for v in op.writes() if v in placed}
             if places and replica not in places:
                 absent.update(op.writes())
@@ -322,10 +322,10 @@ def _mine(program: FrozenProgram, placed: Placed, replica: int) -> FrozenProgram
 
 
 def _room(value: str, name: str, meta: Meta, near: FrozenOp) -> FrozenOp:
-    card = card_of("fill_constant")
-    attrs = card.complete({"shape": list(meta.shape), "dtype": meta.dtype, "value": 0.0})
-    inputs = tuple(() if s.many else None for s in card.inputs)
-    return FrozenOp(card, inputs, (name,), attrs, near.role, (), near.where, near.position)
+    definition = op_def("fill_constant")
+    attrs = definition.complete({"shape": list(meta.shape), "dtype": meta.dtype, "value": 0.0})
+    inputs = tuple(() if s.many else None for s in definition.inputs)
+    return FrozenOp(definition, inputs, (name,), attrs, near.role, (), near.where, near.position)
 
 
 def _read(program: FrozenProgram, ops: Iterable[FrozenOp], writes: Mapping[str, str], made: set[str]) -> dict[str, str]:

@@ -71,12 +71,12 @@ class Mesh:
         self._thread = threading.Thread(target=self._serve, name="tstatic-liveness", daemon=True)
 
     @property
-    def card(self) -> str:
+    def address(self) -> str:
         """What the others need to know to connect."""
         return json.dumps({"host": self.host, "port": self.port, "secret": self._secret})
 
     # ------------------------------------------------------------------------------------------------------------ start
-    def connect(self, cards: Mapping[int, str], deadline: float, watch: Callable[[], None] = lambda: None) -> None:
+    def connect(self, addresses: Mapping[int, str], deadline: float, watch: Callable[[], None] = lambda: None) -> None:
         """Connects to the lower ranks, and waits for the higher ones.
 
         Raises:
@@ -85,7 +85,7 @@ class Mesh:
         try:
             for rank in range(self.rank):
                 try:
-                    self._call(rank, json.loads(cards[rank]), deadline)
+                    self._call(rank, json.loads(addresses[rank]), deadline)
                 except RankFailedError:
                     # Who cannot be reached has most often died, which is about to be known.
                     for _ in range(10):
@@ -103,14 +103,14 @@ class Mesh:
         self._incoming = dict.fromkeys(self._sockets, b"")
         self._outgoing = {rank: bytearray() for rank in self._sockets}
 
-    def _call(self, rank: int, card: Mapping[str, Any], deadline: float) -> None:
+    def _call(self, rank: int, address: Mapping[str, Any], deadline: float) -> None:
         try:
-            link = socket.create_connection((card["host"], card["port"]), max(0.1, deadline - time.monotonic()))
-            link.sendall(json.dumps({"rank": self.rank, "secret": card["secret"]}).encode() + b"\n")
+            link = socket.create_connection((address["host"], address["port"]), max(0.1, deadline - time.monotonic()))
+            link.sendall(json.dumps({"rank": self.rank, "secret": address["secret"]}).encode() + b"\n")
         except OSError as error:
             raise RankFailedError(
                 f"rank {self.rank} cannot reach rank {rank}",
-                expected=f"rank {rank} at {card['host']}:{card['port']}",
+                expected=f"rank {rank} at {address['host']}:{address['port']}",
                 received=f"{type(error).__name__}: {error}",
                 fix="look at that rank's own output; open the network between the machines",
             ) from error

@@ -367,9 +367,9 @@ def _met(mine: Launch, deadline: float) -> tuple[Store, Mesh]:
             store.leave("desk", str(meeting.address[1]), deadline)
         if store is None and mine.rank == 0:
             store = Store(mine, None, deadline)
-        texts = meeting.exchange(json.dumps({"card": mesh.card, "port": 0 if store is None else store.port}))
+        texts = meeting.exchange(json.dumps({"address": mesh.address, "port": 0 if store is None else store.port}))
         said = {rank: json.loads(text) for rank, text in texts.items()}
-        mesh.connect({rank: one["card"] for rank, one in said.items()}, deadline, meeting.watch)
+        mesh.connect({rank: one["address"] for rank, one in said.items()}, deadline, meeting.watch)
         if store is None:
             store = Store(mine, said[0]["port"], deadline)
         meeting.leave()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.comm.group import Member
-from tstatic.ir.opdef import Card, card_of, register
+from tstatic.ir.opdef import OpDef, op_def, register
 from tstatic.ops._low import in_float32
 from tstatic.ops._sliding import is_last
 from tstatic.ops.kernels._common import Array
@@ -145,10 +145,10 @@ TRAINS = "the op only stands where batch_norm trains"
 
 
 def _sync(name: str, ref: Any) -> None:
-    """The card of an op like another one, whose ``ref`` meets the other replicas."""
-    like: Card = card_of(name)
+    """The definition of an op like another one, whose ``ref`` meets the other replicas."""
+    like: OpDef = op_def(name)
     register(
-        Card(
+        OpDef(
             f"sync_{name}",
             like.slots,
             attrs={**like.attrs, **{n: replace(like.attrs[n], no_effect=TRAINS) for n in MODES}},

@@ -1,4 +1,4 @@
-"""The CPU: binds a card's ``ref`` to arrays, cut into pieces of fixed size where the work is large."""
+"""The CPU: binds an op definition's ``ref`` to arrays, cut into pieces of fixed size where the work is large."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _pieces_of_pointwise(
 
 
 def prepare(
-    card: Any,
+    definition: Any,
     ins: Sequence[Any],
     outs: Sequence[Any],
     attrs: Mapping[str, Any],
@@ -181,28 +181,28 @@ def prepare(
     reserved: Mapping[str, Any],
     cut: bool = True,
 ) -> Work:
-    """Binds a card to arrays.
+    """Binds an op definition to arrays.
 
     Args:
-        card: The op's card.
+        definition: The op definition.
         ins, outs: Arrays (lists of them, ``None``) per slot.
         attrs: Complete attributes.
-        metas: Makes the metadata that the card's ``split`` and ``scratch`` take.
+        metas: Makes the metadata that the op definition's ``split`` and ``scratch`` take.
         reserved: Values for reserved keywords of ``ref`` (``rng``, ``run_block``).
         cut: Whether heavy work may be cut into pieces.
     """
     work = Work()
-    if card.effects or card.objects or card.takes("run_block"):
+    if definition.effects or definition.objects or definition.takes("run_block"):
         # Prints, raises, or touches more than its arguments.
         work.spans = None
-    if hasattr(card.ref, "code"):
-        _prepare_pointwise(card, ins, outs, attrs, work, cut)
+    if hasattr(definition.ref, "code"):
+        _prepare_pointwise(definition, ins, outs, attrs, work, cut)
         return work
     pieces = None
-    if card.split is not None and cut:
-        pieces = card.split(*metas(ins), *metas(outs), **card.pick(card.split, attrs))
+    if definition.split is not None and cut:
+        pieces = definition.split(*metas(ins), *metas(outs), **definition.pick(definition.split, attrs))
     if not pieces:
-        _add_piece(card, ins, outs, attrs, metas, reserved, work)
+        _add_piece(definition, ins, outs, attrs, metas, reserved, work)
         return work
     count = len(ins)
     partials: dict[int, list[Any]] = {}
@@ -217,7 +217,7 @@ def prepare(
             else:
                 piece_outs.append(_cut(a, p))
         if any(o is not None for o in piece_outs):
-            _add_piece(card, piece_ins, piece_outs, attrs, metas, _of_piece(reserved, outs, piece[count:]), work)
+            _add_piece(definition, piece_ins, piece_outs, attrs, metas, _of_piece(reserved, outs, piece[count:]), work)
     for i, parts in partials.items():
         work.after.append((_add_up, (parts, outs[i])))
         work.after_spans += spans_of([*parts, outs[i]])
@@ -254,43 +254,54 @@ def _of_piece(reserved: Mapping[str, Any], outs: Sequence[Any], parts: Sequence[
     return reserved if rng is None or at is None else {**reserved, "rng": rng.part(*at)}
 
 
-def _read(card: Any, ins: Sequence[Any]) -> list[Any]:
-    """Arrays whose contents a card reads."""
-    return [a for a, slot in zip(ins, card.inputs, strict=True) if slot.name not in card.shape_only]
+def _read(definition: Any, ins: Sequence[Any]) -> list[Any]:
+    """Arrays whose contents an op definition reads."""
+    return [a for a, slot in zip(ins, definition.inputs, strict=True) if slot.name not in definition.shape_only]
 
 
 def _add_piece(
-    card: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], metas: Any, reserved: Mapping[str, Any],
+    definition: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], metas: Any, reserved: Mapping[str, Any],
     work: Work,
 ) -> None:  # fmt: skip
-    if hasattr(card.ref, "bind"):
-        picked = card.pick(card.ref, attrs)
-        needs = card.scratch(*metas(ins), *metas(outs), **card.pick(card.scratch, attrs)) if card.scratch else ()
+    if hasattr(definition.ref, "bind"):
+        picked = definition.pick(definition.ref, attrs)
+        needs = (
+            definition.scratch(*metas(ins), *metas(outs), **definition.pick(definition.scratch, attrs))
+            if definition.scratch
+            else ()
+        )
         work.add(
-            lambda arrays: card.ref.bind(ins, outs, picked, arrays if card.scratch else None), _shapes(needs), ins, outs
+            lambda arrays: definition.ref.bind(ins, outs, picked, arrays if definition.scratch else None),
+            _shapes(needs),
+            ins,
+            outs,
         )
         return
-    keywords = dict(card.pick(card.ref, attrs))
-    keywords.update((n, v) for n, v in reserved.items() if card.takes(n))
+    keywords = dict(definition.pick(definition.ref, attrs))
+    keywords.update((n, v) for n, v in reserved.items() if definition.takes(n))
     shapes: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
-    if card.takes("scratch"):
-        needs = card.scratch(*metas(ins), *metas(outs), **card.pick(card.scratch, attrs)) if card.scratch else ()
+    if definition.takes("scratch"):
+        needs = (
+            definition.scratch(*metas(ins), *metas(outs), **definition.pick(definition.scratch, attrs))
+            if definition.scratch
+            else ()
+        )
         shapes = _shapes(needs)
 
     def maker(arrays: list[Any]) -> list[Call]:
-        if card.takes("scratch"):
-            return [(partial(card.ref, scratch=tuple(arrays), **keywords), (*ins, *outs))]
-        function = partial(card.ref, **keywords) if keywords else card.ref
+        if definition.takes("scratch"):
+            return [(partial(definition.ref, scratch=tuple(arrays), **keywords), (*ins, *outs))]
+        function = partial(definition.ref, **keywords) if keywords else definition.ref
         return [(function, (*ins, *outs))]
 
-    work.add(maker, shapes, _read(card, ins), outs)
+    work.add(maker, shapes, _read(definition, ins), outs)
 
 
 def _prepare_pointwise(
-    card: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], work: Work, cut: bool
+    definition: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], work: Work, cut: bool
 ) -> None:
-    ref = card.ref
-    picked = card.pick(ref, attrs)
+    ref = definition.ref
+    picked = definition.pick(ref, attrs)
     program = ref.code(ins, outs, picked)
     shaped = ref.prepare(ins, picked) if ref.prepare is not None else ins
     for piece_ins, piece_outs in _pieces_of_pointwise(shaped, outs) if cut else [(list(shaped), list(outs))]:
@@ -302,4 +313,4 @@ def _prepare_pointwise(
             calls: list[Call] = program.bind(ins, outs, [a.reshape(shape) for a in arrays])
             return calls
 
-        work.add(maker, [((out.size,), d) for d in program.registers], _read(card, piece_ins), piece_outs)
+        work.add(maker, [((out.size,), d) for d in program.registers], _read(definition, piece_ins), piece_outs)

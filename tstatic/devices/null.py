@@ -13,7 +13,7 @@ def _nothing(*args: Any) -> None:
 
 
 def prepare(
-    card: Any,
+    definition: Any,
     ins: Sequence[Any],
     outs: Sequence[Any],
     attrs: Mapping[str, Any],

@@ -1,4 +1,4 @@
-"""The 1.x names, as a package of alias modules: each is filled from the spellings that stand beside the op cards.
+"""The 1.x names, as a package of alias modules: each is filled from the spellings that stand beside the op definitions.
 
 Few names are more than aliases: ``layers.data`` prepends the batch axis, and full reductions give shape ``[1]``.
 """

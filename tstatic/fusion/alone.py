@@ -8,7 +8,7 @@ from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.engine import Fusion, loop_nest
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.opdef import EMPTY, Card
+from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.types import UNKNOWN, Meta
 
 ALONE = Fusion("alone", "FLAGS_numerics")
@@ -21,7 +21,7 @@ def each_alone(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgr
 
 
 def _alone(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
-    if op.body or op.regions or not (is_pointwise(op.card) or works_on_rows(op.card)):
+    if op.body or op.regions or not (is_pointwise(op.definition) or works_on_rows(op.definition)):
         return op
     touched = [*op.reads(), *op.writes()]
     if EMPTY in touched or any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):
@@ -32,9 +32,9 @@ def _alone(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
         return op
     read = tuple(dict.fromkeys(b.value for b in kernel.inputs))
     shapes = tuple(v for v in dict.fromkeys(op.reads()) if v not in read)
-    card = Card(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
+    definition = OpDef(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
     return FrozenOp(
-        card, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,
+        definition, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,
         body=(op,), fusion=ALONE.name,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tstatic.fusion.codegen.define import Definition, define, is_pointwise, works_on_rows, worth_a_kernel
+from tstatic.fusion.codegen.define import Formula, define, is_pointwise, works_on_rows, worth_a_kernel
 from tstatic.fusion.codegen.group import NoKernel, build
 from tstatic.fusion.codegen.rows import check_sums
 from tstatic.fusion.elewise_add_act import prepared
@@ -36,7 +36,9 @@ def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
     # No kernel takes so many arrays: the sum of a value's thousand gradients is not even written down as an expression.
     if not op.body and len([*op.reads(), *op.writes()]) > MOST_ARRAYS:
         return False
-    if op.regions or not all(is_pointwise(one.card) or (rows and works_on_rows(one.card)) for one in _parts(op)):
+    if op.regions or not all(
+        is_pointwise(one.definition) or (rows and works_on_rows(one.definition)) for one in _parts(op)
+    ):
         return False
     return _sized(view, op) and all(_has_form(one, view) for one in _parts(op))
 
@@ -56,7 +58,7 @@ def _has_form(op: FrozenOp, view: View) -> bool:
     wanted = tuple(e is not None for e in (*op.inputs, *op.outputs))
     same = tuple(view.metas[v].shape == view.metas[next(iter(op.writes()))].shape for v in op.reads())
     # Whether an op along rows has a kernel depends on its sizes: on which axes a row has, and on how many elements.
-    sizes = tuple(view.metas[v].shape for v in (*op.reads(), *op.writes())) if works_on_rows(op.card) else ()
+    sizes = tuple(view.metas[v].shape for v in (*op.reads(), *op.writes())) if works_on_rows(op.definition) else ()
     empty = any(0 in view.metas[v].shape for v in (*op.reads(), *op.writes()))
     attrs = tuple(sorted((n, repr(v)) for n, v in op.attrs.items()))
     key = (op.type, attrs, dtypes, wanted, same, sizes, empty)
@@ -78,7 +80,7 @@ class _Groups:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.known: dict[int, Definition | None] = {}
+        self.known: dict[int, Formula | None] = {}
         self.members: list[list[int]] = []
         self.of: dict[int, int] = {}
         self.after: list[set[int]] = []
@@ -166,10 +168,10 @@ class _Groups:
 def _alone(view: View, index: int) -> bool:
     """Whether an op is a group without others; the engine says where it cannot be one."""
     op = view.ops[index]
-    if op.body or index in view.forbidden or not works_on_rows(op.card) or not _sized(view, op):
+    if op.body or index in view.forbidden or not works_on_rows(op.definition) or not _sized(view, op):
         return False
-    definition = define(op, view.metas)
-    return definition is not None and worth_a_kernel(definition)
+    formula = define(op, view.metas)
+    return formula is not None and worth_a_kernel(formula)
 
 
 def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Apart]:

@@ -39,7 +39,7 @@ def backward_parts(
     norm: FrozenOp, act: FrozenOp, dout: str | None
 ) -> tuple[dict[str, str | None], dict[str, str | None]]:
     """The same for the gradient; the activation's saved output is ``Y``."""
-    read = {s.name: e for s, e in zip(act.card.inputs, act.inputs, strict=True)}
+    read = {s.name: e for s, e in zip(act.definition.inputs, act.inputs, strict=True)}
     slots = ("X", "Scale", "Bias", "SavedMean", "SavedVariance")
     ins = {"Y": one(read.get("Out")), "Y@GRAD": dout, **{s: one(norm.input(s)) for s in slots}}
     return ins, {s: one(norm.output(s)) for s in ("X@GRAD", "Scale@GRAD", "Bias@GRAD")}
@@ -67,18 +67,18 @@ def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
     (nobody else reads what lies between): then both directions work from the same statistics by the same operations.
     """
     view, norm, act = match.view, match.op("norm"), match.op("act")
-    if {s.name for s in act.card.inputs} != {"Out", "Out@GRAD"}:
+    if {s.name for s in act.definition.inputs} != {"Out", "Out@GRAD"}:
         return ()
     places = [view.maker.get(str(act.input("Out")), -1)]
     forward = view.ops[places[0]]
-    if places[0] < 0 or forward.type != act.card.of or dict(forward.attrs) != dict(act.attrs):
+    if places[0] < 0 or forward.type != act.definition.of or dict(forward.attrs) != dict(act.attrs):
         return ()
     inner = str(forward.input("X"))
     places.append(view.maker.get(inner, -1))
     first = view.ops[places[1]]
     if (
         places[1] < 0
-        or first.type != norm.card.of
+        or first.type != norm.definition.of
         or first.output("Y") != inner
         or dict(first.attrs) != dict(norm.attrs)
     ):
@@ -90,7 +90,7 @@ def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
         return ()
     # Of its bias the gradient needs the shape only, which another value may have lent.
     inputs = (
-        first.input("Bias") if s.name == "Bias" else e for s, e in zip(norm.card.inputs, norm.inputs, strict=True)
+        first.input("Bias") if s.name == "Bias" else e for s, e in zip(norm.definition.inputs, norm.inputs, strict=True)
     )
     return replace(act, attrs={**act.attrs, RECOMPUTES: True}), replace(norm, inputs=tuple(inputs))
 

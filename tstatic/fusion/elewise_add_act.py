@@ -130,7 +130,10 @@ def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
         return None
     # An activation before the add would take it, and the sum would be written all the same.
     makers = [view.ops[view.maker[v]] for v in add.reads() if v in view.maker]
-    if any(m.type in ACTIVATIONS or (compiler and (is_pointwise(m.card) or works_on_rows(m.card))) for m in makers):
+    if any(
+        m.type in ACTIVATIONS or (compiler and (is_pointwise(m.definition) or works_on_rows(m.definition)))
+        for m in makers
+    ):
         return None
     return readers[1]
 
@@ -193,7 +196,7 @@ def _fuse(match: Match) -> Fused:
 
 def _slot(op: FrozenOp, name: str) -> str | None:
     """What stands in a slot that not every activation's gradient has; a scale's X is the incoming gradient."""
-    names = [s.name for s in op.card.inputs]
+    names = [s.name for s in op.definition.inputs]
     return _one(op.input(name)) if name in names and op.type != "scale" else None
 
 

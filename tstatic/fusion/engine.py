@@ -16,7 +16,7 @@ from tstatic.fusion.pattern import Match, Pattern, find
 from tstatic.fusion.reasons import Apart, Unfit
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
-from tstatic.ir.opdef import Card
+from tstatic.ir.opdef import OpDef
 from tstatic.ir.program import OpRole
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ir.where import Where
@@ -290,8 +290,8 @@ def _contents(body: Sequence[FrozenOp]) -> list[str]:
     """Values whose elements are read, not their shape alone."""
     found: dict[str, None] = {}
     for op in body:
-        for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
-            if entry is not None and slot.name not in op.card.shape_only:
+        for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
+            if entry is not None and slot.name not in op.definition.shape_only:
                 found.update(dict.fromkeys((entry,) if isinstance(entry, str) else entry))
     return list(found)
 
@@ -310,13 +310,13 @@ def _fused_op(
         # Kept for the order and for metadata; their memory may be reused.
         inputs, slots_in = (*inputs, tuple(shapes)), [*slots_in, "Shapes*?"]
     outputs, slots_out = written
-    card = Card(result.type, f"{', '.join(slots_in)} -> {', '.join(slots_out)}", shape_only=("Shapes",))
+    definition = OpDef(result.type, f"{', '.join(slots_in)} -> {', '.join(slots_out)}", shape_only=("Shapes",))
     role = 0
     for op in ops:
         role |= op.role
     pairs = tuple(name for op in ops for name in op.role_var)
     return FrozenOp(
-        card, inputs, outputs, dict(result.attrs), role, pairs, ops[-1].where, ops[-1].position,
+        definition, inputs, outputs, dict(result.attrs), role, pairs, ops[-1].where, ops[-1].position,
         body=body, fusion=fusion.name,
     )  # fmt: skip
 
@@ -368,7 +368,7 @@ def _rewritten(
             waits[n] += 1
     last_effect: int | None = None
     for n in sorted(range(len(nodes)), key=rank.__getitem__):
-        if nodes[n].card.effects or nodes[n].regions:
+        if nodes[n].definition.effects or nodes[n].regions:
             # What prints or calls Python keeps its order.
             if last_effect is not None:
                 readers[last_effect].append(n)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from tstatic.fusion.codegen.define import define
 from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.program import OpRole
 from tstatic.ir.types import Meta
 
@@ -44,12 +44,16 @@ def handed_on(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgra
 @lru_cache(maxsize=4096)
 def _copies(kind: str) -> frozenset[int]:
     """Positions of an op's outputs whose expression is the name of an input."""
-    card = card_of(kind)
-    names = {s.param for s in card.inputs}
-    if card.pointwise is not None:
-        texts = {i: expr.parse(card.pointwise[s.name]) for i, s in enumerate(card.outputs) if s.name in card.pointwise}
+    definition = op_def(kind)
+    names = {s.param for s in definition.inputs}
+    if definition.pointwise is not None:
+        texts = {
+            i: expr.parse(definition.pointwise[s.name])
+            for i, s in enumerate(definition.outputs)
+            if s.name in definition.pointwise
+        }
     else:
-        texts = dict(getattr(card.ref, "nodes", {}))
+        texts = dict(getattr(definition.ref, "nodes", {}))
     return frozenset(i for i, node in texts.items() if node.op == "var" and node.value in names)
 
 
@@ -62,17 +66,17 @@ def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
         return {}
     if not all(v in metas and metas[v].known for v in (*op.reads(), *op.writes())):
         return {}
-    definition = define(op, metas)
-    if definition is None:
+    formula = define(op, metas)
+    if formula is None:
         return {}
     found: dict[str, str] = {}
     for i in positions:
-        position = definition.inputs[definition.nodes[i].value]
-        source, result = definition.entries[position], op.outputs[i]
+        position = formula.inputs[formula.nodes[i].value]
+        source, result = formula.entries[position], op.outputs[i]
         if not isinstance(source, str) or not isinstance(result, str) or metas[source] != metas[result]:
             return {}
         # Otherwise the result is a sum, or a value is repeated.
-        if not definition.aligned[position] == definition.full == definition.targets[i]:
+        if not formula.aligned[position] == formula.full == formula.targets[i]:
             return {}
         found[result] = source
     return found

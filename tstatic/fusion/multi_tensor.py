@@ -34,7 +34,7 @@ def _key(view: View, op: FrozenOp, product: int | None) -> Key:
     """What members of one group have in common: (what it is, value) pairs in the order in which a report names them."""
     factor = view.ops[product].input("Y") if product is not None else None
     parts: list[tuple[str, object]] = [("operator", op.type), ("factor of the gradient", factor)]
-    for sides in ((op.card.inputs, op.inputs), (op.card.outputs, op.outputs)):
+    for sides in ((op.definition.inputs, op.inputs), (op.definition.outputs, op.outputs)):
         for slot, entry in zip(*sides, strict=True):
             if slot.name in SHARED:
                 parts.append((slot.name, entry))
@@ -74,7 +74,7 @@ LEAVES_ROWS = Unfit(
 
 def _leaves_rows(op: FrozenOp) -> bool:
     """Whether an update leaves some rows alone."""
-    return any(s.name == ROW_MASK and e is not None for s, e in zip(op.card.inputs, op.inputs, strict=True))
+    return any(s.name == ROW_MASK and e is not None for s, e in zip(op.definition.inputs, op.inputs, strict=True))
 
 
 def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Proposal]:
@@ -162,9 +162,9 @@ def _refuse(unfit: Unfit) -> Fused:
 
 
 def _column(ops: Sequence[FrozenOp], slot: str, output: bool = False) -> tuple[str, ...] | None:
-    """The values that stand in a slot of all members, or ``None`` where the slot is empty or the card has none."""
+    """The values that stand in a slot of all members, or ``None`` where the slot is empty or the op definition has none."""
     first = ops[0]
-    if slot not in {s.name for s in (first.card.outputs if output else first.card.inputs)}:
+    if slot not in {s.name for s in (first.definition.outputs if output else first.definition.inputs)}:
         return None
     entries = [op.output(slot) if output else op.input(slot) for op in ops]
     return tuple(e for e in entries if isinstance(e, str)) or None
@@ -180,10 +180,10 @@ def _fused(ops: Sequence[FrozenOp], products: Sequence[FrozenOp]) -> Fused:
     inputs: dict[str, str | tuple[str, ...] | None] = {}
     outputs: dict[str, str | tuple[str, ...] | None] = {}
     if first.type != "adamw":
-        for slot in first.card.inputs:
+        for slot in first.definition.inputs:
             column = _column(ops, slot.name)
             inputs[slot.name] = column[0] if column and slot.name in SHARED else column
-        outputs = {slot.name: _column(ops, slot.name, output=True) for slot in first.card.outputs}
+        outputs = {slot.name: _column(ops, slot.name, output=True) for slot in first.definition.outputs}
         return Fused(first.type, {**inputs, **scale}, outputs, dict(first.attrs))
     for many, one in ADAM_LISTS.items():
         inputs[many] = _column(ops, one)

@@ -127,7 +127,7 @@ def _bind(
         return None
     new_values = dict(values)
     more: list[tuple[Op, int]] = []
-    slots = {s.name: e for s, e in zip(found.card.inputs, found.inputs, strict=True)}
+    slots = {s.name: e for s, e in zip(found.definition.inputs, found.inputs, strict=True)}
     for slot, value in op.inputs.items():
         entry = slots.get(slot)
         if not isinstance(entry, str) or new_values.setdefault(value.name, entry) != entry:
@@ -139,7 +139,7 @@ def _bind(
             if view.ops[maker].output(value.slot) != entry:
                 return None
             more.append((value.op, maker))
-    made = {s.name: e for s, e in zip(found.card.outputs, found.outputs, strict=True)}
+    made = {s.name: e for s, e in zip(found.definition.outputs, found.outputs, strict=True)}
     for slot, value in op.outputs.items():
         entry = made.get(slot)
         if not isinstance(entry, str):

@@ -13,7 +13,7 @@ from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeErro
 from tstatic.fusion.user_kernel import OPTIONS, UserKernel, python_function, source_of
 from tstatic.ir.build import emit
 from tstatic.ir.expr import parse, variables
-from tstatic.ir.opdef import CARDS, DERIVE, GRAD, Card, GradContext, GradOp, OpSpec, parse_slots, register
+from tstatic.ir.opdef import DERIVE, GRAD, OPS, GradContext, GradOp, OpDef, OpSpec, parse_slots, register
 from tstatic.ir.types import Meta, dtype_of
 
 __all__ = ["register_kernel"]
@@ -96,7 +96,7 @@ def register_kernel(
         if known is not None:
             _forget(name)
         register(
-            Card(
+            OpDef(
                 name,
                 slots,
                 attrs=dict(attrs or {}),
@@ -135,8 +135,8 @@ def _wrong_type(what: str, expected: str, received: object) -> ProgramTypeError:
     )
 
 
-def _check_name(name: Any) -> Card | None:
-    """The card that a second registration of a user's kernel replaces, as where a cell of a notebook runs again."""
+def _check_name(name: Any) -> OpDef | None:
+    """The op definition that a second registration of a user's kernel replaces, as where a cell of a notebook runs again."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("_grad_grad"):
         raise ProgramTypeError(
             "the name of a kernel is no operator type",
@@ -144,7 +144,7 @@ def _check_name(name: Any) -> Card | None:
             received=repr(name),
             fix="register_kernel('my_op', ...), for example",
         )
-    known = CARDS.get(name)
+    known = OPS.get(name)
     if known is not None and known.kernel is None:
         raise ProgramError(
             f"there is an operator '{name}' already",
@@ -180,15 +180,15 @@ def _check_slots(name: str, slots: Any) -> tuple[Any, Any]:
 
 def _forget(name: str) -> None:
     for type in (name, f"{name}_grad"):
-        if type == name or (type in CARDS and CARDS[type].of == name):
-            CARDS.pop(type, None)
+        if type == name or (type in OPS and OPS[type].of == name):
+            OPS.pop(type, None)
 
 
 # ---------------------------------------------------------------------------------------------------------- functions
 class _Infer:
     """Shapes and dtypes as a user states them.
 
-    ``__call__`` is a card's ``infer``.
+    ``__call__`` is an op definition's ``infer``.
     """
 
     def __init__(self, op: str, outputs: list[str], function: Callable[..., Any] | None) -> None:
@@ -230,7 +230,7 @@ class _Infer:
 
 
 class _Reference:
-    """A function that returns arrays, as a card's ``ref`` that writes them."""
+    """A function that returns arrays, as an op definition's ``ref`` that writes them."""
 
     def __init__(self, op: str, inputs: int, function: Callable[..., Any]) -> None:
         self.op = op
@@ -291,7 +291,7 @@ def _gradient(name: str, slots: str, grad: Any) -> Any:
         return _refuse(name)
     if isinstance(grad, Mapping):
         return _expressions(name, sources, targets, grad)
-    other = CARDS.get(getattr(grad, "op", ""))
+    other = OPS.get(getattr(grad, "op", ""))
     if other is not None:
         return _by_kernel(name, sources, targets, other)
     if not callable(grad):
@@ -339,7 +339,9 @@ def _expressions(name: str, sources: list[str], targets: list[str], grad: Mappin
     return GradOp(f"{', '.join(read)} -> {', '.join(grad)}", pointwise=dict(grad), grad=DERIVE)
 
 
-def _by_kernel(name: str, sources: list[str], targets: list[str], other: Card) -> Callable[[GradContext], list[OpSpec]]:
+def _by_kernel(
+    name: str, sources: list[str], targets: list[str], other: OpDef
+) -> Callable[[GradContext], list[OpSpec]]:
     read, made = [s.name for s in other.inputs], [s.name for s in other.outputs]
     wrong = [s for s in read if s not in sources] + [s for s in made if s not in targets]
     if wrong:

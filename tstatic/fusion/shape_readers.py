@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops.fill import Fill
 
@@ -28,15 +28,19 @@ def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> F
 
 
 def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
-    slots = op.card.inputs
-    if not op.card.shape_only:
+    slots = op.definition.inputs
+    if not op.definition.shape_only:
         return op
-    if isinstance(op.card.ref, Fill):
-        return _filled(op, op.card.ref, metas)
-    read = [e for s, e in zip(slots, op.inputs, strict=True) if isinstance(e, str) and s.name not in op.card.shape_only]
+    if isinstance(op.definition.ref, Fill):
+        return _filled(op, op.definition.ref, metas)
+    read = [
+        e
+        for s, e in zip(slots, op.inputs, strict=True)
+        if isinstance(e, str) and s.name not in op.definition.shape_only
+    ]
     inputs: list[Entry] = []
     for slot, entry in zip(slots, op.inputs, strict=True):
-        known = metas.get(entry) if isinstance(entry, str) and slot.name in op.card.shape_only else None
+        known = metas.get(entry) if isinstance(entry, str) and slot.name in op.definition.shape_only else None
         if known is None or UNKNOWN in known.shape:
             inputs.append(entry)
             continue
@@ -48,9 +52,9 @@ def _filled(op: FrozenOp, ref: Fill, metas: Mapping[str, Meta]) -> FrozenOp:
     """A fill of a shape that is known."""
     (result,) = op.writes()
     meta = metas.get(result)
-    if meta is None or not meta.known or not {s.name for s in op.card.inputs}.issubset(op.card.shape_only):
+    if meta is None or not meta.known or not {s.name for s in op.definition.inputs}.issubset(op.definition.shape_only):
         return op
-    constant = card_of("fill_constant")
+    constant = op_def("fill_constant")
     number = ref.value(**{n: op.attrs[n] for n in ref.attrs})
     attrs = constant.complete({"shape": meta.shape, "dtype": meta.dtype, "value": number})
-    return replace(op, card=constant, inputs=(), attrs=attrs)
+    return replace(op, definition=constant, inputs=(), attrs=attrs)

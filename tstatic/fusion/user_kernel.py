@@ -22,7 +22,7 @@ from tstatic.fusion.codegen.script import alone
 from tstatic.fusion.engine import Fused, Fusion, Log, apply
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.opdef import CARDS
+from tstatic.ir.opdef import OPS
 from tstatic.ir.types import DType, Meta
 from tstatic.ir.where import show
 
@@ -170,8 +170,8 @@ class UserKernel:
             raise error.add_context(op=self.op, where=show(op.where)) from None
 
     def _kernel(self, op: FrozenOp, metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-        card = op.card
-        pairs = [*zip(card.inputs, op.inputs, strict=True), *zip(card.outputs, op.outputs, strict=True)]
+        definition = op.definition
+        pairs = [*zip(definition.inputs, op.inputs, strict=True), *zip(definition.outputs, op.outputs, strict=True)]
         found = _output_metas(op, metas)
         shapes = [metas[str(e)] for e in op.inputs] + found
         if any(0 in m.shape for m in shapes):
@@ -181,7 +181,7 @@ class UserKernel:
         partials: dict[Own, tuple[int, DType]] = {}
         for (slot, entry), meta in zip(pairs, shapes, strict=True):
             value = str(entry)
-            if slot in card.outputs and (entry is None or value not in needed):
+            if slot in definition.outputs and (entry is None or value not in needed):
                 # The kernel writes it, whether somebody reads it or not.
                 value = Own(f"partial:{slot.param}")
                 partials[value] = meta.numel, meta.dtype
@@ -255,8 +255,8 @@ class UserKernel:
     @property
     def slots(self) -> frozenset[str]:
         """Parameters that stand for tensors."""
-        card = CARDS[self.op]
-        return frozenset(s.param for s in (*card.inputs, *card.outputs))
+        definition = OPS[self.op]
+        return frozenset(s.param for s in (*definition.inputs, *definition.outputs))
 
     def _exact(self, reference: Reference, op: FrozenOp) -> None:
         """The user's reference, where its text can be had."""
@@ -283,9 +283,9 @@ class UserKernel:
 
 
 def _output_metas(op: FrozenOp, metas: Mapping[str, Meta]) -> list[Meta]:
-    assert op.card.infer is not None
+    assert op.definition.infer is not None
     ins = [metas[str(e)] for e in op.inputs]
-    made = op.card.infer(*ins, **op.card.pick(op.card.infer, op.attrs))
+    made = op.definition.infer(*ins, **op.definition.pick(op.definition.infer, op.attrs))
     return [made] if isinstance(made, Meta) else list(made)
 
 
@@ -298,18 +298,18 @@ def _type_of(number: Any) -> str:
 # ------------------------------------------------------------------------------------------------------------ the fusion
 def _propose(view: View) -> Iterator[tuple[tuple[int, ...], Callable[[], Fused]]]:
     for index, op in enumerate(view.ops):
-        if op.card.kernel is not None and not op.body:
+        if op.definition.kernel is not None and not op.body:
             yield (index,), lambda op=op: _fused(op)  # type: ignore[misc]
 
 
 def _fused(op: FrozenOp) -> Fused:
-    inputs = {s.name: e for s, e in zip(op.card.inputs, op.inputs, strict=True)}
-    outputs = {s.name: e for s, e in zip(op.card.outputs, op.outputs, strict=True)}
+    inputs = {s.name: e for s, e in zip(op.definition.inputs, op.inputs, strict=True)}
+    outputs = {s.name: e for s, e in zip(op.definition.outputs, op.outputs, strict=True)}
     return Fused(f"{op.type}_triton", inputs, outputs, dict(op.attrs))
 
 
 def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    made: Kernel = body[0].card.kernel.kernel(body, metas, needed)
+    made: Kernel = body[0].definition.kernel.kernel(body, metas, needed)
     return made
 
 
@@ -319,7 +319,7 @@ USER = Fusion("user_kernel", "register_kernel()", proposes=_propose, kernel=_ker
 
 def present(program: FrozenProgram) -> bool:
     """Whether an op has a user's kernel."""
-    return any(op.card.kernel is not None for op in program.ops)
+    return any(op.definition.kernel is not None for op in program.ops)
 
 
 def with_user_kernels(program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:

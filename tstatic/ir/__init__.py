@@ -1,7 +1,7 @@
 """What a program is.
 
 * ``types``    data types, shapes with unknown sizes, metadata of a value
-* ``opdef``    the Card (what an op is) and the registry of cards and spellings
+* ``opdef``    the OpDef (what an op is) and the registry of op definitions and spellings
 * ``expr``     pointwise expressions: parse, run on numpy or torch, differentiate
 * ``names``    unique names
 * ``program``  Program, Block, Operator, Variable, Parameter

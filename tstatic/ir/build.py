@@ -20,7 +20,7 @@ from tstatic.errors import (
 from tstatic.ir import names
 from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
-from tstatic.ir.opdef import EMPTY, NO_ATTRS, Card, Slot, card_of
+from tstatic.ir.opdef import EMPTY, NO_ATTRS, OpDef, Slot, op_def
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
@@ -100,7 +100,7 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
 
 # ------------------------------------------------------------------------------------------------------------ append_op
 def _slot_names(
-    card: Card, block: Block, slots: Mapping[str, Slot], given: Mapping[str, Any], side: str
+    definition: OpDef, block: Block, slots: Mapping[str, Slot], given: Mapping[str, Any], side: str
 ) -> dict[str, tuple[str, ...]]:
     """Checks one side of an op; returns slot -> names, without absent slots."""
     done: dict[str, tuple[str, ...]] = {}
@@ -108,10 +108,10 @@ def _slot_names(
         slot = slots.get(name)
         if slot is None:
             raise ProgramError(
-                f"operator '{card.type}' has no {side} '{name}'",
+                f"operator '{definition.type}' has no {side} '{name}'",
                 expected=f"one of {', '.join(slots) or 'none'}",
                 received=repr(name),
-                fix=near(name, slots) or f"see the slots of '{card.type}' in docs/ops.md",
+                fix=near(name, slots) or f"see the slots of '{definition.type}' in docs/ops.md",
             )
         if value is None:
             continue
@@ -138,7 +138,7 @@ def _slot_names(
             elif isinstance(item, str):
                 if block._find_var_recursive(item) is None:
                     raise NotFoundError(
-                        f"operator '{card.type}' names a variable that the program does not have",
+                        f"operator '{definition.type}' names a variable that the program does not have",
                         expected="a variable that was created before",
                         received=repr(item),
                         fix=near(item, block.vars) or "create it first with block.create_var(name=...)",
@@ -147,7 +147,7 @@ def _slot_names(
                 row.append(item)
             else:
                 raise ProgramTypeError(
-                    f"The type of '{name}' in operator {card.type} should be one of Variable, str",
+                    f"The type of '{name}' in operator {definition.type} should be one of Variable, str",
                     expected="a Variable or its name",
                     received=f"{item!r} of type {type(item).__name__}",
                     fix=f"make '{name}' a Variable: static.data(...) or paddle.full(...)",
@@ -158,20 +158,20 @@ def _slot_names(
     for name, slot in slots.items():
         if name not in done and not slot.optional and not (slot.many and name in given):
             raise ProgramError(
-                f"{side.capitalize()} {name} not found: operator '{card.type}' needs it"
+                f"{side.capitalize()} {name} not found: operator '{definition.type}' needs it"
                 if side == "input"
-                else f'Incorrect setting for output(s) of operator "{card.type}", should set: [{name}].',
+                else f'Incorrect setting for output(s) of operator "{definition.type}", should set: [{name}].',
                 expected=f"a variable in slot '{name}'",
                 received="nothing",
                 fix=f"pass '{name}'",
             )
-    # Slots in the card's own order, so that equal ops print and compare equal.
+    # Slots in the op definition's own order, so that equal ops print and compare equal.
     return {name: done[name] for name in slots if name in done}
 
 
-def _metas(card: Card, block: Block, inputs: Mapping[str, tuple[str, ...]]) -> list[Any]:
+def _metas(definition: OpDef, block: Block, inputs: Mapping[str, tuple[str, ...]]) -> list[Any]:
     metas: list[Any] = []
-    for slot in card.inputs:
+    for slot in definition.inputs:
         row = inputs.get(slot.name)
         if slot.many:
             metas.append([block._var_recursive(n).meta for n in row or ()])
@@ -181,12 +181,12 @@ def _metas(card: Card, block: Block, inputs: Mapping[str, tuple[str, ...]]) -> l
 
 
 def _infer(
-    card: Card, block: Block, inputs: Mapping[str, tuple[str, ...]], attrs: Mapping[str, Any]
+    definition: OpDef, block: Block, inputs: Mapping[str, tuple[str, ...]], attrs: Mapping[str, Any]
 ) -> list[Any] | None:
-    if card.infer is None:
+    if definition.infer is None:
         return None
-    result = card.infer(*_metas(card, block, inputs), **card.pick(card.infer, attrs))
-    if isinstance(result, Meta) or (len(card.outputs) == 1 and not isinstance(result, tuple)):
+    result = definition.infer(*_metas(definition, block, inputs), **definition.pick(definition.infer, attrs))
+    if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
         return [result]
     return list(result)
 
@@ -199,24 +199,24 @@ def _split_attrs(attrs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[
     return own, automatic
 
 
-def _clean_attrs(card: Card, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def _clean_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
     for name in attrs:
-        if name not in card.attrs:
+        if name not in definition.attrs:
             raise ProgramError(
-                f"operator '{card.type}' has no attribute '{name}'",
-                expected=f"one of {', '.join(card.attrs) or 'none'}",
+                f"operator '{definition.type}' has no attribute '{name}'",
+                expected=f"one of {', '.join(definition.attrs) or 'none'}",
                 received=repr(name),
-                fix=near(name, card.attrs) or f"see the attributes of '{card.type}' in docs/ops.md",
+                fix=near(name, definition.attrs) or f"see the attributes of '{definition.type}' in docs/ops.md",
             )
-    return card.complete(attrs)
+    return definition.complete(attrs)
 
 
-def _add(block: Block, card: Card, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
+def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str, ...]],
          attrs: dict[str, Any], automatic: Mapping[str, Any]) -> Operator:  # fmt: skip
     program = block.program
     op = Operator(
         block,
-        card.type,
+        definition.type,
         inputs,
         outputs,
         attrs,
@@ -231,7 +231,7 @@ def _add(block: Block, card: Card, inputs: dict[str, tuple[str, ...]], outputs: 
     block.ops.append(op)
     program._touch()
     # An operator without a gradient stops what arrives, whatever its inputs are: zeros_like, bernoulli, unique.
-    ends = card.grad is None and not card.of
+    ends = definition.grad is None and not definition.of
     stops = ends or all(block._var_recursive(n).stop_gradient for n in op.input_arg_names if n != EMPTY)
     for name in op.output_arg_names:
         if name != EMPTY:
@@ -296,15 +296,15 @@ def append_op(
                 where=show(user_line()),
             )
     try:
-        card = card_of(type)
+        definition = op_def(type)
         own, automatic = _split_attrs(attrs)
-        done = _clean_attrs(card, own)
-        ins = _slot_names(card, block, card.input_slots, inputs, "input")
-        outs = _slot_names(card, block, card.output_slots, outputs, "output")
-        metas = _infer(card, block, ins, done)
+        done = _clean_attrs(definition, own)
+        ins = _slot_names(definition, block, definition.input_slots, inputs, "input")
+        outs = _slot_names(definition, block, definition.output_slots, outputs, "output")
+        metas = _infer(definition, block, ins, done)
         pending: list[tuple[Variable, Meta]] = []
         if metas is not None:
-            for slot, meta in zip(card.outputs, metas, strict=True):
+            for slot, meta in zip(definition.outputs, metas, strict=True):
                 row = outs.get(slot.name)
                 if not row or meta is None:
                     continue
@@ -321,7 +321,7 @@ def append_op(
             var._shape = meta.shape
         if stop_gradient is not None:
             var.stop_gradient = stop_gradient
-    return _add(block, card, ins, outs, done, automatic)
+    return _add(block, definition, ins, outs, done, automatic)
 
 
 def _names_of(inputs: Mapping[str, Any]) -> str | None:
@@ -381,13 +381,13 @@ class Layer:
         """Appends an op and makes its output variables; see :func:`emit`."""
         block = self.block
         try:
-            card = card_of(type)
+            definition = op_def(type)
             own, automatic = _split_attrs(attrs)
-            done = _clean_attrs(card, own)
-            ins = _slot_names(card, block, card.input_slots, inputs, "input")
-            metas = _infer(card, block, ins, done)
+            done = _clean_attrs(definition, own)
+            ins = _slot_names(definition, block, definition.input_slots, inputs, "input")
+            metas = _infer(definition, block, ins, done)
             assert metas is not None, f"{type} cannot be emitted without infer"
-            by_slot = {slot.name: meta for slot, meta in zip(card.outputs, metas, strict=True)}
+            by_slot = {slot.name: meta for slot, meta in zip(definition.outputs, metas, strict=True)}
             given = dict(outputs or NO_ATTRS)
             for name, value in given.items():
                 meta = by_slot[name]
@@ -422,11 +422,11 @@ class Layer:
                 made[name] = self._output(block, meta, where)
         outs = {
             slot.name: tuple(v.name for v in (m if isinstance(m, list | tuple) else (m,)))
-            for slot in card.outputs
+            for slot in definition.outputs
             if (m := made.get(slot.name)) is not None
         }
-        _add(block, card, ins, outs, done, automatic)
-        results = [made[s.name] for s in card.outputs if not s.intermediate and s.name in made]
+        _add(block, definition, ins, outs, done, automatic)
+        results = [made[s.name] for s in definition.outputs if not s.intermediate and s.name in made]
         return results[0] if len(results) == 1 else tuple(results)
 
     def _output(self, block: Block, meta: Meta, where: Any) -> Variable:

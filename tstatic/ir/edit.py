@@ -61,7 +61,7 @@ def clone(program: Program, for_test: bool = False) -> Program:
     for block in twin.blocks:
         block.ops = [op for op in block.ops if not op.role & _TRAINING]
         for op in block.ops:
-            if "is_test" in op.card.attrs:
+            if "is_test" in op.definition.attrs:
                 op.attrs["is_test"] = True
     _drop_unused(twin, keep_data=True)
     return twin
@@ -69,7 +69,9 @@ def clone(program: Program, for_test: bool = False) -> Program:
 
 def sub_blocks(op: Operator) -> list[int]:
     """Indices of the blocks that an op owns."""
-    return [op.attrs[n] for n, spec in op.card.attrs.items() if spec.kind == "block" and op.attrs.get(n) is not None]
+    return [
+        op.attrs[n] for n, spec in op.definition.attrs.items() if spec.kind == "block" and op.attrs.get(n) is not None
+    ]
 
 
 def used_blocks(program: Program) -> set[int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import Card
+from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import Meta, dtype_of
 
 Array = np.ndarray[Any, Any]
@@ -30,13 +30,13 @@ def metas_of(values: Sequence[Any]) -> list[Any]:
     ]
 
 
-def infer_outputs(card: Card, metas: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
-    """Calls the card's ``infer``; returns one Meta (or list of them, or ``None``) per output slot."""
-    assert card.infer is not None, f"{card.type} has no infer"
-    result = card.infer(*metas, **card.pick(card.infer, attrs))
+def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
+    """Calls the op definition's ``infer``; returns one Meta (or list of them, or ``None``) per output slot."""
+    assert definition.infer is not None, f"{definition.type} has no infer"
+    result = definition.infer(*metas, **definition.pick(definition.infer, attrs))
     return (
         [result]
-        if isinstance(result, Meta) or (len(card.outputs) == 1 and not isinstance(result, tuple))
+        if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple))
         else list(result)
     )
 
@@ -53,21 +53,27 @@ def allocate(metas: Sequence[Any]) -> list[Any]:
     ]
 
 
-def call_ref(card: Card, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], **reserved: Any) -> None:
+def call_ref(
+    definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], **reserved: Any
+) -> None:
     """Calls ``ref`` with the attributes and reserved keywords (``rng``, ``run_block``, ``scratch``) that it names."""
-    if hasattr(card.ref, "bind"):
-        for function, args in card.ref.bind(ins, outs, attrs):
+    if hasattr(definition.ref, "bind"):
+        for function, args in definition.ref.bind(ins, outs, attrs):
             function(*args)
         return
-    extra = {n: v for n, v in reserved.items() if card.takes(n)}
-    if card.takes("scratch") and "scratch" not in extra:
-        needs = card.scratch(*metas_of(ins), *metas_of(outs), **card.pick(card.scratch, attrs)) if card.scratch else ()
+    extra = {n: v for n, v in reserved.items() if definition.takes(n)}
+    if definition.takes("scratch") and "scratch" not in extra:
+        needs = (
+            definition.scratch(*metas_of(ins), *metas_of(outs), **definition.pick(definition.scratch, attrs))
+            if definition.scratch
+            else ()
+        )
         extra["scratch"] = tuple(allocate(needs))
-    card.ref(*ins, *outs, **card.pick(card.ref, attrs), **extra)
+    definition.ref(*ins, *outs, **definition.pick(definition.ref, attrs), **extra)
 
 
 def evaluate(
-    card: Card,
+    definition: OpDef,
     ins: Sequence[Any],
     attrs: Mapping[str, Any] | None = None,
     wanted: Sequence[bool] | None = None,
@@ -76,19 +82,19 @@ def evaluate(
     """Runs an op on arrays and returns its outputs, one entry per output slot.
 
     Args:
-        card: The op.
+        definition: The op.
         ins: One array, list of arrays, or ``None`` per input slot.
         attrs: Attributes; defaults are filled in.
         wanted: Which output slots to compute (all by default).
-        **reserved: ``rng`` or ``run_block``, for cards that take them.
+        **reserved: ``rng`` or ``run_block``, for op definitions that take them.
     """
-    done = card.complete(attrs or {})
-    if card.dynamic:
-        return list(card.ref(*ins, *([None] * len(card.outputs)), **card.pick(card.ref, done)))
-    metas = infer_outputs(card, metas_of(ins), done)
+    done = definition.complete(attrs or {})
+    if definition.dynamic:
+        return list(definition.ref(*ins, *([None] * len(definition.outputs)), **definition.pick(definition.ref, done)))
+    metas = infer_outputs(definition, metas_of(ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
     outs = allocate(metas)
     with np.errstate(all="ignore"):
-        call_ref(card, ins, outs, done, **reserved)
+        call_ref(definition, ins, outs, done, **reserved)
     return outs

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import FeedError, NotFoundError, ProgramError, near
 from tstatic.ir.edit import sub_blocks
-from tstatic.ir.opdef import EMPTY, Card, card_of
+from tstatic.ir.opdef import EMPTY, OpDef, op_def
 from tstatic.ir.program import Block, Operator, Program
 from tstatic.ir.types import Meta
 from tstatic.ir.where import Where, show
@@ -24,8 +24,8 @@ class FrozenOp:
     """One op over values.
 
     Attributes:
-        card: What the op is.
-        inputs, outputs: One entry per slot of the card.
+        definition: What the op is.
+        inputs, outputs: One entry per slot of the op definition.
         attrs: Complete attributes.
         position: Where the op stood when it was built; keys its random numbers and never changes.
         origin: Names of the user's ops that this op stands for.
@@ -36,7 +36,7 @@ class FrozenOp:
         slot_names: Slot -> variable names as the program has them (control flow looks values up by name).
     """
 
-    card: Card
+    definition: OpDef
     inputs: tuple[Entry, ...]
     outputs: tuple[Entry, ...]
     attrs: Mapping[str, Any]
@@ -52,7 +52,7 @@ class FrozenOp:
 
     @property
     def type(self) -> str:
-        return self.card.type
+        return self.definition.type
 
     def reads(self) -> Iterable[str]:
         """All values that the op takes."""
@@ -63,10 +63,10 @@ class FrozenOp:
         return flat(self.outputs)
 
     def input(self, slot: str) -> Entry:
-        return self.inputs[[s.name for s in self.card.inputs].index(slot)]
+        return self.inputs[[s.name for s in self.definition.inputs].index(slot)]
 
     def output(self, slot: str) -> Entry:
-        return self.outputs[[s.name for s in self.card.outputs].index(slot)]
+        return self.outputs[[s.name for s in self.definition.outputs].index(slot)]
 
     def with_inputs(self, rename: Mapping[str, str]) -> FrozenOp:
         """Replaces input values."""
@@ -221,16 +221,16 @@ def _slot_entries(slots: Any, given: Mapping[str, tuple[str, ...]], use: Callabl
 
 
 def _freeze_op(op: Operator, frame: _Frame) -> FrozenOp:
-    card = card_of(op.type)
+    definition = op_def(op.type)
     regions: tuple[Region, ...] = ()
     slot_names: dict[str, tuple[str, ...]] = {}
-    if any(spec.kind == "block" for spec in card.attrs.values()):
+    if any(spec.kind == "block" for spec in definition.attrs.values()):
         regions = tuple(_freeze_region(op.block.program.blocks[i]) for i in sub_blocks(op))
         slot_names = {**op.inputs, **{n: v for n, v in op.outputs.items() if n not in op.inputs}}
-    inputs = _slot_entries(card.inputs, op.inputs, frame.read)
-    outputs = _slot_entries(card.outputs, op.outputs, frame.write)
+    inputs = _slot_entries(definition.inputs, op.inputs, frame.read)
+    outputs = _slot_entries(definition.outputs, op.outputs, frame.write)
     return FrozenOp(
-        card,
+        definition,
         inputs,
         outputs,
         dict(op.attrs),
@@ -336,8 +336,8 @@ def _lacking(block: Block, external: Iterable[str], ops: Sequence[FrozenOp]) -> 
     """Declared inputs that are not fed and that only branches read, which may not run."""
     found = {n for n in external if (var := block.vars.get(n)) is not None and var.is_data and not var.persistable}
     for op in ops:
-        for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
-            if found and slot.name not in op.card.may_lack:
+        for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
+            if found and slot.name not in op.definition.may_lack:
                 found.difference_update(flat((entry,)))
     return found
 

@@ -1,4 +1,4 @@
-"""The Card (what an op is) and the one registry of cards and of the public names they go by."""
+"""The op definition (what an op is) and the one registry of op definitions and of the public names they go by."""
 
 from __future__ import annotations
 
@@ -21,16 +21,40 @@ from tstatic.ir.spelling import SPELLINGS, Spelling, namespace, spelled
 from tstatic.ir.types import Meta
 
 __all__ = [
-    "CARDS", "DERIVE", "EMPTY", "GRAD", "NO_ATTRS", "PARTIAL", "REQUIRED", "SPELLINGS", "WHOLE", "Attr", "Card", "Case",
-    "Cost", "Domain", "GradContext", "GradOp", "OpSpec", "Piece", "Slot", "Spelling", "Values", "card_of", "namespace",
-    "parse_slots", "register", "spelled", "with_",
+    "DERIVE",
+    "EMPTY",
+    "GRAD",
+    "NO_ATTRS",
+    "OPS",
+    "PARTIAL",
+    "REQUIRED",
+    "SPELLINGS",
+    "WHOLE",
+    "Attr",
+    "Case",
+    "Cost",
+    "Domain",
+    "GradContext",
+    "GradOp",
+    "OpDef",
+    "OpSpec",
+    "Piece",
+    "Slot",
+    "Spelling",
+    "Values",
+    "namespace",
+    "op_def",
+    "parse_slots",
+    "register",
+    "spelled",
+    "with_",
 ]  # fmt: skip
 
 # Keyword arguments of ``ref`` that are no attributes: the device fills them in.
 RESERVED = ("scratch", "rng", "run_block", "state", "group")
 
 
-# ----------------------------------------------------------------------------------------------------------------- card
+# --------------------------------------------------------------------------------------------------- op definition
 class _Whole:
     def __repr__(self) -> str:
         return "WHOLE"
@@ -136,7 +160,7 @@ GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
 
 
 @dataclass(frozen=True)
-class Card:
+class OpDef:
     """What an op is: one frozen record, the only place that knows the op.
 
     All functions take the input slots positionally (``None`` for an absent optional one, a list for a ``*`` slot) and,
@@ -277,50 +301,52 @@ class Card:
 
     @property
     def api(self) -> tuple[str, ...]:
-        """The public names whose function stands in this card's file and carries this card's type."""
+        """The public names whose function stands in this op definition's file and carries this op definition's type."""
         return tuple(name for name, entry in SPELLINGS.items() if entry.op == self.type)
 
 
 # ------------------------------------------------------------------------------------------------------------- registry
-CARDS: dict[str, Card] = {}
+OPS: dict[str, OpDef] = {}
 
 
-def register(card: Card, backward: GradOp | None = None) -> Card:
-    """Adds a card, and the card of its backward op if it states one; fills in what follows from ``pointwise``.
+def register(definition: OpDef, backward: GradOp | None = None) -> OpDef:
+    """Adds an op definition, and the definition of its backward op if it states one; fills in what follows from ``pointwise``.
 
     Args:
-        card: The card.
-        backward: The backward op of a card whose ``grad`` is a function that emits it, perhaps among other ops.
+        definition: The op definition.
+        backward: The backward op of an op definition whose ``grad`` is a function that emits it, perhaps among other ops.
     """
-    assert card.type not in CARDS, f"two cards are named {card.type}"
-    if card.pointwise is not None:
-        card = _complete_pointwise(card)
-    CARDS[card.type] = card
-    rule = card.grad if isinstance(card.grad, GradOp) else backward
+    assert definition.type not in OPS, f"two op definitions are named {definition.type}"
+    if definition.pointwise is not None:
+        definition = _complete_pointwise(definition)
+    OPS[definition.type] = definition
+    rule = definition.grad if isinstance(definition.grad, GradOp) else backward
     if rule is not None:
-        register(_backward_card(card, rule))
-    return card
+        register(_backward_op_def(definition, rule))
+    return definition
 
 
-def _complete_pointwise(card: Card) -> Card:
-    assert card.pointwise is not None
-    params = [s.param for s in card.inputs]
-    position = {s.name: i for i, s in enumerate(card.outputs)}
-    texts = {position[name]: text for name, text in card.pointwise.items()}
+def _complete_pointwise(definition: OpDef) -> OpDef:
+    assert definition.pointwise is not None
+    params = [s.param for s in definition.inputs]
+    position = {s.name: i for i, s in enumerate(definition.outputs)}
+    texts = {position[name]: text for name, text in definition.pointwise.items()}
     changes: dict[str, Any] = {}
-    if card.ref is None:
-        changes["ref"] = Pointwise(params, texts, tuple(card.attrs), card.prepare)
-    if card.lower is None:
-        changes["lower"] = torch_lowering(params, texts, len(card.outputs), tuple(card.attrs), card.prepare)
-    if card.infer is None:
+    if definition.ref is None:
+        changes["ref"] = Pointwise(params, texts, tuple(definition.attrs), definition.prepare)
+    if definition.lower is None:
+        changes["lower"] = torch_lowering(
+            params, texts, len(definition.outputs), tuple(definition.attrs), definition.prepare
+        )
+    if definition.infer is None:
         changes["infer"] = same_as_first
-    if not card.inplace and len(card.outputs) == 1 and card.prepare is None:
-        changes["inplace"] = tuple((s.name, card.outputs[0].name) for s in card.inputs)
-    return replace(card, **changes)
+    if not definition.inplace and len(definition.outputs) == 1 and definition.prepare is None:
+        changes["inplace"] = tuple((s.name, definition.outputs[0].name) for s in definition.inputs)
+    return replace(definition, **changes)
 
 
-def _derive(base: Card) -> Card | None:
-    """The backward op of a pointwise card that states no gradient of its own (second order and beyond)."""
+def _derive(base: OpDef) -> OpDef | None:
+    """The backward op of a pointwise op definition that states no gradient of its own (second order and beyond)."""
     if base.pointwise is None or base.grad is not DERIVE:
         return None
     outs = {s.param: base.pointwise[s.name] for s in base.outputs if s.name in base.pointwise}
@@ -330,10 +356,10 @@ def _derive(base: Card) -> Card | None:
     slots = ",".join(f"{s.name}{'?' * s.optional}" for s in base.inputs)
     slots += "," + ",".join(f"{s.name}{GRAD}" for s in base.outputs) + "->" + ",".join(f"{s.name}{GRAD}" for s in names)
     rule = GradOp(slots, pointwise={f"{s.name}{GRAD}": gradients[s.param] for s in names}, grad=DERIVE)
-    return register(_backward_card(base, rule))
+    return register(_backward_op_def(base, rule))
 
 
-def _backward_card(forward: Card, rule: GradOp) -> Card:
+def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
     inputs, outputs = parse_slots(rule.slots)
     if rule.infer is not None:
         infer = rule.infer
@@ -345,7 +371,7 @@ def _backward_card(forward: Card, rule: GradOp) -> Card:
         def infer(*metas: Any) -> Any:
             return tuple(metas[s] for s in sources)
 
-    return Card(
+    return OpDef(
         type=f"{forward.type}_grad",
         # Which gradients are wanted depends on the program, so every output of a backward op is optional.
         slots=",".join(s.name + "*" * s.many + "?" * s.optional for s in inputs)
@@ -373,31 +399,31 @@ def _backward_card(forward: Card, rule: GradOp) -> Card:
     )
 
 
-def card_of(type: str) -> Card:
-    """Returns the card of an op type.
+def op_def(type: str) -> OpDef:
+    """Returns the definition of an op type.
 
     Raises:
         NotFoundError: If no op of that type exists; near names are suggested.
     """
-    card = CARDS.get(type)
-    if card is None and isinstance(type, str) and type.endswith("_grad"):
+    definition = OPS.get(type)
+    if definition is None and isinstance(type, str) and type.endswith("_grad"):
         stem = type
-        while stem.endswith("_grad") and stem not in CARDS:
+        while stem.endswith("_grad") and stem not in OPS:
             stem = stem[:-5]
-        # Derive order by order: the card of each order follows from the one before.
-        card = CARDS.get(stem)
-        while card is not None and card.type != type:
-            card = CARDS.get(f"{card.type}_grad") or _derive(card)
-    if card is None:
+        # Derive order by order: the definition of each order follows from the one before.
+        definition = OPS.get(stem)
+        while definition is not None and definition.type != type:
+            definition = OPS.get(f"{definition.type}_grad") or _derive(definition)
+    if definition is None:
         raise NotFoundError(
             f'Operator "{type}" has not been registered.',
             expected="a registered op type",
             received=repr(type),
-            fix=near(type, CARDS) or "see docs/ops.md for the list of ops",
+            fix=near(type, OPS) or "see docs/ops.md for the list of ops",
         )
-    return card
+    return definition
 
 
-def with_(card: Card, **changes: Any) -> Card:
-    """Returns a changed copy of a card."""
-    return replace(card, **changes)
+def with_(definition: OpDef, **changes: Any) -> OpDef:
+    """Returns a changed copy of an op definition."""
+    return replace(definition, **changes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir import text
 from tstatic.ir.mappings import OpAttrs, OpSlots
-from tstatic.ir.opdef import Card, card_of
+from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.where import Where, show
 from tstatic.no_effect import PRINTS, no_effect
 
@@ -88,12 +88,12 @@ class Operator:
 
     @attrs.setter
     def attrs(self, attrs: dict[str, Any]) -> None:
-        self._attrs = OpAttrs(self, self.card.complete(attrs))
+        self._attrs = OpAttrs(self, self.definition.complete(attrs))
         self.block.program._touch()
 
     @property
-    def card(self) -> Card:
-        return card_of(self.type)
+    def definition(self) -> OpDef:
+        return op_def(self.type)
 
     @property
     def input_names(self) -> list[str]:
@@ -173,13 +173,13 @@ class Operator:
         elif name == "op_namescope":
             self.namescope = str(value).lstrip("/")
         else:
-            spec = self.card.attrs.get(name)
+            spec = self.definition.attrs.get(name)
             if spec is None:
                 raise NotFoundError(
                     f"operator '{self.type}' has no attribute '{name}'",
-                    expected=f"one of {', '.join(self.card.attrs) or 'none'}",
+                    expected=f"one of {', '.join(self.definition.attrs) or 'none'}",
                     received=repr(name),
-                    fix=near(name, self.card.attrs) or "see op.attr_names",
+                    fix=near(name, self.definition.attrs) or "see op.attr_names",
                     op=self.type,
                 )
             self._attrs.put(name, spec.clean(self.type, name, value))

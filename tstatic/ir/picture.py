@@ -98,7 +98,7 @@ def picture(block: Block, max_ops: int) -> Picture:
     for at, i in enumerate(chosen):
         op = block.ops[i]
         for slot, row in op.outputs.items():
-            quiet = op.card.output_slots[slot].intermediate
+            quiet = op.definition.output_slots[slot].intermediate
             for name in row:
                 found = readers.get((i, name), [])
                 if name != EMPTY and name not in ops[at].updates and (found or not quiet):
@@ -177,7 +177,7 @@ def _connect(
 
 def _is_quiet(maker: Operator, name: str) -> bool:
     """Whether a value was made for the backward op only (a mask, saved statistics)."""
-    return any(name in row and maker.card.output_slots[slot].intermediate for slot, row in maker.outputs.items())
+    return any(name in row and maker.definition.output_slots[slot].intermediate for slot, row in maker.outputs.items())
 
 
 def _kind(var: Variable | None) -> str:

@@ -32,7 +32,7 @@ class Pointwise:
         self.attrs = tuple(attrs)
         self.prepare = prepare
         self._codes: dict[Any, expr_numpy.Code] = {}
-        # ``Card.pick`` looks here for the names of the attributes that are used.
+        # ``OpDef.pick`` looks here for the names of the attributes that are used.
         self.function = self.__call__
 
     def code(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> expr_numpy.Code:

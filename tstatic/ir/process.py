@@ -25,7 +25,7 @@ def calls_functions(program: Program) -> bool:
         spec.kind == "function" and op.attrs.get(name, -1) >= 0
         for block in program.blocks
         for op in block.ops
-        for name, spec in op.card.attrs.items()
+        for name, spec in op.definition.attrs.items()
     )
 
 
@@ -36,7 +36,9 @@ def process_of(program: Program) -> str:
 
 def shared_text(program: Program) -> str:
     """The text of a program as every process writes that builds the same: Python functions are numbered from 0 in it."""
-    names = {n for b in program.blocks for op in b.ops for n, spec in op.card.attrs.items() if spec.kind == "function"}
+    names = {
+        n for b in program.blocks for op in b.ops for n, spec in op.definition.attrs.items() if spec.kind == "function"
+    }
     text = program_text(program)
     if not names:
         return text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.ir import edit
-from tstatic.ir.opdef import CARDS, EMPTY, Card, Slot, card_of
+from tstatic.ir.opdef import EMPTY, OPS, OpDef, Slot, op_def
 from tstatic.ir.process import calls_functions, this_process
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.spelling import SPELLINGS
@@ -213,16 +213,16 @@ class _Restore:
             self.seen[index][name] = found
         return found
 
-    def card(self, place: Place, type: str) -> Card:
+    def definition(self, place: Place, type: str) -> OpDef:
         stem, orders = type, 0
-        while stem not in CARDS and stem.endswith("_grad"):
+        while stem not in OPS and stem.endswith("_grad"):
             stem, orders = stem.removesuffix("_grad"), orders + 1
         try:
             if orders > MAX_DERIVED:
                 raise NotFoundError(
                     "too many orders", fix=f"no backward op of order {orders} is derived for a text or file"
                 )
-            return card_of(type)
+            return op_def(type)
         except NotFoundError as error:
             raise self.refuse(
                 place, f"operator '{type[:80]}' is not one of this tstatic", "a registered op type", repr(type[:80]),
@@ -230,13 +230,13 @@ class _Restore:
             ) from None  # fmt: skip
 
     def op(self, block: Block, place: Place, desc: OpDesc) -> Operator:
-        card = self.card(place, desc.type)
-        attrs = self.attributes(place, card, desc.attrs)
+        definition = self.definition(place, desc.type)
+        attrs = self.attributes(place, definition, desc.attrs)
         return Operator(
             block,
             desc.type,
-            self.slots(block, place, card, card.input_slots, desc.inputs, "input"),
-            self.slots(block, place, card, card.output_slots, desc.outputs, "output"),
+            self.slots(block, place, definition, definition.input_slots, desc.inputs, "input"),
+            self.slots(block, place, definition, definition.output_slots, desc.outputs, "output"),
             attrs,
             role=desc.role,
             role_var=tuple(desc.role_var),
@@ -247,64 +247,72 @@ class _Restore:
         )
 
     def slots(
-        self, block: Block, place: Place, card: Card, slots: Any, given: dict[str, list[str]], side: str
+        self, block: Block, place: Place, definition: OpDef, slots: Any, given: dict[str, list[str]], side: str
     ) -> dict[str, tuple[str, ...]]:
         for name, row in given.items():
             slot: Slot | None = slots.get(name)
             if slot is None:
                 raise self.refuse(
-                    place, f"operator '{card.type}' has no {side} '{name}'", f"one of {', '.join(slots) or 'none'}",
-                    repr(name), near(name, slots) or "leave it out", op=card.type,
+                    place, f"operator '{definition.type}' has no {side} '{name}'", f"one of {', '.join(slots) or 'none'}",
+                    repr(name), near(name, slots) or "leave it out", op=definition.type,
                 )  # fmt: skip
             if len(row) != 1 and not slot.many:
                 raise self.refuse(
-                    place, f"{side} '{name}' of operator '{card.type}' takes one variable", "one name", f"{len(row)} names",
-                    "name one variable, or leave the slot out", op=card.type,
+                    place, f"{side} '{name}' of operator '{definition.type}' takes one variable", "one name", f"{len(row)} names",
+                    "name one variable, or leave the slot out", op=definition.type,
                 )  # fmt: skip
             for var in row:
                 if var != EMPTY and not self.has(block, var):
                     raise self.no_variable(
                         place,
-                        f"{side} '{name}' of operator '{card.type}' names",
+                        f"{side} '{name}' of operator '{definition.type}' names",
                         var,
                         block.vars,
-                        op=card.type,
+                        op=definition.type,
                         var=var,
                     )
         for name, slot in slots.items():
             # Backward ops leave out what the program does not have; gradients of a result that nothing uses, for one.
-            if name not in given and not slot.optional and not card.type.endswith("_grad"):
+            if name not in given and not slot.optional and not definition.type.endswith("_grad"):
                 raise self.refuse(
-                    place, f"operator '{card.type}' needs {side} '{name}'", f"a variable in slot '{name}'", "nothing",
-                    f"name a variable for '{name}'", op=card.type,
+                    place, f"operator '{definition.type}' needs {side} '{name}'", f"a variable in slot '{name}'", "nothing",
+                    f"name a variable for '{name}'", op=definition.type,
                 )  # fmt: skip
         return {name: tuple(row) for name, row in given.items()}
 
-    def attributes(self, place: Place, card: Card, given: dict[str, Any]) -> dict[str, Any]:
+    def attributes(self, place: Place, definition: OpDef, given: dict[str, Any]) -> dict[str, Any]:
         for name in given:
-            if name not in card.attrs:
+            if name not in definition.attrs:
                 raise self.refuse(
-                    place, f"operator '{card.type}' has no attribute '{name}'", f"one of {', '.join(card.attrs) or 'none'}",
-                    repr(name), near(name, card.attrs) or "leave it out", op=card.type,
+                    place, f"operator '{definition.type}' has no attribute '{name}'",
+                    f"one of {', '.join(definition.attrs) or 'none'}",
+                    repr(name), near(name, definition.attrs) or "leave it out", op=definition.type,
                 )  # fmt: skip
         try:
-            done = card.complete(given)
+            done = definition.complete(given)
         except TstaticError as error:
             raise self.refuse(
-                place, error.what, error.expected, error.received, error.fix or "correct the attribute", op=card.type
+                place,
+                error.what,
+                error.expected,
+                error.received,
+                error.fix or "correct the attribute",
+                op=definition.type,
             ) from None
         except OverflowError:
             raise self.refuse(
-                place, f"an attribute of operator '{card.type}' is too large for a float", "numbers below 1.8e308",
-                repr(given)[:80], "write a smaller number", op=card.type,
+                place, f"an attribute of operator '{definition.type}' is too large for a float", "numbers below 1.8e308",
+                repr(given)[:80], "write a smaller number", op=definition.type,
             ) from None  # fmt: skip
         for name, value in given.items():
             # A default may be of another type than what `clean` gives (an int for a float): equal values stay as written.
-            spec = card.attrs[name]
+            spec = definition.attrs[name]
             if type(value) is type(spec.default) and value == spec.default:
                 done[name] = value
             if spec.kind == "block" and not (type(value) is int and 0 <= value < len(self.desc.blocks)):
-                raise self.no_block(place, f"attribute '{name}' of operator '{card.type}'", repr(value), op=card.type)
+                raise self.no_block(
+                    place, f"attribute '{name}' of operator '{definition.type}'", repr(value), op=definition.type
+                )
         return {name: done[name] for name in [*given, *(n for n in done if n not in given)]}
 
     def check_owners(self, program: Program) -> None:

@@ -10,7 +10,7 @@ from tstatic.ir.types import Shape, numel
 
 
 def _kernels_only(torch: object, *args: object) -> object:
-    raise AssertionError("row functions are for generated kernels; cards state their own torch lowering")
+    raise AssertionError("row functions are for generated kernels; op definitions state their own torch lowering")
 
 
 # ``mask`` is true for the elements of the row; what is beyond must not count.

@@ -24,8 +24,8 @@ def verify(program: FrozenProgram, after: str) -> None:
             if value in known:
                 raise VerifyError(_report(program, index, f"'{value}' is made twice", after))
             known.add(value)
-        if len(op.inputs) != len(op.card.inputs) or len(op.outputs) != len(op.card.outputs):
-            raise VerifyError(_report(program, index, "its slots do not fit its card", after))
+        if len(op.inputs) != len(op.definition.inputs) or len(op.outputs) != len(op.definition.outputs):
+            raise VerifyError(_report(program, index, "its slots do not fit its definition", after))
     for value in program.roots():
         if value not in known:
             raise VerifyError(

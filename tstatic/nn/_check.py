@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, TstaticError
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, normalize_axis
 
@@ -153,7 +153,7 @@ def activation(act: Any, function: str) -> None:
             var="act",
         )
     try:
-        card_of(kind)
+        op_def(kind)
     except TstaticError as error:
         raise error.add_context(op=function, var="act") from None
 

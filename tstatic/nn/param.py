@@ -9,7 +9,7 @@ from tstatic.ir import names
 from tstatic.ir.build import Layer, emit
 from tstatic.ir.declare import check_shape, default_dtype
 from tstatic.ir.declare import create_parameter as add_parameter
-from tstatic.ir.opdef import card_of, spelled
+from tstatic.ir.opdef import op_def, spelled
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program, default_startup_program
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show, user_line
@@ -218,7 +218,7 @@ def activate(helper: Layer, x: Any, act: Any) -> Any:
             fix="pass act='relu'",
             where=show(user_line()),
         )
-    card_of(kind)
+    op_def(kind)
     return helper.emit(kind, {"X": x}, attrs)
 
 

@@ -43,7 +43,7 @@ class Bound:
         self.widen = widen
         self._call_attrs = _keywords(calls)
         self._need_attrs = _keywords(needs) if needs is not None else ()
-        # ``Card.pick`` looks here for the names that are used.
+        # ``OpDef.pick`` looks here for the names that are used.
         self.function = self.__call__
 
     def scratch(self, *metas: Any, **attrs: Any) -> tuple[Meta, ...]:

@@ -244,7 +244,7 @@ def reduced_gradient(
     """The backward op of an op whose inputs broadcast.
 
     Args:
-        slots: As in a card. ``X@GRAD`` and its like must have their input among the inputs.
+        slots: As in an op definition. ``X@GRAD`` and its like must have their input among the inputs.
         texts: Output slot -> expression over the aligned inputs; the result is summed to the input's shape.
         attrs: Attributes that expressions or alignment use.
         shape_only: Inputs of which only the shape is used.

@@ -1,4 +1,4 @@
-"""What all convolution cards share: attributes, shapes, pieces and cost."""
+"""What all convolution op definitions share: attributes, shapes, pieces and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts arrays into pieces of fixed size along their first axis, for the ``split`` of cards."""
+"""Cuts arrays into pieces of fixed size along their first axis, for the ``split`` of op definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the normalisation cards share: views of the data, parameters, and torch's side."""
+"""What the normalisation op definitions share: views of the data, parameters, and torch's side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cards of random ops share: checks, pieces, and test shapes."""
+"""What the op definitions of random ops share: checks, pieces, and test shapes."""
 
 from __future__ import annotations
 

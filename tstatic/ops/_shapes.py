@@ -221,7 +221,7 @@ class Copies:
         outputs: int = 1,
         names: Sequence[str] | None = None,
     ) -> None:
-        # ``Card.pick`` looks here for the names of the attributes that are used (``fresh`` may use more).
+        # ``OpDef.pick`` looks here for the names of the attributes that are used (``fresh`` may use more).
         self.function = self.__call__
         self.calls = function
         self.fresh = fresh

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
-from tstatic.ir.opdef import Card, Domain, GradOp
+from tstatic.ir.opdef import Domain, GradOp, OpDef
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._shapes import Array, Call, Copies, again, clear, copy, keywords
 
@@ -126,8 +126,8 @@ def selection(
     find: Find,
     infer: Callable[..., Meta],
     domain: Domain,
-) -> Card:
-    """The card of an op that selects a run along each axis.
+) -> OpDef:
+    """The definition of an op that selects a run along each axis.
 
     Args:
         type: Op type.
@@ -186,7 +186,7 @@ def selection(
     names = keywords(find)
     slots = ", ".join((x, *tensors))
     plain = [t.rstrip("*?") for t in tensors]
-    return Card(
+    return OpDef(
         type,
         f"{slots} -> Out",
         attrs=attrs,

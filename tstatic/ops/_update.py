@@ -1,4 +1,4 @@
-"""What the cards of optimizer updates share: inference, pieces, and flat blocks in the type that is computed in."""
+"""What the op definitions of optimizer updates share: inference, pieces, and flat blocks in the type that is computed in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
-from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Card, Domain, Piece, Slot, parse_slots, register
+from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Domain, OpDef, Piece, Slot, parse_slots, register
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._cut import cut_rows
 from tstatic.ops._flat import store
@@ -62,7 +62,7 @@ class Update:
     which are rounded once when they are written back.
 
     Args:
-        slots: Slots of the card.
+        slots: Slots of the op definition.
         steps: The rule on flat arrays: one pass, or several over all blocks. Only the last may write the parameter.
         blocks: Scratch blocks that the rule needs.
         powers: Output slot -> (input slot, attribute): a number that is multiplied by an attribute.
@@ -291,7 +291,7 @@ def _split(inputs: tuple[str, ...], outputs: tuple[str, ...], powers: frozenset[
     return pieces
 
 
-def update_card(
+def register_update(
     type: str,
     slots: str,
     attrs: Mapping[str, Any],
@@ -300,8 +300,8 @@ def update_card(
     lower: Callable[..., Any],
     domain: Domain,
     powers: Mapping[str, tuple[str, str]] | None = None,
-) -> Card:
-    """Registers the card of an update: outputs ``XOut`` are the new values of inputs ``X``, which they may overwrite.
+) -> OpDef:
+    """Registers the op definition of an update: outputs ``XOut`` are the new values of inputs ``X``, which they may overwrite.
 
     Args:
         type: Op type.
@@ -325,7 +325,7 @@ def update_card(
         return pieces
 
     return register(
-        Card(
+        OpDef(
             type,
             slots,
             attrs=attrs,

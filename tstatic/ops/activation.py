@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from tstatic.ir.opdef import DERIVE, Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ops._unary import of_floats, unary
 
-register(Card(
+register(OpDef(
     "sigmoid", "X -> Out", pointwise={"Out": "sigmoid(x)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (1 - out) * out"}, grad=DERIVE),
     lower=lambda torch, x: torch.sigmoid(x), amp="gray", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "logsigmoid", "X -> Out", pointwise={"Out": "minimum(x, 0) - log1p(exp(-abs(x)))"}, infer=of_floats,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (1 + exp(x))"}, grad=DERIVE),
     lower=lambda torch, x: torch.nn.functional.logsigmoid(x), amp="gray", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "tanh", "X -> Out", pointwise={"Out": "tanh(x)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (1 - out * out)"}, grad=DERIVE),
     lower=lambda torch, x: torch.tanh(x), amp="gray", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "tanh_shrink", "X -> Out", pointwise={"Out": "x - tanh(x)"}, infer=of_floats,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * square(tanh(x))"}, grad=DERIVE),
     lower=lambda torch, x: torch.nn.functional.tanhshrink(x.float() if x.itemsize == 2 else x).to(x.dtype), amp="gray",
     # The difference cancels near 0.
     domain=Domain("unary", values={"X": Values(0.7, 2.0)}, ulps=8),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "softplus", "X -> Out", attrs={"beta": 1.0, "threshold": 20.0},
     pointwise={"Out": "where(x * beta > threshold, x, log1p(exp(x * beta)) / beta)"}, infer=of_floats,
     grad=GradOp(
@@ -41,20 +41,20 @@ register(Card(
         values={"X": Values(avoid=(0.5,))}, ulps=8,
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "softsign", "X -> Out", pointwise={"Out": "x / (1 + abs(x))"}, infer=of_floats,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / square(1 + abs(x))"}, grad=DERIVE),
     lower=lambda torch, x: torch.nn.functional.softsign(x.float() if x.itemsize == 2 else x).to(x.dtype), amp="gray",
     domain=Domain("unary", values={"X": Values(avoid=(0.0,))}, ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "silu", "X -> Out", pointwise={"Out": "x / (1 + exp(-x))"}, infer=of_floats,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * sigmoid(x) * (1 + x * (1 - sigmoid(x)))"}, grad=DERIVE
     ),
     lower=lambda torch, x: torch.nn.functional.silu(x), amp="gray", domain=Domain("unary", ulps=8),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "swish", "X -> Out", attrs={"beta": 1.0}, pointwise={"Out": "x / (1 + exp(-beta * x))"}, infer=of_floats,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD",
@@ -62,7 +62,7 @@ register(Card(
     ),
     amp="gray", domain=Domain("unary", attrs=({"beta": 1.0}, {"beta": 1.7}), ulps=8),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "mish", "X -> Out", attrs={"threshold": 20.0},
     pointwise={"Out": "x * tanh(where(x > threshold, x, log1p(exp(x))))"}, infer=of_floats,
     grad=GradOp(
@@ -75,7 +75,7 @@ register(Card(
     ),
     lower=lambda torch, x: torch.nn.functional.mish(x), amp="gray", domain=Domain("unary", ulps=8),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "stanh", "X -> Out", attrs={"scale_a": 0.67, "scale_b": 1.7159},
     pointwise={"Out": "scale_b * tanh(scale_a * x)"}, infer=of_floats,
     grad=GradOp(
@@ -84,7 +84,7 @@ register(Card(
     ),
     amp="gray", domain=Domain("unary", attrs=({}, {"scale_a": 0.3, "scale_b": -2.0}), ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "soft_relu", "X -> Out", attrs={"threshold": 40.0},
     pointwise={"Out": "log(1 + exp(minimum(maximum(x, -threshold), threshold)))"}, infer=of_floats,
     grad=GradOp(

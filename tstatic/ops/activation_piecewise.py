@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.opdef import DERIVE, Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ops._unary import of_floats, unary
 
@@ -32,12 +32,12 @@ def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset
     return (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype)
 
 
-register(Card(
+register(OpDef(
     "relu", "X -> Out", pointwise={"Out": "maximum(x, 0)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, 0)"}, grad=DERIVE),
     lower=lambda torch, x: torch.relu(x), amp="gray", domain=Domain("unary", values=_KINK, ulps=0),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "relu6", "X -> Out", attrs={"threshold": 6.0}, pointwise={"Out": "minimum(maximum(x, 0), threshold)"},
     infer=of_floats,
     grad=GradOp(
@@ -48,14 +48,14 @@ register(Card(
         "unary", attrs=({}, {"threshold": 1.0}), values={"X": Values(-2.0, 8.0, avoid=(0.0, 1.0, 6.0))}, ulps=0
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "leaky_relu", "X -> Out", attrs={"alpha": 0.02}, pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=of_floats,
     # Read from X: with a negative alpha the output's sign says nothing.
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, alpha * dout)"}, grad=DERIVE),
     lower=lambda torch, x, alpha: torch.nn.functional.leaky_relu(x, alpha), amp="gray",
     domain=Domain("unary", attrs=({"alpha": 0.02}, {"alpha": -0.5}), values=_KINK, ulps=1),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x))"}, infer=of_floats,
     grad=GradOp(
         "X, Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, dout * (out + alpha))"}, grad=DERIVE
@@ -63,7 +63,7 @@ register(Card(
     lower=lambda torch, x, alpha: torch.nn.functional.elu(x, alpha), amp="gray",
     domain=Domain("unary", attrs=({"alpha": 1.0}, {"alpha": 0.3}), values=_KINK, ulps=8),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "selu", "X -> Out", attrs=_SELU,
     pointwise={"Out": "where(x > 0, scale * x, (scale * alpha) * expm1(x))"}, infer=of_floats,
     grad=GradOp(
@@ -72,7 +72,7 @@ register(Card(
     ),
     lower=_lower_selu, amp="gray", domain=Domain("unary", values=_KINK, ulps=8),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "celu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x / alpha))"},
     infer=of_floats,
     grad=GradOp(
@@ -81,7 +81,7 @@ register(Card(
     lower=lambda torch, x, alpha: torch.nn.functional.celu(x, alpha), amp="gray",
     domain=Domain("unary", attrs=({"alpha": 1.0}, {"alpha": 0.4}), values=_KINK, ulps=8),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "brelu", "X -> Out", attrs={"t_min": 0.0, "t_max": 24.0}, pointwise={"Out": "minimum(maximum(x, t_min), t_max)"},
     infer=of_floats,
     grad=GradOp(
@@ -93,7 +93,7 @@ register(Card(
         values={"X": Values(avoid=(-1.0, 0.0, 1.0, 1.5))}, ulps=0,
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "softshrink", "X -> Out", attrs={"threshold": 0.5},
     pointwise={"Out": "where(x > threshold, x - threshold, where(x < -threshold, x + threshold, where(x == x, 0, x)))"},
     infer=of_floats,
@@ -104,7 +104,7 @@ register(Card(
         ulps=1,
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "hard_shrink", "X -> Out", attrs={"threshold": 0.5}, pointwise={"Out": "where(abs(x) <= threshold, 0, x)"},
     infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out != 0, dout, 0)"}, grad=DERIVE),
@@ -114,7 +114,7 @@ register(Card(
         ulps=0,
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "thresholded_relu", "X -> Out", attrs={"threshold": 1.0}, pointwise={"Out": "where(x <= threshold, 0, x)"},
     infer=of_floats,
     # Read from X: below a negative threshold the output is 0, which lies above it.
@@ -124,7 +124,7 @@ register(Card(
         "unary", attrs=({"threshold": 1.0}, {"threshold": -0.5}), values={"X": Values(avoid=(-0.5, 1.0))}, ulps=0
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "hard_sigmoid", "X -> Out", attrs={"slope": 0.2, "offset": 0.5},
     pointwise={"Out": "minimum(maximum(slope * x + offset, 0), 1)"}, infer=of_floats,
     grad=GradOp(
@@ -136,7 +136,7 @@ register(Card(
         values={"X": Values(-3.0, 3.0, avoid=(-1.0, 1.0, -2.0, 2.0))}, ulps=2,
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "hard_swish", "X -> Out", attrs={"threshold": 6.0, "scale": 6.0, "offset": 3.0},
     pointwise={"Out": "x * minimum(maximum(x + offset, 0), threshold) / scale"}, infer=of_floats,
     grad=GradOp(

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Card, Case, Domain, GradContext, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ir.where import show, user_line
@@ -95,7 +95,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     )
 
 
-register(Card(
+register(OpDef(
     "sum", "X* -> Out", infer=_infer, ref=_Sum(), lower=_lower, grad=_grad, split=_split, scratch=_scratch, amp="black",
     domain=Domain(
         cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),

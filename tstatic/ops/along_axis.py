@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._indexing import add_flat, positions
@@ -78,7 +78,7 @@ def _split(x: Meta, index: Meta, out: Meta, axis: int) -> list[Piece] | None:
 
 
 register(
-    Card(
+    OpDef(
         "take_along_axis",
         "Input, Index -> Result",
         attrs={"Axis": 0},
@@ -182,7 +182,7 @@ def _infer_sample(x: Meta, index: Meta) -> Meta:
 
 
 register(
-    Card(
+    OpDef(
         "index_sample",
         "X, Index -> Out",
         infer=_infer_sample,

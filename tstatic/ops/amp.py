@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
-from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._flat import flat_parts, store
 from tstatic.ops.kernels._common import BLOCK
@@ -76,7 +76,7 @@ def _check_lower(torch: Any, xs: list[Any], scale: Any) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "check_finite_and_unscale",
         "X*, Scale -> Out*, FoundInfinite",
         infer=_check_infer,
@@ -199,7 +199,7 @@ def _at_least_one(value: int) -> str | None:
 
 
 register(
-    Card(
+    OpDef(
         "update_loss_scaling",
         "X*, FoundInfinite, PrevLossScaling, InGoodSteps, InBadSteps -> Out*, LossScaling, OutGoodSteps, OutBadSteps",
         attrs={

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, int64, normalize_axis
 from tstatic.ops._ordering import with_size
@@ -71,7 +71,7 @@ def _split(x: Meta, out: Meta, *, axis: int, keepdims: bool, flatten: bool) -> l
 
 for _type, _function in (("arg_max", np.argmax), ("arg_min", np.argmin)):
     register(
-        Card(
+        OpDef(
             _type,
             "X -> Out",
             attrs={"axis": -1, "keepdims": False, "flatten": False, "dtype": Attr(int64, "dtype")},

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64, normalize_axis
 from tstatic.ops._ordering import order, put, split_rows, take_again, torch_put
@@ -47,7 +47,7 @@ def _back(x: Array, indices: Array, dout: Array, dx: Array, *, axis: int) -> Non
 
 
 register(
-    Card(
+    OpDef(
         "argsort",
         "X -> Out, Indices",
         attrs={"axis": -1, "descending": False},

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -227,7 +227,7 @@ def _grad_split(
     ]
 
 
-# ----------------------------------------------------------------------------------------------------------------- card
+# --------------------------------------------------------------------------------------------------- op definition
 def _case(shape: tuple[int, ...], count: int = 3, bare: bool = False, tensor: bool = False, **attrs: Any) -> Case:
     one = (count,)
     return Case((shape, None if bare else one, None if bare else one, one, one, (1,) if tensor else None), attrs)
@@ -250,7 +250,7 @@ _CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "batch_norm",
         "X, Scale?, Bias?, Mean, Variance, MomentumTensor? "
         "-> Y, MeanOut, VarianceOut, SavedMean~, SavedVariance~, ReserveSpace?",

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import DERIVE, GRAD, Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops import _labels as labels
@@ -162,7 +162,7 @@ _SIGMOID = Bound(3, _sigmoid_calls, _sigmoid_needs)
 _SIGMOID_GRAD = Bound(4, _sigmoid_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),))
 
 register(
-    Card(
+    OpDef(
         "sigmoid_cross_entropy_with_logits",
         "X, Label, pos_weight? -> Out",
         attrs={"normalize": False, "ignore_index": -100},
@@ -201,7 +201,7 @@ register(
 SAME = tuple(Case((s, s)) for s in ((7,), (3, 4), (), (0,), (1,), (2, 3, 4), (2, 0, 3), (131,)))
 
 
-register(Card(
+register(OpDef(
     "bce_loss", "X, Label -> Out", infer=alike,
     pointwise={"Out": "-(label * maximum(log(x), -100) + (1 - label) * maximum(log1p(-x), -100))"},
     grad=GradOp(
@@ -218,7 +218,7 @@ def _bce(torch: Any, x: Any, label: Any) -> Any:
     return torch.nn.functional.binary_cross_entropy(wide, y, reduction="none").to(x.dtype)
 
 
-register(Card(
+register(OpDef(
     "log_loss", "Predicted, Labels -> Loss", attrs={"epsilon": 1e-4}, infer=alike,
     pointwise={"Loss": "-labels * log(predicted + epsilon) - (1 - labels) * log(1 - predicted + epsilon)"},
     grad=GradOp(
@@ -229,7 +229,7 @@ register(Card(
     amp="black",
     domain=Domain(cases=SAME, values={"Predicted": Values(0.3, 0.7), "Labels": Values(0.0, 1.0)}, ulps=24.0),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "hinge_loss", "Logits, Labels -> Loss", infer=alike,
     pointwise={"Loss": "maximum(1 - (2 * labels - 1) * logits, 0)"},
     grad=GradOp(

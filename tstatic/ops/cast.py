@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of
 from tstatic.ops._emitter import Emitter
@@ -29,7 +29,7 @@ def _cast_grad(ctx: GradContext) -> list[OpSpec]:
 
 _SHAPES = ((7,), (3, 4), (), (0,), (2, 3), (1,), (2, 1, 3), (33,), (4, 2), (5,))
 _TARGETS = ("float32", "float64", "int32", "bool", "float16", "bfloat16", "int64", "uint8", "int8", "int16")
-register(Card(
+register(OpDef(
     "cast", "X -> Out",
     attrs={"in_dtype": Attr.idle(None, "the input has a dtype of its own", "dtype"), "out_dtype": Attr(kind="dtype")},
     pointwise={"Out": "x"}, infer=_infer, grad=_cast_grad, lower=_lower, amp="gray",
@@ -49,7 +49,7 @@ def _assign_grad(ctx: GradContext) -> list[OpSpec]:
     return e.specs
 
 
-register(Card(
+register(OpDef(
     "assign", "X -> Out", pointwise={"Out": "x"}, grad=_assign_grad, lower=lambda torch, x: x.clone(), amp="gray",
     domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0),
 ))  # fmt: skip

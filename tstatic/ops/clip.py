@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._unary import of_numbers
@@ -25,7 +25,7 @@ def _lower(torch: Any, x: Any, min: float, max: float) -> Any:
     return torch.clamp(x, *(v if x.dtype.is_floating_point else int(v) for v in (min, max)))
 
 
-register(Card(
+register(OpDef(
     "clip", "X -> Out", attrs={"min": Attr(-math.inf, "number"), "max": Attr(math.inf, "number")},
     pointwise={"Out": "minimum(maximum(x, min), max)"}, infer=_infer,
     # No gradient at the limits themselves, so the output says enough.

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._flat import flat_parts, store
@@ -51,7 +51,7 @@ def _positive(value: float) -> str | None:
 
 
 register(
-    Card(
+    OpDef(
         "clip_by_norm",
         "X -> Out",
         attrs={"max_norm": Attr(kind="float", check=_positive)},

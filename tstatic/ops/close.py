@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Card, Case, Domain, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
 from tstatic.ops._elementwise import same_dtype
@@ -36,7 +36,7 @@ def _torch_close(torch: Any, x: Any, y: Any, rtol: float, atol: float, equal_nan
     return torch.isclose(x, y, rtol, atol, equal_nan)
 
 
-register(Card(
+register(OpDef(
     "isclose", "Input, Other -> Out", attrs=_ATTRS, pointwise={"Out": _CLOSE}, infer=_pair, lower=_torch_close,
     inplace=(), domain=Domain("binary", attrs=_CHOICES, ulps=0),
 ))  # fmt: skip
@@ -62,7 +62,7 @@ def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, 
     np.logical_and.reduce(scratch[0], None, None, out)
 
 
-register(Card(
+register(OpDef(
     "allclose", "Input, Other -> Out", attrs=_ATTRS, infer=_one, ref=_allclose, scratch=_allclose_scratch,
     lower=lambda torch, x, y, rtol, atol, equal_nan: _torch_close(torch, x, y, rtol, atol, equal_nan).all(),
     # Shapes with few elements, so that both answers come up.
@@ -94,7 +94,7 @@ def _equal_all_infer(x: Meta, y: Meta) -> Meta:
     return Meta((), bool_)
 
 
-register(Card(
+register(OpDef(
     "equal_all", "X, Y -> Out", infer=_equal_all_infer, ref=_equal_all, scratch=_equal_all_scratch,
     lower=lambda torch, x, y: torch.tensor(torch.equal(x, y)),
     domain=Domain(

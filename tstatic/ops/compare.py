@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._elementwise import comparison, prepare
@@ -16,7 +16,7 @@ _SYMBOLS = {
     "equal": "==", "not_equal": "!=", "less_than": "<", "less_equal": "<=", "greater_than": ">", "greater_equal": ">=",
 }  # fmt: skip
 for _type, _symbol in _SYMBOLS.items():
-    register(Card(
+    register(OpDef(
         _type, "X, Y -> Out", attrs={"axis": -1, "force_cpu": Attr.idle(False, PLACE)}, pointwise={"Out": f"x {_symbol} y"},
         infer=comparison, prepare=prepare, inplace=(),
         # Few different values, so that some are equal.

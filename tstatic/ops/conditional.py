@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable, emit
-from tstatic.ir.opdef import Attr, Card, GradOp, register, spelled
+from tstatic.ir.opdef import Attr, GradOp, OpDef, register, spelled
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
@@ -87,7 +87,7 @@ def _run_branch_grad(
 
 
 register(
-    Card(
+    OpDef(
         "conditional_block",
         "Cond*, Input* -> Out*, Scope?",
         attrs={

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import Layer, check_variable, emit, layer
-from tstatic.ir.opdef import Card, Case, Domain, GradOp, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -169,8 +169,8 @@ _DEPTHWISE_CASES = (
 )
 
 
-def _card(type: str, cases: tuple[Case, ...]) -> Card:
-    return Card(
+def _definition(type: str, cases: tuple[Case, ...]) -> OpDef:
+    return OpDef(
         type,
         "Input, Filter -> Output",
         attrs=conv_attrs(2),
@@ -195,8 +195,8 @@ def _card(type: str, cases: tuple[Case, ...]) -> Card:
     )
 
 
-register(_card("conv2d", _CASES))
-register(_card("depthwise_conv2d", _DEPTHWISE_CASES))
+register(_definition("conv2d", _CASES))
+register(_definition("depthwise_conv2d", _DEPTHWISE_CASES))
 
 
 # ------------------------------------------------------------------------------------------------------------ functions

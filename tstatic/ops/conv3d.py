@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Card, Case, Domain, GradOp, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._bilinear import bilinear_grad
@@ -189,7 +189,7 @@ _CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "conv3d",
         "Input, Filter -> Output",
         attrs=conv_attrs(3),

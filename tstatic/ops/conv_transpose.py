@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, layer
-from tstatic.ir.opdef import WHOLE, Attr, Card, Case, Cost, Domain, GradOp, Piece, register, spelled
+from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ir.where import show, user_line
@@ -243,8 +243,8 @@ _DEPTHWISE_CASES = (
 )
 
 
-def _card(type: str, cases: tuple[Case, ...]) -> Card:
-    return Card(
+def _definition(type: str, cases: tuple[Case, ...]) -> OpDef:
+    return OpDef(
         type,
         "Input, Filter -> Output",
         attrs={**conv_attrs(2), "output_padding": Attr((), "ints", not_negative), "output_size": Attr((), "ints")},
@@ -269,8 +269,8 @@ def _card(type: str, cases: tuple[Case, ...]) -> Card:
     )
 
 
-register(_card("conv2d_transpose", _CASES))
-register(_card("depthwise_conv2d_transpose", _DEPTHWISE_CASES))
+register(_definition("conv2d_transpose", _CASES))
+register(_definition("depthwise_conv2d_transpose", _DEPTHWISE_CASES))
 
 
 # ------------------------------------------------------------------------------------------------------------ functions

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradContext, GradOp, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, Shape
 from tstatic.ops import _labels as labels
@@ -143,7 +143,7 @@ _CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "cross_entropy",
         f"{SLOTS} -> Y",
         attrs={"soft_label": False, "ignore_index": -100},
@@ -228,7 +228,7 @@ _ENTROPY2 = Bound(3, _calls2, lambda ins, outs: rows_needs(ins[0], -1, 1), unrea
 _ENTROPY2_GRAD = Bound(4, _grad_calls2, lambda ins, outs: rows_needs(outs[0], -1, 1), unread=(2,))
 
 register(
-    Card(
+    OpDef(
         "cross_entropy2",
         f"{SLOTS} -> Y, MatchX~, XShape~",
         attrs={"ignore_index": -100},

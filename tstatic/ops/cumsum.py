@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._low import in_float32
@@ -87,7 +87,7 @@ def _split(x: Meta, out: Meta, *, axis: int, flatten: bool) -> list[Piece] | Non
 
 
 register(
-    Card(
+    OpDef(
         "cumsum",
         "X -> Out",
         attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False},
@@ -203,7 +203,7 @@ def _lower_back(torch: Any, x: Any, dout: Any, *, dim: int) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "cumprod",
         "X -> Out",
         attrs={"dim": Attr(-1, "int")},

@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, FeedError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import no_effect
@@ -99,7 +99,7 @@ def _phase(value: Any) -> str | None:
 
 
 register(
-    Card(
+    OpDef(
         "print",
         "In -> Out",
         attrs={
@@ -203,7 +203,7 @@ def _assert_ref(cond: Array, data: list[Array] | None, *, summarize: int) -> Non
 
 
 register(
-    Card(
+    OpDef(
         "assert",
         "Cond, Data*? ->",
         attrs={"summarize": -1},

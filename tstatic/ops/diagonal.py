@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
 from tstatic.ops._shapes import Array, Call, Copies, again, clear, copy, listed, need_rank, need_sizes, single
@@ -78,7 +78,7 @@ def _lower_diagonal_back(torch: Any, x: Any, dout: Any, *, offset: int, axis1: i
 
 
 register(
-    Card(
+    OpDef(
         "diagonal",
         "Input -> Out",
         attrs={"offset": 0, "axis1": 0, "axis2": 1},
@@ -167,7 +167,7 @@ def _diag_again(ctx: Any) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "diag_v2",
         "X -> Out",
         attrs={"offset": 0, "padding_value": 0.0},
@@ -241,7 +241,7 @@ def _eye_lower(torch: Any, *, num_rows: int, num_columns: int, dtype: DType) -> 
 
 
 register(
-    Card(
+    OpDef(
         "eye",
         "-> Out",
         attrs={"num_rows": Attr(kind="int"), "num_columns": -1, "dtype": Attr(float32, "dtype")},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Card, Case, Cost, Domain, GradOp, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._bilinear import bilinear_grad
@@ -50,7 +50,7 @@ _DOT = Bound(2, _dot_calls, lambda ins, outs: dot_scratch(ins[0]))
 _DOT_GRAD = Bound(3, _dot_grad_calls)
 
 register(
-    Card(
+    OpDef(
         "dot",
         "X, Y -> Out",
         infer=_dot_infer,

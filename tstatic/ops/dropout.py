@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import WHOLE, Card, Case, Domain, Piece, Values, register, spelled
+from tstatic.ir.opdef import WHOLE, Case, Domain, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._cut import cut_rows
@@ -102,7 +102,7 @@ _MODES = tuple(
 )
 
 register(
-    Card(
+    OpDef(
         "dropout",
         "X, Seed? -> Out, Mask~",
         attrs=ATTRS,

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
 from tstatic.ops._dropout import ATTRS, UPSCALE, check_float, gradient, scale_of, scaled, torch_keep, wide
@@ -66,7 +66,7 @@ def _lower_nd(
 
 
 register(
-    Card(
+    OpDef(
         "dropout_nd",
         "X, Seed? -> Out, Mask~",
         attrs={**ATTRS, "axis": Attr((0,), "ints")},

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Case, Domain, GradContext, OpDef, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import float64
 from tstatic.ops import _functions  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
@@ -186,10 +186,10 @@ def _choice_second(test: str) -> Callable[[GradContext], list[OpSpec]]:
     return rule
 
 
-# ---------------------------------------------------------------------------------------------------------------- cards
+# -------------------------------------------------------------------------------------------------- op definitions
 _SAME = (("Out@GRAD", "X@GRAD"),)
 
-register(Card(
+register(OpDef(
     "elementwise_add", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x + y"}, infer=binary, prepare=prepare,
     grad=reduced_gradient(
         "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout", "Y@GRAD": "dout"}, shape_only=("X", "Y"), inplace=_SAME,
@@ -197,7 +197,7 @@ register(Card(
     ),
     amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elementwise_sub", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x - y"}, infer=binary, prepare=prepare,
     grad=reduced_gradient(
         "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout", "Y@GRAD": "-dout"}, shape_only=("X", "Y"), inplace=_SAME,
@@ -205,7 +205,7 @@ register(Card(
     ),
     amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elementwise_mul", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x * y"}, infer=binary, prepare=prepare,
     grad=reduced_gradient(
         "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout * y", "Y@GRAD": "dout * x"}, inplace=_SAME,
@@ -213,7 +213,7 @@ register(Card(
     ),
     amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elementwise_div", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x / y"}, infer=binary_floats,
     prepare=prepare,
     grad=reduced_gradient(
@@ -222,7 +222,7 @@ register(Card(
     ),
     amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, values={"Y": Values(0.5, 2.0)}, ulps=2),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elementwise_max", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "maximum(x, y)"}, infer=binary,
     prepare=prepare,
     # Where both are equal, the gradient goes to Y.
@@ -236,7 +236,7 @@ register(Card(
         "binary", cases=_AXES, values={"X": Values(distinct=True), "Y": Values(distinct=True)}, others=_INTS, ulps=0
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elementwise_min", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "minimum(x, y)"}, infer=binary,
     prepare=prepare,
     grad=reduced_gradient(
@@ -249,7 +249,7 @@ register(Card(
         "binary", cases=_AXES, values={"X": Values(distinct=True), "Y": Values(distinct=True)}, others=_INTS, ulps=0
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elementwise_pow", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "pow(x, y)"}, infer=binary, prepare=prepare,
     grad=reduced_gradient(
         "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
@@ -264,7 +264,7 @@ register(Card(
     amp="black", inplace=_BOTH,
     domain=Domain("binary", cases=_AXES, values={"X": Values(0.4, 2.0)}, others=_INTS, ulps=8),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elementwise_mod", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "remainder(x, y)"}, infer=binary,
     prepare=prepare,
     grad=reduced_gradient(
@@ -275,7 +275,7 @@ register(Card(
         "binary", cases=_AXES, values={"X": Values(2.2, 2.8), "Y": Values(1.0, 1.09)}, others=_INTS, ulps=1
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "elementwise_floordiv", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "floordiv(x, y)"}, infer=binary,
     prepare=prepare, inplace=_BOTH, amp="gray",
     domain=Domain(
@@ -283,7 +283,7 @@ register(Card(
     ),
 ))  # fmt: skip
 for _name, _test in (("fmax", ">="), ("fmin", "<=")):
-    register(Card(
+    register(OpDef(
         f"elementwise_{_name}", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": f"{_name}(x, y)"}, infer=binary,
         prepare=prepare,
         # Where both are equal, the gradient goes to X; a NaN gets none unless both are.
@@ -300,7 +300,7 @@ for _name, _test in (("fmax", ">="), ("fmin", "<=")):
             "binary", cases=_AXES, values={"X": Values(distinct=True), "Y": Values(distinct=True)}, others=_INTS, ulps=0
         ),
     ))  # fmt: skip
-register(Card(
+register(OpDef(
     "atan2", "X1, X2 -> Out", pointwise={"Out": "atan2(x1, x2)"}, infer=binary_floats,
     grad=reduced_gradient(
         "X1, X2, Out@GRAD -> X1@GRAD, X2@GRAD",

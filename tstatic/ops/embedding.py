@@ -12,12 +12,12 @@ from tstatic.ir.opdef import (
     GRAD,
     WHOLE,
     Attr,
-    Card,
     Case,
     Cost,
     Domain,
     GradContext,
     GradOp,
+    OpDef,
     OpSpec,
     Piece,
     Values,
@@ -168,8 +168,8 @@ def _again(type: str) -> Any:
     return rule
 
 
-def _card(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> Card:
-    return Card(
+def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> OpDef:
+    return OpDef(
         type,
         "Ids, W -> Out",
         attrs={"padding_idx": Attr(-1, "int"), "is_sparse": SPARSE, "is_distributed": DISTRIBUTED},
@@ -193,7 +193,7 @@ def _card(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> Card:
 
 
 register(
-    _card(
+    _definition(
         "lookup_table_v2",
         _infer,
         _lower,
@@ -209,7 +209,7 @@ register(
     )
 )
 register(
-    _card(
+    _definition(
         "lookup_table",
         _infer_column,
         _lower_column,
@@ -244,7 +244,7 @@ def _rows_lower(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "embedding_rows",
         "Ids, W -> Out",
         attrs={"padding_idx": Attr(-1, "int")},

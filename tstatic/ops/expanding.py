@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
 from tstatic.ops._bound import Bound, Calls
@@ -122,7 +122,7 @@ _GRAD = GradOp(
 
 _NONE = (None, None)
 register(
-    Card(
+    OpDef(
         "expand_v2",
         "X, Shape?, expand_shapes_tensor*? -> Out",
         attrs={"shape": Attr((), "ints")},
@@ -199,7 +199,7 @@ def _as_lower(torch: Any, x: Any, y: Any, *, target_shape: Sequence[int]) -> Any
 
 
 register(
-    Card(
+    OpDef(
         "expand_as_v2",
         "X, Y? -> Out",
         attrs={"target_shape": Attr((), "ints")},
@@ -257,7 +257,7 @@ def _all_grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "broadcast_tensors",
         "X* -> Out*",
         infer=_infer_all,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, Card, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, int64
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -111,7 +111,7 @@ def _extremum(type: str) -> None:
     ref = Bound(1, calls)
     back = Bound(3, _grad_calls(share), _grad_needs(share))
     register(
-        Card(
+        OpDef(
             type,
             "X -> Out",
             attrs=CHOICE_ATTRS,
@@ -156,7 +156,7 @@ def _logical(type: str) -> None:
 
     ref = Bound(1, calls)
     register(
-        Card(
+        OpDef(
             type,
             "X -> Out",
             attrs=CHOICE_ATTRS,

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
-from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.no_effect import PLACE
 from tstatic.ops._shape_arg import batch_shape, check_sizes
@@ -83,7 +83,7 @@ class Fill:
     def __init__(self, value: Callable[..., Number], *attrs: str) -> None:
         self.value = value
         self.attrs = attrs
-        # ``Card.pick`` looks here for the names of the attributes that are used.
+        # ``OpDef.pick`` looks here for the names of the attributes that are used.
         self.function = value
 
     def bind(
@@ -127,7 +127,7 @@ _FILL_CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "fill_constant",
         "-> Out",
         attrs={
@@ -162,7 +162,7 @@ def _like_lower(torch: Any, x: Any, *, dtype: DType | None, value: Number) -> An
 
 
 register(
-    Card(
+    OpDef(
         "fill_any_like",
         "X -> Out",
         attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")},
@@ -181,7 +181,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "fill_zeros_like",
         "X -> Out",
         infer=lambda x: x,
@@ -209,7 +209,7 @@ def _batch_lower(
 
 
 register(
-    Card(
+    OpDef(
         "fill_constant_batch_size_like",
         "Input -> Out",
         attrs={
@@ -245,7 +245,7 @@ def _empty_infer(shape: Shape, dtype: DType) -> Meta:
 
 
 register(
-    Card(
+    OpDef(
         "empty",
         "-> Out",
         attrs={"shape": Attr((), "ints"), "dtype": float32},
@@ -283,7 +283,7 @@ def _dynamic_lower(torch: Any, given: Any, *, dtype: DType, value: Number) -> An
 
 
 register(
-    Card(
+    OpDef(
         "full_with_tensor",
         "ShapeTensor -> Out",
         attrs={
@@ -367,7 +367,7 @@ def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any) -> Any
 
 
 register(
-    Card(
+    OpDef(
         "assign_value",
         "-> Out",
         attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._shapes import Array, Call, Copies, axes_of, copy, cut_together, listed, mapped, refuse, single
@@ -38,7 +38,7 @@ def _split_flip(x: Meta, out: Meta, *, axis: Sequence[int]) -> list[Piece] | Non
 
 
 register(
-    Card(
+    OpDef(
         "flip",
         "X -> Out",
         attrs={"axis": Attr(kind="ints")},
@@ -170,7 +170,7 @@ def _split_roll(x: Meta, out: Meta, *, shifts: Sequence[int], axis: Sequence[int
 
 
 register(
-    Card(
+    OpDef(
         "roll",
         "X -> Out",
         attrs={"shifts": Attr(kind="ints"), "axis": Attr((), "ints")},

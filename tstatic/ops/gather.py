@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.no_effect import no_effect
@@ -74,7 +74,7 @@ def _split_back(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[P
 _INDEX = Values(0, "X.0", dtype="int64")
 
 register(
-    Card(
+    OpDef(
         "gather",
         "X, Index -> Out",
         attrs={"axis": 0},
@@ -139,7 +139,7 @@ def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Va
 
 # -------------------------------------------------------------------------------------------------------- index_select
 register(
-    Card(
+    OpDef(
         "index_select",
         "X, Index -> Out",
         attrs={"dim": 0},
@@ -216,7 +216,7 @@ def _lower_nd_back(torch: Any, x: Any, index: Any, dout: Any) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "gather_nd",
         "X, Index -> Out",
         infer=_infer_nd,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Card, Case, Domain, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, Shape
 from tstatic.ops._random import (
@@ -54,7 +54,7 @@ def _lower(torch: Any, *, shape: Shape, dtype: DType, mean: float, std: float, s
 
 
 register(
-    Card(
+    OpDef(
         "gaussian_random",
         "-> Out",
         attrs={**SHAPE, "mean": 0.0, "std": 1.0},
@@ -98,7 +98,7 @@ def _lower_truncated(
 
 
 register(
-    Card(
+    OpDef(
         "truncated_gaussian_random",
         "-> Out",
         attrs={**SHAPE, "mean": 0.0, "std": 1.0, "a": -2.0, "b": 2.0},
@@ -145,7 +145,7 @@ def _lower_batch(
 
 
 register(
-    Card(
+    OpDef(
         "gaussian_inplace",
         "X -> Out",
         attrs={"mean": 0.0, "std": 1.0, "seed": 0},
@@ -161,7 +161,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "gaussian_random_batch_size_like",
         "Input -> Out",
         attrs={**SHAPE, **BATCH, "mean": 0.0, "std": 1.0},

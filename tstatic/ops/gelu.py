@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.opdef import DERIVE, Card, Domain, GradOp, register, spelled
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops import _functions  # noqa: F401 - erf in expressions
@@ -50,7 +50,7 @@ def _split(*metas: Any) -> Any:
     return cut_alike(*metas)
 
 
-register(Card(
+register(OpDef(
     "gelu", "X -> Out", attrs={"approximate": False}, pointwise={"Out": f"where(approximate, {_TANH}, {_EXACT})"},
     infer=of_floats, ref=_REF, scratch=_REF.scratch, split=_split,
     grad=GradOp(

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._groups import (
@@ -142,7 +142,7 @@ _CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "group_norm",
         "X, Scale?, Bias? -> Y, Mean~, Variance~",
         attrs={

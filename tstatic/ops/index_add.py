@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._joining import common_shape
@@ -54,7 +54,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "index_add",
         "X, Index, AddValue -> Out",
         attrs={"axis": Attr(0, "int")},

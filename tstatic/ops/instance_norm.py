@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import UnsupportedError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, numel
 from tstatic.ir.where import show, user_line
@@ -119,7 +119,7 @@ _CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "instance_norm",
         "X, Scale?, Bias? -> Y, SavedMean~, SavedVariance~",
         attrs={"epsilon": Attr(1e-5, "float", lambda e: None if e >= 0 else "a number of at least 0")},

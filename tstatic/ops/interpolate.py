@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import Attr, Card, Case, Cost, Domain, GradOp, Piece, Values, register
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Piece, Values, register
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import torch_wide
@@ -264,7 +264,7 @@ def _grad_lower(torch: Any, x: Any, dout: Any, **attrs: Any) -> Any:
     return (dx.movedim(1, -1) if last else dx).to(x.dtype)
 
 
-# ---------------------------------------------------------------------------------------------------------------- cards
+# -------------------------------------------------------------------------------------------------- op definitions
 def _case(shape: tuple[int, ...], outs: Sequence[int] = (), **attrs: Any) -> Case:
     sizes = dict(zip(_SIZES[3 - len(outs) :], outs, strict=True))
     return Case((shape,), {**sizes, **attrs})
@@ -293,8 +293,8 @@ _OTHER_RANKS = (
 )
 
 
-def _card(type: str, method: str, rank: int, layout: str) -> Card:
-    return Card(
+def _definition(type: str, method: str, rank: int, layout: str) -> OpDef:
+    return OpDef(
         type,
         "X -> Out",
         attrs={
@@ -337,8 +337,8 @@ def _card(type: str, method: str, rank: int, layout: str) -> Card:
     )
 
 
-register(_card("nearest_interp_v2", "nearest", 2, "NCHW"))
-register(_card("linear_interp_v2", "linear", 1, "NCL"))
-register(_card("bilinear_interp_v2", "bilinear", 2, "NCHW"))
-register(_card("trilinear_interp_v2", "trilinear", 3, "NCDHW"))
-register(_card("bicubic_interp_v2", "bicubic", 2, "NCHW"))
+register(_definition("nearest_interp_v2", "nearest", 2, "NCHW"))
+register(_definition("linear_interp_v2", "linear", 1, "NCL"))
+register(_definition("bilinear_interp_v2", "bilinear", 2, "NCHW"))
+register(_definition("trilinear_interp_v2", "trilinear", 3, "NCDHW"))
+register(_definition("bicubic_interp_v2", "bicubic", 2, "NCHW"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._joining import common_shape, gathered, scattered, section_sizes, variables
@@ -83,7 +83,7 @@ _CONCAT_CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "concat",
         "X* -> Out",
         attrs={"axis": 0},
@@ -123,7 +123,7 @@ def _split_lower(torch: Any, xs: Sequence[Any], dout: Any, *, axis: int) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "concat_grad",
         "X*, Out@GRAD -> X@GRAD*",
         attrs={"axis": 0},
@@ -200,7 +200,7 @@ def _split_grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "split",
         "X -> Out*",
         attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0},

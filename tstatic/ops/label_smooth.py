@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -64,7 +64,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 _REF = Bound(2, _calls, _needs)
 
 register(
-    Card(
+    OpDef(
         "label_smooth",
         "X, PriorDist? -> Out",
         attrs={"epsilon": Attr(0.0, "float", lambda v: None if 0 <= v <= 1 else "a number from 0 to 1")},

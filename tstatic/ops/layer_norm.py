@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Card, Case, Cost, Domain, GradOp, Piece, register, spelled
+from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import UNKNOWN, Meta, numel
@@ -177,7 +177,7 @@ def _grad_lower(
     )
 
 
-# ----------------------------------------------------------------------------------------------------------------- card
+# --------------------------------------------------------------------------------------------------- op definition
 _CASES = (
     Case(((3, 5), (5,), (5,)), {}),
     Case(((2, 3, 4), (12,), (12,)), {"epsilon": 1e-3}),
@@ -217,7 +217,7 @@ def _grad_rows(
 
 
 register(
-    Card(
+    OpDef(
         "layer_norm",
         "X, Scale?, Bias? -> Y, Mean~, Variance~",
         attrs={

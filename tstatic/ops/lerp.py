@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import DERIVE, Card, Case, Domain, register, spelled
+from tstatic.ir.opdef import DERIVE, Case, Domain, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, broadcast_shapes
 from tstatic.ops._broadcast_grad import reduced_gradient
@@ -18,7 +18,7 @@ def _infer(x: Meta, y: Meta, weight: Meta) -> Meta:
     return out.with_shape(broadcast_shapes(out.shape, weight.shape))
 
 
-register(Card(
+register(OpDef(
     "lerp", "X, Y, Weight -> Out", pointwise={"Out": "x + weight * (y - x)"}, infer=_infer,
     grad=reduced_gradient(
         "X, Y, Weight, Out@GRAD -> X@GRAD, Y@GRAD, Weight@GRAD",

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import Card, Domain, Values, register, spelled
+from tstatic.ir.opdef import Domain, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, broadcast_shapes
 from tstatic.ops._bound import Calls
@@ -26,11 +26,11 @@ def _pair_to_bool(x: Meta, y: Meta) -> Meta:
 # A few zeros among the samples, so that both truth values come up.
 _TRUTH = {"X": Values(-1.0, 1.0, dtype="bool"), "Y": Values(-1.0, 1.0, dtype="bool")}
 for _name, _symbol in (("and", "&"), ("or", "|"), ("xor", "^")):
-    register(Card(
+    register(OpDef(
         f"logical_{_name}", "X, Y -> Out", pointwise={"Out": f"x {_symbol} y"}, infer=_pair_to_bool, inplace=(),
         domain=Domain("binary", values={"Y": _TRUTH["Y"], "X": Values(-1.0, 1.0)}, others=_ANY, ulps=0),
     ))  # fmt: skip
-register(Card(
+register(OpDef(
     "logical_not", "X -> Out", pointwise={"Out": "~x"}, infer=to_bool,
     domain=Domain("unary", values={"X": Values(-1.0, 1.0)}, others=_ANY, ulps=0),
 ))  # fmt: skip
@@ -68,7 +68,7 @@ def _split(*metas: Meta) -> Any:
 
 
 for _name, _ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor), ("not", np.bitwise_not)):
-    register(Card(
+    register(OpDef(
         f"bitwise_{_name}", "X -> Out" if _name == "not" else "X, Y -> Out", infer=_bits, ref=_Ufunc(_ufunc),
         lower=lambda torch, *xs, _function=f"bitwise_{_name}": getattr(torch, _function)(*xs), split=_split,
         inplace=(("X", "Out"),) if _name == "not" else (("X", "Out"), ("Y", "Out")),
@@ -79,7 +79,7 @@ for _name, _ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np
     ))  # fmt: skip
 
 for _name in ("isnan", "isinf", "isfinite"):
-    register(Card(
+    register(OpDef(
         f"{_name}_v2", "X -> Out", pointwise={"Out": f"{_name}(x)"}, infer=to_bool, inplace=(),
         domain=Domain("unary", others=("int64", "int32"), ulps=0),
     ))  # fmt: skip
@@ -89,7 +89,7 @@ def _is_empty(x: Any, out: Any) -> None:
     out[...] = x.size == 0
 
 
-register(Card(
+register(OpDef(
     "is_empty", "X -> Out", infer=lambda x: Meta((), bool_), ref=_is_empty, shape_only=("X",),
     lower=lambda torch, x: torch.tensor(x.numel() == 0), domain=Domain("unary", others=_ANY, ulps=0),
 ))  # fmt: skip

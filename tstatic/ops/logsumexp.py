@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradOp, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -88,7 +88,7 @@ _REF = Bound(1, _calls, _needs)
 _GRAD = Bound(3, _grad_calls)
 
 register(
-    Card(
+    OpDef(
         "logsumexp",
         "X -> Out",
         attrs={"axis": Attr((0,), "ints"), "keepdim": False, "reduce_all": False},

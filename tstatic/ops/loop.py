@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable
-from tstatic.ir.opdef import Attr, Card, GradOp, register, spelled
+from tstatic.ir.opdef import Attr, GradOp, OpDef, register, spelled
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.ops import _blocks
@@ -65,7 +65,7 @@ def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs:
 
 
 register(
-    Card(
+    OpDef(
         "while",
         "X*, Condition -> Out*, StepScopes?",
         attrs={

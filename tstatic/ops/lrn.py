@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -146,7 +146,7 @@ def _grad_lower(
 
 
 register(
-    Card(
+    OpDef(
         "lrn",
         "X -> Out, MidOut~",
         attrs={

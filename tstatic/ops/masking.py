@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
 from tstatic.ops._shapes import Array, again, refuse, single
@@ -59,7 +59,7 @@ def _lower_back(torch: Any, x: Any, mask: Any, dy: Any) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "masked_select",
         "X, Mask -> Y",
         infer=_infer,
@@ -99,7 +99,7 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
 
 # --------------------------------------------------------------------------------------------------------- where_index
 register(
-    Card(
+    OpDef(
         "where_index",
         "Condition -> Out",
         infer=lambda x: Meta((UNKNOWN, x.rank), int64),

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Card, Case, Cost, Domain, GradOp, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._bilinear import bilinear_grad
@@ -105,7 +105,7 @@ _MATMUL = Bound(2, _matmul_calls)
 _MATMUL_GRAD = Bound(3, gradient_calls, gradient_needs)
 
 register(
-    Card(
+    OpDef(
         "matmul_v2",
         "X, Y -> Out",
         attrs={"trans_x": False, "trans_y": False},
@@ -191,7 +191,7 @@ def _plain_grad(second: str, type: str) -> GradOp:
 
 
 register(
-    Card(
+    OpDef(
         "bmm",
         "X, Y -> Out",
         infer=_bmm_infer,
@@ -219,7 +219,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "mv",
         "X, Vec -> Out",
         infer=_mv_infer,

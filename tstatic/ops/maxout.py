@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
 from tstatic.ops._low import in_float32
@@ -92,7 +92,7 @@ def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, groups: int, axis: int)
 
 
 register(
-    Card(
+    OpDef(
         "maxout",
         "X -> Out",
         attrs={"groups": Attr(kind="int", check=lambda g: None if g > 0 else "at least one group"), "axis": 1},

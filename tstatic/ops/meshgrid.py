@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Card, Case, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._joining import variables
@@ -48,7 +48,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "meshgrid",
         "X* -> Out*",
         infer=_infer,

@@ -9,7 +9,7 @@ import numpy as np
 from tstatic.errors import DTypeError, FeedError, ShapeError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit, layer
-from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable, default_main_program, default_startup_program
 from tstatic.ir.types import Meta, dtype_of, float32
 
@@ -65,7 +65,7 @@ def _accuracy_lower(torch: Any, out: Any, indices: Any, label: Any, *, one_d: bo
 
 
 register(
-    Card(
+    OpDef(
         "accuracy",
         "Out?, Indices, Label -> Accuracy, Correct, Total",
         attrs={"one_d": False},
@@ -222,7 +222,7 @@ def _auc_lower(
 
 
 register(
-    Card(
+    OpDef(
         "auc",
         "Predict, Label, StatPos, StatNeg -> AUC, StatPosOut, StatNegOut",
         attrs={"curve": Attr("ROC", "str", _curve), "num_thresholds": 4095, "slide_steps": 1, "one_d": False},

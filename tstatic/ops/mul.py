@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Card, Case, Cost, Domain, GradOp, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._bilinear import bilinear_grad
@@ -154,7 +154,7 @@ _MUL = Bound(2, _mul_calls)
 _MUL_GRAD = Bound(3, _mul_grad_calls)
 
 register(
-    Card(
+    OpDef(
         "mul",
         "X, Y -> Out",
         attrs={"x_num_col_dims": 1, "y_num_col_dims": 1},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
@@ -147,7 +147,7 @@ _REF = Bound(3, _calls)
 _GRAD = Bound(5, _grad_calls, unread=(0,))
 
 register(
-    Card(
+    OpDef(
         "nll_loss",
         "X, Label, Weight? -> Out, Total_weight~",
         attrs={

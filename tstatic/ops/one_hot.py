@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32
 from tstatic.ops._shapes import INTEGERS, Array, check_index, cut, need_integer, need_rank, need_sizes, single
@@ -76,7 +76,7 @@ def _split(x: Meta, given: Meta | None, out: Meta) -> list[Piece] | None:
 _ATTRS = {"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}
 
 register(
-    Card(
+    OpDef(
         "one_hot_v2",
         "X, depth_tensor? -> Out",
         attrs=_ATTRS,
@@ -152,7 +152,7 @@ def _ref_last(
 
 
 register(
-    Card(
+    OpDef(
         "one_hot",
         "X, depth_tensor? -> Out",
         attrs=_ATTRS,

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.ir.opdef import Attr, Case, Domain
 from tstatic.ir.opdef import Values as Range
-from tstatic.ops._update import MULTI_PRECISION, Values, torch_end, torch_start, update_card
+from tstatic.ops._update import MULTI_PRECISION, Values, register_update, torch_end, torch_start
 from tstatic.ops.kernels import update
 
 Array = np.ndarray[Any, Any]
@@ -47,7 +47,7 @@ def _sgd_cases() -> tuple[Case, ...]:
     return (*plain, Case(((5, 6), (), (5, 6), (5, 6)), {"multi_precision": True}))
 
 
-update_card(
+register_update(
     "sgd",
     "Param, LearningRate, Grad, MasterParam? -> ParamOut, MasterParamOut?",
     {"multi_precision": MULTI_PRECISION},
@@ -85,7 +85,7 @@ def _method(value: Any) -> str | None:
     return None if value in ("", "l2_decay") else "'' or 'l2_decay'"
 
 
-update_card(
+register_update(
     "momentum",
     "Param, Grad, Velocity, LearningRate, MasterParam? -> ParamOut, VelocityOut, MasterParamOut?",
     {
@@ -218,8 +218,8 @@ def _adam_domain(*more: Attrs) -> Domain:
     )
 
 
-update_card("adam", ADAM_SLOTS, ADAM_ATTRS, [_adam], 1, _adam_lower, _adam_domain({}), POWERS)
-update_card(
+register_update("adam", ADAM_SLOTS, ADAM_ATTRS, [_adam], 1, _adam_lower, _adam_domain({}), POWERS)
+register_update(
     "adamw",
     ADAM_SLOTS,
     {**ADAM_ATTRS, "lr_ratio": 1.0, "coeff": 0.01, "with_decay": True},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.ir.opdef import Case, Domain
 from tstatic.ir.opdef import Values as Range
-from tstatic.ops._update import MULTI_PRECISION, Values, torch_end, torch_start, update_card
+from tstatic.ops._update import MULTI_PRECISION, Values, register_update, torch_end, torch_start
 from tstatic.ops.kernels import update_rules as rules
 from tstatic.ops.optimizer import ONE, POSITIVE, POWERS, SHAPES
 
@@ -55,7 +55,7 @@ def _adamax_lower(
     return torch_end(torch, None, [(param, p - rate * new_m / new_norm), (m, new_m), (norm, new_norm)])
 
 
-update_card(
+register_update(
     "adamax",
     "Param, Grad, LearningRate, Moment, InfNorm, Beta1Pow -> ParamOut, MomentOut, InfNormOut",
     {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
@@ -82,7 +82,7 @@ def _adagrad_lower(torch: Any, param: Any, grad: Any, moment: Any, lr: Any, mast
     return torch_end(torch, None, [(param, new), (moment, s), (master, new)])
 
 
-update_card(
+register_update(
     "adagrad",
     "Param, Grad, Moment, LearningRate, MasterParam? -> ParamOut, MomentOut, MasterParamOut?",
     {"epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
@@ -121,7 +121,7 @@ def _adadelta_lower(
     return torch_end(torch, None, [(param, new), (square_grad, e), (square_update, d), (master, new)])
 
 
-update_card(
+register_update(
     "adadelta",
     "Param, Grad, AvgSquaredGrad, AvgSquaredUpdate, LearningRate?, MasterParam? "
     "-> ParamOut, AvgSquaredGradOut, AvgSquaredUpdateOut, MasterParamOut?",
@@ -174,7 +174,7 @@ def _rmsprop_lower(
     return torch_end(torch, None, [(param, new), (moment, m), (square, s), (mean, a), (master, new)])
 
 
-update_card(
+register_update(
     "rmsprop",
     "Param, MeanSquare, Grad, Moment, LearningRate, MeanGrad?, MasterParam? "
     "-> ParamOut, MomentOut, MeanSquareOut, MeanGradOut?, MasterParamOut?",
@@ -237,7 +237,7 @@ def _lamb_lower(
     return torch_end(torch, skip, pairs)
 
 
-update_card(
+register_update(
     "lamb",
     "Param, Grad, LearningRate, Moment1, Moment2, Beta1Pow, Beta2Pow, MasterParam?, SkipUpdate? "
     "-> ParamOut, Moment1Out, Moment2Out, Beta1PowOut, Beta2PowOut, MasterParamOut?",

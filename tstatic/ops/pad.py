@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, GradOp, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._bound import Bound, Calls
@@ -59,7 +59,7 @@ def _split(x: Meta, out: Meta, *, paddings: Sequence[int]) -> list[Piece] | None
 
 
 register(
-    Card(
+    OpDef(
         "pad",
         "X -> Out",
         attrs={"paddings": Attr(kind="ints"), "pad_value": 0.0},
@@ -113,10 +113,10 @@ def _spatial(paddings: Sequence[int], data_format: str, order: Sequence[int]) ->
     return [(0, 0), (0, 0), *spatial] if data_format[1] == "C" else [(0, 0), *spatial, (0, 0)]
 
 
-def _card(
+def _definition(
     type: str, order: Sequence[int], modes: Mapping[str, str], value: str, formats: Sequence[str], cases: Any
-) -> Card:
-    """The card of an op that pads spatial axes.
+) -> OpDef:
+    """The definition of an op that pads spatial axes.
 
     Args:
         type: Op type.
@@ -159,7 +159,7 @@ def _card(
         specs = again(type, "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
         return [_without_value(spec, value) for spec in specs]
 
-    return Card(
+    return OpDef(
         type,
         "X -> Out",
         attrs={
@@ -191,7 +191,7 @@ def _without_value(spec: Any, value: str) -> Any:
 
 
 register(
-    _card(
+    _definition(
         "pad2d",
         (0, 1),
         {"constant": "constant", "reflect": "reflect", "edge": "replicate"},
@@ -209,7 +209,7 @@ register(
 )
 
 register(
-    _card(
+    _definition(
         "pad3d",
         (2, 1, 0),
         {m: m for m in ("constant", "reflect", "replicate", "circular")},

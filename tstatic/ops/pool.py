@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Card, Case, Cost, Domain, GradOp, Piece, Values, register
+from tstatic.ir.opdef import Case, Cost, Domain, GradOp, OpDef, Piece, Values, register
 from tstatic.ir.types import Meta
 from tstatic.ops._convolution import np_compute, torch_back, torch_first, wide
 from tstatic.ops._low import in_float32
@@ -152,7 +152,7 @@ _CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "pool2d",
         "X -> Out",
         attrs=pool_attrs(True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Card, Case, Domain, GradOp, Piece, Values, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Piece, Values, register
 from tstatic.ir.types import Meta, int32
 from tstatic.ops._convolution import wide
 from tstatic.ops._low import in_float32
@@ -88,7 +88,7 @@ _CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "max_pool2d_with_index",
         "X -> Out, Mask",
         attrs=pool_attrs(False),

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Card, Case, Domain, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._broadcast_grad import reduced_gradient
@@ -74,7 +74,7 @@ def _lower(torch: Any, x: Any, alpha: Any, mode: str, data_format: str) -> Any:
     return torch.where(x > 0, x, slope * x)
 
 
-register(Card(
+register(OpDef(
     "prelu", "X, Alpha -> Out", attrs={"mode": Attr("all", "str", _mode), "data_format": "NCHW"},
     pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=_infer, prepare=_prepare, lower=_lower,
     grad=reduced_gradient(

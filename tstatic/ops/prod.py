@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, bool_, dtype_of, int32
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -104,7 +104,7 @@ _PROD_GRAD = Bound(
 )
 
 register(
-    Card(
+    OpDef(
         "reduce_prod",
         "X -> Out",
         attrs=REDUCE_ATTRS,

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ir.where import show, user_line
@@ -164,7 +164,7 @@ def _again(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "put_along_axis",
         "Input, Index, Value -> Result",
         attrs={

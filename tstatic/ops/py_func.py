@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, NotFoundError, ProgramError, ProgramTypeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import EMPTY, Attr, Card, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of
 from tstatic.ir.where import show, user_line
@@ -135,7 +135,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "py_func",
         "X*? -> Out*?",
         attrs={

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, UnsupportedError
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
 from tstatic.ops._random import SHAPE, SHAPES, pieces_of_fill, to_dtype
@@ -53,7 +53,7 @@ def _randint_lower(torch: Any, *, shape: Shape, dtype: DType, low: int, high: in
 
 
 register(
-    Card(
+    OpDef(
         "randint",
         "-> Out",
         attrs={**SHAPE, "dtype": int64, "low": 0, "high": Attr(kind="int")},
@@ -105,7 +105,7 @@ def _randperm_lower(torch: Any, *, n: int, dtype: DType, seed: int, rng: Any) ->
 
 
 register(
-    Card(
+    OpDef(
         "randperm",
         "-> Out",
         attrs={"n": Attr(kind="int"), "dtype": int64, "seed": 0},

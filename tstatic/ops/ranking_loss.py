@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import DERIVE, GRAD, Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -15,7 +15,7 @@ from tstatic.ops.binary_loss import alike
 
 _THREE = tuple(Case((s, s, s)) for s in ((7,), (3, 1), (), (0, 1), (1,), (2, 3, 4), (2, 0, 3), (131,)))
 
-register(Card(
+register(OpDef(
     "rank_loss", "Label, Left, Right -> Out", infer=alike,
     # log(1 + exp(d)) - label * d with d = left - right, without overflow.
     pointwise={"Out": "maximum(left - right, 0) + log1p(exp(-abs(left - right))) - label * (left - right)"},
@@ -42,7 +42,7 @@ def _margin_infer(x1: Meta, x2: Meta, label: Meta) -> tuple[Meta, Meta]:
     return out, out
 
 
-register(Card(
+register(OpDef(
     "margin_rank_loss", "X1, X2, Label -> Activated~, Out", attrs={"margin": 0.0}, infer=_margin_infer,
     pointwise={
         "Activated": "where(margin - label * (x1 - x2) > 0, 1, 0)",

@@ -11,12 +11,12 @@ from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import (
     GRAD,
-    Card,
     Case,
     Cost,
     Domain,
     GradContext,
     GradOp,
+    OpDef,
     OpSpec,
     Piece,
     register,
@@ -227,7 +227,7 @@ def reduce_cost(x: Meta, out: Meta) -> Cost:
 
 
 register(
-    Card(
+    OpDef(
         "reduce_sum",
         "X -> Out",
         attrs=REDUCE_ATTRS,
@@ -254,7 +254,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "reduce_mean",
         "X -> Out",
         attrs=REDUCE_ATTRS,
@@ -310,7 +310,7 @@ _MEAN_OP = Bound(1, _mean_op_calls, _mean_op_needs)
 _MEAN_OP_GRAD = Bound(2, _mean_op_grad_calls, _mean_grad_needs, unread=(0,), widen=False)
 
 register(
-    Card(
+    OpDef(
         "mean",
         "X -> Out",
         infer=_mean_op_infer,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, layer
-from tstatic.ir.opdef import DERIVE, GRAD, Attr, Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
 from tstatic.ir.where import show, user_line
@@ -31,7 +31,7 @@ def _huber(torch: Any, x: Any, y: Any, delta: float) -> Any:
     return (b - a).to(x.dtype), torch.nn.functional.huber_loss(a, b, reduction="none", delta=delta).to(x.dtype)
 
 
-register(Card(
+register(OpDef(
     "huber_loss", "X, Y -> Residual~, Out", attrs={"delta": Attr(1.0, "float", lambda v: None if v > 0 else "a number above 0")},
     infer=_huber_infer,
     pointwise={
@@ -135,7 +135,7 @@ _KL = Bound(2, _kl_calls, _kl_needs)
 _KL_GRAD = Bound(3, _kl_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),), unread=(0,))
 
 register(
-    Card(
+    OpDef(
         "kldiv_loss",
         "X, Target -> Loss",
         attrs={

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._low import in_float32
@@ -89,7 +89,7 @@ def _lower_back(torch: Any, x: Any, counts: Any, dout: Any, *, Repeats: int, dim
 
 
 register(
-    Card(
+    OpDef(
         "repeat_interleave",
         "X, RepeatsTensor? -> Out",
         attrs={"Repeats": 1, "dim": Attr(0, "int")},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.no_effect import IN_PLACE, no_effect
@@ -55,7 +55,7 @@ def _reshape_lower(torch: Any, x: Any, given: Any, each: Any, *, shape: Sequence
 
 
 register(
-    Card(
+    OpDef(
         "reshape2",
         "X, Shape?, ShapeTensor*? -> Out, XShape~",
         attrs={"shape": Attr((), "ints")},
@@ -109,7 +109,7 @@ def _infer_like(x: Meta, dout: Meta) -> Meta:
 
 
 register(
-    Card(
+    OpDef(
         "reshape2_grad",
         "X, Out@GRAD -> X@GRAD",
         infer=_infer_like,
@@ -148,7 +148,7 @@ def _flat_shape(shape: Shape, start: int, stop: int) -> Shape:
 
 
 register(
-    Card(
+    OpDef(
         "flatten_contiguous_range",
         "X -> Out, XShape~",
         attrs={"start_axis": 1, "stop_axis": 1},
@@ -187,7 +187,7 @@ def _matrix_shape(shape: Shape, axis: int) -> Shape:
 
 
 register(
-    Card(
+    OpDef(
         "flatten2",
         "X -> Out, XShape~",
         attrs={"axis": 1},

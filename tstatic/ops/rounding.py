@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ops._unary import of_floats, of_numbers, unary
 
@@ -19,22 +19,22 @@ def _half_away(torch: Any, x: Any) -> Any:
     return torch.where((x - whole).abs() >= 0.5, whole + torch.sign(x), whole)
 
 
-register(Card(
+register(OpDef(
     "floor", "X -> Out", pointwise={"Out": "floor(x)"}, infer=of_floats, grad=_ZERO,
     lower=lambda torch, x: torch.floor(x), amp="gray", domain=Domain("unary", values=_BETWEEN, ulps=0),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "ceil", "X -> Out", pointwise={"Out": "ceil(x)"}, infer=of_floats, grad=_ZERO,
     lower=lambda torch, x: torch.ceil(x), amp="gray", domain=Domain("unary", values=_BETWEEN, ulps=0),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "round", "X -> Out", pointwise={"Out": "round(x)"}, infer=of_floats, grad=_ZERO,
     lower=_half_away, amp="gray",
     domain=Domain(
         "unary", values={"X": Values(-3.0, 3.0, avoid=(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, -2, -1, 0, 1, 2))}, ulps=0
     ),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "trunc", "X -> Out", pointwise={"Out": "trunc(x)"}, infer=of_numbers, grad=_ZERO,
     lower=lambda torch, x: torch.trunc(x), amp="gray",
     domain=Domain("unary", values=_BETWEEN, others=("int64", "int32"), ulps=0),

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, FeedError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Card, Case, Domain, Piece, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, float32, int64
 from tstatic.ops._cut import cut_rows
@@ -60,7 +60,7 @@ def _bernoulli_split(x: Meta, out: Meta) -> list[Piece] | None:
 
 
 register(
-    Card(
+    OpDef(
         "bernoulli",
         "X -> Out",
         attrs={"seed": 0},
@@ -150,7 +150,7 @@ def _multinomial_lower(torch: Any, x: Any, *, num_samples: int, replacement: boo
 
 
 register(
-    Card(
+    OpDef(
         "multinomial",
         "X -> Out",
         attrs={"num_samples": 1, "replacement": False, "seed": 0},
@@ -206,7 +206,7 @@ def _sampling_id_lower(torch: Any, x: Any, *, dtype: DType, min: float, max: flo
 
 
 register(
-    Card(
+    OpDef(
         "sampling_id",
         "X -> Out",
         attrs={"min": 0.0, "max": 1.0, "seed": 0, "dtype": float32},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Domain, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.no_effect import no_effect
@@ -68,7 +68,7 @@ def _scale_grad(ctx: GradContext) -> list[OpSpec]:
 _CHOICES: tuple[dict[str, Any], ...] = (
     {"scale": 2.0, "bias": 1.0}, {"scale": -3.0, "bias": 2.0, "bias_after_scale": False}, {"scale": 1.0}, {"bias": -1.0},
 )  # fmt: skip
-register(Card(
+register(OpDef(
     "scale", "X -> Out", attrs={"scale": Attr(1.0, "number"), "bias": Attr(0.0, "number"), "bias_after_scale": True},
     pointwise={"Out": "where(bias_after_scale, x * scale + bias, (x + bias) * scale)"}, infer=_scale_infer,
     grad=_scale_grad, lower=_scale_lower, amp="gray",
@@ -89,7 +89,7 @@ def _increment_grad(ctx: GradContext) -> list[OpSpec]:
     return e.specs
 
 
-register(Card(
+register(OpDef(
     "increment", "X -> Out", attrs={"step": Attr(1.0, "number")}, pointwise={"Out": "x + step"}, infer=_increment_infer,
     grad=_increment_grad,
     lower=lambda torch, x, step: x + (step if x.dtype.is_floating_point else int(step)), amp="gray",

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Card, Case, Domain, GradContext, GradOp, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._indexing import add_nd
@@ -140,7 +140,7 @@ def _again(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "scatter",
         "X, Ids, Updates -> Out",
         attrs={"overwrite": True},
@@ -258,7 +258,7 @@ def _grad_nd(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "scatter_nd_add",
         "X, Index, Updates -> Out",
         infer=_infer_nd,

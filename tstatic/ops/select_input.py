@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import Layer
-from tstatic.ir.opdef import Card, Case, Domain, GradOp, Values, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.logs import warn_user
@@ -52,7 +52,7 @@ def _grad(x: Arrays, mask: Any, grad: Any, dx: Any) -> list[Any]:
 
 
 register(
-    Card(
+    OpDef(
         "select_input",
         "X*, Mask -> Out",
         infer=_infer,

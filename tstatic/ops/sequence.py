@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int64
 from tstatic.ops._shape_arg import check_sizes
@@ -67,7 +67,7 @@ def _range_lower(torch: Any, *, start: Number, end: Number, step: Number, dtype:
 
 
 register(
-    Card(
+    OpDef(
         "range",
         "-> Out",
         attrs={"start": Attr(0, "number"), "end": Attr(kind="number"), "step": Attr(1, "number"), "dtype": int64},
@@ -119,7 +119,7 @@ def _arange_lower(torch: Any, start: Any, end: Any, step: Any) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "arange",
         "Start, End, Step -> Out",
         infer=_arange_infer,
@@ -160,7 +160,7 @@ def _linspace_lower(torch: Any, *, start: float, stop: float, num: int, dtype: D
 
 
 register(
-    Card(
+    OpDef(
         "linspace",
         "-> Out",
         attrs={"start": Attr(kind="float"), "stop": Attr(kind="float"), "num": Attr(kind="int"), "dtype": float32},

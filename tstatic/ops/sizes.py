@@ -6,7 +6,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import Card, Case, Domain, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int32, int64
 from tstatic.ops._shapes import Array, Call, Copies, copy, single
@@ -32,7 +32,7 @@ def _shape_calls(x: Array, out: Array) -> list[Call]:
 
 
 register(
-    Card(
+    OpDef(
         "shape",
         "Input -> Out",
         infer=_infer_shape,
@@ -59,7 +59,7 @@ def _size_calls(x: Array, out: Array) -> list[Call]:
 
 
 register(
-    Card(
+    OpDef(
         "size",
         "Input -> Out",
         infer=lambda x: Meta((), int64),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta, dtype_of
@@ -150,7 +150,7 @@ def _register(
 ) -> None:
     ref, grad = _ref(forward, 1), _ref(backward, 2)
     register(
-        Card(
+        OpDef(
             type,
             "X -> Out",
             attrs={"axis": -1},

@@ -11,7 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import emit
 from tstatic.ir.domain import Values
-from tstatic.ir.opdef import GRAD, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta
@@ -266,7 +266,7 @@ def _grad_rows(
     return Rows({f"Logits{GRAD}": " + ".join(terms)}, softmax.shape, softmax.rank - 1)
 
 
-# ---------------------------------------------------------------------------------------------------------------- card
+# -------------------------------------------------------------------------------------------------- op definition
 def _split(logits: Meta, label: Meta, source: Any, out: Any, loss: Any, axis: int) -> list[Piece] | None:
     return split_rows(axis, logits, label, source, out, loss)
 
@@ -293,7 +293,7 @@ _REF = Bound(3, _calls, _needs, unread=(2,))
 _GRAD = Bound(4, _grad_calls, _grad_needs)
 
 register(
-    Card(
+    OpDef(
         "softmax_with_cross_entropy",
         # SoftmaxX is what given probabilities are the softmax of; nothing of it is read, but the gradient goes to it.
         "Logits, Label, SoftmaxX? -> Softmax, Loss",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Shape, normalize_axis
 from tstatic.ops._reshaping import plain_copy, with_shape
@@ -68,7 +68,7 @@ def _one_op(ctx: GradContext, type: str, axes: Sequence[int]) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "squeeze2",
         "X -> Out, XShape~",
         attrs={"axes": Attr((), "ints")},
@@ -94,7 +94,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "unsqueeze2",
         "X -> Out, XShape~",
         attrs={"axes": Attr(kind="ints")},

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Card, Case, Domain, GradContext, OpSpec, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._joining import common_shape, gathered, scattered, variables, without
@@ -44,7 +44,7 @@ def _stack_grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "stack",
         "X* -> Y",
         attrs={"axis": 0},
@@ -146,7 +146,7 @@ _DOMAIN = Domain(cases=_CASES, others=ANY, ulps=0)
 
 
 register(
-    Card(
+    OpDef(
         "unstack",
         "X -> Y*",
         attrs={"axis": 0, "num": 0},
@@ -160,7 +160,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "unbind",
         "X -> Out*",
         attrs={"axis": 0, "num": 0},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._bound import Bound, Calls
@@ -128,7 +128,7 @@ def _fresh(x: Array, given: Any, each: Any, times: Sequence[int]) -> list[Any]:
 
 _NONE = (None, None)
 register(
-    Card(
+    OpDef(
         "tile",
         "X, RepeatTimes?, repeat_times_tensor*? -> Out",
         attrs={"repeat_times": Attr((), "ints")},
@@ -190,7 +190,7 @@ def _infer_expand(x: Meta, given: Meta | None, each: list[Meta] | None, *, expan
 
 
 register(
-    Card(
+    OpDef(
         "expand",
         "X, ExpandTimes?, expand_times_tensor*? -> Out",
         attrs={"expand_times": Attr((), "ints")},
@@ -248,7 +248,7 @@ def _lower_as(torch: Any, x: Any, target: Any) -> Any:
 
 
 register(
-    Card(
+    OpDef(
         "expand_as",
         "X, target_tensor -> Out",
         infer=_infer_as,

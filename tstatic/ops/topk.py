@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradOp, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64, normalize_axis
 from tstatic.ops._ordering import check_k, first, put, split_rows, take_again, torch_put, with_size
@@ -65,7 +65,7 @@ def _split(x: Meta, given: Meta | None, out: Meta, indices: Meta, *, axis: int) 
 
 
 register(
-    Card(
+    OpDef(
         "top_k_v2",
         "X, K? -> Out, Indices",
         attrs={"k": 1, "axis": -1, "largest": True, "sorted": Attr.idle(True, "the entries are always in order")},
@@ -180,7 +180,7 @@ def _lower_kth_back(torch: Any, x: Any, indices: Any, dout: Any, *, axis: int, k
 
 
 register(
-    Card(
+    OpDef(
         "kthvalue",
         "X -> Out, Indices",
         attrs={"k": 1, "axis": -1, "keepdim": False},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Card, Case, Domain, GradContext, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._reshaping import with_shape
@@ -52,7 +52,7 @@ def _inverse(ctx: GradContext) -> Mapping[str, Any]:
 
 
 register(
-    Card(
+    OpDef(
         "transpose2",
         "X -> Out, XShape~",
         attrs={"axis": Attr(kind="ints")},

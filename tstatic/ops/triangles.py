@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Card, Case, Domain, Piece, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._shapes import Array, Call, Copies, clear, cut_together, mapped, need_rank, single
@@ -44,7 +44,7 @@ def _split(x: Meta, out: Meta) -> list[Piece] | None:
 
 
 register(
-    Card(
+    OpDef(
         "tril_triu",
         "X -> Out",
         attrs={"diagonal": 0, "lower": True},

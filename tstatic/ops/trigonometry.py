@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tstatic.ir.opdef import DERIVE, Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ops._unary import of_floats, unary
 
 
-def _card(type: str, gradient: str, lower: str, values: Values | None = None, reads: str = "X") -> Card:
-    """A card whose expression is the function of the same name; ``gradient`` reads ``x`` or ``out``."""
-    return register(Card(
+def _definition(type: str, gradient: str, lower: str, values: Values | None = None, reads: str = "X") -> OpDef:
+    """An op definition whose expression is the function of the same name; ``gradient`` reads ``x`` or ``out``."""
+    return register(OpDef(
         type, "X -> Out", pointwise={"Out": f"{type}(x)"}, infer=of_floats,
         grad=GradOp(f"{reads}, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": gradient}, grad=DERIVE),
         lower=lambda torch, x: getattr(torch, lower)(x), amp="gray",
@@ -17,17 +17,17 @@ def _card(type: str, gradient: str, lower: str, values: Values | None = None, re
     ))  # fmt: skip
 
 
-_card("sin", "dout * cos(x)", "sin")
-_card("cos", "-dout * sin(x)", "cos")
-_card("tan", "dout * (1 + out * out)", "tan", Values(-1.1, 1.1), reads="Out")
-_card("asin", "dout / sqrt(1 - x * x)", "asin", Values(-0.7, 0.7))
-_card("acos", "-dout / sqrt(1 - x * x)", "acos", Values(-0.7, 0.7))
-_card("atan", "dout / (1 + x * x)", "atan")
-_card("sinh", "dout * cosh(x)", "sinh")
-_card("cosh", "dout * sinh(x)", "cosh")
-_card("asinh", "dout / sqrt(x * x + 1)", "asinh")
-_card("acosh", "dout / sqrt(x * x - 1)", "acosh", Values(1.5, 4.0))
-_card("atanh", "dout / (1 - x * x)", "atanh", Values(-0.7, 0.7))
+_definition("sin", "dout * cos(x)", "sin")
+_definition("cos", "-dout * sin(x)", "cos")
+_definition("tan", "dout * (1 + out * out)", "tan", Values(-1.1, 1.1), reads="Out")
+_definition("asin", "dout / sqrt(1 - x * x)", "asin", Values(-0.7, 0.7))
+_definition("acos", "-dout / sqrt(1 - x * x)", "acos", Values(-0.7, 0.7))
+_definition("atan", "dout / (1 + x * x)", "atan")
+_definition("sinh", "dout * cosh(x)", "sinh")
+_definition("cosh", "dout * sinh(x)", "cosh")
+_definition("asinh", "dout / sqrt(x * x + 1)", "asinh")
+_definition("acosh", "dout / sqrt(x * x - 1)", "acosh", Values(1.5, 4.0))
+_definition("atanh", "dout / (1 - x * x)", "atanh", Values(-0.7, 0.7))
 
 
 @spelled("tensor.sin", "Variable.sin", "tensor.sin_", "Variable.sin_", "fluid.layers.sin", op="sin")

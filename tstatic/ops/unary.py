@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Card, Domain, GradOp, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops import _functions  # noqa: F401 - erf and integer powers in expressions
@@ -13,71 +13,71 @@ from tstatic.ops.scale import whole, whole_part
 
 _POSITIVE = {"X": Values(0.3, 4.0)}
 
-register(Card(
+register(OpDef(
     "exp", "X -> Out", pointwise={"Out": "exp(x)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * out"}, grad=DERIVE),
     lower=lambda torch, x: torch.exp(x), amp="black", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "expm1", "X -> Out", pointwise={"Out": "expm1(x)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * out + dout"}, grad=DERIVE),
     lower=lambda torch, x: torch.expm1(x), amp="black", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "log", "X -> Out", pointwise={"Out": "log(x)"}, infer=of_floats,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / x"}, grad=DERIVE),
     lower=lambda torch, x: torch.log(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "log2", "X -> Out", pointwise={"Out": "log2(x)"}, infer=of_floats,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x * 0.6931471805599453)"}, grad=DERIVE),
     lower=lambda torch, x: torch.log2(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "log10", "X -> Out", pointwise={"Out": "log10(x)"}, infer=of_floats,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x * 2.302585092994046)"}, grad=DERIVE),
     lower=lambda torch, x: torch.log10(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "log1p", "X -> Out", pointwise={"Out": "log1p(x)"}, infer=of_floats,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x + 1)"}, grad=DERIVE),
     lower=lambda torch, x: torch.log1p(x), amp="black", domain=Domain("unary", values={"X": Values(-0.7, 4.0)}, ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "sqrt", "X -> Out", pointwise={"Out": "sqrt(x)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 0.5 / out"}, grad=DERIVE),
     lower=lambda torch, x: torch.sqrt(x), amp="gray", domain=Domain("unary", values=_POSITIVE, ulps=2),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "rsqrt", "X -> Out", pointwise={"Out": "rsqrt(x)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "-0.5 * dout * out * out * out"}, grad=DERIVE),
     lower=lambda torch, x: torch.rsqrt(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "square", "X -> Out", pointwise={"Out": "square(x)"}, infer=of_numbers,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 2 * x"}, grad=DERIVE),
     lower=lambda torch, x: torch.square(x), amp="black", domain=Domain("unary", others=("int64", "int32"), ulps=1),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "reciprocal", "X -> Out", pointwise={"Out": "reciprocal(x)"}, infer=of_floats,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "-dout * out * out"}, grad=DERIVE),
     lower=lambda torch, x: torch.reciprocal(x), amp="gray",
     domain=Domain("unary", values={"X": Values(0.4, 3.0)}, ulps=2),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "abs", "X -> Out", pointwise={"Out": "abs(x)"}, infer=of_numbers,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * sign(x)"}, grad=DERIVE),
     lower=lambda torch, x: torch.abs(x), amp="gray",
     domain=Domain("unary", values={"X": Values(avoid=(0.0,))}, others=("int64", "int32"), ulps=0),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "sign", "X -> Out", pointwise={"Out": "sign(x)"}, infer=of_numbers,
     grad=GradOp("Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "0.0"}),
     # torch gives 0 for NaN; NaN propagates here as it does in numpy.
     lower=lambda torch, x: torch.where(x == x, torch.sign(x), x), amp="gray",
     domain=Domain("unary", values={"X": Values(avoid=(0.0,))}, others=("int64", "int32"), ulps=0),
 ))  # fmt: skip
-register(Card(
+register(OpDef(
     "erf", "X -> Out", pointwise={"Out": "erf(x)"}, infer=of_floats,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 1.1283791670955126 * exp(-x * x)"}, grad=DERIVE
@@ -91,7 +91,7 @@ def _pow_infer(x: Meta, factor: float) -> Meta:
     return x
 
 
-register(Card(
+register(OpDef(
     "pow", "X -> Out", attrs={"factor": Attr(1.0, "number")}, pointwise={"Out": "pow(x, factor)"}, infer=_pow_infer,
     # Any number to the power of 0 is 1, 0 too.
     grad=GradOp(
@@ -105,7 +105,7 @@ register(Card(
     ),
 ))  # fmt: skip
 _LOGIT = "log(minimum(maximum(x, eps), 1 - eps) / (1 - minimum(maximum(x, eps), 1 - eps)))"
-register(Card(
+register(OpDef(
     "logit", "X -> Out", attrs={"eps": 1e-6},
     pointwise={"Out": f"where(eps > 0, {_LOGIT}, log(x / (1 - x)))"},
     infer=of_floats,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradContext, GradOp, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
@@ -233,7 +233,7 @@ def _unfold_grad_grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(
-    Card(
+    OpDef(
         "unfold",
         "X -> Y",
         attrs=_GEOMETRY,
@@ -265,7 +265,7 @@ register(
     )
 )
 register(
-    Card(
+    OpDef(
         "fold",
         "X -> Y",
         attrs={"output_sizes": Attr(kind="ints"), **_GEOMETRY},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Card, Case, Domain, Piece, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, Piece, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ops._random import BATCH, FLOATS, SHAPE, SHAPES, float_only, float_type, in_order, pieces_of_fill, to_dtype
@@ -68,7 +68,7 @@ def _split(out: Meta, *, diag_num: int) -> list[Piece] | None:
 
 
 register(
-    Card(
+    OpDef(
         "uniform_random",
         "-> Out",
         attrs={**SHAPE, "min": -1.0, "max": 1.0, "diag_num": 0, "diag_step": 0, "diag_val": 1.0},
@@ -126,7 +126,7 @@ def _ref_like(x: Array, out: Array, *, min: float, max: float, seed: int, rng: A
 
 
 register(
-    Card(
+    OpDef(
         "uniform_random_inplace",
         "X -> Out",
         attrs={"min": -1.0, "max": 1.0, "seed": 0},
@@ -141,7 +141,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "uniform_random_batch_size_like",
         "Input -> Out",
         attrs={**SHAPE, **BATCH, "min": -1.0, "max": 1.0},

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Card, Case, Domain, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._shapes import Array
@@ -95,7 +95,7 @@ _CASES = (
 )
 
 register(
-    Card(
+    OpDef(
         "unique",
         "X -> Out, Indices?, Index?, Counts?",
         attrs=_ATTRS,
@@ -204,7 +204,7 @@ def _lower_runs(torch: Any, x: Any, *, axis: Sequence[int], dtype: DType) -> Any
 
 
 register(
-    Card(
+    OpDef(
         "unique_consecutive",
         "X -> Out, Index?, Counts?",
         attrs={n: _ATTRS[n] for n in ("return_inverse", "return_counts", "axis", "dtype")},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, Attr, Card, Case, Domain, GradOp, Piece, Values, register
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Piece, Values, register
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops._bound import Bound, Calls, float_scratch, in_place
 from tstatic.ops._reduce import need_elements, reduced_axes, reduced_shape, split_reduction, spread
@@ -80,7 +80,7 @@ _FROBENIUS = Bound(1, _frobenius_calls, _frobenius_needs)
 _FROBENIUS_GRAD = Bound(3, _frobenius_grad_calls, _frobenius_grad_needs)
 
 register(
-    Card(
+    OpDef(
         "frobenius_norm",
         "X -> Out",
         attrs={"dim": Attr((0,), "ints"), "keep_dim": False, "reduce_all": False},
@@ -218,7 +218,7 @@ _P_NORM = Bound(1, _p_calls, _p_needs)
 _P_NORM_GRAD = Bound(3, _p_grad_calls, _p_grad_needs)
 
 register(
-    Card(
+    OpDef(
         "p_norm",
         "X -> Out",
         attrs={
@@ -304,7 +304,7 @@ _SQUARED = Bound(1, _squared_calls, _squared_needs)
 _SQUARED_GRAD = Bound(2, _squared_grad_calls, lambda ins, outs: (float_scratch(ins[0], ()),))
 
 register(
-    Card(
+    OpDef(
         "squared_l2_norm",
         "X -> Out",
         infer=_squared_infer,

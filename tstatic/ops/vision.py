@@ -12,11 +12,11 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import (
     GRAD,
     Attr,
-    Card,
     Case,
     Domain,
     GradContext,
     GradOp,
+    OpDef,
     OpSpec,
     Piece,
     register,
@@ -155,7 +155,7 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
         return [OpSpec(type, {"X": [ctx.out_grads[dx]]}, {"Out": [ctx.in_grads[dout]]}, ctx.attrs)]
 
     register(
-        Card(
+        OpDef(
             type,
             "X -> Out",
             attrs=attrs,

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import SPELLINGS, Card, Case, Domain, GradContext, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import SPELLINGS, Case, Domain, GradContext, OpDef, OpSpec, Values, register, spelled
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, broadcast_shapes
 from tstatic.ops._broadcast_grad import reduced_gradient
@@ -39,7 +39,7 @@ def _second(ctx: GradContext) -> list[OpSpec]:
     return e.specs
 
 
-register(Card(
+register(OpDef(
     "where", "Condition, X, Y -> Out", pointwise={"Out": "where(condition, x, y)"}, infer=_infer,
     lower=lambda torch, condition, x, y: torch.where(condition, x, y),
     grad=reduced_gradient(

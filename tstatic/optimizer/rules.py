@@ -1,4 +1,4 @@
-"""The update rules; the formulas stand with the op cards."""
+"""The update rules; the formulas stand with the op definitions."""
 
 from __future__ import annotations
 

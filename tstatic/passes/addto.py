@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.opdef import EMPTY, card_of
+from tstatic.ir.opdef import EMPTY, op_def
 from tstatic.ir.program import OpRole
 
 
@@ -22,8 +22,8 @@ def addto(program: FrozenProgram) -> FrozenProgram:
 
     The order of the additions, and so every bit, stays. What is saved is memory: a gradient is free once it is added.
     """
-    card = card_of("elementwise_add")
-    attrs = card.complete({})
+    definition = op_def("elementwise_add")
+    attrs = definition.complete({})
     maker = {v: i for i, op in enumerate(program.ops) for v in op.writes()}
     after: dict[int, list[FrozenOp]] = {}
     metas, names = dict(program.metas), dict(program.names)
@@ -41,7 +41,7 @@ def addto(program: FrozenProgram) -> FrozenProgram:
             if result != out:
                 metas[result], names[result] = metas[out], names.get(out, out)
             add = FrozenOp(
-                card, (total, value), (result,), attrs, op.role, op.role_var if result == out else (), op.where,
+                definition, (total, value), (result,), attrs, op.role, op.role_var if result == out else (), op.where,
                 op.position, scope=op.scope,
             )  # fmt: skip
             after.setdefault(at, []).append(add)

@@ -28,8 +28,8 @@ def cse(program: FrozenProgram) -> FrozenProgram:
     for op in program.ops:
         if rename:
             op = op.with_inputs(rename)
-        card = op.card
-        if card.random or card.state or card.objects or op.regions or keeps(op):
+        definition = op.definition
+        if definition.random or definition.state or definition.objects or op.regions or keeps(op):
             kept.append(op)
             continue
         key = _key(op)

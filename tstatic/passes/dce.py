@@ -10,7 +10,7 @@ from tstatic.ir.opdef import EMPTY
 
 def keeps(op: FrozenOp) -> bool:
     """Whether an op stays even if nobody reads it: it prints, calls Python, may raise on values, or owns such ops."""
-    return op.card.effects or any(keeps(inner) for region in op.regions for inner in region.ops)
+    return op.definition.effects or any(keeps(inner) for region in op.regions for inner in region.ops)
 
 
 def dce(program: FrozenProgram) -> FrozenProgram:
@@ -28,7 +28,7 @@ def dce(program: FrozenProgram) -> FrozenProgram:
 def _trim(op: FrozenOp, live: set[str]) -> FrozenOp:
     outputs: list[Entry] = []
     changed = False
-    for slot, entry in zip(op.card.outputs, op.outputs, strict=True):
+    for slot, entry in zip(op.definition.outputs, op.outputs, strict=True):
         if isinstance(entry, str) and entry not in live and slot.optional:
             entry = None
             changed = True

@@ -23,8 +23,16 @@ def fold(program: FrozenProgram) -> FrozenProgram:
 
 
 def _fold_one(op: FrozenOp, program: FrozenProgram, constants: dict[str, np.ndarray[Any, Any]]) -> bool:
-    card = op.card
-    if card.random or card.state or card.objects or card.dynamic or op.regions or keeps(op) or card.ref is None:
+    definition = op.definition
+    if (
+        definition.random
+        or definition.state
+        or definition.objects
+        or definition.dynamic
+        or op.regions
+        or keeps(op)
+        or definition.ref is None
+    ):
         return False
     writes = op.writes()
     if not all(v in constants for v in op.reads()) or not writes:
@@ -35,7 +43,7 @@ def _fold_one(op: FrozenOp, program: FrozenProgram, constants: dict[str, np.ndar
             return False
     try:
         results = evaluate(
-            card, [_values(e, constants) for e in op.inputs], op.attrs, [e is not None for e in op.outputs]
+            definition, [_values(e, constants) for e in op.inputs], op.attrs, [e is not None for e in op.outputs]
         )
     except (TstaticError, ValueError, TypeError, IndexError):
         # The op's own error belongs to the run, with the user's line.

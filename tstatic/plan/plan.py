@@ -98,8 +98,8 @@ def _is_known(meta: Meta | None) -> bool:
 
 def _contents(op: FrozenOp) -> Iterator[str]:
     """Values that an op reads, without those of which it wants the shape only."""
-    for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
-        if entry is not None and slot.name not in op.card.shape_only:
+    for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
+        if entry is not None and slot.name not in op.definition.shape_only:
             yield from (entry,) if isinstance(entry, str) else entry
 
 
@@ -188,11 +188,11 @@ class _Planner:
     def step(self, index: int, op: FrozenOp) -> Step:
         region = "main" if index < self.main_count else "update"
         objects = set()
-        for slot, entry in zip(op.card.outputs, op.outputs, strict=True):
-            if slot.name in op.card.objects and isinstance(entry, str):
+        for slot, entry in zip(op.definition.outputs, op.outputs, strict=True):
+            if slot.name in op.definition.objects and isinstance(entry, str):
                 self.slots[entry] = Slot(entry, "object", None)
                 objects.add(entry)
-        dynamic = op.card.dynamic or any(self.slots[v].kind == "dynamic" for v in op.reads())
+        dynamic = op.definition.dynamic or any(self.slots[v].kind == "dynamic" for v in op.reads())
         dynamic = dynamic or any(not _is_known(self.metas.get(v)) for v in op.writes() if v not in objects)
         if dynamic:
             for value in op.writes():
@@ -219,8 +219,8 @@ class _Planner:
 
     def try_view(self, index: int, op: FrozenOp) -> bool:
         """Lets the first output be a view of the first input where that needs no copy."""
-        card = op.card
-        if card.view is None or not isinstance(op.inputs[0], str) or not isinstance(op.outputs[0], str):
+        definition = op.definition
+        if definition.view is None or not isinstance(op.inputs[0], str) or not isinstance(op.outputs[0], str):
             return False
         source, result = op.inputs[0], op.outputs[0]
         # An optional list of values that is empty is no input.
@@ -233,7 +233,7 @@ class _Planner:
         if base.kind not in ("arena", "feed", "state"):
             return False
         sample = np.empty(self.metas[source].shape, self.metas[source].dtype.np)
-        shown = card.view(sample, **card.pick(card.view, op.attrs))
+        shown = definition.view(sample, **definition.pick(definition.view, op.attrs))
         if shown is None or shown.shape != self.metas[result].shape or not np.may_share_memory(shown, sample):
             return False
         self.slots[result] = Slot(result, "view", self.metas[result], of=source)
@@ -255,7 +255,7 @@ class _Planner:
                 if new not in self.root and base not in taken and self.share(index, op, old, new):
                     taken.add(base)
             return
-        for source_slot, result_slot in op.card.inplace:
+        for source_slot, result_slot in op.definition.inplace:
             source, result = op.input(source_slot), op.output(result_slot)
             if isinstance(source, tuple) and isinstance(result, tuple):
                 for pair in zip(source, result, strict=True):

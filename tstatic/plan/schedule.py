@@ -31,10 +31,10 @@ def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> b
         # What stays inside may be anything: it writes no memory.
         made = set(op.writes())
         return all(_delayable(one, program, owner) for one in op.body if made.intersection(one.writes()))
-    if not op.card.update or op.regions:
+    if not op.definition.update or op.regions:
         return False
-    pairs = {o: i for i, o in op.card.state}
-    for slot, entry in zip(op.card.outputs, op.outputs, strict=True):
+    pairs = {o: i for i, o in op.definition.state}
+    for slot, entry in zip(op.definition.outputs, op.outputs, strict=True):
         if entry is None:
             continue
         if slot.name not in pairs:
@@ -67,9 +67,9 @@ def _owners(program: FrozenProgram) -> dict[str, str]:
     """Value -> the variable whose storage it may have: last values, and what an update makes of them on the way."""
     owner = {value: var for var, value in program.writes.items()}
     for op in reversed(program.ops):
-        if not op.card.collective:
+        if not op.definition.collective:
             continue
-        for source_slot, result_slot in op.card.state:
+        for source_slot, result_slot in op.definition.state:
             for source, result in zip(_row(op.input(source_slot)), _row(op.output(result_slot)), strict=False):
                 var = owner.get(result)
                 if var is not None and program.reads.get(var) != source:

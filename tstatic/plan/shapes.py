@@ -24,7 +24,7 @@ def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
     """Adds the metadata of an op's results.
 
     Raises:
-        TstaticError: What the card's ``infer`` refuses, with the op and the user's line.
+        TstaticError: What the op definition's ``infer`` refuses, with the op and the user's line.
     """
     if op.body:
         for one in op.body:
@@ -33,13 +33,13 @@ def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
     if op.regions:
         _infer_regions(op, metas)
         return
-    card = op.card
-    assert card.infer is not None, f"{op.type} has no infer"
+    definition = op.definition
+    assert definition.infer is not None, f"{op.type} has no infer"
     try:
-        result = card.infer(*entry_metas(op.inputs, metas), **card.pick(card.infer, op.attrs))
+        result = definition.infer(*entry_metas(op.inputs, metas), **definition.pick(definition.infer, op.attrs))
     except TstaticError as error:
         raise error.add_context(op=op.type, var=", ".join(op.reads()) or None, where=show(op.where)) from None
-    if isinstance(result, Meta) or (len(card.outputs) == 1 and not isinstance(result, tuple)):
+    if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
         result = (result,)
     for entry, meta in zip(op.outputs, result, strict=True):
         if entry is None or meta is None:
@@ -72,15 +72,17 @@ def _meet(a: Meta, b: Meta) -> Meta:
 def _infer_regions(op: FrozenOp, metas: dict[str, Meta]) -> None:
     names = op.slot_names
     given: dict[str, Meta] = {}
-    by_slot = {s.name: e for s, e in zip(op.card.inputs, op.inputs, strict=True)}
+    by_slot = {s.name: e for s, e in zip(op.definition.inputs, op.inputs, strict=True)}
     for slot, entry in by_slot.items():
         row = (entry,) if isinstance(entry, str) else entry or ()
         for name, value in zip(names.get(slot, ()), row, strict=True):
             if value in metas:
                 given[name] = metas[value]
-    if op.card.infer is not None:
+    if op.definition.infer is not None:
         # Backward ops of control flow: results are shaped like the forward inputs.
-        result = op.card.infer(*entry_metas(op.inputs, metas), **op.card.pick(op.card.infer, op.attrs))
+        result = op.definition.infer(
+            *entry_metas(op.inputs, metas), **op.definition.pick(op.definition.infer, op.attrs)
+        )
         result = result if isinstance(result, tuple) else (result,)
         for entry, meta in zip(op.outputs, result, strict=True):
             if isinstance(entry, tuple):
@@ -97,8 +99,8 @@ def _infer_regions(op: FrozenOp, metas: dict[str, Meta]) -> None:
         for name, meta in results.items():
             if name in given:
                 given[name] = _meet(given[name], meta)
-    for out, entry in zip(op.card.outputs, op.outputs, strict=True):
-        if out.name in op.card.objects or entry is None:
+    for out, entry in zip(op.definition.outputs, op.outputs, strict=True):
+        if out.name in op.definition.objects or entry is None:
             continue
         for name, value in zip(names.get(out.name, ()), (entry,) if isinstance(entry, str) else entry, strict=True):
             if name in results:

@@ -20,15 +20,15 @@ def state_streams(program: FrozenProgram) -> dict[str, list[str]]:
     Returns:
         Slot of the update (``Param``, ``Moment1``, ...) -> variables in order.
     """
-    updates = [op for op in _members(program.ops) if op.card.update]
+    updates = [op for op in _members(program.ops) if op.definition.update]
     if not updates:
         return {}
     variable = {value: var for var, value in program.reads.items()}
     found: dict[str, dict[str, None]] = {}
     for op in _sorted(updates, program):
         # Numbers that the op moves on, as the powers of the betas, are no streams.
-        numbers = {source for source, _ in getattr(op.card.ref, "powers", {}).values()}
-        for slot, _ in op.card.state:
+        numbers = {source for source, _ in getattr(op.definition.ref, "powers", {}).values()}
+        for slot, _ in op.definition.state:
             value = _one(op, slot)
             if value in variable and slot not in numbers:
                 found.setdefault(slot, {})[variable[value]] = None
@@ -39,7 +39,7 @@ def gradient_streams(program: FrozenProgram) -> list[list[str]]:
     """Per fused update the gradients that it reads from memory, each once, in the order of the parameters."""
     found = []
     for fused in program.ops:
-        updates = [op for op in fused.body if op.card.update]
+        updates = [op for op in fused.body if op.definition.update]
         if updates:
             inside = {v: op for op in fused.body for v in op.writes()}
             grads = (_one(op, "Grad") for op in _sorted(updates, program))
@@ -58,7 +58,7 @@ def _members(ops: Sequence[FrozenOp]) -> Iterator[FrozenOp]:
 
 
 def _one(op: FrozenOp, slot: str) -> str:
-    if slot not in {s.name for s in op.card.inputs}:
+    if slot not in {s.name for s in op.definition.inputs}:
         return ""
     entry = op.input(slot)
     return entry if isinstance(entry, str) else ""

@@ -38,17 +38,17 @@ def store_entry(entry: Entry, result: Any, env: Env) -> None:
 
 def run_op(op: FrozenOp, env: Env, reserved: Mapping[str, Any]) -> None:
     """Runs one op on the arrays of ``env`` and adds its results; results get fresh memory."""
-    card = op.card
+    definition = op.definition
     ins = [fetch_entry(e, env) for e in op.inputs]
     wanted = [e is not None for e in op.outputs]
-    if card.objects:
+    if definition.objects:
         outs: list[Any] = []
-        for slot, entry in zip(card.outputs, op.outputs, strict=True):
-            outs.append([] if slot.name in card.objects and entry is not None else None)
+        for slot, entry in zip(definition.outputs, op.outputs, strict=True):
+            outs.append([] if slot.name in definition.objects and entry is not None else None)
     else:
         outs = [None] * len(wanted)
-    if card.infer is not None and not card.dynamic:
-        metas = infer_outputs(card, metas_of_entries(ins), op.attrs)
+    if definition.infer is not None and not definition.dynamic:
+        metas = infer_outputs(definition, metas_of_entries(ins), op.attrs)
         unknown = any(
             m is not None
             and any(UNKNOWN in one.shape for one in (m if isinstance(m, list) else [m]) if one is not None)
@@ -57,13 +57,13 @@ def run_op(op: FrozenOp, env: Env, reserved: Mapping[str, Any]) -> None:
         if not unknown:
             made = allocate([m if w else None for m, w in zip(metas, wanted, strict=True)])
             outs = [o if o is not None else m for o, m in zip(outs, made, strict=True)]
-            call_ref(card, ins, outs, op.attrs, **reserved)
+            call_ref(definition, ins, outs, op.attrs, **reserved)
             for entry, result in zip(op.outputs, outs, strict=True):
                 if entry is not None:
                     store_entry(entry, result, env)
             return
-    keywords = {n: v for n, v in reserved.items() if card.takes(n)}
-    results = card.ref(*ins, *outs, **card.pick(card.ref, op.attrs), **keywords)
+    keywords = {n: v for n, v in reserved.items() if definition.takes(n)}
+    results = definition.ref(*ins, *outs, **definition.pick(definition.ref, op.attrs), **keywords)
     if not isinstance(results, tuple | list):
         results = [results]
     taken = [a for one in ins for a in (one if isinstance(one, list) else [one]) if isinstance(a, np.ndarray)]
@@ -95,7 +95,7 @@ def metas_of_entries(ins: Sequence[Any]) -> list[Any]:
 
 
 class BlockRunner:
-    """What a control-flow card is given as ``run_block``.
+    """What a control-flow op definition is given as ``run_block``.
 
     Args:
         op: The op that owns the body.

@@ -77,7 +77,9 @@ class Session:
         self._streams = state_streams(plan.program)
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
-        self._blas = any(step.op.card.cost is not None or step.op.card.amp == "white" for step in plan.steps)
+        self._blas = any(
+            step.op.definition.cost is not None or step.op.definition.amp == "white" for step in plan.steps
+        )
         # A program without feeds that leaves nothing but state (a startup program) runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         self._writing = Writing(scope, plan.program.writes, "a step")
@@ -168,8 +170,10 @@ class Session:
         source, result = op.inputs[0], op.outputs[0]
         assert isinstance(source, str)
         assert isinstance(result, str)
-        assert op.card.view is not None
-        self.arrays[result] = op.card.view(self.arrays[source], **op.card.pick(op.card.view, op.attrs))
+        assert op.definition.view is not None
+        self.arrays[result] = op.definition.view(
+            self.arrays[source], **op.definition.pick(op.definition.view, op.attrs)
+        )
 
     def _entry(self, entry: Entry) -> Any:
         if entry is None:
@@ -180,7 +184,7 @@ class Session:
 
     def _reserved(self, op: FrozenOp) -> dict[str, Any]:
         reserved: dict[str, Any] = {}
-        if op.card.random or op.regions:
+        if op.definition.random or op.regions:
             key = RngKey(0, self.place, op.position, 0, 0)
             self.keys.append(key)
             reserved["rng"] = key
@@ -188,14 +192,14 @@ class Session:
                 runner = BlockRunner(op, key)
                 self.runners.append(runner)
                 reserved["run_block"] = runner
-        if op.card.collective:
+        if op.definition.collective:
             reserved["group"] = self.member
         return reserved
 
     def _prepare(self, op: FrozenOp) -> cpu.Work:
         ins = [self._entry(e) for e in op.inputs]
         outs = [self._entry(e) for e in op.outputs]
-        return DEVICES[self.device](op.card, ins, outs, op.attrs, metas_of, self._reserved(op))
+        return DEVICES[self.device](op.definition, ins, outs, op.attrs, metas_of, self._reserved(op))
 
     def _dynamic(self, op: FrozenOp) -> cpu.Work:
         """An op whose result's size is known when it is there: its arrays are made and found by name as it runs."""

@@ -176,7 +176,7 @@ def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
     made = set(feeds)
     for op in block.ops:
         # A branch that does not run needs none of its inputs, so what only branches read may stay away.
-        needed = [n for slot, row in op.inputs.items() if slot not in op.card.may_lack for n in row]
+        needed = [n for slot, row in op.inputs.items() if slot not in op.definition.may_lack for n in row]
         for name in [*needed, *(n for n in op.input_arg_names if not block.vars[n].is_data)]:
             if name not in made and name != EMPTY and not block.vars[name].persistable:
                 raise ProgramError(

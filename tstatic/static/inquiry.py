@@ -27,9 +27,9 @@ Kernels = Mapping[tuple[Entry, ...], Kernel]
 
 
 def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
-    shapes = {s.name for s in op.card.inputs if s.name in op.card.shape_only}
+    shapes = {s.name for s in op.definition.inputs if s.name in op.definition.shape_only}
     total = 0
-    for slot, entry in zip(op.card.inputs, op.inputs, strict=True):
+    for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
         if entry is not None and slot.name not in shapes:
             total += sum(metas[v].nbytes for v in ((entry,) if isinstance(entry, str) else entry) if v in metas)
     return total + sum(metas[v].nbytes for v in op.writes() if v in metas)
@@ -53,7 +53,7 @@ def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, 
     """The ops that do work in the plan; without it, where sizes are unknown, those that cannot be views."""
     given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
     if not all(meta is not None and meta.known for meta in given):
-        return [op for op in frozen.ops if op.card.view is None]
+        return [op for op in frozen.ops if op.definition.view is None]
     made = {outputs: Generated(kernel, kernel.plan(False)) for outputs, kernel in kernels.items()}
     plan = make_plan(frozen, metas, pipeline.plan_options(build), made)
     return [step.op for step in plan.steps if step.how != "view"]
@@ -242,7 +242,7 @@ class _Notes:
             meaning, change = explain_code("OFF", value=would[i].switch)
             found.append(Note("off", f"{_together(would[i])} could be one {would[i].op}: {meaning}.", change))
         if not found:
-            view = op.card.view is not None
+            view = op.definition.view is not None
             alone = "Its result is a view of its input: it costs nothing."
             found.append(Note("alone", alone if view else "No fusion has it in its pattern here."))
         return tuple(found)

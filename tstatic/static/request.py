@@ -149,7 +149,7 @@ def damaged_program(program: Any, error: Exception) -> ProgramError | None:
     ``None`` for programs that were built here, and for those that call functions of the user's own, which may raise anything.
     """
     base: Program = getattr(program, "_program", program) or default_main_program()
-    kinds = {attr.kind for block in base.blocks for op in block.ops for attr in op.card.attrs.values()}
+    kinds = {attr.kind for block in base.blocks for op in block.ops for attr in op.definition.attrs.values()}
     if not base._from_file or "function" in kinds:
         return None
     return ProgramError(

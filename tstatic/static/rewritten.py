@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.opdef import EMPTY, Card
+from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.operator import Operator
 from tstatic.ir.program import Block, Program
 
 
 def _named(op: FrozenOp, names: dict[str, str], inputs: bool) -> dict[str, tuple[str, ...]]:
-    slots, entries = (op.card.inputs, op.inputs) if inputs else (op.card.outputs, op.outputs)
+    slots, entries = (op.definition.inputs, op.inputs) if inputs else (op.definition.outputs, op.outputs)
     found = {}
     for slot, entry in zip(slots, entries, strict=True):
         if entry is None or slot.name == "Shapes":
@@ -20,13 +20,13 @@ def _named(op: FrozenOp, names: dict[str, str], inputs: bool) -> dict[str, tuple
 
 
 class _Shown(Operator):
-    """An op that may be fused: its card is its own."""
+    """An op that may be fused: its definition is its own."""
 
     __slots__ = ("own",)
-    own: Card
+    own: OpDef
 
     @property
-    def card(self) -> Card:
+    def definition(self) -> OpDef:
         return self.own
 
 
@@ -35,7 +35,7 @@ def _operator(op: FrozenOp, block: Block, names: dict[str, str]) -> Operator:
         block, op.type, _named(op, names, True), _named(op, names, False), dict(op.attrs),
         role=op.role, role_var=op.role_var, where=op.where, position=op.position,
     )  # fmt: skip
-    shown.own = op.card
+    shown.own = op.definition
     return shown
 
 

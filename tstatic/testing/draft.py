@@ -12,7 +12,7 @@ import numpy as np
 from tstatic.errors import TstaticError
 from tstatic.ir.domain import Case, Values
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import DERIVE, GRAD, Card, GradOp, card_of
+from tstatic.ir.opdef import DERIVE, GRAD, GradOp, OpDef, op_def
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.families import MOST_INPUT, attempt, bounds, flat
 from tstatic.testing.noise import noisy, quiet
@@ -117,14 +117,14 @@ class Draft:
         return self._add(Input(f"x{len(self.inputs)}", (1,), value.dtype, given=(round(middle, 2),)))
 
     @staticmethod
-    def bounded(card: Card, case: Case, values: Values) -> Values:
+    def bounded(definition: OpDef, case: Case, values: Values) -> Values:
         """Values whose ``high`` is a number: ``"W.0"`` is the size of axis 0 of input W, any other text an attribute."""
         if not isinstance(values.high, str):
             return values
         slot, dot, axis = values.high.partition(".")
         if not dot:
-            return replace(values, high=float(card.complete(case.attrs)[slot]))
-        shape = next(s for c, s in zip(card.inputs, case.shapes, strict=False) if c.name == slot)
+            return replace(values, high=float(definition.complete(case.attrs)[slot]))
+        shape = next(s for c, s in zip(definition.inputs, case.shapes, strict=False) if c.name == slot)
         first = shape[0] if shape and isinstance(shape[0], tuple | list) else shape
         return replace(values, high=float(first[int(axis)] if first else 1))
 
@@ -141,23 +141,25 @@ class Draft:
             The names of its outputs (intermediate ones left out), or ``None`` if it was refused: it does not infer, it
             overflows, or its result jumps when its inputs are rounded differently.
         """
-        card = card_of(type)
+        definition = op_def(type)
         fitted = {
-            slot: [self._fit(card, slot, n) for n in row] if isinstance(row, list) else self._fit(card, slot, row)
+            slot: [self._fit(definition, slot, n) for n in row]
+            if isinstance(row, list)
+            else self._fit(definition, slot, row)
             for slot, row in inputs.items()
         }
-        rows = [fitted.get(s.name) for s in card.inputs]
-        own = self._run(card, rows, attrs, lambda v: v.own)
+        rows = [fitted.get(s.name) for s in definition.inputs]
+        own = self._run(definition, rows, attrs, lambda v: v.own)
         if own is None:
             return None
-        wide_attrs = _widened(card, attrs)
-        wide = self._run(card, rows, wide_attrs, lambda v: v.wide)
-        if wide is None or not _sound(own, wide) or self._jumps(card, rows, wide_attrs, wide):
+        wide_attrs = _widened(definition, attrs)
+        wide = self._run(definition, rows, wide_attrs, lambda v: v.wide)
+        if wide is None or not _sound(own, wide) or self._jumps(definition, rows, wide_attrs, wide):
             return None
-        gain = self._gain(card, rows, wide_attrs, wide) if self.backward else 1.0
+        gain = self._gain(definition, rows, wide_attrs, wide) if self.backward else 1.0
         if gain is None or gain > (MOST_TRAINED_GAIN if self.parameters else MOST_GAIN):
             return None
-        return self._append(card, fitted, attrs, own, wide, gain)
+        return self._append(definition, fitted, attrs, own, wide, gain)
 
     def witness(self, name: str, dtype: str) -> None:
         """Compares an input with itself rounded: a rounding that is left out turns the result.
@@ -172,18 +174,19 @@ class Draft:
         wide = low and self.emit("cast", {"X": low[0]}, {"in_dtype": dtype, "out_dtype": "float32"})
         if not wide:
             return
-        card, ins = card_of("less_than"), {"X": wide[0], "Y": name}
-        own = self._run(card, [wide[0], name], {}, lambda v: v.own)
+        definition, ins = op_def("less_than"), {"X": wide[0], "Y": name}
+        own = self._run(definition, [wide[0], name], {}, lambda v: v.own)
         if own is not None:
-            self.asides += self._append(card, ins, {}, own, own, 1.0)
+            self.asides += self._append(definition, ins, {}, own, own, 1.0)
             del self.pool[-1]
 
     def _append(
-        self, card: Card, fitted: Mapping[str, Any], attrs: Mapping[str, Any], own: Sequence[Any], wide: Sequence[Any], gain: float
+        self, definition: OpDef, fitted: Mapping[str, Any], attrs: Mapping[str, Any],
+        own: Sequence[Any], wide: Sequence[Any], gain: float,
     ) -> list[str]:  # fmt: skip
         outputs: dict[str, Any] = {}
         made = []
-        for slot, a, b in zip(card.outputs, own, wide, strict=True):
+        for slot, a, b in zip(definition.outputs, own, wide, strict=True):
             if a is None:
                 continue
             row = []
@@ -191,39 +194,39 @@ class Draft:
                 name = f"v{self._named}"
                 self._named += 1
                 same = bool(np.array_equal(x.astype(y.dtype), y, equal_nan=True))
-                self.values[name] = Value(x, y, gain, same and is_free(card.type))
+                self.values[name] = Value(x, y, gain, same and is_free(definition.type))
                 row.append(name)
                 if not slot.intermediate:
                     made.append(name)
                     self.pool.append(name)
             outputs[slot.name] = row
-        self.steps.append(Step.of(card.type, fitted, outputs, attrs))
+        self.steps.append(Step.of(definition.type, fitted, outputs, attrs))
         return made
 
-    def _run(self, card: Card, rows: Sequence[Any], attrs: Mapping[str, Any], look: Any) -> list[Any] | None:
+    def _run(self, definition: OpDef, rows: Sequence[Any], attrs: Mapping[str, Any], look: Any) -> list[Any] | None:
         ins = [
             None if r is None else [look(self.values[n]) for n in r] if isinstance(r, list) else look(self.values[r])
             for r in rows
         ]
-        outs = attempt(card, ins, attrs)
+        outs = attempt(definition, ins, attrs)
         if outs is None or sum(a.size for a in flat(outs)) > self.most_elements:
             return None
         return outs
 
-    def fits(self, card: Card, slot: str, name: str) -> bool:
+    def fits(self, definition: OpDef, slot: str, name: str) -> bool:
         """Whether a value lies in the domain of a slot."""
         value = self.values[name]
         if not value.is_float or not value.wide.size:
             return True
-        low, high = bounds(card, slot)
+        low, high = bounds(definition, slot)
         least, most = value.range
         return low <= least and most <= high
 
-    def _fit(self, card: Card, slot: str, name: str) -> str:
+    def _fit(self, definition: OpDef, slot: str, name: str) -> str:
         """Brings a value into the domain of a slot by ``tanh`` and ``scale``, where it is not there."""
-        if card.type in ("tanh", "scale") or self.fits(card, slot, name):
+        if definition.type in ("tanh", "scale") or self.fits(definition, slot, name):
             return name
-        low, high = bounds(card, slot)
+        low, high = bounds(definition, slot)
         if high == MOST_INPUT:
             low, high = -2.0, 2.0
         small = self.emit("tanh", {"X": name}, {})
@@ -261,30 +264,32 @@ class Draft:
             away(lambda v: np.where(np.arange(v.wide.size) % 2, 1.0, -1.0).reshape(v.shape)),
         ]
 
-    def _jumps(self, card: Card, rows: Sequence[Any], attrs: Mapping[str, Any], wide: Sequence[Any]) -> bool:
+    def _jumps(self, definition: OpDef, rows: Sequence[Any], attrs: Mapping[str, Any], wide: Sequence[Any]) -> bool:
         for look in self._variants(rows):
-            other = self._run(card, rows, attrs, look)
+            other = self._run(definition, rows, attrs, look)
             if other is None or any(_apart(a, b) for a, b in zip(flat(wide), flat(other), strict=True)):
                 return True
         return False
 
-    def _gain(self, card: Card, rows: Sequence[Any], attrs: Mapping[str, Any], wide: Sequence[Any]) -> float | None:
+    def _gain(
+        self, definition: OpDef, rows: Sequence[Any], attrs: Mapping[str, Any], wide: Sequence[Any]
+    ) -> float | None:
         """Bound of the derivative by the inputs, or ``None`` if the op's gradient jumps."""
         names = [n for r in rows if r is not None for n in (r if isinstance(r, list) else [r])]
         before = max((self.values[n].gain for n in names), default=1.0)
-        has_op = isinstance(card.grad, GradOp) or (card.grad is DERIVE and card.pointwise is not None)
+        has_op = isinstance(definition.grad, GradOp) or (definition.grad is DERIVE and definition.pointwise is not None)
         if not has_op:
             return 2 * before
-        back = card_of(f"{card.type}_grad")
+        back = op_def(f"{definition.type}_grad")
         results = []
         for look in [lambda v: v.wide, *self._variants(rows)]:
-            outs = self._run(card, rows, attrs, look)
+            outs = self._run(definition, rows, attrs, look)
             if outs is None:
                 return None
             named: dict[str, Any] = {}
-            for slot, row in zip(card.inputs, rows, strict=True):
+            for slot, row in zip(definition.inputs, rows, strict=True):
                 named[slot.name] = _map(lambda n, look=look: look(self.values[n]), row)
-            for slot, out in zip(card.outputs, outs, strict=True):
+            for slot, out in zip(definition.outputs, outs, strict=True):
                 named[slot.name] = out
                 named[slot.name + GRAD] = _map(lambda a: np.ones(a.shape) if a.dtype == np.float64 else None, out)
             picked = {n: v for n, v in attrs.items() if n in back.attrs}
@@ -322,7 +327,7 @@ class Draft:
             built = found.build()
         except TstaticError:
             return None
-        if not any(op.card.update for op in built.main.global_block().ops):
+        if not any(op.definition.update for op in built.main.global_block().ops):
             return None
         noise = noisy(found, {f"{i.name}{GRAD}": i.name for i in found.inputs if i.parameter})
         if not noise:
@@ -332,12 +337,14 @@ class Draft:
         return self.trained(replace(recipe, inputs=inputs), optimizer, runs, clip)
 
 
-def _widened(card: Card, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def _widened(definition: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes of the float64 twin."""
 
     def wide(name: str, value: Any) -> Any:
         return (
-            "float64" if card.attrs[name].kind == "dtype" and value is not None and dtype_of(value).is_float else value
+            "float64"
+            if definition.attrs[name].kind == "dtype" and value is not None and dtype_of(value).is_float
+            else value
         )
 
     return {n: wide(n, v) for n, v in attrs.items()}

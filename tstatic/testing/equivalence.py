@@ -142,7 +142,7 @@ def results_of(program: Program) -> list[str]:
         if op.role & (OpRole.Optimize | OpRole.LRSched):
             continue
         for slot, row in op.outputs.items():
-            if op.card.output_slots[slot].intermediate:
+            if op.definition.output_slots[slot].intermediate:
                 continue
             for name in row:
                 var = block._find_var_recursive(name)

@@ -9,7 +9,7 @@ from typing import Any
 from tstatic.errors import ProgramError, TstaticError, near
 from tstatic.ir.domain import Values
 from tstatic.ir.frozen import freeze
-from tstatic.ir.opdef import Card, card_of
+from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.plan.shapes import infer_program
@@ -94,7 +94,7 @@ def values_of(program: Program, var: Variable) -> Values:
                 if name not in op.input_arg_names:
                     continue
                 found = _narrow(found, _slot_values(op, name, var))
-                if op.card.view is not None or (op.card.pointwise or {}).get("Out") == "x":
+                if op.definition.view is not None or (op.definition.pointwise or {}).get("Out") == "x":
                     new = [n for n in op.output_arg_names if n not in seen]
                     seen.update(new)
                     names += new
@@ -103,18 +103,18 @@ def values_of(program: Program, var: Variable) -> Values:
     return Values() if var.dtype.is_float else Values(0, 2, dtype=var.dtype.name)
 
 
-def _forward(card: Card) -> Card:
-    while card.of:
-        card = card_of(card.of)
-    return card
+def _forward(definition: OpDef) -> OpDef:
+    while definition.of:
+        definition = op_def(definition.of)
+    return definition
 
 
 def _slot_values(op: Operator, name: str, var: Variable) -> Values | None:
-    card = _forward(op.card)
-    if card.domain is None:
+    definition = _forward(op.definition)
+    if definition.domain is None:
         return None
     slot = next(s for s, row in op.inputs.items() if name in row)
-    values = card.domain.values.get(slot)
+    values = definition.domain.values.get(slot)
     if values is None or (values.dtype == "float") != var.dtype.is_float:
         return None
     high = values.high

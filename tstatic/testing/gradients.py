@@ -251,7 +251,7 @@ def _results(program: Program) -> list[str]:
     found = []
     for op in program.global_block().ops:
         for slot, row in op.outputs.items():
-            if not op.card.output_slots[slot].intermediate:
+            if not op.definition.output_slots[slot].intermediate:
                 found += [n for n in row if n not in read]
     return list(dict.fromkeys(found))
 

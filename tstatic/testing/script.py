@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.errors import TstaticError
 from tstatic.ir import names
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.program import Program, Variable, program_guard
 from tstatic.ir.spelling import SPELLINGS
 from tstatic.ir.types import DType, dtype_of
@@ -153,20 +153,20 @@ def _numbers(value: Any, dtype: Any) -> Any:
 
 def _step_text(step: Step, recipe: Recipe, metas: Mapping[str, tuple[tuple[int, ...], DType]]) -> str:
     """``v1 = paddle.tanh(v0)`` where a public function appends just this op, else a call of the helper ``op``."""
-    card_outputs = [n for slot, row in step.outputs for n in row]
+    outputs_of_definition = [n for slot, row in step.outputs for n in row]
     if not step.role:
         kinds = tuple((slot, tuple((metas[n][0], metas[n][1].name) for n in row)) for slot, row in step.inputs)
         found = _call(step.type, kinds, _key(step.attrs), tuple((s, len(r)) for s, r in step.outputs))
         if found is not None:
             name, arguments = found
-            visible = [n for n in card_outputs if not _hidden(step, n)]
+            visible = [n for n in outputs_of_definition if not _hidden(step, n)]
             reads = [n for _, row in step.inputs for n in row]
             return f"{', '.join(visible)} = {name}({', '.join([*reads, *arguments])})"
     known = {i.name for i in recipe.inputs}
     ins = "{" + ", ".join(f"{s!r}: [{', '.join(row)}]" for s, row in step.inputs) + "}"
     outs = _outs_text(step, known)
-    left = ", ".join(card_outputs)
-    return f"{left}{',' if len(card_outputs) == 1 else ''} = op({step.type!r}, {ins}, {outs}, {_attrs_text(step)})"
+    left = ", ".join(outputs_of_definition)
+    return f"{left}{',' if len(outputs_of_definition) == 1 else ''} = op({step.type!r}, {ins}, {outs}, {_attrs_text(step)})"
 
 
 def _outs_text(step: Step, known: set[str]) -> str:
@@ -182,7 +182,7 @@ def _attrs_text(step: Step) -> str:
 
 
 def _hidden(step: Step, name: str) -> bool:
-    slots = card_of(step.type).output_slots
+    slots = op_def(step.type).output_slots
     return any(slots[s].intermediate for s, row in step.outputs if name in row)
 
 
@@ -251,7 +251,7 @@ def _does(
         if len(block.ops) != 1:
             return False
         op = block.ops[0]
-        slots = card_of(type).output_slots
+        slots = op_def(type).output_slots
         visible = sum(count for slot, count in outputs if not slots[slot].intermediate)
         # A list of one result cannot stand where the script writes one name.
         several = isinstance(result, list | tuple)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tstatic.fusion.pattern import Pattern
 from tstatic.ir.domain import Values
-from tstatic.ir.opdef import Card, card_of
+from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.draft import MOST_ELEMENTS, Draft
@@ -57,7 +57,7 @@ def programs(
 ) -> st.SearchStrategy[Recipe]:
     """Random straight-line programs of ops from the registry.
 
-    Values come from the domains of the ops' cards and stay below 100, so that nothing overflows; programs whose results
+    Values come from the domains of the ops' definitions and stay below 100, so that nothing overflows; programs whose results
     would jump when inputs are rounded differently (a comparison of nearly equal values) are repaired while they are drawn,
     not rejected. Values are shared, read twice by one op, broadcast in all forms, and inner ones are fetched.
 
@@ -84,7 +84,7 @@ def programs(
     unknown = [f for f in families if f not in FAMILIES]
     if unknown:
         raise ValueError(f"there is no family {unknown[0]!r}; expected some of {', '.join(FAMILIES)}")
-    chosen = tuple((_family(card_of(t)), card_of(t)) for t in focus)
+    chosen = tuple((_family(op_def(t)), op_def(t)) for t in focus)
     pieces = tuple(p for p in map(Pattern, patterns) if is_forward(p))
     optimizers = OPTIMIZERS if optimizer is True else tuple(optimizer or ())
     options = _Options(
@@ -114,7 +114,7 @@ class _Options:
     dtypes: tuple[str, ...]
     backward: bool
     optimizers: tuple[str, ...]
-    focus: tuple[tuple[str, Card], ...]
+    focus: tuple[tuple[str, OpDef], ...]
     patterns: tuple[Pattern, ...]
     runs: int
     nan: bool
@@ -122,12 +122,12 @@ class _Options:
     long_rows: bool
 
 
-def _family(card: Card) -> str:
-    """The method of :class:`_Work` that makes steps of a card."""
+def _family(definition: OpDef) -> str:
+    """The method of :class:`_Work` that makes steps of an op definition."""
     for name in ("unary", "binary", "compare", "reduce", "norm", "matmul"):
-        if card in family_of(name):
+        if definition in family_of(name):
             return name
-    return "softmax" if card in family_of("axis") else "any"
+    return "softmax" if definition in family_of("axis") else "any"
 
 
 @st.composite
@@ -155,8 +155,8 @@ def _recipes(draw: Draw, options: _Options) -> Recipe:
             continue
         work.tape = iter(draw(_TAPE))
         if options.focus and work.below(3):
-            family, card = work.choose(options.focus)
-            getattr(work, family)(card)
+            family, definition = work.choose(options.focus)
+            getattr(work, family)(definition)
         else:
             getattr(work, work.choose(weighted))()
     for _ in range(options.least):

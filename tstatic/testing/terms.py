@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tstatic.fusion.codegen.define import Definition, define
+from tstatic.fusion.codegen.define import Formula, define
 from tstatic.ir import expr
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.expr import FUNCTIONS, Function, Node
@@ -35,38 +35,38 @@ def terms(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
     metas = {n: meta_of(a) for n, a in values.items()}
     found: dict[str, Array] = {}
     for op in frozen.ops:
-        if op.card.update or not all(v in values for v in (*op.reads(), *op.writes())):
+        if op.definition.update or not all(v in values for v in (*op.reads(), *op.writes())):
             continue
-        definition = define(op, metas)
-        if definition is None or 0 in definition.full:
+        formula = define(op, metas)
+        if formula is None or 0 in formula.full:
             continue
         with np.errstate(all="ignore"):
-            environment = _environment(definition, values)
-            for position, node in definition.nodes.items():
+            environment = _environment(formula, values)
+            for position, node in formula.nodes.items():
                 entry = op.outputs[position]
                 if isinstance(entry, str) and entry in values:
-                    _, size = _sized(node, environment, definition, {})
-                    target = definition.targets[position]
-                    if position in definition.per_row:
+                    _, size = _sized(node, environment, formula, {})
+                    target = formula.targets[position]
+                    if position in formula.per_row:
                         found[entry] = np.broadcast_to(size, target).reshape(values[entry].shape)
                         continue
-                    whole = np.broadcast_to(size, definition.full)
-                    axes = tuple(i for i, (n, m) in enumerate(zip(definition.full, target, strict=True)) if n != m)
+                    whole = np.broadcast_to(size, formula.full)
+                    axes = tuple(i for i, (n, m) in enumerate(zip(formula.full, target, strict=True)) if n != m)
                     found[entry] = np.asarray(whole.sum(axes)).reshape(values[entry].shape)
     return found
 
 
-def _environment(definition: Definition, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+def _environment(formula: Formula, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
     done = {}
-    for name, position in definition.inputs.items():
-        entry, shape = definition.entries[position], definition.aligned[position]
+    for name, position in formula.inputs.items():
+        entry, shape = formula.entries[position], formula.aligned[position]
         assert entry is not None
         assert shape is not None
         array = values[entry].reshape(shape)
         done[name] = array, np.abs(array) if array.dtype == np.float64 else np.zeros(shape)
-    if definition.inner is not None:
-        row = definition.full[definition.inner :]
-        places = np.arange(math.prod(row), dtype=np.float64).reshape((1,) * definition.inner + row)
+    if formula.inner is not None:
+        row = formula.full[formula.inner :]
+        places = np.arange(math.prod(row), dtype=np.float64).reshape((1,) * formula.inner + row)
         done[COLUMN] = places, np.zeros(places.shape)
     return done
 
@@ -74,7 +74,7 @@ def _environment(definition: Definition, values: Mapping[str, Array]) -> dict[st
 def _sized(
     node: Node,
     environment: Mapping[str, tuple[Array, Array]],
-    definition: Definition,
+    formula: Formula,
     known: dict[Node, tuple[Array, Array]],
 ) -> tuple[Array, Array]:
     """An expression's value, and the magnitude whose rounding its error is like."""
@@ -85,21 +85,21 @@ def _sized(
         return environment[node.value]
     if node in known:
         return known[node]
-    pairs = [_sized(a, environment, definition, known) for a in node.args]
+    pairs = [_sized(a, environment, formula, known) for a in node.args]
     function = FUNCTIONS[node.op]
     if node.op == "where":
         (condition, _), (yes, large), (no, small) = pairs
         done = np.where(condition, yes, no), np.where(condition, large, small)
     elif node.op in ALONG:
-        axes = tuple(range(definition.inner or 0, len(definition.full)))
-        value, size = (np.broadcast_to(a, definition.full) for a in pairs[0])
+        axes = tuple(range(formula.inner or 0, len(formula.full)))
+        value, size = (np.broadcast_to(a, formula.full) for a in pairs[0])
         if node.op == "rmax":
             done = value.max(axes, keepdims=True), size.max(axes, keepdims=True)
         else:
             done = value.sum(axes, keepdims=True), size.sum(axes, keepdims=True)
     elif function.numpy is None:
         body = expr.substitute(expr.parse(function.expand), dict(zip("abc", node.args, strict=False)))
-        done = _sized(body, environment, definition, known)
+        done = _sized(body, environment, formula, known)
     else:
         arrays = [value for value, _ in pairs]
         value = _applied(function, arrays)

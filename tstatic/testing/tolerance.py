@@ -13,7 +13,7 @@ import numpy as np
 
 from tstatic.ir import expr
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import GRAD, Card, card_of
+from tstatic.ir.opdef import GRAD, OpDef, op_def
 from tstatic.ir.program import Operator, Program
 from tstatic.ir.types import DType, dtype_of
 
@@ -161,14 +161,21 @@ def _degree(node: expr.Node) -> int:
 @cache
 def _copies(type: str) -> bool:
     """Whether each result is one of the input's elements, perhaps negated, or a constant of small size: tried out once."""
-    card = card_of(type)
-    domain = card.domain
-    if domain is None or card.random or card.effects or card.dynamic or card.objects or not domain.cases:
+    definition = op_def(type)
+    domain = definition.domain
+    if (
+        domain is None
+        or definition.random
+        or definition.effects
+        or definition.dynamic
+        or definition.objects
+        or not domain.cases
+    ):
         return False
     rng = np.random.default_rng(0)
     for case in domain.cases[:3]:
         ins: list[Any] = []
-        for slot, shape in zip(card.inputs, case.shapes + (None,) * len(card.inputs), strict=False):
+        for slot, shape in zip(definition.inputs, case.shapes + (None,) * len(definition.inputs), strict=False):
             values = domain.values.get(slot.name)
             whole = values is not None and values.dtype != "float"
 
@@ -179,14 +186,14 @@ def _copies(type: str) -> bool:
 
             ins.append(None if shape is None else [one(s) for s in shape] if slot.many else one(shape))
         try:
-            outs = evaluate(card, ins, case.attrs)
+            outs = evaluate(definition, ins, case.attrs)
         except Exception:
             return False
         given = np.concatenate(
             [np.ravel(a) for v in ins if v is not None for a in (v if isinstance(v, list) else [v])] or [np.zeros(0)]
         )
         known = np.concatenate([given, -given, [0.0, 1.0, -1.0]])
-        for slot, out in zip(card.outputs, outs, strict=True):
+        for slot, out in zip(definition.outputs, outs, strict=True):
             for a in [] if out is None or slot.intermediate else out if isinstance(out, list) else [out]:
                 if dtype_of(a.dtype).is_float and not np.isin(a, known).all():
                     return False
@@ -195,16 +202,16 @@ def _copies(type: str) -> bool:
 
 def is_free(type: str) -> bool:
     """Whether an op only chooses and copies, so that two correct kernels give the same bits."""
-    card = card_of(type)
-    if card.pointwise is not None:
-        return all(_text_units(text) == 0 for text in card.pointwise.values())
+    definition = op_def(type)
+    if definition.pointwise is not None:
+        return all(_text_units(text) == 0 for text in definition.pointwise.values())
     return _copies(type)
 
 
-def _reads_values(card: Card) -> bool:
+def _reads_values(definition: OpDef) -> bool:
     """Whether the op's gradient depends on its values: what is linear (a sum) does not."""
     try:
-        backward = card_of(f"{card.type}_grad")
+        backward = op_def(f"{definition.type}_grad")
     except Exception:
         return False
     return any(not s.name.endswith(GRAD) and s.name not in backward.shape_only for s in backward.inputs)
@@ -212,32 +219,32 @@ def _reads_values(card: Card) -> bool:
 
 def units(op: Operator) -> float:
     """Returns k of one op: how many units in the last place two correct kernels may differ by (the table of docs/testing.md)."""
-    card = op.card
+    definition = op.definition
     block = op.block
     outs = [block._var_recursive(n) for n in op.output_arg_names if block._find_var_recursive(n) is not None]
     floats = [v for v in outs if v.dtype.is_float]
-    if not floats or card.random:
+    if not floats or definition.random:
         return 0.0
     low = all(v.dtype.is_low for v in floats)
     wide = all(v.dtype.name == "float64" for v in floats)
-    if card.update:
+    if definition.update:
         return 4.0 if low else 16.0 if wide else 32.0
-    if card.pointwise is not None:
-        found = max(_text_units(_folded(text, op.attrs)) for text in card.pointwise.values())
+    if definition.pointwise is not None:
+        found = max(_text_units(_folded(text, op.attrs)) for text in definition.pointwise.values())
         reduced = _terms(op)
         base = float(min(found, 1) if low else min(found, _CURVE) if wide else found)
         # The gradient of a broadcast operand is a sum.
-        return base + (_sum_units(reduced, low) if card.of and reduced > 1 else 0.0)
-    forward = card
+        return base + (_sum_units(reduced, low) if definition.of and reduced > 1 else 0.0)
+    forward = definition
     while forward.of:
-        forward = card_of(forward.of)
+        forward = op_def(forward.of)
     terms = _terms(op)
     if forward.amp == "white":
         inner = max(2, _inner(op))
         return 2.0 if low else 4.0 + math.log2(inner)
-    if not card.of and _copies(card.type):
+    if not definition.of and _copies(definition.type):
         return 0.0
-    if card.of and _copies(forward.type):
+    if definition.of and _copies(forward.type):
         # Gradients of gathers and expansions add up what was read several times.
         return (2.0 if low else 4.0 + math.log2(terms)) if terms > 1 or _has_index(op) else 0.0
     if not _reads_values(forward):
@@ -279,7 +286,7 @@ def _terms(op: Operator) -> int:
     if not reads or not writes:
         return 1
     ratio = max(reads) // max(1, min(writes))
-    if ratio > 1 or op.card.pointwise is not None:
+    if ratio > 1 or op.definition.pointwise is not None:
         return max(1, ratio)
     shapes = [op.block._var_recursive(n).shape for n in op.input_arg_names]
     return max((1, *(s for shape in shapes for s in shape)))
@@ -294,7 +301,7 @@ def _inner(op: Operator) -> int:
 
 
 def _has_index(op: Operator) -> bool:
-    shape_only = op.card.shape_only
+    shape_only = op.definition.shape_only
     return any(
         not op.block._var_recursive(n).dtype.is_float
         for s, row in op.inputs.items()
@@ -357,7 +364,7 @@ def retyped(program: Program, dtype: DType) -> Program:
             if var._dtype is not None and var._dtype.is_float:
                 var._dtype = dtype
         for op in block.ops:
-            for name, spec in op.card.attrs.items():
+            for name, spec in op.definition.attrs.items():
                 value = op.attrs.get(name)
                 if spec.kind == "dtype" and isinstance(value, DType) and value.is_float:
                     _retype_bytes(op, value, dtype)

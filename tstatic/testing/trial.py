@@ -104,10 +104,10 @@ class Trial:
     @cached_property
     def by_reference(self) -> Program:
         """The program with the references of users' kernels instead of the kernels."""
-        if not any(op.card.kernel is not None for block in self.program.blocks for op in block.ops):
+        if not any(op.definition.kernel is not None for block in self.program.blocks for op in block.ops):
             return self.program
         copy = self.program.clone()
-        for op in (op for block in copy.blocks for op in block.ops if op.card.kernel is not None):
+        for op in (op for block in copy.blocks for op in block.ops if op.definition.kernel is not None):
             op.namescope = f"{op.namescope}{NO_FUSE}/"
         copy._touch()
         return copy

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.fusion.pattern import Pattern
 from tstatic.ir.domain import Case
-from tstatic.ir.opdef import Card
+from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import numel
 from tstatic.testing.draft import Draft, Value
 from tstatic.testing.families import broadcasts, domain_of, family_of
@@ -52,11 +52,11 @@ class Work:
         k = self.below(16)
         return None if not found else found[0] if k < 6 else found[k % len(found)]
 
-    def card(self, family: str, name: str) -> Card:
-        """A card of a family, mostly one whose domain holds the value as it is."""
-        cards = family_of(family)
-        fitting = [c for c in cards if all(self.draft.fits(c, s.name, name) for s in c.inputs)]
-        chosen: Card = self.choose(cards if self.below(6) == 5 else fitting or cards)
+    def definition(self, family: str, name: str) -> OpDef:
+        """An op definition of a family, mostly one whose domain holds the value as it is."""
+        definitions = family_of(family)
+        fitting = [c for c in definitions if all(self.draft.fits(c, s.name, name) for s in c.inputs)]
+        chosen: OpDef = self.choose(definitions if self.below(6) == 5 else fitting or definitions)
         return chosen
 
     def like(self, name: str, shape: tuple[int, ...]) -> str:
@@ -69,40 +69,42 @@ class Work:
         return self.fresh(shape, dtype)
 
     # --------------------------------------------------------------------------------------------------------- families
-    def unary(self, card: Card | None = None) -> None:
+    def unary(self, definition: OpDef | None = None) -> None:
         x = self.pick()
         if x is not None:
-            card = card or self.card("unary", x)
-            self.draft.emit(card.type, {card.inputs[0].name: x}, self.choose(domain_of(card).attrs))
+            definition = definition or self.definition("unary", x)
+            self.draft.emit(definition.type, {definition.inputs[0].name: x}, self.choose(domain_of(definition).attrs))
 
-    def binary(self, card: Card | None = None) -> None:
+    def binary(self, definition: OpDef | None = None) -> None:
         x = self.pick()
         if x is None:
             return
-        card = card or self.card("binary", x)
+        definition = definition or self.definition("binary", x)
         shape = self.draft.values[x].shape
         form, axis = self.choose(broadcasts(shape))
-        attrs = dict(self.choose(domain_of(card).attrs))
+        attrs = dict(self.choose(domain_of(definition).attrs))
         if axis != -1:
-            if "axis" not in card.attrs:
+            if "axis" not in definition.attrs:
                 return
             attrs["axis"] = axis
         twice = form == shape and self.below(5) == 4
         y = x if twice else self.like(x, form)
-        first, second = card.inputs[0].name, card.inputs[1].name
+        first, second = definition.inputs[0].name, definition.inputs[1].name
         pair = {first: y, second: x} if self.coin() else {first: x, second: y}
-        self.draft.emit(card.type, pair, attrs)
+        self.draft.emit(definition.type, pair, attrs)
 
-    def compare(self, card: Card | None = None) -> None:
+    def compare(self, definition: OpDef | None = None) -> None:
         """A comparison and the choice that it makes."""
-        card = card or self.choose(family_of("compare"))
+        definition = definition or self.choose(family_of("compare"))
         x = self.pick()
         if x is None:
             return
         value = self.draft.values[x]
         y = self.like(x, value.shape) if value.exact and self.coin() else self.draft.threshold(x)
         made = self.draft.emit(
-            card.type, {card.inputs[0].name: x, card.inputs[1].name: y}, self.choose(domain_of(card).attrs)
+            definition.type,
+            {definition.inputs[0].name: x, definition.inputs[1].name: y},
+            self.choose(domain_of(definition).attrs),
         )
         if made and self.draft.values[made[0]].dtype == "bool":
             a = self.pick(lambda v: v.shape == value.shape and v.dtype == value.dtype)
@@ -117,25 +119,25 @@ class Work:
             attrs = {"in_dtype": self.draft.values[x].dtype, "out_dtype": self.choose((*self.dtypes, "float32"))}
             self.draft.emit("cast", {"X": x}, attrs)
 
-    def reduce(self, card: Card | None = None) -> None:
-        card = card or self.choose(family_of("reduce"))
+    def reduce(self, definition: OpDef | None = None) -> None:
+        definition = definition or self.choose(family_of("reduce"))
         x = self.pick(lambda v: v.is_float and 0 not in v.shape)
         if x is None:
             return
         rank = len(self.draft.values[x].shape)
         axes = tuple(i for i in range(rank) if self.coin())
         attrs = {"dim": axes, "keep_dim": self.coin()} if axes else {"reduce_all": True}
-        self.draft.emit(card.type, {"X": x}, attrs)
+        self.draft.emit(definition.type, {"X": x}, attrs)
 
-    def softmax(self, card: Card | None = None) -> None:
-        card = card or self.choose(family_of("axis"))
+    def softmax(self, definition: OpDef | None = None) -> None:
+        definition = definition or self.choose(family_of("axis"))
         x = self.pick(lambda v: v.is_float and bool(v.shape) and 0 not in v.shape)
         if x is not None:
             rank = len(self.draft.values[x].shape)
-            self.draft.emit(card.type, {"X": x}, {"axis": self.below(rank) - rank})
+            self.draft.emit(definition.type, {"X": x}, {"axis": self.below(rank) - rank})
 
-    def norm(self, card: Card | None = None) -> None:
-        card = card or self.choose(family_of("norm"))
+    def norm(self, definition: OpDef | None = None) -> None:
+        definition = definition or self.choose(family_of("norm"))
         x = self.pick(lambda v: v.is_float and len(v.shape) > 1 and 0 not in v.shape and numel(v.shape[1:]) > 1)
         if x is None:
             return
@@ -147,10 +149,10 @@ class Work:
             ins["Scale"] = self.fresh(size, value.dtype)
         if self.coin():
             ins["Bias"] = self.fresh(size, value.dtype)
-        self.draft.emit(card.type, ins, {"begin_norm_axis": axis})
+        self.draft.emit(definition.type, ins, {"begin_norm_axis": axis})
 
-    def matmul(self, card: Card | None = None) -> None:
-        card = card or self.choose(family_of("matmul"))
+    def matmul(self, definition: OpDef | None = None) -> None:
+        definition = definition or self.choose(family_of("matmul"))
         x = self.pick(lambda v: v.is_float and 2 <= len(v.shape) <= 3 and 0 not in v.shape)
         if x is None:
             return
@@ -160,7 +162,7 @@ class Work:
         columns = self.choose((3, 1, 4, 7))
         other = (columns, inner) if trans_y else (inner, columns)
         y = self.like(x, (*shape[:-2], *other) if len(shape) > 2 and self.coin() else other)
-        self.draft.emit(card.type, {"X": x, "Y": y}, {"trans_x": trans_x, "trans_y": trans_y})
+        self.draft.emit(definition.type, {"X": x, "Y": y}, {"trans_x": trans_x, "trans_y": trans_y})
 
     def reshape(self) -> None:
         x = self.pick(lambda v: v.is_float and 0 not in v.shape)
@@ -191,39 +193,39 @@ class Work:
         index = self.draft.index((count,), shape[axis], self.below(256))
         self.draft.emit("gather", {"X": x, "Index": index}, {"axis": axis})
 
-    def any(self, card: Card | None = None) -> None:
+    def any(self, definition: OpDef | None = None) -> None:
         """Any op of the registry, with shapes and attributes of its domain; a value of as many elements is reshaped."""
-        card = card or self.choose(family_of("cases"))
-        case = self.choose(domain_of(card).cases)
+        definition = definition or self.choose(family_of("cases"))
+        case = self.choose(domain_of(definition).cases)
         x = self.pick()
         if x is None:
             return
         dtype = self.draft.values[x].dtype
-        if dtype not in domain_of(card).floats:
+        if dtype not in domain_of(definition).floats:
             return
         ins: dict[str, Any] = {}
-        for slot, shape in zip(card.inputs, (*case.shapes, *([None] * len(card.inputs))), strict=False):
+        for slot, shape in zip(definition.inputs, (*case.shapes, *([None] * len(definition.inputs))), strict=False):
             if shape is None:
                 continue
-            values = domain_of(card).values.get(slot.name)
+            values = domain_of(definition).values.get(slot.name)
             shapes = [tuple(s) for s in shape] if slot.many else [tuple(shape)]
             if sum(numel(s) for s in shapes) > self.draft.most_elements:
                 return
-            row = [self._shaped(card, case, slot.name, s, dtype, values) for s in shapes]
+            row = [self._shaped(definition, case, slot.name, s, dtype, values) for s in shapes]
             ins[slot.name] = row if slot.many else row[0]
-        self.draft.emit(card.type, ins, case.attrs)
+        self.draft.emit(definition.type, ins, case.attrs)
 
     def pattern(self, pattern: Pattern) -> bool:
         """A fusion's pattern; says whether all of it found a place."""
         pieces = lay_out(pattern, self.choose, self.shape)
         dtype = self.choose(self.dtypes)
-        if pieces is None or any(dtype not in domain_of(p.card).floats for p in pieces):
+        if pieces is None or any(dtype not in domain_of(p.definition).floats for p in pieces):
             return False
         names: dict[str, str] = {}
         for piece in pieces:
             ins: dict[str, Any] = {}
             for slot, shape in piece.shapes.items():
-                values = domain_of(piece.card).values.get(slot)
+                values = domain_of(piece.definition).values.get(slot)
                 value = piece.op.inputs.get(slot)
                 if value is not None and value.name in names:
                     ins[slot] = names[value.name]
@@ -235,21 +237,21 @@ class Work:
                 row = [
                     self.fresh(tuple(s), dtype, values)
                     if own
-                    else self._shaped(piece.card, case, slot, tuple(s), dtype, values)
+                    else self._shaped(piece.definition, case, slot, tuple(s), dtype, values)
                     for s in (shape if many else [shape])
                 ]
                 ins[slot] = row if many else row[0]
                 if value is not None:
                     names[value.name] = row[0]
-            if not self.draft.emit(piece.card.type, ins, piece.attrs):
+            if not self.draft.emit(piece.definition.type, ins, piece.attrs):
                 return False
             made = dict(self.draft.steps[-1].outputs)
             names.update((value.name, made[slot][0]) for slot, value in piece.op.outputs.items() if slot in made)
         return True
 
-    def _shaped(self, card: Any, case: Any, slot: str, shape: tuple[int, ...], dtype: str, values: Any) -> str:
+    def _shaped(self, definition: Any, case: Any, slot: str, shape: tuple[int, ...], dtype: str, values: Any) -> str:
         if values is not None and values.dtype != "float":
-            return self.draft.fresh(shape, values.dtype, self.draft.bounded(card, case, values), self.below(256))
+            return self.draft.fresh(shape, values.dtype, self.draft.bounded(definition, case, values), self.below(256))
         if values is None or not (values.rows or values.distinct):
             found = self.pick(lambda v: v.dtype == dtype and numel(v.shape) == numel(shape))
             if found is not None and self.draft.values[found].shape == shape:

@@ -10,7 +10,7 @@ from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, normalis
 from tstatic.fusion.codegen.norm_reference import AGAIN
 from tstatic.fusion.codegen.per_channel import Function, merging, tiling
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import card_of
+from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta
 
 RECOMPUTES = "recomputes"
@@ -42,7 +42,7 @@ class Backward(NormModule):
         # Without sums x is not read at all, and reading the result is as cheap.
         self.again = bool(first.attrs.get(RECOMPUTES)) and self.sums
         if self.again:
-            forward = card_of(first.card.of)
+            forward = op_def(first.definition.of)
             result = one(first.input("Out"))
             metas = {**metas, _INNER: metas[result]}
             act = FrozenOp(forward, (_INNER,), (result,), first.attrs)
@@ -206,4 +206,6 @@ class Backward(NormModule):
 
 def _wanted(op: FrozenOp, needed: Sequence[str]) -> set[str]:
     """Output slots of an op whose values are needed."""
-    return {s.name for s, e in zip(op.card.outputs, op.outputs, strict=True) if isinstance(e, str) and e in needed}
+    return {
+        s.name for s, e in zip(op.definition.outputs, op.outputs, strict=True) if isinstance(e, str) and e in needed
+    }

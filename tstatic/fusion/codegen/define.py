@@ -10,13 +10,13 @@ from typing import Any
 from tstatic.ir import expr
 from tstatic.ir.expr import Node
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import EMPTY, Card
+from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, numel
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class Formula:
     """An op as expressions.
 
     Attributes:
@@ -41,7 +41,7 @@ class Definition:
 
 
 class _Shaped:
-    """Stands for an array while a card aligns its inputs: only shapes are asked for and changed."""
+    """Stands for an array while an op definition aligns its inputs: only shapes are asked for and changed."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -52,29 +52,33 @@ class _Shaped:
         return _Shaped(tuple(int(s) for s in sizes))
 
 
-def is_pointwise(card: Card) -> bool:
+def is_pointwise(definition: OpDef) -> bool:
     """Whether an op may be inlined into kernels: it states expressions, draws nothing and has no effects."""
-    stated = card.pointwise is not None or hasattr(card.ref, "nodes") or hasattr(card.ref, "fold")
-    return stated and not (card.random or card.effects or card.state or card.objects or card.dynamic)
+    stated = definition.pointwise is not None or hasattr(definition.ref, "nodes") or hasattr(definition.ref, "fold")
+    return stated and not (
+        definition.random or definition.effects or definition.state or definition.objects or definition.dynamic
+    )
 
 
-def works_on_rows(card: Card) -> bool:
+def works_on_rows(definition: OpDef) -> bool:
     """Whether an op states expressions along rows.
 
     Such an op may have effects: what states all its results as expressions does nothing besides but check its values (class
     numbers), and a kernel, which cannot raise, makes NaN of what the check would refuse.
     """
-    return card.rows is not None and not (card.random or card.state or card.objects or card.dynamic)
+    return definition.rows is not None and not (
+        definition.random or definition.state or definition.objects or definition.dynamic
+    )
 
 
-def worth_a_kernel(definition: Definition) -> bool:
+def worth_a_kernel(formula: Formula) -> bool:
     """Whether an op along rows does more than reduce each row once, so that alone, too, it gains by a kernel.
 
     A plain reduction reads each element once, whoever makes it. What depends on a sum of its row (softmax, normalisations),
     on a sum of sums or on places in the row (class numbers) takes a library several passes or several arrays.
     """
-    return definition.inner is not None and any(
-        position not in definition.per_row or _levels(node) > 1 for position, node in definition.nodes.items()
+    return formula.inner is not None and any(
+        position not in formula.per_row or _levels(node) > 1 for position, node in formula.nodes.items()
     )
 
 
@@ -89,11 +93,11 @@ def _levels(node: Node) -> int:
     return most
 
 
-def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
-    card = op.card
-    assert card.rows is not None
+def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
+    definition = op.definition
+    assert definition.rows is not None
     ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
-    rows = card.rows(*ins, **card.pick(card.rows, op.attrs))
+    rows = definition.rows(*ins, **definition.pick(definition.rows, op.attrs))
     if rows is None:
         return None
     values = {n: expr.const(v) for n, v in op.attrs.items() if isinstance(v, bool | int | float)}
@@ -101,7 +105,7 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
     nodes: dict[int, Node] = {}
     targets: dict[int, Shape] = {}
     per_row = set()
-    for i, (slot, entry) in enumerate(zip(card.outputs, op.outputs, strict=True)):
+    for i, (slot, entry) in enumerate(zip(definition.outputs, op.outputs, strict=True)):
         if not isinstance(entry, str):
             continue
         if slot.name not in rows.texts:
@@ -117,19 +121,19 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
     read = set().union(*(expr.variables(n) for n in nodes.values())) if nodes else set()
     along = any(expr.calls(n, ALONG) for n in nodes.values()) or COLUMN in read or (bool(per_row) and rows.length > 1)
     aligned: list[Shape | None] = []
-    for slot, meta in zip(card.inputs, ins, strict=True):
+    for slot, meta in zip(definition.inputs, ins, strict=True):
         # A value of which only the shape is asked for says where the op lies in the space of a group, too.
-        if meta is None or not (slot.param in read or slot.name in card.shape_only):
+        if meta is None or not (slot.param in read or slot.name in definition.shape_only):
             aligned.append(None)
         elif slot.name in rows.columns:
             aligned.append(rows.per_column)
         else:
             aligned.append(rows.shape if meta.numel == numel(rows.shape) and rows.length > 1 else rows.per_row)
-    inputs = {s.param: i for i, s in enumerate(card.inputs) if s.param in read}
+    inputs = {s.param: i for i, s in enumerate(definition.inputs) if s.param in read}
     # Without a function of a row the op is one per element, and fits any group.
     inner = rows.axis if along else None
     kept = frozenset(per_row if along else ())
-    return Definition(nodes, inputs, tuple(aligned), rows.shape, targets, _only(op), inner, kept)
+    return Formula(nodes, inputs, tuple(aligned), rows.shape, targets, _only(op), inner, kept)
 
 
 def _only(op: FrozenOp) -> tuple[str | None, ...]:
@@ -137,7 +141,7 @@ def _only(op: FrozenOp) -> tuple[str | None, ...]:
     return tuple(e if isinstance(e, str) else None for e in op.inputs)
 
 
-def _define_fold(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
+def _define_fold(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
     """An op that folds a list of values of one shape, from left to right."""
     (entries,), (result,) = op.inputs, op.outputs
     assert isinstance(entries, tuple)
@@ -146,37 +150,37 @@ def _define_fold(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
     if EMPTY in entries or any(metas[e].shape != shape for e in entries):
         return None
     names = [f"x{i}" for i in range(len(entries))]
-    step = expr.parse(op.card.ref.fold)
+    step = expr.parse(op.definition.ref.fold)
     node = expr.parse(names[0])
     for name in names[1:]:
         node = expr.substitute(step, {"a": node, "b": expr.parse(name)})
     positions = {name: i for i, name in enumerate(names)}
-    return Definition({0: node}, positions, (shape,) * len(entries), shape, {0: shape}, entries)
+    return Formula({0: node}, positions, (shape,) * len(entries), shape, {0: shape}, entries)
 
 
-def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
+def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
     """Returns an op's expressions for known shapes; ``None`` if it has none."""
-    card = op.card
-    if works_on_rows(card):
+    definition = op.definition
+    if works_on_rows(definition):
         return _define_rows(op, metas)
-    if not is_pointwise(card):
+    if not is_pointwise(definition):
         return None
-    if hasattr(card.ref, "fold"):
+    if hasattr(definition.ref, "fold"):
         return _define_fold(op, metas)
     if any(isinstance(e, tuple) for e in (*op.inputs, *op.outputs)):
         return None
     ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
     values = {n: expr.const(v) for n, v in op.attrs.items() if isinstance(v, bool | int | float)}
-    if card.pointwise is not None:
-        position = {s.name: i for i, s in enumerate(card.outputs)}
-        texts = {position[name]: expr.parse(text) for name, text in card.pointwise.items()}
-        params = [s.param for s in card.inputs]
-        shapes = _prepared(card, ins, op.attrs)
+    if definition.pointwise is not None:
+        position = {s.name: i for i, s in enumerate(definition.outputs)}
+        texts = {position[name]: expr.parse(text) for name, text in definition.pointwise.items()}
+        params = [s.param for s in definition.inputs]
+        shapes = _prepared(definition, ins, op.attrs)
         like: Mapping[int, int] = {}
     else:
-        texts, params = dict(card.ref.nodes), list(card.ref.params)
-        shapes = card.ref.align([None if m is None else m.shape for m in ins], dict(op.attrs))
-        like = card.ref.like
+        texts, params = dict(definition.ref.nodes), list(definition.ref.params)
+        shapes = definition.ref.align([None if m is None else m.shape for m in ins], dict(op.attrs))
+        like = definition.ref.like
     wanted = {i: node for i, node in texts.items() if op.outputs[i] is not None}
     if set(wanted) != {i for i, e in enumerate(op.outputs) if e is not None}:
         return None
@@ -195,11 +199,11 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Definition | None:
         target = full if found is None else found
         targets[i] = (1,) * (rank - len(target)) + tuple(target)
     aligned = tuple(None if s is None else (1,) * (rank - len(s)) + tuple(s) for s in used)
-    return Definition(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets, _only(op))
+    return Formula(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets, _only(op))
 
 
-def _prepared(card: Card, ins: Sequence[Meta | None], attrs: Mapping[str, Any]) -> list[Shape | None]:
+def _prepared(definition: OpDef, ins: Sequence[Meta | None], attrs: Mapping[str, Any]) -> list[Shape | None]:
     shapes: list[Any] = [None if m is None else _Shaped(m.shape) for m in ins]
-    if card.prepare is not None:
-        shapes = list(card.prepare(shapes, attrs))
+    if definition.prepare is not None:
+        shapes = list(definition.prepare(shapes, attrs))
     return [None if s is None else tuple(s.shape) for s in shapes]

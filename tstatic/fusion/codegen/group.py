@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from tstatic.fusion.codegen.define import Definition, define
+from tstatic.fusion.codegen.define import Formula, define
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp
@@ -63,7 +63,7 @@ class Group:
     space: Shape
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
-    ops: tuple[tuple[FrozenOp, Definition], ...]
+    ops: tuple[tuple[FrozenOp, Formula], ...]
     reads: Mapping[tuple[int, str], int | str]
     metas: Mapping[str, Meta] = field(repr=False)
     inner: int | None = None
@@ -98,9 +98,9 @@ class Group:
         met = Counter(o.value for o in self.inputs)
         sources = [o for o in self.inputs if o.full and met[o.value] == 1]
         behind: dict[str, set[str]] = {}
-        for k, (op, definition) in enumerate(self.ops):
+        for k, (op, formula) in enumerate(self.ops):
             reached: set[str] = set()
-            for name in definition.inputs:
+            for name in formula.inputs:
                 source = self.reads[k, name]
                 reached |= behind[source] if isinstance(source, str) else {self.inputs[source].value}
             behind.update(dict.fromkeys(op.writes(), reached))
@@ -118,13 +118,13 @@ def _large(shape: Shape) -> tuple[int, ...]:
     return tuple(i for i, n in enumerate(shape) if n != 1)
 
 
-def _places(ops: Sequence[FrozenOp], definitions: Sequence[Definition]) -> tuple[Shape, list[Place]]:
+def _places(ops: Sequence[FrozenOp], formulas: Sequence[Formula]) -> tuple[Shape, list[Place]]:
     """The space, and per op which of its dimensions the op's own ones are.
 
     Placing begins at an op that has the whole space and follows shared values, so that an operand that one op meets at an
     ``axis`` stays there.
     """
-    sizes = [tuple(d.full[i] for i in _large(d.full)) for d in definitions]
+    sizes = [tuple(d.full[i] for i in _large(d.full)) for d in formulas]
     space = max(sizes, key=lambda s: (len(s), _product(s)))
     start = sizes.index(space)
     found: dict[int, Place] = {start: tuple(range(len(space)))}
@@ -132,9 +132,9 @@ def _places(ops: Sequence[FrozenOp], definitions: Sequence[Definition]) -> tuple
     pending = [start]
     while pending:
         index = pending.pop()
-        op, definition, place = ops[index], definitions[index], found[index]
-        axis_of = dict(zip(_large(definition.full), place, strict=True))
-        for entry, shape in _touched(op, definition):
+        op, formula, place = ops[index], formulas[index], found[index]
+        axis_of = dict(zip(_large(formula.full), place, strict=True))
+        for entry, shape in _touched(op, formula):
             here = tuple(axis_of[i] for i in _large(shape))
             known = values.setdefault(entry, here)
             if known != here and entry in _made(ops):
@@ -142,13 +142,13 @@ def _places(ops: Sequence[FrozenOp], definitions: Sequence[Definition]) -> tuple
         for other, candidate in enumerate(ops):
             if other in found:
                 continue
-            placed = _placed(candidate, definitions[other], values, space)
+            placed = _placed(candidate, formulas[other], values, space)
             if placed is not None:
                 found[other] = placed
                 pending.append(other)
     for i, op in enumerate(ops):
         if i not in found:
-            raise NoKernel("SPACE", f"{op.type} works on {list(definitions[i].full)}, the others on {list(space)}", op)
+            raise NoKernel("SPACE", f"{op.type} works on {list(formulas[i].full)}, the others on {list(space)}", op)
     return space, [found[i] for i in range(len(ops))]
 
 
@@ -156,24 +156,24 @@ def _made(ops: Sequence[FrozenOp]) -> set[str]:
     return {v for op in ops for v in op.writes()}
 
 
-def _touched(op: FrozenOp, definition: Definition) -> list[tuple[str, Shape]]:
+def _touched(op: FrozenOp, formula: Formula) -> list[tuple[str, Shape]]:
     """Values of an op with their aligned shapes."""
     done: list[tuple[str, Shape]] = []
-    for i, shape in enumerate(definition.aligned):
-        read = definition.entries[i]
+    for i, shape in enumerate(formula.aligned):
+        read = formula.entries[i]
         if shape is not None and read is not None:
             done.append((read, shape))
-    for i, shape in definition.targets.items():
+    for i, shape in formula.targets.items():
         entry = op.outputs[i]
         assert isinstance(entry, str)
         done.append((entry, shape))
     return done
 
 
-def _placed(op: FrozenOp, definition: Definition, values: Mapping[str, Place], space: Shape) -> Place | None:
+def _placed(op: FrozenOp, formula: Formula, values: Mapping[str, Place], space: Shape) -> Place | None:
     """Where an op's dimensions lie, if values with known places say so."""
     axis_of: dict[int, int] = {}
-    for entry, shape in _touched(op, definition):
+    for entry, shape in _touched(op, formula):
         place = values.get(entry)
         if place is None:
             continue
@@ -183,10 +183,10 @@ def _placed(op: FrozenOp, definition: Definition, values: Mapping[str, Place], s
         for i, p in zip(large, place, strict=True):
             if axis_of.setdefault(i, p) != p:
                 raise NoKernel("PLACE", f"'{entry}' is used at two places of the common shape", op)
-    wanted = _large(definition.full)
+    wanted = _large(formula.full)
     if all(i in axis_of for i in wanted):
         return tuple(axis_of[i] for i in wanted)
-    sizes = tuple(definition.full[i] for i in wanted)
+    sizes = tuple(formula.full[i] for i in wanted)
     if sizes == space:
         return tuple(range(len(space)))
     return None
@@ -203,7 +203,7 @@ def build(
     ops: Sequence[FrozenOp],
     metas: Mapping[str, Meta],
     kept: Sequence[str],
-    known: dict[int, Definition | None] | None = None,
+    known: dict[int, Formula | None] | None = None,
 ) -> Group:
     """Puts ops into one loop nest.
 
@@ -216,39 +216,39 @@ def build(
     Raises:
         NoKernel: With the reason, if they do not fit.
     """
-    definitions = []
+    formulas = []
     for op in ops:
         if known is None or id(op) not in known:
-            definition = define(op, metas)
+            formula = define(op, metas)
             if known is not None:
-                known[id(op)] = definition
+                known[id(op)] = formula
         else:
-            definition = known[id(op)]
-        if definition is None:
+            formula = known[id(op)]
+        if formula is None:
             raise NoKernel("NOT_POINTWISE", f"{op.type} states no expression", op)
-        if 0 in definition.full:
+        if 0 in formula.full:
             raise NoKernel("EMPTY", f"{op.type} has no elements", op)
-        definitions.append(definition)
-    space, places = _places(ops, definitions)
+        formulas.append(formula)
+    space, places = _places(ops, formulas)
     made = _made(ops)
     rank = len(space)
-    reduced = _row_dimensions(definitions, places, ops)
+    reduced = _row_dimensions(formulas, places, ops)
     each_row = tuple(d for d in range(rank) if d not in reduced)
     if reduced and strict_numerics():
-        for op, definition in zip(ops, definitions, strict=True):
+        for op, formula in zip(ops, formulas, strict=True):
             # By itself it is no kernel along rows, and adds in another order.
-            if definition.inner is None and any(shape != definition.full for shape in definition.targets.values()):
+            if formula.inner is None and any(shape != formula.full for shape in formula.targets.values()):
                 raise NoKernel("NUM_STRICT", f"{op.type} adds in another order by itself", op)
     if reduced:
-        definitions = [_summed_by_row(d, p, each_row, rank) for d, p in zip(definitions, places, strict=True)]
+        formulas = [_summed_by_row(d, p, each_row, rank) for d, p in zip(formulas, places, strict=True)]
     inputs: dict[tuple[str, Place], int] = {}
     reads: dict[tuple[int, str], int | str] = {}
     placed: dict[str, Place] = {}
     sums: set[str] = set()
-    for k, (op, definition, place) in enumerate(zip(ops, definitions, places, strict=True)):
-        axis_of = dict(zip(_large(definition.full), place, strict=True))
-        for name, position in definition.inputs.items():
-            read, shape = definition.entries[position], definition.aligned[position]
+    for k, (op, formula, place) in enumerate(zip(ops, formulas, places, strict=True)):
+        axis_of = dict(zip(_large(formula.full), place, strict=True))
+        for name, position in formula.inputs.items():
+            read, shape = formula.entries[position], formula.aligned[position]
             assert read is not None
             assert shape is not None
             here = tuple(axis_of[i] for i in _large(shape))
@@ -260,12 +260,12 @@ def build(
                 reads[k, name] = read
             else:
                 reads[k, name] = inputs.setdefault((read, here), len(inputs))
-        for position, shape in definition.targets.items():
+        for position, shape in formula.targets.items():
             entry = op.outputs[position]
             assert isinstance(entry, str)
             placed[entry] = tuple(axis_of[i] for i in _large(shape))
-            whole = tuple(axis_of[i] for i in _large(definition.full))
-            summed = placed[entry] != whole and position not in definition.per_row
+            whole = tuple(axis_of[i] for i in _large(formula.full))
+            summed = placed[entry] != whole and position not in formula.per_row
             if summed:
                 sums.add(entry)
             if summed and entry not in kept:
@@ -291,7 +291,7 @@ def build(
         space,
         tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[0], inputs, operands, strict=False)),
         tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[1], outputs, operands[len(inputs) :], strict=True)),
-        tuple(zip(ops, definitions, strict=True)),
+        tuple(zip(ops, formulas, strict=True)),
         reads,
         metas,
         inner,
@@ -302,20 +302,20 @@ def build(
     return group
 
 
-def _summed_by_row(definition: Definition, place: Place, each_row: Place, rank: int) -> Definition:
+def _summed_by_row(formula: Formula, place: Place, each_row: Place, rank: int) -> Formula:
     """A sum over just the dimensions of a row is one along rows: no second kernel, and others may read it."""
-    axis_of = dict(zip(_large(definition.full), place, strict=True))
+    axis_of = dict(zip(_large(formula.full), place, strict=True))
     mine = [
         position
-        for position, shape in definition.targets.items()
+        for position, shape in formula.targets.items()
         if len(place) == rank
         and tuple(axis_of[i] for i in _large(shape)) == each_row
-        and position not in definition.per_row
+        and position not in formula.per_row
     ]
     if not mine:
-        return definition
-    nodes = {**definition.nodes, **{i: expr.make("rsum", definition.nodes[i]) for i in mine}}
-    return replace(definition, nodes=nodes, per_row=definition.per_row | frozenset(mine))
+        return formula
+    nodes = {**formula.nodes, **{i: expr.make("rsum", formula.nodes[i]) for i in mine}}
+    return replace(formula, nodes=nodes, per_row=formula.per_row | frozenset(mine))
 
 
 def _check_sums(group: Group) -> None:
@@ -333,16 +333,14 @@ def _check_sums(group: Group) -> None:
         raise NoKernel("SUM_SHAPE", "a sum keeps dimensions that do not lie together")
 
 
-def _row_dimensions(
-    definitions: Sequence[Definition], places: Sequence[Place], ops: Sequence[FrozenOp]
-) -> frozenset[int]:
+def _row_dimensions(formulas: Sequence[Formula], places: Sequence[Place], ops: Sequence[FrozenOp]) -> frozenset[int]:
     """Which dimensions of the space a row has; all ops along rows must agree."""
     found: frozenset[int] | None = None
-    for definition, place, op in zip(definitions, places, ops, strict=True):
-        if definition.inner is None:
+    for formula, place, op in zip(formulas, places, ops, strict=True):
+        if formula.inner is None:
             continue
-        large = _large(definition.full)
-        mine = frozenset(p for i, p in zip(large, place, strict=True) if i >= definition.inner)
+        large = _large(formula.full)
+        mine = frozenset(p for i, p in zip(large, place, strict=True) if i >= formula.inner)
         if not mine:
             raise NoKernel("ROWS", f"a row of {op.type} has one element", op)
         if found is not None and mine != found:

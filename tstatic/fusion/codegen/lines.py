@@ -121,15 +121,15 @@ class Lines:
 
     def write(self) -> None:
         """Writes all ops."""
-        for index, (op, definition) in enumerate(self.group.ops):
-            environment = {COLUMN: Typed("columns", int32)} if definition.inner is not None else {}
-            for name in definition.inputs:
+        for index, (op, formula) in enumerate(self.group.ops):
+            environment = {COLUMN: Typed("columns", int32)} if formula.inner is not None else {}
+            for name in formula.inputs:
                 source = self.group.reads[index, name]
                 environment[name] = self.done[source] if isinstance(source, str) else self.loaded[source]
             where = show(op.where)
             self.lines.append(safe(f"# {op.type}" + (f", {where.rsplit('/', 1)[-1]}" if where else "")))
             writer = _Expression(self, environment, op.type)
-            for position, node in definition.nodes.items():
+            for position, node in formula.nodes.items():
                 entry = op.outputs[position]
                 assert isinstance(entry, str)
                 dtype = self.group.metas[entry].dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tstatic.fusion.codegen.per_channel import LAST
 from tstatic.fusion.codegen.reference import Reference
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import Card
+from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import Shape
 
 
@@ -87,7 +87,7 @@ def batch_norm_again(reference: Reference, op: FrozenOp) -> None:
     n.put("Y", f"{normal} * {n.channel('Scale', '1.0')} + {n.channel('Bias', '0.0')}")
 
 
-AGAIN = Card("batch_norm_again", "X, Scale?, Bias?, SavedMean, SavedVariance -> Y")
+AGAIN = OpDef("batch_norm_again", "X, Scale?, Bias?, SavedMean, SavedVariance -> Y")
 """A batch norm's result in its gradient; it stands in no program."""
 
 RULES = {"batch_norm": batch_norm, "batch_norm_grad": batch_norm_grad, AGAIN.type: batch_norm_again}

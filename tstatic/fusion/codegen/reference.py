@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tstatic.fusion.codegen.define import Definition, define
+from tstatic.fusion.codegen.define import Formula, define
 from tstatic.fusion.codegen.lines import _bare, number, safe
 from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
@@ -93,9 +93,9 @@ class Reference:
             if rule is not None:
                 rule(self, op)
                 continue
-            definition = define(op, self.metas)
-            assert definition is not None, f"{op.type} has no form in numpy"
-            _Expressions(self, op, definition).write()
+            formula = define(op, self.metas)
+            assert formula is not None, f"{op.type} has no form in numpy"
+            _Expressions(self, op, formula).write()
 
     def of(self, value: str) -> Value:
         """A value; zeros for what the kernel does not read, since the results cannot depend on it."""
@@ -123,16 +123,16 @@ class Reference:
 class _Expressions:
     """One op by its expressions."""
 
-    def __init__(self, reference: Reference, op: FrozenOp, definition: Definition) -> None:
+    def __init__(self, reference: Reference, op: FrozenOp, formula: Formula) -> None:
         self.reference = reference
         self.op = op
-        self.definition = definition
+        self.formula = formula
         self.environment: dict[str, Value] = {}
         self.known: dict[Node, Value] = {}
         self.uses: Counter[Node] = Counter()
 
     def write(self) -> None:
-        d = self.definition
+        d = self.formula
         if d.inner is not None:
             row = (1,) * d.inner + d.full[d.inner :]
             self.environment[COLUMN] = Value(f"np.arange({math.prod(row)}).reshape({row!r})", row)
@@ -226,7 +226,7 @@ class _Expressions:
 
     def _row(self, node: Node) -> Value:
         """A sum or the largest value of each row."""
-        d = self.definition
+        d = self.formula
         assert d.inner is not None, "a function of a row in an op that has none"
         inside = _number(_whole(self._value(node.args[0]), d.full))
         axes = tuple(range(d.inner, len(d.full)))

@@ -10,7 +10,7 @@ from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Table
 from tstatic.fusion.codegen.reference import NoNameError, Reference, Rule
 from tstatic.ir.domain import Values
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import CARDS, Card
+from tstatic.ir.opdef import OPS, OpDef
 from tstatic.ir.types import DType, Meta, Shape
 
 _BEFORE = '''
@@ -215,17 +215,17 @@ def entry(name: str, shape: Shape, dtype: DType, limits: tuple[float, float] | N
 
 
 def bounds(body: Sequence[FrozenOp], value: str, metas: Mapping[str, Meta]) -> tuple[float, float] | None:
-    """Where the elements of an input may lie, as the card of the first op that reads it says; ``None``: anywhere."""
+    """Where the elements of an input may lie, as the definition of the first op that reads it says; ``None``: anywhere."""
     for op in body:
-        for slot, held in zip(op.card.inputs, op.inputs, strict=True):
+        for slot, held in zip(op.definition.inputs, op.inputs, strict=True):
             if value in ((held,) if isinstance(held, str) else held or ()):
-                return _bounds(op, _values(op.card, slot.name), metas)
+                return _bounds(op, _values(op.definition, slot.name), metas)
     return None
 
 
-def _values(card: Card, slot: str) -> Values | None:
+def _values(definition: OpDef, slot: str) -> Values | None:
     """A backward op has the domain of the forward one."""
-    domain = card.domain or (CARDS[card.of].domain if card.of in CARDS else None)
+    domain = definition.domain or (OPS[definition.of].domain if definition.of in OPS else None)
     return None if domain is None else domain.values.get(slot)
 
 
@@ -236,7 +236,7 @@ def _bounds(op: FrozenOp, values: Values | None, metas: Mapping[str, Meta]) -> t
         return float(values.low), float(values.high)
     # The size of an axis of another input.
     slot, _, axis = values.high.partition(".")
-    held = op.input(slot) if slot in {s.name for s in op.card.inputs} else None
+    held = op.input(slot) if slot in {s.name for s in op.definition.inputs} else None
     return (float(values.low), float(metas[held].shape[int(axis)])) if isinstance(held, str) else None
 
 

@@ -31,7 +31,7 @@ DEVICE_NUMBERS = ("Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
 class _Stream:
     """One tensor of every member.
 
-    ``slot`` is the card's, ``name`` its name in the text.
+    ``slot`` is the op definition's, ``name`` its name in the text.
     """
 
     slot: str
@@ -43,16 +43,16 @@ class _Update:
     """The text of one group: its updates, and the products with one factor that make their gradients."""
 
     def __init__(self, body: Sequence[FrozenOp], metas: Mapping[str, Meta]) -> None:
-        self.body = [op for op in body if op.card.update]
+        self.body = [op for op in body if op.definition.update]
         self.metas = metas
         self.first = self.body[0]
-        products = [op for op in body if not op.card.update]
+        products = [op for op in body if not op.definition.update]
         self.raw = {str(op.output("Out")): str(op.input("X")) for op in products}
         self.factor = products[0].input("Y") if products else None
         assert all(op.type == "elementwise_mul" and op.input("Y") == self.factor for op in products)
         self.rule = RULES[self.first.type]
         self.attrs = self.first.attrs
-        self.inputs = {s.name for s in self.first.card.inputs}
+        self.inputs = {s.name for s in self.first.definition.inputs}
         self.used: set[str] = set()
         self.master = self.given("MasterParam")
         self.skip = self.given("SkipUpdate")

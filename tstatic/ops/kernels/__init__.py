@@ -1,4 +1,4 @@
-"""Tuned numpy kernels: plain functions on arrays, behind the cards of the heavy ops.
+"""Tuned numpy kernels: plain functions on arrays, behind the op definitions of the heavy ops.
 
 Every array that is written is passed in. What a kernel needs besides stands in the ``*_scratch`` function next to it,
 as ``(shape, dtype)`` pairs; nothing of the size of an operand is allocated inside as long as arrays are C-contiguous

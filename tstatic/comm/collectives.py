@@ -1,4 +1,4 @@
-"""Collectives as cards: a data-parallel program states them as ordinary ops, and its plan runs them as steps."""
+"""Collectives as op definitions: a data-parallel program states them as ordinary ops, and its plan runs them as steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.comm.group import Member
-from tstatic.ir.opdef import Card, register
+from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.types import Meta
 
 Array = np.ndarray[Any, Any]
@@ -41,7 +41,7 @@ def _broadcast(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[in
 
 
 register(
-    Card(
+    OpDef(
         "c_allreduce_sum",
         "X* -> Out*",
         attrs={"block": 0},
@@ -54,7 +54,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "c_reduce_sum",
         "X* -> Out*",
         attrs={"roots": (), "block": 0},
@@ -67,7 +67,7 @@ register(
 )
 
 register(
-    Card(
+    OpDef(
         "c_broadcast",
         "X* -> Out*",
         attrs={"roots": ()},
