@@ -19,7 +19,7 @@ import plan_page  # noqa: E402 - the lines above make these importable for a scr
 
 from tests.api import arguments, surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
-from tstatic.ir.opdef import DERIVE, OPS, REQUIRED, SPELLINGS, GradOp, OpDef, op_def  # noqa: E402
+from tstatic.ir.opdef import DERIVE, OPS, PUBLIC_API, REQUIRED, GradOp, OpDef, op_def  # noqa: E402
 from tstatic.ir.slots import Slot  # noqa: E402
 
 # Modules that repeat what the package above them has.
@@ -162,7 +162,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
         if shared and path.rpartition(".")[0] not in REPEATS:
             groups.setdefault(id(value), []).append(path)
             values[id(value)] = value
-    op_of = {id(entry.function): entry.op for entry in SPELLINGS.values()}
+    op_of = {id(entry.function): entry.op for entry in PUBLIC_API.values()}
     for key, paths in groups.items():
         calls = ", ".join(f"`{p.replace('tstatic.', 'paddle.', 1)}`" for p in paths)
         op = op_of.get(key, "")

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import tstatic
-from tstatic.ir.spelling import namespace
+from tstatic.ir.export import namespace
 from tstatic.ir.variable import Variable
 
 # Where users find names, in the order in which an object that has several is listed; the 1.x modules are found by walking.
@@ -35,8 +35,8 @@ def names(module: ModuleType) -> list[str]:
     listed = getattr(module, "__all__", None)
     if listed is None:
         listed = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]
-    spelled = namespace(module.__name__.partition(".")[2])
-    found = {n for n in listed if not n.startswith("_")} | spelled.keys()
+    exported = namespace(module.__name__.partition(".")[2])
+    found = {n for n in listed if not n.startswith("_")} | exported.keys()
     return sorted(n for n in found if not isinstance(getattr(module, n), ModuleType))
 
 

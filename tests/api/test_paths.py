@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tstatic import as_paddle, errors, unsupported
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.program import Program, Variable
-from tstatic.ir.spelling import SPELLINGS
 
 
 def words(text: str) -> list[str]:
@@ -152,7 +152,7 @@ def test_claimed_member_exists(path: str) -> None:
 
 def test_every_spelling_can_be_reached() -> None:
     methods = {"Variable": Variable, "Program": Program}
-    for path, entry in SPELLINGS.items():
+    for path, entry in PUBLIC_API.items():
         place, _, name = path.rpartition(".")
         if place in methods:
             assert vars(methods[place])[name] is entry.function, path

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.api import stubs
+from tstatic.ir.export import namespace
 from tstatic.ir.program import Program
-from tstatic.ir.spelling import namespace
 from tstatic.ir.variable import Variable
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from tstatic.comm import gloo, launch, processes
 from tstatic.comm.group import Group
 from tstatic.errors import RankFailedError
 from tstatic.ir import process
-from tstatic.runtime.crew import Crew
+from tstatic.runtime.replica_threads import ReplicaThreads
 
 
 def say(*values: Any) -> None:
@@ -86,10 +86,10 @@ def hierarchical(fail: bool) -> None:
     flags.set_flags({"FLAGS_numerics": "strict", "FLAGS_step_timeout_s": 5.0})
     world = group()
     team = Group(2, world)
-    crew = Crew(2, team)
+    threads = ReplicaThreads(2, team)
 
     def task(replica: int) -> list[Any]:
-        me = team.member(replica)
+        me = team.communicator(replica)
         number = 2 * world.rank + replica
         small, large = values(number, 100, "float32"), values(number, 100_000, "float32")
         if fail and number == 3:
@@ -104,7 +104,7 @@ def hierarchical(fail: bool) -> None:
     expected = [((p[0] + p[1]) + (p[2] + p[3])).tobytes().hex() for p in parts]
     try:
         with world.step(5.0):
-            found = crew.run([lambda i=i: task(i) for i in range(2)], 6.0)
+            found = threads.run([lambda i=i: task(i) for i in range(2)], 6.0)
     except BaseException as error:
         world.failed(error)
         say("error", str(error).splitlines()[0])
@@ -261,7 +261,7 @@ def another_version() -> None:
 
 def alone() -> None:
     """One of three ranks; the others never start."""
-    launch._current = launch.Launch(0, 3, 0, "127.0.0.1", int(os.environ["MASTER_PORT"]), "a test")
+    launch._current = launch.ProcessInfo(0, 3, 0, "127.0.0.1", int(os.environ["MASTER_PORT"]), "a test")
     group()
 
 

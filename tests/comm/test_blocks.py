@@ -11,10 +11,10 @@ from tests.comm.pool import SLACK, Pool
 from tstatic import static
 from tstatic.comm import launch
 from tstatic.comm.blocks import choose
-from tstatic.comm.launch import Launch
+from tstatic.comm.launch import ProcessInfo
 from tstatic.errors import StrategyValueError
 
-EIGHT = Launch(3, 8, 3, "host", 6170, "a test", 4)
+EIGHT = ProcessInfo(3, 8, 3, "host", 6170, "a test", 4)
 SLURM = {"SLURM_PROCID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_NODELIST": "n[1-2]"}
 
 
@@ -79,7 +79,7 @@ def test_without_blocks_the_reason_is_said() -> None:
         0,
         "off: sums go within each process, then over all processes at once.",
     )
-    assert choose(asking(3), Launch()) == (0, "there is one process: sums stay within it.")
+    assert choose(asking(3), ProcessInfo()) == (0, "there is one process: sums stay within it.")
     assert "8 of 8 processes on this machine" in choose(asking(0), replace(EIGHT, local_size=8))[1]
     assert "no number of processes per machine" in choose(asking(0), replace(EIGHT, local_size=0))[1]
 

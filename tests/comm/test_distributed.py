@@ -40,7 +40,7 @@ def test_parts_follow_one_another_and_differ_by_one_row_at_most(rows: int, size:
     before, parts = launch._current, []
     try:
         for rank in range(size):
-            launch._current = launch.Launch(rank, size, rank, "h", 1, "a test")
+            launch._current = launch.ProcessInfo(rank, size, rank, "h", 1, "a test")
             if rows < size:
                 with pytest.raises(FeedError, match="cannot be split"):
                     distributed.local(list(range(rows)))

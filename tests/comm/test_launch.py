@@ -10,7 +10,7 @@ import pytest
 
 from tstatic import distributed
 from tstatic.comm import launch
-from tstatic.comm.launch import Launch, LaunchError, agree, first_host, read
+from tstatic.comm.launch import LaunchError, ProcessInfo, agree, first_host, read
 from tstatic.errors import StrategyValueError
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "head", "MASTER_PORT": "29500"}
@@ -38,7 +38,7 @@ class Trainers:
 
 
 def test_nothing_set_is_a_single_process() -> None:
-    assert read({}) == Launch(0, 1, 0, "", 0, launch.NO_LAUNCHER)
+    assert read({}) == ProcessInfo(0, 1, 0, "", 0, launch.NO_LAUNCHER)
 
 
 def test_torchrun_wins_over_slurm_and_paddle() -> None:

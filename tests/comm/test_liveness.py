@@ -88,9 +88,9 @@ def test_a_silent_rank_is_blamed_before_a_late_one_and_the_one_furthest_behind_f
     monitors[0].at = At(9, "sum", True)
     monitors[1].at = At(7, "sum", False)
     monitors[2].at = At(5, "gather", False)
-    monitors[2].standing = lambda: "at conv2d (net.py:7)"
-    _until(lambda: monitors[0]._peers[2].standing and monitors[0]._peers[1].at.number)
-    rank, kind, text = monitors[0].blame(60.0)
+    monitors[2].current_op = lambda: "at conv2d (net.py:7)"
+    _until(lambda: monitors[0]._peers[2].current_op and monitors[0]._peers[1].at.number)
+    rank, kind, text = monitors[0].failed_rank(60.0)
     assert (rank, kind) == (2, "late")
     assert text == "did not come to sum (number 9) within 60 s; it is at conv2d (net.py:7)"
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.comm.pool import free_port
 from tstatic.comm import rendezvous
-from tstatic.comm.launch import Launch
+from tstatic.comm.launch import ProcessInfo
 from tstatic.comm.rendezvous import Rendezvous, depart
 from tstatic.errors import RankFailedError
 
@@ -25,12 +25,12 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "LINGER", 0.3)
 
 
-def launches(size: int) -> list[Launch]:
+def launches(size: int) -> list[ProcessInfo]:
     port = free_port()
-    return [Launch(rank, size, rank, "127.0.0.1", port, "a test") for rank in range(size)]
+    return [ProcessInfo(rank, size, rank, "127.0.0.1", port, "a test") for rank in range(size)]
 
 
-def meet(launch: Launch, seconds: float, before: Callable[[Rendezvous], None] = lambda meeting: None) -> Any:
+def meet(launch: ProcessInfo, seconds: float, before: Callable[[Rendezvous], None] = lambda meeting: None) -> Any:
     """One rank's part, with its own connections left out."""
     deadline = time.monotonic() + seconds
     try:
@@ -107,7 +107,7 @@ def test_a_port_that_somebody_else_holds_is_told(answer: bytes, told: str) -> No
         links: list[socket.socket] = []
         threading.Thread(target=serve, daemon=True).start()
         port = other.getsockname()[1]
-        here = [Launch(rank, 2, rank, "127.0.0.1", port, "a test") for rank in range(2)]
+        here = [ProcessInfo(rank, 2, rank, "127.0.0.1", port, "a test") for rank in range(2)]
         found, seconds = together({r: lambda r=r: meet(here[r], 0.6) for r in (0, 1)})  # type: ignore[misc]
         for link in links:
             link.close()

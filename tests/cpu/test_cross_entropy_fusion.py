@@ -75,7 +75,7 @@ def test_the_gradient_is_written_over_the_softmax_unfused_too(soft: bool) -> Non
     for a, b in zip(plain, values, strict=True):
         assert a.tobytes() == b.tobytes()
     (step,) = [s for s in compiled.plan.steps if s.op.type == f"{KIND}_grad"]
-    places = [compiled.plan.slots[str(e)].offset for e in (step.op.input("Softmax"), step.op.output("Logits@GRAD"))]
+    places = [compiled.plan.storage[str(e)].offset for e in (step.op.input("Softmax"), step.op.output("Logits@GRAD"))]
     assert places[0] == places[1]
 
 

@@ -10,7 +10,7 @@ import pytest
 import tstatic as paddle
 from tstatic import static
 from tstatic.errors import UnsupportedError
-from tstatic.ir.opdef import SPELLINGS
+from tstatic.ir.opdef import PUBLIC_API
 
 SCORES = np.array([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2], [0.3, 0.3, 0.4], [0.9, 0.05, 0.05]], np.float32)
 LABELS = np.array([[1], [1], [2], [2]], np.int64)
@@ -27,8 +27,8 @@ def executor() -> Any:
 )
 def test_accuracy(name: str, shape: tuple[int, ...]) -> None:
     score, label = static.data("s", [None, 3]), static.data("l", [None, 1], "int64")
-    accuracy = SPELLINGS[name].function
-    total = SPELLINGS["fluid.layers.create_tensor"].function("int64")
+    accuracy = PUBLIC_API[name].function
+    total = PUBLIC_API["fluid.layers.create_tensor"].function("int64")
     one, two = accuracy(score, label, total=total), accuracy(score, label, k=2)
     assert one.shape == shape
     assert one.name == "accuracy_0.tmp_2"
@@ -41,7 +41,7 @@ def test_accuracy(name: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("name", "shape"), [("static.auc", ()), ("fluid.layers.auc", (1,))])
 def test_auc(name: str, shape: tuple[int, ...]) -> None:
     p, y = static.data("p", [None, 2]), static.data("y", [None, 1], "int64")
-    whole, batch, counters = SPELLINGS[name].function(p, y, num_thresholds=1000)
+    whole, batch, counters = PUBLIC_API[name].function(p, y, num_thresholds=1000)
     assert (whole.shape, batch.shape, len(counters)) == (shape, shape, 4)
     assert all(c.persistable for c in counters)
     exe = executor()

@@ -139,9 +139,9 @@ def test_the_printed_plan_shows_steps_order_events_and_slots() -> None:
     assert "waits" in lines[1]
     body = [line for line in lines[2:] if line.split()[0].isdigit()]
     assert [int(line.split()[0]) for line in body] == list(range(len(body)))
-    regions = [line.split()[1] for line in body]
-    assert regions == sorted(regions)
-    assert set(regions) == {"main", "update"}
+    sub_blocks = [line.split()[1] for line in body]
+    assert sub_blocks == sorted(sub_blocks)
+    assert set(sub_blocks) == {"main", "update"}
     assert all("state(" in line for line in body if line.split()[1] == "update")
     assert any("arena[" in line for line in body)
     assert any("nets.py" in line for line in body)

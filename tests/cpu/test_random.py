@@ -1,4 +1,4 @@
-"""Random numbers of whole programs: what repeats, what differs, and that neither threads nor pieces matter."""
+"""Random numbers of whole programs: what repeats, what differs, and that neither threads nor tiles matter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.ir.opdef import SPELLINGS
+from tstatic.ir.opdef import PUBLIC_API
 from tstatic.ir.rng import RngKey
 from tstatic.ops.kernels import draw
 from tstatic.ops.kernels.philox import CHUNK, philox_key
@@ -23,7 +23,7 @@ def executor() -> Any:
 
 
 def dropout(x: Any, p: float) -> Any:
-    return SPELLINGS["nn.functional.dropout"].function(x, p)
+    return PUBLIC_API["nn.functional.dropout"].function(x, p)
 
 
 def test_numbers_are_those_of_the_rule() -> None:

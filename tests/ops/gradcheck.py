@@ -234,8 +234,8 @@ def slope(
         results = run(definition, replace(sample, ins=tuple(ins), out_layout="contiguous"), wanted)
         terms.append([weight * r for s in results for r in flat(s)])
     seeds = [c for s, w in zip(cotangents, wanted, strict=True) if w for c in flat(s)]
-    for pieces, seed in zip(zip(*terms, strict=True), seeds, strict=True):
+    for tiles, seed in zip(zip(*terms, strict=True), seeds, strict=True):
         if seed is not None:
             # Neighbours are subtracted element by element first: no rounding error of a large sum remains.
-            total += float((functools.reduce(np.add, pieces) * seed).sum())
+            total += float((functools.reduce(np.add, tiles) * seed).sum())
     return total / float(step)

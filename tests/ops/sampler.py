@@ -138,8 +138,8 @@ def draw_distinct(
         # A wider range leaves the domain's bounds; only rows of ties need that, and they have none.
         low, high = (low * 1.5, high * 1.5) if low < 0 else (low, low + (high - low) * 1.5)
     grid = rng.permutation(grid)
-    pieces = np.split(grid, np.cumsum(sizes)[:-1])
-    return [p.reshape(s).astype(kind.np) for p, s in zip(pieces, shapes, strict=True)]
+    tiles = np.split(grid, np.cumsum(sizes)[:-1])
+    return [p.reshape(s).astype(kind.np) for p, s in zip(tiles, shapes, strict=True)]
 
 
 # -------------------------------------------------------------------------------------------------------------- layouts

@@ -17,12 +17,12 @@ from tests.ops.oracles import (
     check_specials,
     special_values,
 )
-from tests.ops.pieces import check_split
 from tests.ops.sampler import Sample, samples
+from tests.ops.tiles import check_split
 from tstatic.ir.opdef import (
     DERIVE,
     OPS,
-    PARTIAL,
+    PARTIAL_SUM,
     WHOLE,
     Case,
     Domain,
@@ -130,7 +130,7 @@ def specials(definition: OpDef) -> None:
     check_specials(definition, Sample((values, values[::-1].copy()), {}, "float32"), {}, set())
 
 
-def pieces(x: str, y: str, **changes: Any) -> GradOp:
+def tiles(x: str, y: str, **changes: Any) -> GradOp:
     return GradOp("X, Y, Out@GRAD -> X@GRAD, Y@GRAD", pointwise={"X@GRAD": x, "Y@GRAD": y}, **changes)
 
 
@@ -229,13 +229,13 @@ def test_infer_sees_unwritten_elements() -> None:
 @pytest.mark.parametrize(
     "rule",
     [
-        pieces("2 * dout / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)"),
-        pieces("dout / (1 + y * y)", "-dout * x * y / square(1 + y * y)"),
-        pieces("dout / (1 + y * y)", "dout * x * 2 * y / square(1 + y * y)"),
-        pieces("-dout * x * 2 * y / square(1 + y * y)", "dout / (1 + y * y)"),
-        pieces("dout / (1 + y * y) * 1.0000004", "-dout * x * 2 * y / square(1 + y * y)"),
-        pieces("1 / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)"),
-        pieces("0.0 * dout", "-dout * x * 2 * y / square(1 + y * y)"),
+        tiles("2 * dout / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)"),
+        tiles("dout / (1 + y * y)", "-dout * x * y / square(1 + y * y)"),
+        tiles("dout / (1 + y * y)", "dout * x * 2 * y / square(1 + y * y)"),
+        tiles("-dout * x * 2 * y / square(1 + y * y)", "dout / (1 + y * y)"),
+        tiles("dout / (1 + y * y) * 1.0000004", "-dout * x * 2 * y / square(1 + y * y)"),
+        tiles("1 / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)"),
+        tiles("0.0 * dout", "-dout * x * 2 * y / square(1 + y * y)"),
     ],
     ids=["factor", "half", "sign", "swapped", "4e-7 off", "cotangent dropped", "zero"],
 )
@@ -246,7 +246,7 @@ def test_grad_sees(rule: GradOp) -> None:
 
 
 def test_grad_sees_a_read_of_an_input_that_only_lends_its_shape() -> None:
-    rule = pieces("dout / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)", shape_only=("X",))
+    rule = tiles("dout / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)", shape_only=("X",))
     definition = quotient(grad=rule)
     with pytest.raises(AssertionError):
         grad_all(definition)
@@ -270,7 +270,7 @@ def test_grad_sees_a_gradient_that_depends_on_its_neighbour() -> None:
 )
 def test_second_order_sees(text: str, right: bool) -> None:
     second = GradOp("X, Y, Out@GRAD, X@GRAD@GRAD, Y@GRAD@GRAD -> Out@GRAD@GRAD", pointwise={"Out@GRAD@GRAD": text})
-    quotient(grad=pieces("dout / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)", grad=second))
+    quotient(grad=tiles("dout / (1 + y * y)", "-dout * x * 2 * y / square(1 + y * y)", grad=second))
     if right:
         grad_twice(op_def("meta_quotient"))
         return
@@ -308,18 +308,18 @@ HALVES = ((slice(None), slice(0, 2)), (slice(None), slice(2, None)))
 
 
 @pytest.mark.parametrize(
-    ("pieces", "right"),
+    ("tiles", "right"),
     [
         ([(h, h, h) for h in HALVES], True),
         ([(HALVES[0], HALVES[0], HALVES[0])], False),
         ([(h, HALVES[0], h) for h in HALVES], False),
         ([(HALVES[1 - i], HALVES[1 - i], h) for i, h in enumerate(HALVES)], False),
-        ([(WHOLE, WHOLE, PARTIAL)] * 2, False),
+        ([(WHOLE, WHOLE, PARTIAL_SUM)] * 2, False),
     ],
     ids=["right", "half missing", "wrong half of Y", "halves swapped", "added twice"],
 )
-def test_split_sees(pieces: Any, right: bool) -> None:
-    definition = quotient(split=lambda x, y, out: pieces if x.shape == (3, 4) else None)
+def test_split_sees(tiles: Any, right: bool) -> None:
+    definition = quotient(split=lambda x, y, out: tiles if x.shape == (3, 4) else None)
     if right:
         assert sum(check_split(definition, sample) for sample in samples(definition, 9, ("float64",))) > 0
         return

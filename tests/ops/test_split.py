@@ -1,4 +1,4 @@
-"""Work that an op definition cuts into pieces gives the same result as uncut work; piece sizes are made tiny for the test."""
+"""Work that an op definition cuts into tiles gives the same result as uncut work; tile sizes are made tiny for the test."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ops.pieces import check_split, pieces_of
 from tests.ops.sampler import Sample, op_types, root, samples
+from tests.ops.tiles import check_split, pieces_of
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ops import _cut
 
 SPLIT = [t for t in op_types(1) if op_def(t).split is not None and not op_def(t).random]
-# Names of the constants that say below which size work stays whole, and how large a piece is.
-SIZES = ("PIECE", "CUT_ABOVE", "SMALLEST")
+# Names of the constants that say below which size work stays whole, and how large a tile is.
+SIZES = ("TILE", "CUT_ABOVE", "SMALLEST")
 
 
 @pytest.fixture(autouse=True)
 def _tiny_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets every piece size of the ops package to a few elements."""
+    """Sets every tile size of the ops package to a few elements."""
     for name, module in list(sys.modules.items()):
         if name.startswith("tstatic.ops"):
             for constant, value in list(vars(module).items()):

@@ -22,7 +22,7 @@ from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.group import Group
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
-from tstatic.runtime.crew import Crew
+from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.static import pipeline
 from tstatic.static.request import state_metas
 
@@ -126,17 +126,17 @@ def test_between_processes_one_call_with_the_bytes_of_one_replica(places: int, o
     arrays = [np.full(1 << 16, r + 1.0, np.float32) for r in range(places)]
 
     def collect(replica: int) -> None:
-        member = group.member(replica)
+        communicator = group.communicator(replica)
         if owned:
-            member.reduce([arrays[replica]], [places - 1])
+            communicator.reduce([arrays[replica]], [places - 1])
         else:
-            member.all_reduce([arrays[replica]])
+            communicator.all_reduce([arrays[replica]])
 
-    crew = Crew(places, group, lambda replica: "")
+    threads = ReplicaThreads(places, group, lambda replica: "")
     try:
-        crew.run([partial(collect, r) for r in range(places)], 60.0)
+        threads.run([partial(collect, r) for r in range(places)], 60.0)
     finally:
-        crew.close()
+        threads.close()
     assert (outer.calls, outer.moved) == (1, arrays[0].nbytes)
     for a in arrays[-1:] if owned else arrays:
         np.testing.assert_array_equal(a, 4 * places * (places + 1) / 2)

@@ -12,8 +12,8 @@ from typing import Any
 import tstatic
 from tests.api import surface
 from tests.parity import samples, trainings
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import OPS, Domain, Values
-from tstatic.ir.spelling import SPELLINGS
 
 Call = dict[str, Any]
 
@@ -109,7 +109,7 @@ def functions() -> dict[str, Any]:
     for prefix, module in (("", tstatic), ("nn.functional.", tstatic.nn.functional), ("nn.", tstatic.nn)):
         for name in surface.names(module):
             value = getattr(module, name)
-            if not prefix and not (inspect.isroutine(value) and f"tensor.{name}" in SPELLINGS):
+            if not prefix and not (inspect.isroutine(value) and f"tensor.{name}" in PUBLIC_API):
                 continue
             if prefix == "nn." and not (inspect.isclass(value) and issubclass(value, tstatic.nn.Layer)):
                 continue
@@ -129,7 +129,7 @@ def _values(values: Values, seed: int) -> dict[str, Any]:
 def from_domain(path: str, function: Any) -> list[dict[str, Any]]:
     """Calls of a function of one or two tensors of any shape: its first parameters are the op's first slots."""
     name = ("tensor." + path) if "." not in path else path
-    definition = OPS.get(SPELLINGS[name].op) if name in SPELLINGS else None
+    definition = OPS.get(PUBLIC_API[name].op) if name in PUBLIC_API else None
     if definition is None or definition.domain is None or definition.domain.family == "cases":
         return []
     domain: Domain = definition.domain
@@ -410,7 +410,7 @@ def fluid_calls() -> list[Call]:
     """The samples of functions that `fluid.layers` has under the same arguments, called by that name."""
     own = sampled()
     found = []
-    for name, entry in SPELLINGS.items():
+    for name, entry in PUBLIC_API.items():
         if not name.startswith("fluid.layers."):
             continue
         same = [p for p, f in functions().items() if f is entry.function]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.pieces import check_split, pieces_of
 from tests.ops.sampler import Sample
-from tstatic.ir.opdef import PARTIAL, WHOLE, op_def
+from tests.ops.tiles import check_split, pieces_of
+from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, op_def
 from tstatic.ops import _convolution
 
 RNG = np.random.default_rng(8)
@@ -22,7 +22,7 @@ def sample(type: str, x: tuple[int, ...], w: tuple[int, ...], out: tuple[int, ..
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_convolution, "_PIECE", 1e4)
+    monkeypatch.setattr(_convolution, "_TILE", 1e4)
 
 
 NHWC = {"data_format": "NHWC"}
@@ -44,7 +44,7 @@ CASES = [
 def test_cut(
     type: str, x: Any, w: Any, out: Any, attrs: dict[str, Any], large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_convolution, "_PIECE", 1e3)
+    monkeypatch.setattr(_convolution, "_TILE", 1e3)
     if large:
         monkeypatch.setattr(_convolution, "_LARGE_FILTER", 16)
         monkeypatch.setattr(_convolution, "_COLUMNS", 10**6)
@@ -53,23 +53,23 @@ def test_cut(
 
 
 def test_a_batch_gives_pieces_of_images() -> None:
-    pieces, _ = pieces_of(op_def("conv2d"), sample("conv2d", (8, 3, 6, 6), (4, 3, 3, 3), None))
-    assert pieces == [((slice(i, i + 4),), WHOLE, (slice(i, i + 4),)) for i in (0, 4)]
+    tiles, _ = pieces_of(op_def("conv2d"), sample("conv2d", (8, 3, 6, 6), (4, 3, 3, 3), None))
+    assert tiles == [((slice(i, i + 4),), WHOLE, (slice(i, i + 4),)) for i in (0, 4)]
 
 
 def test_one_image_is_cut_by_its_output_channels() -> None:
-    pieces, _ = pieces_of(op_def("conv2d"), sample("conv2d", (1, 3, 6, 6), (256, 3, 3, 3), None))
+    tiles, _ = pieces_of(op_def("conv2d"), sample("conv2d", (1, 3, 6, 6), (256, 3, 3, 3), None))
     every = slice(None)
-    assert pieces == [(WHOLE, (slice(i, i + 128),), (every, slice(i, i + 128))) for i in (0, 128)]
+    assert tiles == [(WHOLE, (slice(i, i + 128),), (every, slice(i, i + 128))) for i in (0, 128)]
 
 
 def test_small_filters_are_summed_and_large_ones_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     given = sample("conv2d", (8, 3, 6, 6), (256, 3, 3, 3), (8, 256, 4, 4))
-    pieces, _ = pieces_of(op_def("conv2d_grad"), given, [False, True])
-    assert {p[-1] for p in pieces} == {PARTIAL}
+    tiles, _ = pieces_of(op_def("conv2d_grad"), given, [False, True])
+    assert {p[-1] for p in tiles} == {PARTIAL_SUM}
     monkeypatch.setattr(_convolution, "_LARGE_FILTER", 100)
-    pieces, _ = pieces_of(op_def("conv2d_grad"), given, [False, True])
-    assert [p[-1] for p in pieces] == [(slice(0, 128),), (slice(128, 256),)]
+    tiles, _ = pieces_of(op_def("conv2d_grad"), given, [False, True])
+    assert [p[-1] for p in tiles] == [(slice(0, 128),), (slice(128, 256),)]
 
 
 def test_pieces_do_not_depend_on_anything_but_shapes() -> None:

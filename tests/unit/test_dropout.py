@@ -10,7 +10,7 @@ import pytest
 import tstatic as paddle
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import SPELLINGS, op_def
+from tstatic.ir.opdef import PUBLIC_API, op_def
 from tstatic.ir.rng import RngKey
 from tstatic.ops.kernels.philox import CHUNK
 
@@ -109,7 +109,7 @@ def test_axis_shares_a_draw(axis: tuple[int, ...], shape: tuple[int, ...]) -> No
 
 # ------------------------------------------------------------------------------------------------------------ functions
 def function(name: str) -> Any:
-    return SPELLINGS[name].function
+    return PUBLIC_API[name].function
 
 
 def test_functions_build_the_ops() -> None:

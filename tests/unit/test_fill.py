@@ -11,7 +11,7 @@ import pytest
 import tstatic as paddle
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import SPELLINGS, op_def
+from tstatic.ir.opdef import PUBLIC_API, op_def
 from tstatic.ir.types import dtype_of
 from tstatic.ops.fill import number_of, packed, unpacked
 
@@ -96,7 +96,7 @@ def test_linspace_ends_are_exact() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ functions
 def function(name: str) -> Any:
-    return SPELLINGS[name].function
+    return PUBLIC_API[name].function
 
 
 @pytest.mark.parametrize(

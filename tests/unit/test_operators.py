@@ -9,8 +9,8 @@ import pytest
 
 from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
 from tstatic.ir.declare import data
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.program import default_main_program
-from tstatic.ir.spelling import SPELLINGS
 
 DTYPES = {"x": "float32", "y": "float32", "d": "float64", "h": "float16", "i": "int64", "j": "int32", "b": "bool",
           "g": "bfloat16", "u": "uint8", "v": "int8"}  # fmt: skip
@@ -143,7 +143,7 @@ def test_shapes_that_do_not_meet() -> None:
 # ------------------------------------------------------------------------------------------------------------ functions
 UNARY = sorted(
     name
-    for name, entry in SPELLINGS.items()
+    for name, entry in PUBLIC_API.items()
     if name.startswith(("tensor.", "nn.functional.", "fluid.layers."))
     and entry.function.__module__.rpartition(".")[2]
     in ("unary", "rounding", "trigonometry", "activation", "activation_piecewise", "gelu")
@@ -153,13 +153,13 @@ UNARY = sorted(
 
 @pytest.mark.parametrize("name", UNARY)
 def test_function_of_one_value(name: str) -> None:
-    out = SPELLINGS[name].function(data("x", [None, 3]))
+    out = PUBLIC_API[name].function(data("x", [None, 3]))
     op = default_main_program().global_block().ops[-1]
     assert out.shape == (-1, 3)
     assert op.output("Out") == [out.name]
-    assert SPELLINGS[name].op in ("", op.type)
+    assert PUBLIC_API[name].op in ("", op.type)
     with pytest.raises(ProgramTypeError, match=r"must be Variable"):
-        SPELLINGS[name].function([1.0, 2.0])
+        PUBLIC_API[name].function([1.0, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -210,18 +210,18 @@ def test_function_of_one_value(name: str) -> None:
 def test_function(name: str, arguments: str, ops: str) -> None:
     names: dict[str, Any] = {n: data(n, [None, 3], t) for n, t in DTYPES.items()}
     names["s"] = data("s", [1])
-    eval(f"f({arguments})", {"f": SPELLINGS[name].function, "np": np, **names})
+    eval(f"f({arguments})", {"f": PUBLIC_API[name].function, "np": np, **names})
     assert " ".join(op.type for op in default_main_program().global_block().ops) == ops
 
 
 def test_an_unknown_activation_is_named() -> None:
     with pytest.raises(LookupError, match="nosuch"):
-        SPELLINGS["fluid.layers.elementwise_add"].function(data("x", [2]), data("y", [2]), act="nosuch")
+        PUBLIC_API["fluid.layers.elementwise_add"].function(data("x", [2]), data("y", [2]), act="nosuch")
 
 
 def test_increment_writes_to_its_input() -> None:
     x = data("x", [1], "int64")
-    assert SPELLINGS["tensor.increment"].function(x, 2) is x
+    assert PUBLIC_API["tensor.increment"].function(x, 2) is x
     assert default_main_program().global_block().ops[-1].output("Out") == ["x"]
 
 

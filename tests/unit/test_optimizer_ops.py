@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ops.pieces import run_pieces
 from tests.ops.sampler import Sample
+from tests.ops.tiles import run_tiles
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate, infer_outputs, metas_of
-from tstatic.ir.opdef import PARTIAL, op_def
-from tstatic.ops._update import UPDATE_PIECE
+from tstatic.ir.opdef import PARTIAL_SUM, op_def
+from tstatic.ops._update import UPDATE_TILE
 
 Array = np.ndarray[Any, Any]
 SHAPE = (7, 5)
@@ -238,25 +238,25 @@ def test_powers_move_on() -> None:
     assert float(held.values["Beta1Pow"][0]) == 0.9
 
 
-# --------------------------------------------------------------------------------------------------------------- pieces
+# --------------------------------------------------------------------------------------------------------------- tiles
 @pytest.mark.parametrize("name", [n for n in CASES if n != "adamw without decay"])
 def test_large_parameters_are_cut(name: str) -> None:
     type, attrs, lr, state, _, _ = CASES[name]
-    steps = Steps(type, attrs, lr, state, rng().normal(size=(3, UPDATE_PIECE)).astype(np.float32))
-    steps.values["Grad"] = rng().normal(size=(3, UPDATE_PIECE)).astype(np.float32)
+    steps = Steps(type, attrs, lr, state, rng().normal(size=(3, UPDATE_TILE)).astype(np.float32))
+    steps.values["Grad"] = rng().normal(size=(3, UPDATE_TILE)).astype(np.float32)
     ins = tuple(steps.values.get(s.name) for s in steps.definition.inputs)
     metas = infer_outputs(steps.definition, metas_of(ins), steps.definition.complete(attrs))
     assert steps.definition.split is not None
-    pieces = steps.definition.split(*metas_of(ins), *metas)
-    assert pieces is not None
-    assert len(pieces) == 3
-    # Numbers that all pieces read and the op moves on are written apart.
+    tiles = steps.definition.split(*metas_of(ins), *metas)
+    assert tiles is not None
+    assert len(tiles) == 3
+    # Numbers that all tiles read and the op moves on are written apart.
     powers = [i for i, s in enumerate(steps.definition.outputs) if s.name.endswith("PowOut")]
     for i in powers:
-        column = [piece[len(ins) + i] for piece in pieces]
-        assert column == [PARTIAL, None, None]
+        column = [tile[len(ins) + i] for tile in tiles]
+        assert column == [PARTIAL_SUM, None, None]
     for a, b in zip(
-        run_pieces(steps.definition, Sample(ins, attrs, "float32"), pieces, metas),
+        run_tiles(steps.definition, Sample(ins, attrs, "float32"), tiles, metas),
         evaluate(steps.definition, ins, attrs),
         strict=True,
     ):

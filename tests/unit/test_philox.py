@@ -136,9 +136,9 @@ def test_bits_are_even() -> None:
 # ------------------------------------------------------------------------------------------------------------ the rng key
 def test_piece_follows_its_whole() -> None:
     whole = RngKey(3, 1, 4)
-    piece = whole.piece(100).piece(20)
+    tile = whole.tile(100).tile(20)
     whole.run, whole.iteration, whole.seed = 8, 2, 9
-    assert (piece.seed, piece.place, piece.position, piece.run, piece.iteration, piece.start) == (9, 1, 4, 8, 2, 120)
+    assert (tile.seed, tile.place, tile.position, tile.run, tile.iteration, tile.start) == (9, 1, 4, 8, 2, 120)
 
 
 @pytest.mark.parametrize(

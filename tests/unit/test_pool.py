@@ -16,7 +16,7 @@ from tstatic.devices.pool import Job, Pool
 
 
 class Recorder:
-    """Pieces that note who ran; what they wait for is in the hands of the test."""
+    """Tiles that note who ran; what they wait for is in the hands of the test."""
 
     def __init__(self, threads: int = 1) -> None:
         self.done: list[str] = []
@@ -24,17 +24,17 @@ class Recorder:
         self.gate = threading.Event()
         self.entered = threading.Semaphore(0)
 
-    def piece(self, name: str, wait: bool) -> None:
+    def tile(self, name: str, wait: bool) -> None:
         if wait:
-            # Each thread has one of the pieces.
+            # Each thread has one of the tiles.
             self.together.wait(10.0)
         self.entered.release()
         if wait and threading.current_thread() is not threading.main_thread():
             self.gate.wait(10.0)
         self.done.append(name)
 
-    def bound(self, tag: str, pieces: int, threads: int, wait: bool = False) -> Any:
-        return [[[(self.piece, (f"{tag}{k}", wait))] for k in range(pieces)] for _ in range(threads)]
+    def bound(self, tag: str, tiles: int, threads: int, wait: bool = False) -> Any:
+        return [[[(self.tile, (f"{tag}{k}", wait))] for k in range(tiles)] for _ in range(threads)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])

@@ -1,4 +1,4 @@
-"""Matrix products in pieces against the whole, over shapes large enough to be cut, with an error bound per element."""
+"""Matrix products in tiles against the whole, over shapes large enough to be cut, with an error bound per element."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ import pytest
 
 import tstatic.ops  # noqa: F401 - fills the registry
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
-from tstatic.ir.opdef import PARTIAL, WHOLE, op_def
+from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, op_def
 
 Array = np.ndarray[Any, Any]
 
 
 def part(entry: Any, array: Any) -> Any:
-    """What a piece's entry makes of an array."""
+    """What a tile's entry makes of an array."""
     if entry is None or array is None:
         return None
     return array if entry is WHOLE else array[entry]
 
 
-def run_pieces(
+def run_tiles(
     type: str, ins: list[Array], attrs: dict[str, Any], wanted: list[bool] | None = None
 ) -> tuple[list[Any], int]:
-    """Runs an op piece by piece; every output element must be written exactly once unless the output is summed."""
+    """Runs an op tile by tile; every output element must be written exactly once unless the output is summed."""
     definition = op_def(type)
     done = definition.complete(attrs)
     metas = infer_outputs(definition, metas_of(ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]
     assert definition.split is not None
-    pieces = definition.split(*metas_of(ins), *metas, **definition.pick(definition.split, done))
-    if pieces is None:
-        pieces = [(WHOLE,) * (len(ins) + len(metas))]
+    tiles = definition.split(*metas_of(ins), *metas, **definition.pick(definition.split, done))
+    if tiles is None:
+        tiles = [(WHOLE,) * (len(ins) + len(metas))]
     outs = allocate(metas)
     written = [None if o is None else np.zeros(o.shape, int) for o in outs]
-    for piece in pieces:
-        assert len(piece) == len(ins) + len(outs)
-        given = [part(e, a) for e, a in zip(piece, ins, strict=False)]
-        entries = piece[len(ins) :]
+    for tile in tiles:
+        assert len(tile) == len(ins) + len(outs)
+        given = [part(e, a) for e, a in zip(tile, ins, strict=False)]
+        entries = tile[len(ins) :]
         targets = [
-            None if e is None or o is None else np.empty_like(o) if e is PARTIAL else part(e, o)
+            None if e is None or o is None else np.empty_like(o) if e is PARTIAL_SUM else part(e, o)
             for e, o in zip(entries, outs, strict=True)
         ]
         call_ref(definition, given, targets, done)
         for entry, target, count, out in zip(entries, targets, written, outs, strict=True):
-            if entry is PARTIAL and count is not None:
+            if entry is PARTIAL_SUM and count is not None:
                 out[...] = target if not count.any() else out + target
                 count[...] = 1
             elif target is not None and count is not None:
                 count[... if entry is WHOLE else entry] += 1
     assert all(c is None or (c == 1).all() for c in written), "an element is written never, or twice"
-    return outs, len(pieces)
+    return outs, len(tiles)
 
 
 PRODUCTS = [
@@ -100,11 +100,11 @@ def test_matmul_in_pieces(x_shape: Any, y_shape: Any, trans_x: bool, trans_y: bo
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(s, dtype=np.float32) for s in (x_shape, y_shape))
     attrs = {"trans_x": trans_x, "trans_y": trans_y}
-    (out,), count = run_pieces("matmul_v2", [x, y], attrs)
+    (out,), count = run_tiles("matmul_v2", [x, y], attrs)
     assert count > 1
     check(out, *exact(x, y, trans_x, trans_y), terms=x_shape[-2 if trans_x else -1])
     dout = rng.standard_normal(out.shape, dtype=np.float32)
-    (dx, dy), count = run_pieces("matmul_v2_grad", [x, y, dout], attrs)
+    (dx, dy), count = run_tiles("matmul_v2_grad", [x, y, dout], attrs)
     assert count > 3
     right = exact(dout, y, False, not trans_y)
     left = exact(x, dout, not trans_x, False)
@@ -113,7 +113,7 @@ def test_matmul_in_pieces(x_shape: Any, y_shape: Any, trans_x: bool, trans_y: bo
         terms = dout.size // max(1, got.size) * got.shape[-1] + dout.shape[-1]
         check(got, unbroadcast(value, like.shape), unbroadcast(size, like.shape), max(2, terms))
     for wanted in ([True, False], [False, True]):
-        alone, _ = run_pieces("matmul_v2_grad", [x, y, dout], attrs, wanted)
+        alone, _ = run_tiles("matmul_v2_grad", [x, y, dout], attrs, wanted)
         for only, both, asked in zip(alone, (dx, dy), wanted, strict=True):
             assert (only is None) == (not asked)
             assert only is None or np.array_equal(only, both)
@@ -134,10 +134,10 @@ def test_mul_in_pieces(x_shape: Any, y_shape: Any, columns: tuple[int, int]) -> 
     rng = np.random.default_rng(1)
     x, y = (rng.standard_normal(s, dtype=np.float32) for s in (x_shape, y_shape))
     attrs = {"x_num_col_dims": columns[0], "y_num_col_dims": columns[1]}
-    (out,), count = run_pieces("mul", [x, y], attrs)
+    (out,), count = run_tiles("mul", [x, y], attrs)
     assert count > 1
     dout = rng.standard_normal(out.shape, dtype=np.float32)
-    (dx, dy), count = run_pieces("mul_grad", [x, y, dout], attrs)
+    (dx, dy), count = run_tiles("mul_grad", [x, y, dout], attrs)
     assert count > 3
     inner = int(np.prod(x_shape[columns[0] :]))
     a, b = x.reshape(-1, inner), y.reshape(inner, -1)
@@ -153,9 +153,9 @@ def test_mul_in_pieces(x_shape: Any, y_shape: Any, columns: tuple[int, int]) -> 
 
 def test_small_products_stay_whole() -> None:
     x, y = np.ones((8, 16), np.float32), np.ones((16, 32), np.float32)
-    assert run_pieces("mul", [x, y], {})[1] == 1
-    assert run_pieces("matmul_v2", [x, y], {})[1] == 1
-    assert run_pieces("matmul_v2_grad", [x, y, np.ones((8, 32), np.float32)], {}, [True, False])[1] == 1
+    assert run_tiles("mul", [x, y], {})[1] == 1
+    assert run_tiles("matmul_v2", [x, y], {})[1] == 1
+    assert run_tiles("matmul_v2_grad", [x, y, np.ones((8, 32), np.float32)], {}, [True, False])[1] == 1
 
 
 def test_pieces_depend_on_shapes_alone() -> None:
@@ -167,4 +167,4 @@ def test_pieces_depend_on_shapes_alone() -> None:
         assert definition.split(*metas) == definition.split(*metas)
         assert len(definition.split(*metas)) == 2
     counts = [len(definition.split(*metas_of([np.ones((n, n), np.float32)] * 3))) for n in (256, 512, 1024, 2048)]
-    assert counts == [2, 2, 8, 16], "more work, more pieces"
+    assert counts == [2, 2, 8, 16], "more work, more tiles"

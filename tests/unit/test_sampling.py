@@ -1,4 +1,4 @@
-"""Draws from given probabilities: frequencies, edges, what is refused; pieces of random fills."""
+"""Draws from given probabilities: frequencies, edges, what is refused; tiles of random fills."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_sampling_id() -> None:
 
 
 def test_pieces_continue_the_stream() -> None:
-    """What the executor hands to pieces gives the numbers of the whole."""
+    """What the executor hands to tiles gives the numbers of the whole."""
     for type, attrs in (
         ("uniform_random", {"shape": (5, CHUNK)}),
         ("gaussian_random", {"shape": (3 * CHUNK, 3)}),
@@ -103,9 +103,9 @@ def test_pieces_continue_the_stream() -> None:
         done = definition.complete(attrs)
         whole = evaluate(definition, [], attrs, rng=RngKey(4))[0]
         assert definition.split is not None
-        pieces = definition.split(meta_of(whole), **definition.pick(definition.split, done))
-        assert len(pieces) > 1
+        tiles = definition.split(meta_of(whole), **definition.pick(definition.split, done))
+        assert len(tiles) > 1
         cut = np.empty_like(whole)
-        for (part,) in pieces:
+        for (part,) in tiles:
             definition.ref(cut[part], **definition.pick(definition.ref, done), rng=RngKey(4).part(part, whole.shape))
         assert np.array_equal(cut, whole)

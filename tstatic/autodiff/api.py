@@ -11,7 +11,7 @@ from tstatic.autodiff.recompute import recompute
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, spelled
+from tstatic.ir.opdef import GRAD, export
 from tstatic.ir.program import Block, OpRole, Parameter, Program, Variable
 from tstatic.ir.where import Where, show, user_line
 from tstatic.no_effect import no_effect
@@ -72,7 +72,7 @@ def _next_prefix(program: Program) -> str:
     return "grad/" * order
 
 
-@spelled("static.append_backward", "fluid.append_backward", "fluid.backward.append_backward")
+@export("static.append_backward", "fluid.append_backward", "fluid.backward.append_backward")
 @no_effect(distop_context="no ops are split over devices while a program is built")
 def append_backward(
     loss: Variable,
@@ -188,7 +188,7 @@ def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:
         draft.role_var += [finals[grad], grad]
 
 
-@spelled("static.gradients", "fluid.gradients", "fluid.backward.gradients", "tensor.grad")
+@export("static.gradients", "fluid.gradients", "fluid.backward.gradients", "tensor.grad")
 def gradients(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
 ) -> list[Variable | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tstatic.comm.launch import Launch
+from tstatic.comm.launch import ProcessInfo
 from tstatic.errors import StrategyValueError
 
 
@@ -17,7 +17,7 @@ class Levels(Protocol):
     def hierarchical_allreduce_inter_nranks(self) -> int: ...
 
 
-def choose(strategy: Levels, launch: Launch) -> tuple[int, str]:
+def choose(strategy: Levels, launch: ProcessInfo) -> tuple[int, str]:
     """How many neighbours by rank add their sums before all do; 0: there is one level between processes.
 
     ``hierarchical_allreduce_inter_nranks = 0`` stands for the processes of one machine, where the launcher tells them.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.comm.group import Member
+from tstatic.comm.group import Communicator
 from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.types import Meta
 
@@ -25,17 +25,19 @@ def _in_place(xs: Sequence[Array], outs: Sequence[Array]) -> None:
             np.copyto(out, x)
 
 
-def _all_reduce(xs: Sequence[Array], outs: Sequence[Array], *, block: int, group: Member) -> None:
+def _all_reduce(xs: Sequence[Array], outs: Sequence[Array], *, block: int, group: Communicator) -> None:
     _in_place(xs, outs)
     group.all_reduce(outs, "c_allreduce_sum", block)
 
 
-def _reduce(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], block: int, group: Member) -> None:
+def _reduce(
+    xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], block: int, group: Communicator
+) -> None:
     _in_place(xs, outs)
     group.reduce(outs, roots, "c_reduce_sum", block)
 
 
-def _broadcast(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], group: Member) -> None:
+def _broadcast(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], group: Communicator) -> None:
     _in_place(xs, outs)
     group.broadcast(outs, roots, "c_broadcast")
 

@@ -69,10 +69,10 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
 def _check_updates(program: FrozenProgram) -> None:
     """Raises UnsupportedError for an update inside control flow: replicas may take different branches, and it has no sum."""
     for op in program.ops:
-        regions = list(op.regions)
-        while regions:
-            for inner in regions.pop().ops:
-                regions += inner.regions
+        sub_blocks = list(op.sub_blocks)
+        while sub_blocks:
+            for inner in sub_blocks.pop().ops:
+                sub_blocks += inner.sub_blocks
                 if inner.role & OpRole.Optimize:
                     raise UnsupportedError(
                         "minimize inside a branch cannot run on several places: its gradients are not summed over them",
@@ -224,7 +224,7 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
         mine = {v: placed[v] for v in op.reads() if v in placed and v not in known}
         places = set(mine.values())
         # What is everywhere already may not be used where the rest is at one owner: the owner has it too.
-        if len(places) > 1 or (places and (op.regions or op.definition.effects or op.definition.random)):
+        if len(places) > 1 or (places and (op.sub_blocks or op.definition.effects or op.definition.random)):
             values = tuple(mine)
             results = tuple(f"{v}{SHARED}" for v in values)
             ops.append(_op("c_broadcast", values, results, {"roots": tuple(mine[v] for v in values)}, op))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tstatic.comm.launch import Launch
+from tstatic.comm.launch import ProcessInfo
 from tstatic.errors import DTypeError, RankFailedError, needed_for
 
 Array = np.ndarray[Any, Any]
@@ -101,7 +101,7 @@ class Store:
         RankFailedError: If the table cannot be reached before the deadline.
     """
 
-    def __init__(self, launch: Launch, port: int | None, deadline: float, agent: bool = False) -> None:
+    def __init__(self, launch: ProcessInfo, port: int | None, deadline: float, agent: bool = False) -> None:
         distributed = _torch().distributed
         left = max(1.0, deadline - time.monotonic())
         mine = port is None and not agent

@@ -87,9 +87,9 @@ class Group:
         """Replicas of all processes."""
         return self.size * (self.outer.size if self.outer is not None else 1)
 
-    def member(self, rank: int) -> Member:
+    def communicator(self, rank: int) -> Communicator:
         """The handle of one replica."""
-        return Member(self, rank)
+        return Communicator(self, rank)
 
     def abort(self, error: BaseException) -> None:
         """Makes every replica that waits, or will, raise :class:`ReplicaStoppedError`; the first error stays."""
@@ -109,7 +109,9 @@ class Group:
             self._round = _Round(self.size)
             self._count = 0
 
-    def meet(self, rank: int, label: str, payload: Any = None, last: Callable[[list[Any]], None] | None = None) -> Any:
+    def rendezvous(
+        self, rank: int, label: str, payload: Any = None, last: Callable[[list[Any]], None] | None = None
+    ) -> Any:
         """Waits for all replicas and returns what each brought.
 
         Args:
@@ -187,7 +189,7 @@ def add_in_order(parts: Sequence[Array], targets: Sequence[Array]) -> None:
             np.copyto(target, total, casting="unsafe")
 
 
-class Member:
+class Communicator:
     """One replica's place in a group; what a collective's ``ref`` is given as ``group``."""
 
     def __init__(self, group: Group, rank: int) -> None:
@@ -232,11 +234,11 @@ class Member:
                     np.copyto(brought[r][i], total)
 
         if sum(a.size for a in flats) <= _ALONE or group.size == 1:
-            group.meet(self.rank, label, flats, everything)
+            group.rendezvous(self.rank, label, flats, everything)
             return
-        brought = group.meet(self.rank, label, flats)
+        brought = group.rendezvous(self.rank, label, flats)
         chunk(brought, self.rank, group.size)
-        group.meet(self.rank, f"{label}, end", flats, across)
+        group.rendezvous(self.rank, f"{label}, end", flats, across)
 
     def all_reduce(self, arrays: Sequence[Array], label: str = "all_reduce", block: int = 0) -> None:
         """Sums arrays over all replicas, in place; ``block`` is what :meth:`Outer.all_reduce` takes."""
@@ -253,11 +255,11 @@ class Member:
         if self.rank == 0:
             group.calls += 1
             group.moved += sum(a.nbytes for a in arrays)
-        brought = group.meet(self.rank, label, list(arrays))
+        brought = group.rendezvous(self.rank, label, list(arrays))
         for i, root in enumerate(roots):
             if root != self.rank:
                 np.copyto(arrays[i], brought[root][i])
-        group.meet(self.rank, f"{label}, end")
+        group.rendezvous(self.rank, f"{label}, end")
 
     def all_gather(self, array: Array, out: Array, label: str = "all_gather") -> None:
         """Writes all replicas' arrays, in the order of their ranks, into ``out`` of shape ``[world, *array.shape]``."""
@@ -272,7 +274,7 @@ class Member:
             for _, target in brought:
                 np.copyto(target, whole)
 
-        group.meet(self.rank, label, (array, out), across)
+        group.rendezvous(self.rank, label, (array, out), across)
 
     def commit(self) -> None:
         """Returns when every replica of every process has reached the point after which state is written.
@@ -281,7 +283,7 @@ class Member:
             ReplicaStoppedError: If one will not come; then nothing may be written.
         """
         outer = self.group.outer if self.group.across else None
-        self.group.meet(self.rank, "commit", None, None if outer is None else lambda _: outer.agree("commit"))
+        self.group.rendezvous(self.rank, "commit", None, None if outer is None else lambda _: outer.agree("commit"))
 
 
 def _flat(array: Array) -> Array:

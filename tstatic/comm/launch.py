@@ -29,7 +29,7 @@ class LaunchError(TstaticError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ProcessInfo:
     """This process among all of a run.
 
     Attributes:
@@ -62,13 +62,13 @@ class Trainers(Protocol):
     def trainers_endpoints(self) -> Sequence[str]: ...
 
 
-_current: Launch | None = None
+_current: ProcessInfo | None = None
 _announcing: list[int] = []
 """The process that tells the others, when it ends, that it never came."""
 _lock = lock()
 
 
-def current() -> Launch:
+def current() -> ProcessInfo:
     """This process's launch, read from the environment at the first call.
 
     Raises:
@@ -104,7 +104,7 @@ def _announce() -> None:
     depart(_current, why, 0.0 if error is None else 2.0)
 
 
-def settle(strategy: Trainers) -> Launch:
+def settle(strategy: Trainers) -> ProcessInfo:
     """The launch that the environment and a strategy agree on; from now on it is the current one.
 
     Raises:
@@ -122,16 +122,16 @@ def _reset_for_tests() -> None:
     _current = None
 
 
-def read(environ: Mapping[str, str]) -> Launch:
+def read(environ: Mapping[str, str]) -> ProcessInfo:
     """Reads the first launcher's variables that are there; none means a single process.
 
     Raises:
         LaunchError: If they are incomplete or contradict each other.
     """
-    return _torchrun(environ) or _slurm(environ) or _paddle(environ) or Launch()
+    return _torchrun(environ) or _slurm(environ) or _paddle(environ) or ProcessInfo()
 
 
-def _torchrun(environ: Mapping[str, str]) -> Launch | None:
+def _torchrun(environ: Mapping[str, str]) -> ProcessInfo | None:
     if "RANK" not in environ:
         if _number(environ, "WORLD_SIZE", 1, 1) == 1:  # some images export it for every process
             return None
@@ -145,10 +145,10 @@ def _torchrun(environ: Mapping[str, str]) -> Launch | None:
         raise _missing("torchrun", name, f"RANK={rank}, WORLD_SIZE={size} without {name}", "unset RANK and WORLD_SIZE")
     local = _number(environ, "LOCAL_RANK", rank, 0)
     together = _number(environ, "LOCAL_WORLD_SIZE", 0, 1)
-    return Launch(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE", together)
+    return ProcessInfo(rank, size, local, address, port, "torchrun's RANK and WORLD_SIZE", together)
 
 
-def _slurm(environ: Mapping[str, str]) -> Launch | None:
+def _slurm(environ: Mapping[str, str]) -> ProcessInfo | None:
     if "SLURM_PROCID" not in environ or "SLURM_NTASKS" not in environ:
         return None
     # The tasks of this step, if they are fewer than those of the job.
@@ -170,10 +170,10 @@ def _slurm(environ: Mapping[str, str]) -> Launch | None:
     per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "")
     alike = re.fullmatch(r"(\d+)(\(x\d+\))?", per_node)
     together = int(alike[1]) if alike else 0
-    return Launch(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}", together)
+    return ProcessInfo(rank, size, local, address, port, f"SLURM's SLURM_PROCID and {tasks}", together)
 
 
-def _paddle(environ: Mapping[str, str]) -> Launch | None:
+def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
     if "PADDLE_TRAINER_ID" not in environ and "PADDLE_TRAINERS_NUM" not in environ:
         return None
     listed = _endpoints(environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(","))
@@ -186,7 +186,7 @@ def _paddle(environ: Mapping[str, str]) -> Launch | None:
     rank, size = _ranks(environ, "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
     source = "Paddle's PADDLE_TRAINER_ID and PADDLE_TRAINERS_NUM"
     if size == 1:
-        return Launch(source=source)
+        return ProcessInfo(source=source)
     if len(listed) != size:
         raise LaunchError(
             "the environment variable PADDLE_TRAINER_ENDPOINTS does not fit PADDLE_TRAINERS_NUM",
@@ -205,7 +205,7 @@ def _paddle(environ: Mapping[str, str]) -> Launch | None:
     return _from_endpoints(rank, listed, source)
 
 
-def _from_endpoints(rank: int, listed: Sequence[str], source: str) -> Launch:
+def _from_endpoints(rank: int, listed: Sequence[str], source: str) -> ProcessInfo:
     hosts = [one.rpartition(":")[0] for one in listed]
     address, _, port = listed[0].rpartition(":")
     if not address or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -217,14 +217,14 @@ def _from_endpoints(rank: int, listed: Sequence[str], source: str) -> Launch:
         )
     counts = [len([*same]) for _, same in itertools.groupby(hosts)]
     together = counts[0] if len({*counts}) == 1 and len(counts) == len({*hosts}) else 0
-    return Launch(rank, len(listed), hosts[:rank].count(hosts[rank]), address, int(port), source, together)
+    return ProcessInfo(rank, len(listed), hosts[:rank].count(hosts[rank]), address, int(port), source, together)
 
 
 def _endpoints(listed: Sequence[str]) -> list[str]:
     return [one.strip() for one in listed if one.strip()]
 
 
-def agree(launch: Launch, strategy: Trainers) -> Launch:
+def agree(launch: ProcessInfo, strategy: Trainers) -> ProcessInfo:
     """Joins what the launcher says with what a ``BuildStrategy`` says.
 
     ``num_trainers = 1``, the default, leaves it to the launcher. Any other value must be the launcher's, and without a

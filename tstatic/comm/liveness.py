@@ -54,7 +54,7 @@ class _Peer:
     """What is known about another rank."""
 
     at: At = field(default_factory=At)
-    standing: str = ""
+    current_op: str = ""
     silent: float = 0.0
     left: int | None = None  # collectives it had finished when it said goodbye
     judged: bool = False  # it said which rank failed, so that it may close its connection now
@@ -89,12 +89,12 @@ class Monitor:
         rank: int,
         size: int,
         mesh: Mesh,
-        standing: Callable[[], str] = lambda: "",
+        current_op: Callable[[], str] = lambda: "",
         end: Callable[[int], None] = os._exit,
     ) -> None:
         self.rank = rank
         self.size = size
-        self.standing = standing
+        self.current_op = current_op
         self.at = At()
         self.verdict: Verdict | None = None
         self.delivered = False
@@ -141,7 +141,7 @@ class Monitor:
             self.failed = text
             self._mesh.post({"t": "accuse", **asdict(Verdict(time.time(), self.rank, kind, text, self.rank))})
 
-    def blame(self, waited: float) -> tuple[int, str, str]:
+    def failed_rank(self, waited: float) -> tuple[int, str, str]:
         """Who is to blame for a collective that does not end: rank, kind and text."""
         mine = self.at
         behind = [(p.at.number, rank) for rank, p in self._peers.items() if p.at.number < mine.number]
@@ -150,7 +150,7 @@ class Monitor:
         if peer.silent > 4 * TICK:
             return rank, "stopped", f"gave no sign of life for {peer.silent:.1f} s, and {mine.label} waits for it"
         if behind:
-            where = f"; it is {peer.standing}" if peer.standing else ""
+            where = f"; it is {peer.current_op}" if peer.current_op else ""
             return rank, "late", f"did not come to {mine.label} (number {mine.number}) within {waited:.3g} s{where}"
         return rank, "network", f"and all others are in {mine.label}, which does not end within {waited:.3g} s"
 
@@ -198,7 +198,7 @@ class Monitor:
         match message["t"]:
             case "beat":
                 peer.at = At(*message["at"])
-                peer.standing = message["standing"]
+                peer.current_op = message["current_op"]
                 self._compare()
             case "said":
                 peer.said[message["n"]] = message
@@ -231,7 +231,7 @@ class Monitor:
             self._say(f"it did not notice within {flags.flag('FLAGS_failure_grace_s'):g} s and is ended")
             self._end(1)
         if self.verdict is None and not self._leaving:
-            self._mesh.post({"t": "beat", "at": self.at, "standing": self._doing()})
+            self._mesh.post({"t": "beat", "at": self.at, "current_op": self._doing()})
             limit = float(flags.flag("FLAGS_step_timeout_s"))
             for rank, peer in self._peers.items():
                 peer.silent += elapsed
@@ -246,7 +246,7 @@ class Monitor:
         if self.at.inside:
             return f"in {self.at.label} (number {self.at.number})"
         with contextlib.suppress(Exception):
-            return self.standing()
+            return self.current_op()
         return ""
 
     def _compare(self) -> None:

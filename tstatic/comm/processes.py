@@ -16,7 +16,7 @@ from tstatic import flags, version
 from tstatic.comm import exits, launch
 from tstatic.comm.feed_watch import FeedWatch
 from tstatic.comm.gloo import Store, check_torch, pack
-from tstatic.comm.launch import Launch
+from tstatic.comm.launch import ProcessInfo
 from tstatic.comm.levels import Levels
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
@@ -50,7 +50,7 @@ class Processes:
         MissingPackageError: If torch is not installed.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: ProcessInfo) -> None:
         self.rank = launch.rank
         self.size = launch.size
         self.launch = launch
@@ -282,7 +282,7 @@ class Processes:
 
     def _late(self, waited: float) -> RankFailedError:
         if not self.monitor.accused:
-            self.monitor.accuse(*self.monitor.blame(waited))
+            self.monitor.accuse(*self.monitor.failed_rank(waited))
         return self._verdict() or RankFailedError(
             f"{self.monitor.at.label} did not end within {waited:g} s",
             expected="a step shorter than FLAGS_step_timeout_s",
@@ -349,7 +349,7 @@ def digest(arrays: Mapping[str, Array]) -> str:
     return f"{total:08x}"
 
 
-def _met(mine: Launch, deadline: float) -> tuple[Store, Mesh]:
+def _met(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
     """Meets the other ranks; returns the table for gloo, and connections to all of them."""
     check_torch()
     run = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

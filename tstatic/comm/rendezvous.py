@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tstatic.errors import RankFailedError
 
 if TYPE_CHECKING:
-    from tstatic.comm.launch import Launch
+    from tstatic.comm.launch import ProcessInfo
 
 _LINE = 1 << 20
 """Bytes of the longest message; who sends more is no rank."""
@@ -81,7 +81,7 @@ class Rendezvous:
         RankFailedError: If the desk's port is taken by somebody else.
     """
 
-    def __init__(self, launch: Launch, address: tuple[str, int], run: str, deadline: float) -> None:
+    def __init__(self, launch: ProcessInfo, address: tuple[str, int], run: str, deadline: float) -> None:
         self.launch = launch
         self.rank, self.size = launch.rank, launch.size
         self.address = address
@@ -320,7 +320,7 @@ class Rendezvous:
         )
 
 
-def depart(launch: Launch, why: str, patience: float = 0.0) -> bool:
+def depart(launch: ProcessInfo, why: str, patience: float = 0.0) -> bool:
     """Tells a desk that this rank will not come; returns whether one was there.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.comm.group import Member
+from tstatic.comm.group import Communicator
 from tstatic.ir.opdef import OpDef, op_def, register
 from tstatic.ops._low import in_float32
 from tstatic.ops._sliding import is_last
@@ -41,7 +41,7 @@ def _moments(x: Array) -> tuple[Array, Array]:
     return mean, squares
 
 
-def _joined(x: Array, group: Member) -> tuple[Array, Array, float]:
+def _joined(x: Array, group: Communicator) -> tuple[Array, Array, float]:
     """Mean and variance of all replicas' samples, and how many there are.
 
     Chan, Golub and LeVeque's formula for joining counts, means and squared differences, in the order of the replicas.
@@ -75,7 +75,7 @@ def _ref(
     saved_inverse: Array | None,
     reserve: None,
     *,
-    group: Member,
+    group: Communicator,
     **attrs: Any,
 ) -> None:
     layout = attrs["data_layout"]
@@ -109,7 +109,7 @@ def _grad_ref(
     dscale: Array | None,
     dbias: Array | None,
     *,
-    group: Member,
+    group: Communicator,
     **attrs: Any,
 ) -> None:
     layout = attrs["data_layout"]

@@ -1,4 +1,4 @@
-"""The CPU: binds an op definition's ``ref`` to arrays, cut into pieces of fixed size where the work is large."""
+"""The CPU: binds an op definition's ``ref`` to arrays, cut into tiles of fixed size where the work is large."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.lib.array_utils import byte_bounds
 from tstatic.devices.buffer import Buffer
 from tstatic.devices.pool import Call
 
-PIECE = 1 << 18
-"""Elements per piece of pointwise work. Smaller ones would stay in a nearer cache, but with several threads every call of
+TILE = 1 << 18
+"""Elements per tile of pointwise work. Smaller ones would stay in a nearer cache, but with several threads every call of
 numpy costs 2 to 8 microseconds of waiting for the interpreter's lock: fewer calls win (measured: 1 << 15 is 8 % slower)."""
 
 _TINY = np.empty(0, np.uint8)
@@ -95,16 +95,18 @@ def spans_of(values: Any) -> list[Span]:
     return joined
 
 
-class Work:
-    """One step, ready to be bound to a thread's workspace: pieces run in any order on any thread, ``after`` last.
+class BoundStep:
+    """One step, ready to be bound to a thread's workspace: tiles run in any order on any thread, ``after`` last.
 
     Attributes:
-        spans: What each piece reads and writes; ``None`` when that is not known.
+        spans: What each tile reads and writes; ``None`` when that is not known.
         after_spans: What ``after`` reads and writes.
     """
 
     def __init__(self) -> None:
-        self.makers: list[tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]] = []
+        self.tile_binders: list[
+            tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]
+        ] = []
         self.after: list[Call] = []
         self.spans: list[tuple[list[Span], list[Span]]] | None = []
         self.after_spans: list[Span] = []
@@ -116,8 +118,8 @@ class Work:
         reads: Any = (),
         writes: Any = (),
     ) -> None:
-        """Adds a piece: a maker of calls over scratch arrays, and the arrays that it reads and writes."""
-        self.makers.append((maker, list(scratch)))
+        """Adds a tile: a maker of calls over scratch arrays, and the arrays that it reads and writes."""
+        self.tile_binders.append((maker, list(scratch)))
         if self.spans is not None:
             try:
                 self.spans.append((spans_of(reads), spans_of(writes)))
@@ -126,21 +128,19 @@ class Work:
 
     @property
     def scratch_bytes(self) -> int:
-        return max((_bytes(s) for _, s in self.makers), default=0)
+        return max((_bytes(s) for _, s in self.tile_binders), default=0)
 
     def bind(self, workspace: Workspace) -> list[list[Call]]:
-        """Calls per piece."""
-        return [maker(workspace.arrays(scratch)) for maker, scratch in self.makers]
+        """Calls per tile."""
+        return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
 
 
 def _shapes(metas: Any) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
     return [(m.shape, m.dtype.np) for m in metas]
 
 
-def _pieces_of_pointwise(
-    ins: Sequence[Any], outs: Sequence[Any], size: int = PIECE
-) -> list[tuple[list[Any], list[Any]]]:
-    """Cuts arrays of one shape flat, and broadcast ones along the first axis, into pieces of about ``size`` elements."""
+def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any], size: int = TILE) -> list[tuple[list[Any], list[Any]]]:
+    """Cuts arrays of one shape flat, and broadcast ones along the first axis, into tiles of about ``size`` elements."""
     arrays = [a for a in (*ins, *outs) if a is not None]
     out = next(o for o in outs if o is not None)
     if out.size <= size + size // 2:
@@ -180,7 +180,7 @@ def prepare(
     metas: Callable[[Sequence[Any]], Sequence[Any]],
     reserved: Mapping[str, Any],
     cut: bool = True,
-) -> Work:
+) -> BoundStep:
     """Binds an op definition to arrays.
 
     Args:
@@ -189,35 +189,35 @@ def prepare(
         attrs: Complete attributes.
         metas: Makes the metadata that the op definition's ``split`` and ``scratch`` take.
         reserved: Values for reserved keywords of ``ref`` (``rng``, ``run_block``).
-        cut: Whether heavy work may be cut into pieces.
+        cut: Whether heavy work may be cut into tiles.
     """
-    work = Work()
+    work = BoundStep()
     if definition.effects or definition.objects or definition.takes("run_block"):
         # Prints, raises, or touches more than its arguments.
         work.spans = None
     if hasattr(definition.ref, "code"):
         _prepare_pointwise(definition, ins, outs, attrs, work, cut)
         return work
-    pieces = None
+    tiles = None
     if definition.split is not None and cut:
-        pieces = definition.split(*metas(ins), *metas(outs), **definition.pick(definition.split, attrs))
-    if not pieces:
-        _add_piece(definition, ins, outs, attrs, metas, reserved, work)
+        tiles = definition.split(*metas(ins), *metas(outs), **definition.pick(definition.split, attrs))
+    if not tiles:
+        _add_tile(definition, ins, outs, attrs, metas, reserved, work)
         return work
     count = len(ins)
     partials: dict[int, list[Any]] = {}
-    for piece in pieces:
-        piece_ins = [_cut(a, p) for a, p in zip(ins, piece[:count], strict=True)]
-        piece_outs = []
-        for i, (a, p) in enumerate(zip(outs, piece[count:], strict=True)):
-            if a is not None and type(p).__name__ == "_Partial":
+    for tile in tiles:
+        tile_ins = [_cut(a, p) for a, p in zip(ins, tile[:count], strict=True)]
+        tile_outs = []
+        for i, (a, p) in enumerate(zip(outs, tile[count:], strict=True)):
+            if a is not None and type(p).__name__ == "_PartialSum":
                 part = np.empty_like(a)
                 partials.setdefault(i, []).append(part)
-                piece_outs.append(part)
+                tile_outs.append(part)
             else:
-                piece_outs.append(_cut(a, p))
-        if any(o is not None for o in piece_outs):
-            _add_piece(definition, piece_ins, piece_outs, attrs, metas, _of_piece(reserved, outs, piece[count:]), work)
+                tile_outs.append(_cut(a, p))
+        if any(o is not None for o in tile_outs):
+            _add_tile(definition, tile_ins, tile_outs, attrs, metas, _of_tile(reserved, outs, tile[count:]), work)
     for i, parts in partials.items():
         work.after.append((_add_up, (parts, outs[i])))
         work.after_spans += spans_of([*parts, outs[i]])
@@ -225,7 +225,7 @@ def prepare(
 
 
 def _add_up(parts: Sequence[Any], out: Any) -> None:
-    """Adds the partial results in piece order; low precision is added in float32 and rounded once."""
+    """Adds the partial results in tile order; low precision is added in float32 and rounded once."""
     if len(parts) == 1:
         np.copyto(out, parts[0])
     elif out.dtype.itemsize == 2 and out.dtype.kind in "fV":
@@ -247,8 +247,8 @@ def _cut(array: Any, part: Any) -> Any:
     return array[part] if isinstance(part, tuple) else array
 
 
-def _of_piece(reserved: Mapping[str, Any], outs: Sequence[Any], parts: Sequence[Any]) -> Mapping[str, Any]:
-    """The random numbers of a piece start at its first element."""
+def _of_tile(reserved: Mapping[str, Any], outs: Sequence[Any], parts: Sequence[Any]) -> Mapping[str, Any]:
+    """The random numbers of a tile start at its first element."""
     rng = reserved.get("rng")
     at = next(((p, a.shape) for a, p in zip(outs, parts, strict=True) if a is not None and isinstance(p, tuple)), None)
     return reserved if rng is None or at is None else {**reserved, "rng": rng.part(*at)}
@@ -259,9 +259,9 @@ def _read(definition: Any, ins: Sequence[Any]) -> list[Any]:
     return [a for a, slot in zip(ins, definition.inputs, strict=True) if slot.name not in definition.shape_only]
 
 
-def _add_piece(
+def _add_tile(
     definition: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], metas: Any, reserved: Mapping[str, Any],
-    work: Work,
+    work: BoundStep,
 ) -> None:  # fmt: skip
     if hasattr(definition.ref, "bind"):
         picked = definition.pick(definition.ref, attrs)
@@ -298,19 +298,17 @@ def _add_piece(
 
 
 def _prepare_pointwise(
-    definition: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], work: Work, cut: bool
+    definition: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], work: BoundStep, cut: bool
 ) -> None:
     ref = definition.ref
     picked = definition.pick(ref, attrs)
     program = ref.code(ins, outs, picked)
     shaped = ref.prepare(ins, picked) if ref.prepare is not None else ins
-    for piece_ins, piece_outs in _pieces_of_pointwise(shaped, outs) if cut else [(list(shaped), list(outs))]:
-        out = next(o for o in piece_outs if o is not None)
+    for tile_ins, tile_outs in _tiles_of_pointwise(shaped, outs) if cut else [(list(shaped), list(outs))]:
+        out = next(o for o in tile_outs if o is not None)
 
-        def maker(
-            arrays: list[Any], ins: Any = piece_ins, outs: Any = piece_outs, shape: Any = out.shape
-        ) -> list[Call]:
+        def maker(arrays: list[Any], ins: Any = tile_ins, outs: Any = tile_outs, shape: Any = out.shape) -> list[Call]:
             calls: list[Call] = program.bind(ins, outs, [a.reshape(shape) for a in arrays])
             return calls
 
-        work.add(maker, [((out.size,), d) for d in program.registers], _read(definition, piece_ins), piece_outs)
+        work.add(maker, [((out.size,), d) for d in program.registers], _read(definition, tile_ins), tile_outs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tstatic.devices.cpu import Work
+from tstatic.devices.cpu import BoundStep
 
 
 def _nothing(*args: Any) -> None:
@@ -20,9 +20,9 @@ def prepare(
     metas: Callable[[Sequence[Any]], Sequence[Any]],
     reserved: Mapping[str, Any],
     cut: bool = True,
-) -> Work:
+) -> BoundStep:
     """Binds a step to a call that does nothing, one per op as on the CPU."""
-    work = Work()
+    work = BoundStep()
     work.spans = None
     work.add(lambda arrays: [(_nothing, ())])
     return work

@@ -1,4 +1,4 @@
-"""Worker threads that share out the pieces of one step; pieces are fixed, so results do not depend on the number of threads."""
+"""Worker threads that share out the tiles of one step; tiles are fixed, so results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tstatic.errors import DeviceError, ForkedProcessError
 from tstatic.locks import lock
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
-Piece = Sequence[Call]
+Tile = Sequence[Call]
 
 
-class PieceFailed(Exception):  # noqa: N818
-    """A call of a piece raised (see ``__cause__``): which piece, and how many of its calls were done before."""
+class TileFailed(Exception):  # noqa: N818
+    """A call of a tile raised (see ``__cause__``): which tile, and how many of its calls were done before."""
 
-    def __init__(self, piece: int, done: int) -> None:
-        super().__init__(piece, done)
-        self.piece = piece
+    def __init__(self, tile: int, done: int) -> None:
+        super().__init__(tile, done)
+        self.tile = tile
         self.done = done
 
 
 class Job:
-    """Pieces of work, bound once per thread (scratch buffers differ), and who has taken which."""
+    """Tiles of work, bound once per thread (scratch buffers differ), and who has taken which."""
 
     __slots__ = ("bound", "count", "error", "tickets")
 
-    def __init__(self, bound: Sequence[Sequence[Piece]], count: int) -> None:
+    def __init__(self, bound: Sequence[Sequence[Tile]], count: int) -> None:
         self.bound = bound
         self.count = count
         self.tickets = itertools.count()
@@ -43,7 +43,7 @@ class Job:
     def work(self, thread: int) -> None:
         if not self.count:
             return
-        pieces = self.bound[thread]
+        tiles = self.bound[thread]
         last = self.count - 1
         tickets = self.tickets
         index = 0
@@ -53,13 +53,13 @@ class Job:
                 index = next(tickets)
                 if index >= self.count:
                     return
-                running = iter(pieces[index])
+                running = iter(tiles[index])
                 for function, args in running:
                     function(*args)
         except BaseException as error:
-            # An interrupt may come between two pieces, or after the last.
+            # An interrupt may come between two tiles, or after the last.
             index = min(index, last)
-            self.error = error, index, max(0, len(pieces[index]) - operator.length_hint(running) - 1)
+            self.error = error, index, max(0, len(tiles[index]) - operator.length_hint(running) - 1)
 
 
 class Pool:
@@ -87,16 +87,16 @@ class Pool:
         for helper in self._helpers:
             helper.start()
 
-    def run(self, bound: Sequence[Sequence[Piece]]) -> None:
-        """Runs all pieces; returns when all are done.
+    def run(self, bound: Sequence[Sequence[Tile]]) -> None:
+        """Runs all tiles; returns when all are done.
 
-        An exception of another kind than a piece's own (Ctrl-C) waits until no helper works any more.
+        An exception of another kind than a tile's own (Ctrl-C) waits until no helper works any more.
 
         Args:
-            bound: ``bound[thread][piece]`` is a list of calls.
+            bound: ``bound[thread][tile]`` is a list of calls.
 
         Raises:
-            PieceFailed: From the first error.
+            TileFailed: From the first error.
             ForkedProcessError: In a forked child: its threads stayed in the parent.
             DeviceError: If a helper's thread has ended.
         """
@@ -121,14 +121,14 @@ class Pool:
                 self._unsettled = False
             finally:
                 if self._unsettled:
-                    # An interrupt: no piece begins any more, and none may write into memory that the caller goes on with.
+                    # An interrupt: no tile begins any more, and none may write into memory that the caller goes on with.
                     job.error = job.error or (InterruptedError(), 0, 0)
                     self._settle()
             if job.error is not None:
-                error, piece, done = job.error
+                error, tile, done = job.error
                 if not isinstance(error, Exception):
                     raise error
-                raise PieceFailed(piece, done) from error
+                raise TileFailed(tile, done) from error
 
     def _wait(self, job: Job, helpers: int) -> None:
         """Waits until so many helpers are through with a job."""

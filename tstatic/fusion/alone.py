@@ -21,7 +21,7 @@ def each_alone(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgr
 
 
 def _alone(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
-    if op.body or op.regions or not (is_pointwise(op.definition) or works_on_rows(op.definition)):
+    if op.body or op.sub_blocks or not (is_pointwise(op.definition) or works_on_rows(op.definition)):
         return op
     touched = [*op.reads(), *op.writes()]
     if EMPTY in touched or any(v not in metas or UNKNOWN in metas[v].shape or 0 in metas[v].shape for v in touched):

@@ -36,7 +36,7 @@ def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
     # No kernel takes so many arrays: the sum of a value's thousand gradients is not even written down as an expression.
     if not op.body and len([*op.reads(), *op.writes()]) > MOST_ARRAYS:
         return False
-    if op.regions or not all(
+    if op.sub_blocks or not all(
         is_pointwise(one.definition) or (rows and works_on_rows(one.definition)) for one in _parts(op)
     ):
         return False

@@ -23,7 +23,7 @@ from tstatic.ir.where import Where
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class OpInfo:
     """An op as a report shows it."""
 
     type: str
@@ -47,7 +47,7 @@ class Applied:
     fusion: str
     switch: str
     op: str
-    members: tuple[Member, ...]
+    members: tuple[OpInfo, ...]
     gone: tuple[str, ...]
     kept: tuple[str, ...]
     kernel: Kernel | None
@@ -67,7 +67,7 @@ class Refused:
     fusion: str
     switch: str
     code: str
-    members: tuple[Member, ...]
+    members: tuple[OpInfo, ...]
     reason: str
     change: str
 
@@ -133,9 +133,9 @@ class Log:
     refused: list[Refused] = field(default_factory=list)
 
 
-def member(op: FrozenOp) -> Member:
+def member(op: FrozenOp) -> OpInfo:
     """The op as reports show it."""
-    return Member(op.type, tuple(op.writes()), op.where)
+    return OpInfo(op.type, tuple(op.writes()), op.where)
 
 
 _TAKEN = "fuse_together() around all of them, if they are forward operators; or enable_auto_fusion"
@@ -179,7 +179,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
     return program
 
 
-def _refused(fusion: Fusion, unfit: Unfit, members: tuple[Member, ...]) -> Refused:
+def _refused(fusion: Fusion, unfit: Unfit, members: tuple[OpInfo, ...]) -> Refused:
     return Refused(fusion.name, fusion.switch, unfit.code, members, unfit.reason, unfit.change)
 
 
@@ -216,7 +216,7 @@ def _make(
     view: View,
     indices: tuple[int, ...],
     fuse: Callable[[], Fused] | None,
-    members: tuple[Member, ...],
+    members: tuple[OpInfo, ...],
 ) -> tuple[FrozenOp, Applied]:
     inside = set(indices)
     if inside & view.forbidden:
@@ -368,7 +368,7 @@ def _rewritten(
             waits[n] += 1
     last_effect: int | None = None
     for n in sorted(range(len(nodes)), key=rank.__getitem__):
-        if nodes[n].definition.effects or nodes[n].regions:
+        if nodes[n].definition.effects or nodes[n].sub_blocks:
             # What prints or calls Python keeps its order.
             if last_effect is not None:
                 readers[last_effect].append(n)

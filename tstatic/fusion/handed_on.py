@@ -59,7 +59,7 @@ def _copies(kind: str) -> frozenset[int]:
 
 def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
     """Result -> the input that it equals, if all results are such."""
-    if not op.role & OpRole.Backward or op.role_var or op.body or op.regions:
+    if not op.role & OpRole.Backward or op.role_var or op.body or op.sub_blocks:
         return {}
     positions = [i for i, e in enumerate(op.outputs) if e is not None]
     if not positions or not _copies(op.type).issuperset(positions):

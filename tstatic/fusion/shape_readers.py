@@ -22,7 +22,7 @@ def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> F
         program: Frozen.
         metas: Metadata of all its values, with the sizes of this run.
     """
-    ops = tuple(op if op.body or op.regions else _redirected(op, metas) for op in program.ops)
+    ops = tuple(op if op.body or op.sub_blocks else _redirected(op, metas) for op in program.ops)
     changed = any(a is not b for a, b in zip(ops, program.ops, strict=True))
     return program.edit(ops=ops) if changed else program
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from tstatic.fusion.aot import Source
-from tstatic.fusion.codegen.kernel import Calls, Kernel, Launch, Own
+from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches, Own
 
 
 def parameters(text: str, function: str) -> list[str]:
@@ -48,7 +48,7 @@ def _uncommented(lines: list[str]) -> list[str]:
     return [line for line in lines if not line.lstrip().startswith("#")]
 
 
-def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Calls) -> Source:
+def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Launches) -> Source:
     """One launch.
 
     Args:

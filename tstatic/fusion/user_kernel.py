@@ -15,7 +15,7 @@ from typing import Any
 from tstatic.errors import ProgramError, TstaticError
 from tstatic.fusion.codegen.emit import header, named
 from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Own, Parameter
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelParameter, Launch, Launches, Own
 from tstatic.fusion.codegen.lines import TYPES
 from tstatic.fusion.codegen.reference import NoNameError, Reference
 from tstatic.fusion.codegen.script import alone
@@ -190,21 +190,21 @@ class UserKernel:
         for name in self.source.parameters:
             if name in self.source.constants:
                 constants[name] = given[name] if name in given else op.attrs[name]
-                parameters.append(Parameter(name, "constant"))
+                parameters.append(KernelParameter(name, "constant"))
             elif name in operands:
                 value, dtype = operands[name]
-                parameters.append(Parameter(name, "pointer", TYPES[dtype.name], value))
+                parameters.append(KernelParameter(name, "pointer", TYPES[dtype.name], value))
                 arguments.append(value)
                 types.append(f"*{TYPES[dtype.name]}")
             else:
                 number = given[name] if name in given else op.attrs[name]
                 types.append(_type_of(number))
-                parameters.append(Parameter(name, "integer", types[-1]))
+                parameters.append(KernelParameter(name, "integer", types[-1]))
                 arguments.append(number)
         launch = Launch(
             self.source.name, grid, tuple(arguments), constants, int(given.get("num_warps", 4)), tuple(types)
         )
-        calls = Calls((launch,), partials)
+        calls = Launches((launch,), partials)
         name = named(self.source.text, "user_kernel")
         read = [(str(e), metas[str(e)]) for e in op.inputs]
         written = [(str(e), m) for e, m in zip(op.outputs, found, strict=True) if e is not None and str(e) in needed]
@@ -213,8 +213,8 @@ class UserKernel:
             f"{header([op], name)}\n\n\n{self.source.text}\n",
             "user_kernel",
             tuple(parameters),
-            tuple(Buffer(v, m.dtype, m.numel) for v, m in dict(read).items()),
-            tuple(Buffer(v, m.dtype, m.numel) for v, m in written),
+            tuple(KernelArgument(v, m.dtype, m.numel) for v, m in dict(read).items()),
+            tuple(KernelArgument(v, m.dtype, m.numel) for v, m in written),
             lambda few: calls,
             alone([op], metas, {self.op: self._exact}),
         )

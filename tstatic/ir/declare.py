@@ -12,7 +12,7 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError
 from tstatic.ir import names
 from tstatic.ir.names import DEVICE, NAME_SCOPE
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
 from tstatic.ir.where import show, user_line
@@ -75,7 +75,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
     return tuple(done)
 
 
-@spelled("static.data", "fluid.data")
+@export("static.data", "fluid.data")
 def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variable:
     """Declares an input of the program.
 
@@ -201,13 +201,13 @@ def default_dtype() -> DType:
     return _default_dtype
 
 
-@spelled("tensor.get_default_dtype", "framework.get_default_dtype")
+@export("tensor.get_default_dtype", "framework.get_default_dtype")
 def get_default_dtype() -> str:
     """Name of the default float type."""
     return _default_dtype.name
 
 
-@spelled("tensor.set_default_dtype", "framework.set_default_dtype")
+@export("tensor.set_default_dtype", "framework.set_default_dtype")
 def set_default_dtype(d: Any) -> None:
     """Sets the default float type.
 
@@ -227,7 +227,7 @@ def set_default_dtype(d: Any) -> None:
     _default_dtype = kind
 
 
-@spelled("static.name_scope", "fluid.name_scope", "fluid.framework.name_scope")
+@export("static.name_scope", "fluid.name_scope", "fluid.framework.name_scope")
 @contextlib.contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Puts ``prefix/`` into the ``op_namescope`` attribute of ops built inside; names do not change."""
@@ -242,7 +242,7 @@ FUSE_TOGETHER = "__fuse_together_"
 _together = itertools.count(1)
 
 
-@spelled("static.no_fuse")
+@export("static.no_fuse")
 def no_fuse() -> contextlib.AbstractContextManager[None]:
     """Keeps the ops built inside, and their gradients, out of every fusion, whatever the strategy says.
 
@@ -251,7 +251,7 @@ def no_fuse() -> contextlib.AbstractContextManager[None]:
     return name_scope(NO_FUSE)
 
 
-@spelled("static.fuse_together")
+@export("static.fuse_together")
 def fuse_together() -> contextlib.AbstractContextManager[None]:
     """Demands that the ops built inside become one kernel, whatever the strategy says; their gradients are free.
 
@@ -260,7 +260,7 @@ def fuse_together() -> contextlib.AbstractContextManager[None]:
     return name_scope(f"{FUSE_TOGETHER}{next(_together)}__")
 
 
-@spelled("static.device_guard", "fluid.device_guard")
+@export("static.device_guard", "fluid.device_guard")
 @contextlib.contextmanager
 def device_guard(device: str | None = None) -> Iterator[None]:
     """Sets the ``op_device`` attribute (``"cpu"``, ``"gpu"``, ``"gpu:0"``) of ops built inside.

@@ -29,7 +29,7 @@ class FrozenOp:
         attrs: Complete attributes.
         position: Where the op stood when it was built; keys its random numbers and never changes.
         origin: Names of the user's ops that this op stands for.
-        regions: Bodies of control flow.
+        sub_blocks: Bodies of control flow.
         scope: The op's name scope; parts of it forbid or demand fusions.
         body: For a fused op: the ops that it stands for, over values of the program and values of their own.
         fusion: For a fused op: the name of the fusion that made it.
@@ -44,7 +44,7 @@ class FrozenOp:
     role_var: tuple[str, ...] = ()
     where: Where | None = None
     position: int = 0
-    regions: tuple[Region, ...] = ()
+    sub_blocks: tuple[SubBlock, ...] = ()
     slot_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scope: str = ""
     body: tuple[FrozenOp, ...] = ()
@@ -101,7 +101,7 @@ def _renamed(entry: Entry, rename: Mapping[str, str]) -> Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class SubBlock:
     """The body of a control-flow op: ops over values of its own; what it does not make, it is given by name."""
 
     block: int
@@ -222,10 +222,10 @@ def _slot_entries(slots: Any, given: Mapping[str, tuple[str, ...]], use: Callabl
 
 def _freeze_op(op: Operator, frame: _Frame) -> FrozenOp:
     definition = op_def(op.type)
-    regions: tuple[Region, ...] = ()
+    frozen: tuple[SubBlock, ...] = ()
     slot_names: dict[str, tuple[str, ...]] = {}
     if any(spec.kind == "block" for spec in definition.attrs.values()):
-        regions = tuple(_freeze_region(op.block.program.blocks[i]) for i in sub_blocks(op))
+        frozen = tuple(_freeze_sub_block(op.block.program.blocks[i]) for i in sub_blocks(op))
         slot_names = {**op.inputs, **{n: v for n, v in op.outputs.items() if n not in op.inputs}}
     inputs = _slot_entries(definition.inputs, op.inputs, frame.read)
     outputs = _slot_entries(definition.outputs, op.outputs, frame.write)
@@ -238,16 +238,16 @@ def _freeze_op(op: Operator, frame: _Frame) -> FrozenOp:
         op.role_var,
         op.where,
         op.position,
-        regions,
+        frozen,
         slot_names,
         op.namescope,
     )
 
 
-def _freeze_region(block: Block) -> Region:
+def _freeze_sub_block(block: Block) -> SubBlock:
     frame = _Frame(block)
     ops = tuple(_freeze_op(op, frame) for op in block.ops)
-    return Region(
+    return SubBlock(
         block.idx,
         ops,
         tuple(frame.external.items()),

@@ -14,10 +14,10 @@ import numpy as np
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EXPECT, NO_ATTRS, REQUIRED, Attr
 from tstatic.ir.domain import Case, Domain, Values
+from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.pointwise import Pointwise, Prepare, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.rows import Rows
 from tstatic.ir.slots import EMPTY, GRAD, Slot, parse_slots
-from tstatic.ir.spelling import SPELLINGS, Spelling, namespace, spelled
 from tstatic.ir.types import Meta
 
 __all__ = [
@@ -26,27 +26,27 @@ __all__ = [
     "GRAD",
     "NO_ATTRS",
     "OPS",
-    "PARTIAL",
+    "PARTIAL_SUM",
+    "PUBLIC_API",
     "REQUIRED",
-    "SPELLINGS",
     "WHOLE",
     "Attr",
     "Case",
     "Cost",
     "Domain",
+    "Export",
     "GradContext",
     "GradOp",
     "OpDef",
     "OpSpec",
-    "Piece",
     "Slot",
-    "Spelling",
+    "Tile",
     "Values",
+    "export",
     "namespace",
     "op_def",
     "parse_slots",
     "register",
-    "spelled",
     "with_",
 ]  # fmt: skip
 
@@ -60,18 +60,18 @@ class _Whole:
         return "WHOLE"
 
 
-class _Partial:
+class _PartialSum:
     def __repr__(self) -> str:
-        return "PARTIAL"
+        return "PARTIAL_SUM"
 
 
 WHOLE = _Whole()
-"""In a piece: the argument is passed whole."""
-PARTIAL = _Partial()
-"""In a piece: the output is written to a buffer of the piece's own; all pieces are then added in order."""
+"""In a tile: the argument is passed whole."""
+PARTIAL_SUM = _PartialSum()
+"""In a tile: the output is written to a buffer of the tile's own; all tiles are then added in order."""
 
-Piece = tuple[Any, ...]
-"""One entry per input and output slot: ``None`` (absent), ``WHOLE``, ``PARTIAL`` (outputs), or a tuple of slices."""
+Tile = tuple[Any, ...]
+"""One entry per input and output slot: ``None`` (absent), ``WHOLE``, ``PARTIAL_SUM`` (outputs), or a tuple of slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class GradOp:
     lower: Callable[..., Any] | None = None
     infer: Callable[..., Any] | None = None
     pointwise: Mapping[str, str] | None = None
-    split: Callable[..., list[Piece] | None] | None = None
+    split: Callable[..., list[Tile] | None] | None = None
     scratch: Callable[..., tuple[Meta, ...]] | None = None
     cost: Callable[..., Cost] | None = None
     shape_only: tuple[str, ...] = ()
@@ -178,10 +178,10 @@ class OpDef:
         lower: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot.
         grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
         pointwise: Output slot -> expression over the slots' lower-case names; the op is fusable *because* it states one.
-        split: ``(*input metas, *output metas, **attrs) -> list of pieces`` or ``None`` when the work is too small. Must not
+        split: ``(*input metas, *output metas, **attrs) -> list of tiles`` or ``None`` when the work is too small. Must not
             depend on anything but shapes and attributes.
         scratch: ``(*input metas, *output metas, **attrs) -> metas`` of buffers that ``ref`` gets as ``scratch=(...)``;
-            computed for each piece when the work is cut.
+            computed for each tile when the work is cut.
         cost: ``(*input metas, *output metas, **attrs) -> Cost``.
         view: ``(array, **attrs) -> array``: the first output is a view of the first input and needs no step; ``None`` where
             the strides of the array need a copy (then ``ref`` runs).
@@ -214,7 +214,7 @@ class OpDef:
     lower: Callable[..., Any] | None = None
     grad: GradRule | None = None
     pointwise: Mapping[str, str] | None = None
-    split: Callable[..., list[Piece] | None] | None = None
+    split: Callable[..., list[Tile] | None] | None = None
     scratch: Callable[..., tuple[Meta, ...]] | None = None
     cost: Callable[..., Cost] | None = None
     view: Callable[..., np.ndarray[Any, Any] | None] | None = None
@@ -302,7 +302,7 @@ class OpDef:
     @property
     def api(self) -> tuple[str, ...]:
         """The public names whose function stands in this op definition's file and carries this op definition's type."""
-        return tuple(name for name, entry in SPELLINGS.items() if entry.op == self.type)
+        return tuple(name for name, entry in PUBLIC_API.items() if entry.op == self.type)
 
 
 # ------------------------------------------------------------------------------------------------------------- registry

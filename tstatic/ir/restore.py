@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
 from tstatic.ir import edit
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import EMPTY, OPS, OpDef, Slot, op_def
 from tstatic.ir.process import calls_functions, this_process
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
-from tstatic.ir.spelling import SPELLINGS
 from tstatic.ir.text import REGULARIZERS
 from tstatic.ir.types import DTYPES
 from tstatic.ir.where import Where
@@ -184,12 +184,12 @@ class _Restore:
         if value is None:
             return None
         kind, coeff = value
-        if kind not in REGULARIZERS or f"regularizer.{kind}" not in SPELLINGS:
+        if kind not in REGULARIZERS or f"regularizer.{kind}" not in PUBLIC_API:
             raise self.refuse(
                 place, f"the regularizer of '{var}' is not known", " or ".join(REGULARIZERS), repr(kind),
                 near(kind, REGULARIZERS) or "use one of these", var=var,
             )  # fmt: skip
-        return SPELLINGS[f"regularizer.{kind}"].function(self.real(place, coeff))
+        return PUBLIC_API[f"regularizer.{kind}"].function(self.real(place, coeff))
 
     def real(self, place: Place, value: Real) -> float:
         if isinstance(value, str) and value not in ("inf", "-inf", "nan"):

@@ -23,7 +23,7 @@ class RngKey:
         run: How often the program has run in this scope; 31 bits of it count. For a captured device graph it may be a
             0-d int64 tensor.
         iteration: Trip of the innermost loop around the op, 24 bits of it count.
-        start: Number of the first element to draw: 0, but for a piece of an op whose work is cut.
+        start: Number of the first element to draw: 0, but for a tile of an op whose work is cut.
     """
 
     seed: int
@@ -33,13 +33,13 @@ class RngKey:
     iteration: Any = 0
     start: int = 0
 
-    def piece(self, start: int) -> RngPiece:
-        """The key of a piece of the op's work: the same numbers, from element ``start`` on."""
+    def tile(self, start: int) -> RngPiece:
+        """The key of a tile of the op's work: the same numbers, from element ``start`` on."""
         return RngPiece(self, self.start + start)
 
     def part(self, part: tuple[slice, ...], shape: tuple[int, ...]) -> RngPiece:
-        """The key of the piece that writes this part of an output of that shape (see :func:`piece_start`)."""
-        return self.piece(piece_start(part, shape))
+        """The key of the tile that writes this part of an output of that shape (see :func:`piece_start`)."""
+        return self.tile(piece_start(part, shape))
 
 
 class RngPiece:
@@ -71,7 +71,7 @@ class RngPiece:
     def iteration(self) -> Any:
         return self.whole.iteration
 
-    def piece(self, start: int) -> RngPiece:
+    def tile(self, start: int) -> RngPiece:
         return RngPiece(self.whole, self.start + start)
 
 
@@ -84,7 +84,7 @@ def op_position(block: int, position: int) -> int:
 
 
 def piece_start(part: tuple[slice, ...], shape: tuple[int, ...]) -> int:
-    """Flat number of the first element of a part of an array, for :meth:`RngKey.piece`.
+    """Flat number of the first element of a part of an array, for :meth:`RngKey.tile`.
 
     The part must be one run of elements in C order: whole along every axis but the first one that is longer than 1.
     """

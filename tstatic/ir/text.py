@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.rng import op_position
-from tstatic.ir.spelling import SPELLINGS
 from tstatic.ir.types import DType
 from tstatic.ir.where import Where, show
 from tstatic.logs import warn_once
@@ -108,7 +108,7 @@ def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:
     if found is None:
         return None
     kind = type(found).__name__
-    if kind not in REGULARIZERS or type(found) is not SPELLINGS[f"regularizer.{kind}"].function:
+    if kind not in REGULARIZERS or type(found) is not PUBLIC_API[f"regularizer.{kind}"].function:
         warn_once(
             ("regularizer", parameter.name, kind),
             f"the regularizer {kind} of parameter '{parameter.name}' is not part of the program's text or file: "

@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import OpRole, Parameter, Program, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
@@ -41,7 +41,7 @@ class ClipGradBase:
         raise NotImplementedError
 
 
-@spelled("nn.ClipGradByValue", "fluid.clip.GradientClipByValue", "fluid.clip.ClipGradByValue")
+@export("nn.ClipGradByValue", "fluid.clip.GradientClipByValue", "fluid.clip.ClipGradByValue")
 class ClipGradByValue(ClipGradBase):
     """Cuts every element to ``[min, max]``; ``min`` defaults to ``-max``."""
 
@@ -68,7 +68,7 @@ class ClipGradByValue(ClipGradBase):
         return f"Gradient Clip By Value, min = {self.min}, max = {self.max}"
 
 
-@spelled("nn.ClipGradByNorm", "fluid.clip.GradientClipByNorm", "fluid.clip.ClipGradByNorm")
+@export("nn.ClipGradByNorm", "fluid.clip.GradientClipByNorm", "fluid.clip.ClipGradByNorm")
 class ClipGradByNorm(ClipGradBase):
     """Scales each gradient so that its own L2 norm is at most ``clip_norm``."""
 
@@ -86,7 +86,7 @@ class ClipGradByNorm(ClipGradBase):
 
 
 @no_effect(auto_skip_clip="small gradients keep their bits in any case, because the factor is exactly 1")
-@spelled("nn.ClipGradByGlobalNorm", "fluid.clip.GradientClipByGlobalNorm", "fluid.clip.ClipGradByGlobalNorm")
+@export("nn.ClipGradByGlobalNorm", "fluid.clip.GradientClipByGlobalNorm", "fluid.clip.ClipGradByGlobalNorm")
 class ClipGradByGlobalNorm(ClipGradBase):
     """Scales all gradients by ``clip_norm / max(clip_norm, norm of all of them)``.
 
@@ -139,7 +139,7 @@ def check_clip(grad_clip: object, argument: str = "grad_clip") -> None:
         )
 
 
-@spelled("fluid.clip.set_gradient_clip")
+@export("fluid.clip.set_gradient_clip")
 def set_gradient_clip(
     clip: ClipGradBase, param_list: Sequence[Variable | str] | None = None, program: Program | None = None
 ) -> None:
@@ -196,7 +196,7 @@ def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Para
     return found
 
 
-@spelled("fluid.clip.append_gradient_clip_ops")
+@export("fluid.clip.append_gradient_clip_ops")
 def append_gradient_clip_ops(params_grads: Sequence[Pair]) -> list[Pair]:
     """1.x spelling: emits the ops of the clips set by :func:`set_gradient_clip`; returns the pairs.
 

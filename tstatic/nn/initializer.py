@@ -12,7 +12,7 @@ from tstatic.errors import ProgramTypeError, ShapeError
 from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.no_effect import NO_NAME, PLACE, no_effect
@@ -46,7 +46,7 @@ def fans(shape: Sequence[int]) -> tuple[int, int]:
     return int(shape[1]) * field, int(shape[0]) * field
 
 
-@spelled("nn.initializer.Constant", "fluid.initializer.Constant", "fluid.initializer.ConstantInitializer")
+@export("nn.initializer.Constant", "fluid.initializer.Constant", "fluid.initializer.ConstantInitializer")
 @no_effect(force_cpu=PLACE)
 class Constant(Initializer):
     """All elements ``value``."""
@@ -58,7 +58,7 @@ class Constant(Initializer):
         return "fill_constant", {"shape": var.shape, "dtype": var.dtype, "value": float(self.value)}
 
 
-@spelled("nn.initializer.Uniform", "fluid.initializer.Uniform", "fluid.initializer.UniformInitializer")
+@export("nn.initializer.Uniform", "fluid.initializer.Uniform", "fluid.initializer.UniformInitializer")
 @no_effect(name=NO_NAME)
 class Uniform(Initializer):
     """Uniform in ``[low, high)``.
@@ -89,7 +89,7 @@ class Uniform(Initializer):
         }  # fmt: skip
 
 
-@spelled("nn.initializer.Normal", "fluid.initializer.Normal", "fluid.initializer.NormalInitializer")
+@export("nn.initializer.Normal", "fluid.initializer.Normal", "fluid.initializer.NormalInitializer")
 @no_effect(name=NO_NAME)
 class Normal(Initializer):
     """Normal with mean ``mean`` and standard deviation ``std``."""
@@ -105,7 +105,7 @@ class Normal(Initializer):
         }  # fmt: skip
 
 
-@spelled(
+@export(
     "nn.initializer.TruncatedNormal",
     "fluid.initializer.TruncatedNormal",
     "fluid.initializer.TruncatedNormalInitializer",
@@ -143,7 +143,7 @@ def _symmetric(limit: float) -> tuple[float, float]:
     return -limit, limit
 
 
-@spelled("nn.initializer.XavierUniform")
+@export("nn.initializer.XavierUniform")
 @no_effect(name=NO_NAME)
 class XavierUniform(_Xavier):
     """Uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
@@ -154,7 +154,7 @@ class XavierUniform(_Xavier):
         super().__init__(True, fan_in, fan_out, 0, gain)
 
 
-@spelled("nn.initializer.XavierNormal")
+@export("nn.initializer.XavierNormal")
 @no_effect(name=NO_NAME)
 class XavierNormal(_Xavier):
     """Normal with variance 2 / (fan_in + fan_out) (Glorot and Bengio, 2010)."""
@@ -165,7 +165,7 @@ class XavierNormal(_Xavier):
         super().__init__(False, fan_in, fan_out, 0, gain)
 
 
-@spelled("fluid.initializer.Xavier", "fluid.initializer.XavierInitializer")
+@export("fluid.initializer.Xavier", "fluid.initializer.XavierInitializer")
 class XavierInitializer(_Xavier):
     """1.x spelling of both Xavier initializers."""
 
@@ -175,7 +175,7 @@ class XavierInitializer(_Xavier):
         super().__init__(uniform, fan_in, fan_out, seed)
 
 
-@spelled("nn.initializer.calculate_gain")
+@export("nn.initializer.calculate_gain")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Recommended gain of a nonlinearity.
 
@@ -212,7 +212,7 @@ class _Kaiming(Initializer):
         return Normal(0.0, gain / math.sqrt(fan_in), self.seed).op(var)
 
 
-@spelled("nn.initializer.KaimingUniform")
+@export("nn.initializer.KaimingUniform")
 class KaimingUniform(_Kaiming):
     """Uniform within gain * sqrt(3 / fan_in) (He et al., 2015)."""
 
@@ -220,7 +220,7 @@ class KaimingUniform(_Kaiming):
         super().__init__(True, fan_in, 0, negative_slope, nonlinearity)
 
 
-@spelled("nn.initializer.KaimingNormal")
+@export("nn.initializer.KaimingNormal")
 class KaimingNormal(_Kaiming):
     """Normal with standard deviation gain / sqrt(fan_in) (He et al., 2015)."""
 
@@ -228,7 +228,7 @@ class KaimingNormal(_Kaiming):
         super().__init__(False, fan_in, 0, negative_slope, nonlinearity)
 
 
-@spelled("fluid.initializer.MSRA", "fluid.initializer.MSRAInitializer")
+@export("fluid.initializer.MSRA", "fluid.initializer.MSRAInitializer")
 class MSRAInitializer(_Kaiming):
     """1.x spelling of both Kaiming initializers."""
 
@@ -259,7 +259,7 @@ class _FromArray(Initializer):
         return "assign_value", {"shape": var.shape, "dtype": var.dtype, "values": packed(values)}
 
 
-@spelled("nn.initializer.Assign", "fluid.initializer.NumpyArrayInitializer")
+@export("nn.initializer.Assign", "fluid.initializer.NumpyArrayInitializer")
 @no_effect(name=NO_NAME)
 class Assign(_FromArray):
     """The given array, list or number."""
@@ -273,7 +273,7 @@ class Assign(_FromArray):
         return np.broadcast_to(self.array, var.shape) if self.array.ndim == 0 else self.array
 
 
-@spelled("nn.initializer.Bilinear", "fluid.initializer.Bilinear", "fluid.initializer.BilinearInitializer")
+@export("nn.initializer.Bilinear", "fluid.initializer.Bilinear", "fluid.initializer.BilinearInitializer")
 class Bilinear(_FromArray):
     """Bilinear upsampling kernels for transposed convolution; the shape is [out, in, k, k]."""
 
@@ -293,7 +293,7 @@ class Bilinear(_FromArray):
         return np.broadcast_to(line[:, None] * line[None, :], shape)
 
 
-@spelled("nn.initializer.Dirac")
+@export("nn.initializer.Dirac")
 @no_effect(name=NO_NAME)
 class Dirac(_FromArray):
     """Filters that pass channels through unchanged, ``groups`` times."""
@@ -320,7 +320,7 @@ class Dirac(_FromArray):
         return array
 
 
-@spelled("nn.initializer.Orthogonal")
+@export("nn.initializer.Orthogonal")
 @no_effect(name=NO_NAME)
 class Orthogonal(_FromArray):
     """A (semi-)orthogonal matrix times ``gain`` (Saxe et al., 2013); drawn while the program is built."""
@@ -350,7 +350,7 @@ _weight: Initializer | None = None
 _bias: Initializer | None = None
 
 
-@spelled("nn.initializer.set_global_initializer", "fluid.set_global_initializer")
+@export("nn.initializer.set_global_initializer", "fluid.set_global_initializer")
 def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
     """Replaces the default initializers of weights and biases; ``None`` restores Paddle's."""
     global _weight, _bias

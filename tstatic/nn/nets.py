@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError, ShapeError
 from tstatic.ir.declare import data as declare
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_norm import batch_norm
@@ -17,7 +17,7 @@ from tstatic.ops.pool_fluid import pool2d
 
 
 @no_effect(type="every variable is a dense tensor")
-@spelled("fluid.layers.data", "fluid.layers.io.data")
+@export("fluid.layers.data", "fluid.layers.io.data")
 def data(
     name: str,
     shape: Sequence[int | None],
@@ -52,7 +52,7 @@ def data(
 
 
 @no_effect(use_cudnn=LIBRARY)
-@spelled("fluid.nets.simple_img_conv_pool")
+@export("fluid.nets.simple_img_conv_pool")
 def simple_img_conv_pool(
     input: Variable,
     num_filters: int,
@@ -103,7 +103,7 @@ def _each(value: Any, count: int, arg: str) -> list[Any]:
 
 
 @no_effect(use_cudnn=LIBRARY)
-@spelled("fluid.nets.img_conv_group")
+@export("fluid.nets.img_conv_group")
 def img_conv_group(
     input: Variable,
     conv_num_filter: Sequence[int],

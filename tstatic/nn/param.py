@@ -9,7 +9,7 @@ from tstatic.ir import names
 from tstatic.ir.build import Layer, emit
 from tstatic.ir.declare import check_shape, default_dtype
 from tstatic.ir.declare import create_parameter as add_parameter
-from tstatic.ir.opdef import op_def, spelled
+from tstatic.ir.opdef import export, op_def
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program, default_startup_program
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show, user_line
@@ -18,7 +18,7 @@ from tstatic.nn.initializer import Constant, Initializer, default_initializer, g
 from tstatic.no_effect import PLACE, no_effect
 
 
-@spelled("tensor.ParamAttr", "static.ParamAttr", "fluid.ParamAttr", "fluid.param_attr.ParamAttr", "framework.ParamAttr")
+@export("tensor.ParamAttr", "static.ParamAttr", "fluid.ParamAttr", "fluid.param_attr.ParamAttr", "framework.ParamAttr")
 class ParamAttr:
     """Settings of one parameter.
 
@@ -103,7 +103,7 @@ class ParamAttr:
         return f"ParamAttr(name={self.name!r}, initializer={self.initializer!r}, learning_rate={self.learning_rate})"
 
 
-@spelled("static.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr", "fluid.WeightNormParamAttr")
+@export("static.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr", "fluid.WeightNormParamAttr")
 class WeightNormParamAttr(ParamAttr):
     """Not part of this release.
 
@@ -222,7 +222,7 @@ def activate(helper: Layer, x: Any, act: Any) -> Any:
     return helper.emit(kind, {"X": x}, attrs)
 
 
-@spelled("tensor.create_parameter", "static.create_parameter", "fluid.layers.create_parameter")
+@export("tensor.create_parameter", "static.create_parameter", "fluid.layers.create_parameter")
 def create_parameter(
     shape: Any,
     dtype: Any,
@@ -257,7 +257,7 @@ def create_parameter(
     return helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)
 
 
-@spelled("static.create_global_var", "tensor.create_global_var", "fluid.layers.create_global_var",
+@export("static.create_global_var", "tensor.create_global_var", "fluid.layers.create_global_var",
          "fluid.layers.tensor.create_global_var")  # fmt: skip
 @no_effect(force_cpu=PLACE)
 def create_global_var(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 
 
@@ -22,7 +22,7 @@ class WeightDecayRegularizer:
         return f"{type(self).__name__}(coeff={self.coeff})"
 
 
-@spelled("regularizer.L2Decay", "fluid.regularizer.L2Decay", "fluid.regularizer.L2DecayRegularizer")
+@export("regularizer.L2Decay", "fluid.regularizer.L2Decay", "fluid.regularizer.L2DecayRegularizer")
 class L2Decay(WeightDecayRegularizer):
     """Adds ``coeff * w`` to the gradient of ``w``."""
 
@@ -33,7 +33,7 @@ class L2Decay(WeightDecayRegularizer):
         return emit("scale", {"X": param}, {"scale": self.coeff})
 
 
-@spelled("regularizer.L1Decay", "fluid.regularizer.L1Decay", "fluid.regularizer.L1DecayRegularizer")
+@export("regularizer.L1Decay", "fluid.regularizer.L1Decay", "fluid.regularizer.L1DecayRegularizer")
 class L1Decay(WeightDecayRegularizer):
     """Adds ``coeff * sign(w)`` to the gradient of ``w``."""
 

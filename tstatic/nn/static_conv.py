@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Normal
@@ -65,7 +65,7 @@ def _with_bias(
     return helper.append_activation(out, act)  # type: ignore[no-any-return]
 
 
-@spelled("static.nn.conv2d", "fluid.layers.conv2d", op="conv2d")
+@export("static.nn.conv2d", "fluid.layers.conv2d", op="conv2d")
 def conv2d(
     input: Variable,
     num_filters: int,
@@ -112,7 +112,7 @@ def conv2d(
 
 
 @no_effect(use_cudnn=LIBRARY)
-@spelled("static.nn.conv3d", "fluid.layers.conv3d", op="conv3d")
+@export("static.nn.conv3d", "fluid.layers.conv3d", op="conv3d")
 def conv3d(
     input: Variable,
     num_filters: int,
@@ -218,7 +218,7 @@ def _kernel_for(
     return tuple(kernel)
 
 
-@spelled("static.nn.conv2d_transpose", "fluid.layers.conv2d_transpose", op="conv2d_transpose")
+@export("static.nn.conv2d_transpose", "fluid.layers.conv2d_transpose", op="conv2d_transpose")
 def conv2d_transpose(
     input: Variable,
     num_filters: int,

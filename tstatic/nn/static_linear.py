@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant
@@ -84,7 +84,7 @@ def _fc(
     return helper.append_activation(out, act)  # type: ignore[no-any-return]
 
 
-@spelled("static.nn.fc", op="mul")
+@export("static.nn.fc", op="mul")
 def fc(
     x: Variable | Sequence[Variable],
     size: int,
@@ -116,7 +116,7 @@ def fc(
     return _fc(inputs, size, num_flatten_dims, _per_input(weight_attr, len(inputs), "fc"), bias_attr, activation, name)
 
 
-@spelled("fluid.layers.fc", op="mul")
+@export("fluid.layers.fc", op="mul")
 def fluid_fc(
     input: Variable | Sequence[Variable],
     size: int,
@@ -154,7 +154,7 @@ def _embedding(
 
 
 @no_effect(is_distributed=TABLE.no_effect)
-@spelled("static.nn.embedding", "fluid.embedding", "fluid.input.embedding", op="lookup_table_v2")
+@export("static.nn.embedding", "fluid.embedding", "fluid.input.embedding", op="lookup_table_v2")
 def embedding(
     input: Variable,
     size: Sequence[int],
@@ -184,7 +184,7 @@ def embedding(
 
 
 @no_effect(is_distributed=TABLE.no_effect)
-@spelled("fluid.layers.embedding", op="lookup_table")
+@export("fluid.layers.embedding", op="lookup_table")
 def fluid_embedding(
     input: Variable,
     size: Sequence[int],
@@ -210,7 +210,7 @@ def fluid_embedding(
 
 
 # ---------------------------------------------------------------------------------------------------------------- others
-@spelled("static.nn.bilinear_tensor_product", "fluid.layers.bilinear_tensor_product")
+@export("static.nn.bilinear_tensor_product", "fluid.layers.bilinear_tensor_product")
 def bilinear_tensor_product(
     x: Variable,
     y: Variable,
@@ -250,7 +250,7 @@ def bilinear_tensor_product(
     return helper.append_activation(bilinear_product(helper, x, y, w, b), act)  # type: ignore[no-any-return]
 
 
-@spelled("static.nn.prelu", "fluid.layers.prelu", op="prelu")
+@export("static.nn.prelu", "fluid.layers.prelu", op="prelu")
 def prelu(
     x: Variable, mode: str, param_attr: Any = None, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:

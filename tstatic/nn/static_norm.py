@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.ir.build import Layer, check_variable
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import DType, dtype_of
 from tstatic.nn._check import FLOATS, activation, axis_of, choice, known, rank_of, wanted, whole
@@ -29,7 +29,7 @@ def statistic(helper: LayerHelper, name: str | None, count: int, value: float, d
 
 
 @no_effect(in_place=IN_PLACE, do_model_average_for_mean_and_var="there is no averaging of parameters")
-@spelled("static.nn.batch_norm", "fluid.layers.batch_norm", op="batch_norm")
+@export("static.nn.batch_norm", "fluid.layers.batch_norm", op="batch_norm")
 def batch_norm(
     input: Variable,
     act: str | None = None,
@@ -109,7 +109,7 @@ def normalised(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any
     return helper.append_activation(out, act)  # type: ignore[no-any-return]
 
 
-@spelled("static.nn.layer_norm", "fluid.layers.layer_norm", op="layer_norm")
+@export("static.nn.layer_norm", "fluid.layers.layer_norm", op="layer_norm")
 def layer_norm(
     input: Variable,
     scale: bool = True,
@@ -169,7 +169,7 @@ def _per_channel(helper: LayerHelper, count: int, param_attr: Any, bias_attr: An
     return found
 
 
-@spelled("static.nn.group_norm", "fluid.layers.group_norm", op="group_norm")
+@export("static.nn.group_norm", "fluid.layers.group_norm", op="group_norm")
 def group_norm(
     input: Variable,
     groups: int,
@@ -214,7 +214,7 @@ def group_norm(
     return helper.append_activation(out, act)  # type: ignore[no-any-return]
 
 
-@spelled("static.nn.instance_norm", "fluid.layers.instance_norm", op="instance_norm")
+@export("static.nn.instance_norm", "fluid.layers.instance_norm", op="instance_norm")
 def instance_norm(
     input: Variable, epsilon: float = 1e-5, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
 ) -> Variable:
@@ -284,7 +284,7 @@ def spectral(
     return helper.emit("elementwise_div", {"X": weight, "Y": sigma})  # type: ignore[no-any-return]
 
 
-@spelled("static.nn.spectral_norm", "fluid.layers.spectral_norm")
+@export("static.nn.spectral_norm", "fluid.layers.spectral_norm")
 def spectral_norm(
     weight: Variable, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, name: str | None = None
 ) -> Variable:

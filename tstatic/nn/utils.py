@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 
 
@@ -26,14 +26,14 @@ def _some(parameters: Any, function: str) -> list[Variable]:
     return found
 
 
-@spelled("nn.utils.parameters_to_vector")
+@export("nn.utils.parameters_to_vector")
 def parameters_to_vector(parameters: Sequence[Variable], name: str | None = None) -> Any:
     """Returns all elements of the parameters, one parameter after another, as a vector."""
     flat = [emit("reshape2", {"X": p}, {"shape": (-1,)}) for p in _some(parameters, "parameters_to_vector")]
     return emit("concat", {"X": flat}, {"axis": 0}, name=name)
 
 
-@spelled("nn.utils.vector_to_parameters")
+@export("nn.utils.vector_to_parameters")
 def vector_to_parameters(vec: Variable, parameters: Sequence[Variable], name: str | None = None) -> None:
     """Writes the elements of a vector to the parameters, as :func:`parameters_to_vector` orders them, at each run.
 

@@ -14,14 +14,14 @@ from tstatic.ir.evaluate import meta_of
 from tstatic.ir.opdef import (
     DERIVE,
     GRAD,
-    PARTIAL,
+    PARTIAL_SUM,
     WHOLE,
     GradContext,
     GradOp,
     GradRule,
     OpSpec,
-    Piece,
     Slot,
+    Tile,
     parse_slots,
 )
 from tstatic.ir.pointwise import derive_gradient
@@ -30,8 +30,8 @@ from tstatic.ops._bound import Bound, Calls
 from tstatic.ops._elementwise import Align, align, align_last
 from tstatic.ops._sum import sum_calls, sum_scratch
 
-PIECE = 1 << 18
-"""Elements per piece; as large as the CPU's own for pointwise work, and for the same reason."""
+TILE = 1 << 18
+"""Elements per tile; as large as the CPU's own for pointwise work, and for the same reason."""
 
 
 @dataclass(frozen=True)
@@ -167,37 +167,37 @@ class Reduced(Bound):
             results.append(value.reshape(like.shape).to(like.dtype))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def split(self, *metas: Any, **attrs: Any) -> list[Piece] | None:
-        """Pieces along the axis where the fewest sums have to be put together afterwards."""
+    def split(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
+        """Tiles along the axis where the fewest sums have to be put together afterwards."""
         ins, outs = metas[: self.inputs], metas[self.inputs :]
         shapes = self.align([None if m is None else m.shape for m in ins], attrs)
         full = _full(shapes)
         total = math.prod(full)
-        if total <= PIECE + PIECE // 2:
+        if total <= TILE + TILE // 2:
             return None
         rows = [*shapes, *(None if m is None else shapes[self.like[i]] for i, m in enumerate(outs))]
         written = [r for r, m in zip(rows[self.inputs :], outs, strict=True) if r is not None and m is not None]
         axis = _best_axis(full, written)
         if axis < 0:
             return None
-        step = max(1, full[axis] * PIECE // total)
+        step = max(1, full[axis] * TILE // total)
         owned = [
             _own_axis(m.shape, r, axis) if m is not None and r is not None and r[axis] != 1 else -1
             for m, r in zip(metas, rows, strict=True)
         ]
-        pieces: list[Piece] = []
+        tiles: list[Tile] = []
         for start in range(0, full[axis], step):
             part = slice(start, min(start + step, full[axis]))
-            piece: list[Any] = []
+            tile: list[Any] = []
             for i, (m, r, own) in enumerate(zip(metas, rows, owned, strict=True)):
                 if m is None or r is None:
-                    piece.append(None)
+                    tile.append(None)
                 elif r[axis] == 1:
-                    piece.append(WHOLE if i < self.inputs else PARTIAL)
+                    tile.append(WHOLE if i < self.inputs else PARTIAL_SUM)
                 else:
-                    piece.append((*(slice(None),) * own, part))
-            pieces.append(tuple(piece))
-        return pieces
+                    tile.append((*(slice(None),) * own, part))
+            tiles.append(tuple(tile))
+        return tiles
 
 
 def _full(shapes: Sequence[Shape | None]) -> Shape:
@@ -215,17 +215,17 @@ def _own_axis(shape: Shape, aligned: Shape, axis: int) -> int:
 
 
 def _best_axis(full: Shape, written: Sequence[Shape]) -> int:
-    """The axis to cut along: few partial sums, runs of at least 256 elements, pieces near the usual size; -1 for none."""
+    """The axis to cut along: few partial sums, runs of at least 256 elements, tiles near the usual size; -1 for none."""
     total = math.prod(full)
     best, lowest = -1, math.inf
     for axis, size in enumerate(full):
         if size < 2:
             continue
-        rows = max(1, size * PIECE // total)
-        piece = total // size * rows
+        rows = max(1, size * TILE // total)
+        tile = total // size * rows
         partial = sum(math.prod(w) for w in written if w[axis] == 1)
         run = math.prod(full[axis + 1 :]) * rows
-        cost = 3 * partial / piece + (run < 256) + 0.3 * max(0.0, math.log2(piece / PIECE) - 1) + 0.01 * axis
+        cost = 3 * partial / tile + (run < 256) + 0.3 * max(0.0, math.log2(tile / TILE) - 1) + 0.01 * axis
         if rows < size and cost < lowest:
             best, lowest = axis, cost
     return best

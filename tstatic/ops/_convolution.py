@@ -1,4 +1,4 @@
-"""What all convolution op definitions share: attributes, shapes, pieces and cost."""
+"""What all convolution op definitions share: attributes, shapes, tiles and cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
-from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Cost, Piece
+from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Cost, Tile
 from tstatic.ir.types import UNKNOWN, Meta, numel
 from tstatic.ops._sliding import (
     ALGORITHMS,
@@ -32,11 +32,11 @@ from tstatic.ops._sliding import (
 )
 from tstatic.ops.kernels._windows import output_size
 
-# Floating-point operations of the smallest piece: about half a millisecond of one core.
-_PIECE = 4e7
+# Floating-point operations of the smallest tile: about half a millisecond of one core.
+_TILE = 4e7
 # Filters above this size are cut themselves: partial sums over the batch would cost more than columns built twice.
 _LARGE_FILTER = 1 << 18
-# Columns per piece of a product with filters that do not stay in the cache.
+# Columns per tile of a product with filters that do not stay in the cache.
 _COLUMNS = 256
 _LAYOUT = {2: "NCHW", 3: "NCDHW"}
 
@@ -163,7 +163,7 @@ def infer_conv(
     return x.with_shape(assemble(x.shape[0], filters, outs, data_format))
 
 
-# --------------------------------------------------------------------------------------------------------------- pieces
+# --------------------------------------------------------------------------------------------------------------- tiles
 def flops(small: Meta, w: Meta, data_format: str) -> float:
     """Twice the multiply-adds; ``small`` is the side that every filter visits (a convolution's output)."""
     return 2.0 * small.shape[0] * numel(spatial(small.shape, data_format)) * w.numel
@@ -175,15 +175,15 @@ def _effort(small: Meta, w: Meta, data_format: str) -> float:
 
 
 def _pieces(size: int, work: float, most: int) -> list[slice] | None:
-    """Cuts ``size`` items; more work gives more pieces and larger ones, since every piece rearranges the filters anew."""
-    return parts(size, work, _PIECE * max(1.0, work / (2 * _PIECE)) ** 0.5, most)
+    """Cuts ``size`` items; more work gives more tiles and larger ones, since every tile rearranges the filters anew."""
+    return parts(size, work, _TILE * max(1.0, work / (2 * _TILE)) ** 0.5, most)
 
 
 def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str) -> list[tuple[Any, Any, Any]] | None:
-    """Pieces of an op that maps images to images: ``(input part, filter part, output part)``.
+    """Tiles of an op that maps images to images: ``(input part, filter part, output part)``.
 
-    Over the batch where there are enough images for every piece to make good use of the filters, else over the output's
-    channels: then every piece builds the same columns, so there are few of them.
+    Over the batch where there are enough images for every tile to make good use of the filters, else over the output's
+    channels: then every tile builds the same columns, so there are few of them.
 
     Args:
         target: The output.
@@ -195,31 +195,31 @@ def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str
     work = _effort(small, w, data_format)
     columns = numel(spatial(small.shape, data_format))
     most = 16 if w.numel <= _LARGE_FILTER // 4 or axis < 0 else target.shape[0] * columns // _COLUMNS
-    pieces = _pieces(target.shape[0], work, most)
-    if pieces is not None:
-        return [((p,), WHOLE, (p,)) for p in pieces]
+    tiles = _pieces(target.shape[0], work, most)
+    if tiles is not None:
+        return [((p,), WHOLE, (p,)) for p in tiles]
     total = channels(target.shape, data_format)
-    pieces = _pieces(total, work, max(2, total // 128)) if axis >= 0 else None
+    tiles = _pieces(total, work, max(2, total // 128)) if axis >= 0 else None
     place = target.rank - 1 if is_last(data_format) else 1
-    return None if pieces is None else [(WHOLE, at(axis, p), at(place, p)) for p in pieces]
+    return None if tiles is None else [(WHOLE, at(axis, p), at(place, p)) for p in tiles]
 
 
 def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[tuple[Any, Any, Any]] | None:
-    """Pieces of a filter gradient: ``(small side's part, other side's part, filter part)``.
+    """Tiles of a filter gradient: ``(small side's part, other side's part, filter part)``.
 
     Filters that are small get partial sums over parts of the batch. Large ones are cut along their first axis, the
     channels of the small side; the other side is read whole.
     """
     work = _effort(small, w, data_format)
     if w.numel > _LARGE_FILTER and groups == 1:
-        pieces = _pieces(w.shape[0], work, max(2, w.shape[0] // 128))
+        tiles = _pieces(w.shape[0], work, max(2, w.shape[0] // 128))
         place = small.rank - 1 if is_last(data_format) else 1
-        return None if pieces is None else [(at(place, p), WHOLE, (p,)) for p in pieces]
-    pieces = _pieces(small.shape[0], work, min(16, 4 * _LARGE_FILTER // w.numel))
-    return None if pieces is None else [((p,), (p,), PARTIAL) for p in pieces]
+        return None if tiles is None else [(at(place, p), WHOLE, (p,)) for p in tiles]
+    tiles = _pieces(small.shape[0], work, min(16, 4 * _LARGE_FILTER // w.numel))
+    return None if tiles is None else [((p,), (p,), PARTIAL_SUM) for p in tiles]
 
 
-def conv_split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Piece] | None:
+def conv_split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
     """``split`` of a convolution."""
     if out.numel <= 0:
         return None
@@ -228,18 +228,18 @@ def conv_split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> li
 
 def conv_grad_split(
     x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, groups: int, data_format: str
-) -> list[Piece] | None:
-    """``split`` of both gradients of a convolution: pieces of their own for each."""
+) -> list[Tile] | None:
+    """``split`` of both gradients of a convolution: tiles of their own for each."""
     if dout.numel <= 0:
         return None
-    pieces: list[Piece] = []
+    tiles: list[Tile] = []
     if dx is not None:
         cut = split_images(dx, w, dout, 1 if groups == 1 else -1, data_format)
-        pieces += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]
+        tiles += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]
     if dw is not None:
         cut = split_filters(w, dout, groups, data_format)
-        pieces += [(i, None, d, None, f) for d, i, f in cut or [(WHOLE, WHOLE, WHOLE)]]
-    return pieces if len(pieces) > 1 else None
+        tiles += [(i, None, d, None, f) for d, i, f in cut or [(WHOLE, WHOLE, WHOLE)]]
+    return tiles if len(tiles) > 1 else None
 
 
 def conv_cost(x: Meta, w: Meta, out: Meta, data_format: str) -> Cost:

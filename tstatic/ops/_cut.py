@@ -1,4 +1,4 @@
-"""Cuts arrays into pieces of fixed size along their first axis, for the ``split`` of op definitions."""
+"""Cuts arrays into tiles of fixed size along their first axis, for the ``split`` of op definitions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 
 from tstatic.ir.types import Meta, Shape
 
-PIECE = 1 << 16
-"""Elements per piece: about 100 microseconds of work where an element costs 1.5 ns."""
+TILE = 1 << 16
+"""Elements per tile: about 100 microseconds of work where an element costs 1.5 ns."""
 
 Part = tuple[slice, ...]
 
 
-def cut_rows(shape: Shape, size: int = PIECE, multiple: int = 1) -> list[Part] | None:
+def cut_rows(shape: Shape, size: int = TILE, multiple: int = 1) -> list[Part] | None:
     """Parts of about ``size`` elements that each are one run in C order; ``None`` when there would be only one.
 
     Args:
@@ -33,8 +33,8 @@ def cut_rows(shape: Shape, size: int = PIECE, multiple: int = 1) -> list[Part] |
     return [(*lead, slice(i, min(i + rows, shape[axis]))) for i in range(0, shape[axis], rows)]
 
 
-def cut_alike(*metas: Meta | None, size: int = PIECE, multiple: int = 1) -> list[tuple[Part | None, ...]] | None:
-    """Pieces of an op whose arrays all have one shape; an absent array stays absent."""
+def cut_alike(*metas: Meta | None, size: int = TILE, multiple: int = 1) -> list[tuple[Part | None, ...]] | None:
+    """Tiles of an op whose arrays all have one shape; an absent array stays absent."""
     shape = next(m.shape for m in metas if m is not None)
     parts = cut_rows(shape, size, multiple)
     return None if parts is None else [tuple(None if m is None else p for m in metas) for p in parts]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError
-from tstatic.ir.opdef import GRAD, Attr, GradContext, GradOp, OpSpec, Piece
+from tstatic.ir.opdef import GRAD, Attr, GradContext, GradOp, OpSpec, Tile
 from tstatic.ir.types import Meta, Shape
 from tstatic.ops._cut import cut_rows
 from tstatic.ops.kernels import draw
@@ -109,7 +109,7 @@ def _grad_lower(
     return (value * factor if is_test else value * mask * factor).to(dout.dtype)
 
 
-def _grad_split(mask: Meta, dout: Meta, dx: Meta) -> list[Piece] | None:
+def _grad_split(mask: Meta, dout: Meta, dx: Meta) -> list[Tile] | None:
     # A mask of dropout_nd is cut only where it is as long as the value.
     if mask.shape != dout.shape:
         return None

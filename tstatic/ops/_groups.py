@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import PARTIAL, WHOLE, Piece
+from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
 from tstatic.ops._norm import torch_wide
 from tstatic.ops._sliding import as_metas, first, is_last, parts
 from tstatic.ops.kernels._common import Array, ones
 from tstatic.ops.kernels.norm import layer_norm, layer_norm_scratch
 
-# Elements per piece.
-_PIECE = 1 << 17
+# Elements per tile.
+_TILE = 1 << 17
 
 
 class Groups:
@@ -165,13 +165,13 @@ def backward(
     np.copyto(first(dx, layout) if shape.last else dx, work)
 
 
-# ---------------------------------------------------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------------------------------------------------- tiles
 def sample_parts(x: Meta) -> list[slice] | None:
     """Parts of the batch."""
-    return parts(x.shape[0], float(x.numel), _PIECE) if x.numel > 0 else None
+    return parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
 
 
-def forward_pieces(x: Meta, per_sample: int) -> list[Piece] | None:
+def forward_pieces(x: Meta, per_sample: int) -> list[Tile] | None:
     """``split`` for slots X, Scale, Bias -> Y and two statistics with ``per_sample`` leading entries per sample."""
     cut = sample_parts(x)
     if cut is None:
@@ -179,12 +179,12 @@ def forward_pieces(x: Meta, per_sample: int) -> list[Piece] | None:
     return [((p,), WHOLE, WHOLE, (p,), *[(_times(p, per_sample),)] * 2) for p in cut]
 
 
-def backward_pieces(x: Meta, per_sample: int) -> list[Piece] | None:
+def backward_pieces(x: Meta, per_sample: int) -> list[Tile] | None:
     """``split`` for slots X, Scale, Bias, two statistics, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD."""
     cut = sample_parts(x)
     if cut is None:
         return None
-    return [((p,), WHOLE, WHOLE, *[(_times(p, per_sample),)] * 2, (p,), (p,), PARTIAL, PARTIAL) for p in cut]
+    return [((p,), WHOLE, WHOLE, *[(_times(p, per_sample),)] * 2, (p,), (p,), PARTIAL_SUM, PARTIAL_SUM) for p in cut]
 
 
 def _times(part: slice, factor: int) -> slice:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import WHOLE, Piece
+from tstatic.ir.opdef import WHOLE, Tile
 from tstatic.ir.types import Meta
 from tstatic.ops._scatter_add import add_rows
 from tstatic.ops._shapes import Array, check_index, cut
 
-# Columns of a table that a piece of a gradient has at least, and elements that it clears and adds.
-COLUMN_PIECE = 64
-TABLE_PIECE = 1 << 18
+# Columns of a table that a tile of a gradient has at least, and elements that it clears and adds.
+COLUMN_TILE = 64
+TABLE_TILE = 1 << 18
 
 
 def take(x: Array, index: Array, axis: int, out: Array) -> None:
@@ -82,27 +82,27 @@ def add_nd(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> Non
         np.copyto(out, table)
 
 
-def split_take(x: Meta, index: Meta, out: Meta, axis: int) -> list[Piece] | None:
-    """Pieces of a gather along axis 0: ranges of the indices."""
+def split_take(x: Meta, index: Meta, out: Meta, axis: int) -> list[Tile] | None:
+    """Tiles of a gather along axis 0: ranges of the indices."""
     if axis != 0 or index.rank != 1:
         return None
     parts = cut(index.shape[0], out.numel)
     return None if parts is None else [(WHOLE, (p,), (p,)) for p in parts]
 
 
-def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Piece] | None:
-    """Pieces of a gather's gradient along axis 0: ranges of the columns.
+def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
+    """Tiles of a gather's gradient along axis 0: ranges of the columns.
 
-    Every piece sorts the indices again, which costs less than a buffer of the table's size for each range of rows.
+    Every tile sorts the indices again, which costs less than a buffer of the table's size for each range of rows.
     """
     if axis != 0 or x.rank < 2 or index.rank != 1 or x.numel == 0:
         return None
     # The table is cleared, the rows are read and added.
     width, work = x.shape[1], dx.numel + 2 * dout.numel
-    pieces = min(width // COLUMN_PIECE, work // TABLE_PIECE)
-    if pieces < 2:
+    tiles = min(width // COLUMN_TILE, work // TABLE_TILE)
+    if tiles < 2:
         return None
-    step = -(-width // pieces)
+    step = -(-width // tiles)
     parts = [(slice(None), slice(low, min(low + step, width))) for low in range(0, width, step)]
     return [(p, WHOLE, p, p) for p in parts]
 

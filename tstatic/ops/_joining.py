@@ -64,11 +64,11 @@ def _differ(shapes: Sequence[Shape], i: int, free: int | None) -> ShapeError:
 
 
 def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> list[int]:
-    """Sizes of the pieces that ``split`` makes from an axis.
+    """Sizes of the tiles that ``split`` makes from an axis.
 
     Args:
         size: The axis's size, or -1.
-        num: Number of equal pieces; 0 when ``sections`` say the sizes.
+        num: Number of equal tiles; 0 when ``sections`` say the sizes.
         sections: Sizes, one of which may be -1.
         axis: For messages.
 
@@ -78,7 +78,7 @@ def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> li
     if num > 0:
         if size >= 0 and size % num:
             raise ShapeError(
-                f"axis {axis} of size {size} cannot be split into {num} equal pieces",
+                f"axis {axis} of size {size} cannot be split into {num} equal tiles",
                 expected=f"a size that {num} divides",
                 received=size,
                 fix="pass a list of sizes instead of a number",

@@ -13,7 +13,7 @@ from tstatic.ops._sliding import check_float
 from tstatic.ops.kernels._common import Array
 
 
-class Target:
+class OutputView:
     """An output as an array of another shape; :meth:`store` writes a copy back where the strides allowed no view."""
 
     def __init__(self, array: Array, shape: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import GradContext, OpSpec, Piece
+from tstatic.ir.opdef import GradContext, OpSpec, Tile
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._shapes import Array, cut_together
 
@@ -65,8 +65,8 @@ def torch_put(torch: Any, x: Any, indices: Any, dout: Any, axis: int) -> Any:
     return torch.zeros(tuple(x.shape), dtype=dout.dtype, device=dout.device).scatter(axis, indices, dout)
 
 
-def split_rows(count: int, x: Meta, axis: int) -> list[Piece] | None:
-    """Pieces along an axis that is not sorted."""
+def split_rows(count: int, x: Meta, axis: int) -> list[Tile] | None:
+    """Tiles along an axis that is not sorted."""
     return cut_together(count, x.shape, (normalize_axis(axis, x.rank),)) if x.rank else None
 
 

@@ -1,4 +1,4 @@
-"""Geometry of pooling ops: windows from attributes, shapes, divisors and pieces."""
+"""Geometry of pooling ops: windows from attributes, shapes, divisors and tiles."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tstatic.ops._sliding import (
 )
 from tstatic.ops.kernels.pool import Bounds, Extents, adaptive_bounds, padded_extents, pool_bounds
 
-# Elements of the input per piece: about half a millisecond of one core.
-PIECE = 1 << 19
+# Elements of the input per tile: about half a millisecond of one core.
+TILE = 1 << 19
 
 
 def pool_attrs(kind: bool) -> dict[str, Any]:
@@ -168,8 +168,8 @@ def pool_pieces(x: Meta, layout: str) -> list[tuple[slice, ...]] | None:
     if x.numel <= 0:
         return None
     work = float(numel(x.shape))
-    pieces = parts(x.shape[0], work, PIECE)
-    if pieces is not None:
-        return [(p,) for p in pieces]
-    by_channel = None if is_last(layout) else parts(x.shape[1], work, PIECE)
+    tiles = parts(x.shape[0], work, TILE)
+    if tiles is not None:
+        return [(p,) for p in tiles]
+    by_channel = None if is_last(layout) else parts(x.shape[1], work, TILE)
     return None if by_channel is None else [at(1, p) for p in by_channel]

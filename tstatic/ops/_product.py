@@ -1,4 +1,4 @@
-"""Matrix products of any ranks as ready ``np.matmul`` calls, their gradients, and how both are cut into pieces."""
+"""Matrix products of any ranks as ready ``np.matmul`` calls, their gradients, and how both are cut into tiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import meta_of
-from tstatic.ir.opdef import WHOLE, Cost, Piece
+from tstatic.ir.opdef import WHOLE, Cost, Tile
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
 from tstatic.ops._bound import Calls, float_scratch, in_place
 from tstatic.ops._sum import sum_calls, sum_scratch
@@ -182,7 +182,7 @@ def gradient_calls(
 ) -> Calls:
     """Calls for the gradients of ``op(x) @ op(y)``: ``dx = dout @ op(y)^T`` and ``dy = op(x)^T @ dout``.
 
-    Only ``y`` is read for ``dx`` and only ``x`` for ``dy``, so a piece may leave the other one out.
+    Only ``y`` is read for ``dx`` and only ``x`` for ``dy``, so a tile may leave the other one out.
     """
     x, y, dout = ins
     dx, dy = outs
@@ -241,13 +241,13 @@ def _collapsed_copy(x: Any, dout: Any, dy: Any, trans_y: bool) -> None:
     np.matmul(grads.T, tall, dy) if trans_y else np.matmul(tall.T, grads, dy)
 
 
-# -------------------------------------------------------------------------------------------------------------- pieces
+# -------------------------------------------------------------------------------------------------------------- tiles
 SMALLEST = 4e6
 """Operations below which a product stays whole: 45 us on one core, some four times what waking another thread costs."""
 
 
 def pieces_of(flops: float) -> int:
-    """Number of pieces of a product; it depends on the work alone, so that results do not depend on the threads."""
+    """Number of tiles of a product; it depends on the work alone, so that results do not depend on the threads."""
     if flops < SMALLEST:
         return 1
     if flops < 80 * SMALLEST:
@@ -275,7 +275,7 @@ class Way(NamedTuple):
         weight: How many rows, columns or matrices there are; the heaviest way is taken, what is packed twice is then small.
         out: The axis of the result that is cut.
         a, b: The axis of each operand that goes with it, ``None`` where the operand is passed whole.
-        align: Pieces are multiples of this: BLAS works on 16 columns at a time.
+        align: Tiles are multiples of this: BLAS works on 16 columns at a time.
     """
 
     weight: int
@@ -286,7 +286,7 @@ class Way(NamedTuple):
 
 
 def cut(a: Meta, b: Meta, out: Meta, flops: float, ways: Sequence[Way]) -> list[tuple[Any, Any, Any]]:
-    """Entries for ``a``, ``b`` and ``out``, one triple per piece."""
+    """Entries for ``a``, ``b`` and ``out``, one triple per tile."""
     count = pieces_of(flops)
     best = max(ways, key=lambda w: w.weight)
     parts = cuts(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
@@ -303,7 +303,7 @@ def cut(a: Meta, b: Meta, out: Meta, flops: float, ways: Sequence[Way]) -> list[
 
 
 def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[Way]:
-    """The longest axis of the batch that ``target`` has whole, if it gives at least four pieces."""
+    """The longest axis of the batch that ``target`` has whole, if it gives at least four tiles."""
     shapes = [(1,) * (out.rank - m.rank) + m.shape for m in (target, a, b)]
     axes = [i for i in range(out.rank - 2) if out.shape[i] >= 4 and shapes[0][i] == out.shape[i]]
     if not axes:
@@ -313,7 +313,7 @@ def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[Way]:
     return [Way(out.numel, axis - out.rank, first, second, 1)]
 
 
-def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: bool = False) -> list[Piece] | None:
+def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: bool = False) -> list[Tile] | None:
     """``split`` of ``op(x) @ op(y)``: over the batch, or over rows or columns of the result."""
     if x.rank < 2 or y.rank < 2 or out.numel <= 0:
         return None
@@ -324,21 +324,21 @@ def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: b
         ways += [Way(out.numel // out.shape[-1], 0, 0, None, 1)] if out.shape[0] >= 4 else []
     else:
         ways += [Way(out.shape[0], 0, -1 if trans_x else 0, None)]
-    pieces = cut(x, y, out, product_cost(x, y, out, trans_x).flops, ways)
-    return [tuple(p) for p in pieces] if len(pieces) > 1 else None
+    tiles = cut(x, y, out, product_cost(x, y, out, trans_x).flops, ways)
+    return [tuple(p) for p in tiles] if len(tiles) > 1 else None
 
 
 def split_gradient(
     x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, trans_x: bool = False, trans_y: bool = False
-) -> list[Piece] | None:
-    """``split`` of the gradients: separate pieces for each of the two."""
+) -> list[Tile] | None:
+    """``split`` of the gradients: separate tiles for each of the two."""
     if x.rank < 2 or y.rank < 2 or dout.numel <= 0:
         return None
     flops = product_cost(x, y, dout, trans_x).flops
     if pieces_of(flops * ((dx is not None) + (dy is not None))) == 1:
         return None
     inner = x.shape[-2] if trans_x else x.shape[-1]
-    pieces: list[Piece] = []
+    tiles: list[Tile] = []
     if dx is not None:
         ways = [Way(inner, -2 if trans_x else -1, None, -1 if trans_y else -2)]
         if y.rank > 2:
@@ -347,12 +347,12 @@ def split_gradient(
             ways += [Way(dout.numel // dout.shape[-1], 0, 0, None, 1)] if x.shape[0] >= 4 else []
         else:
             ways += [Way(dout.shape[0], -1 if trans_x else 0, 0, None)]
-        pieces += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, ways)]
+        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, ways)]
     if dy is not None:
         ways = [Way(dout.shape[-1], -2 if trans_y else -1, None, -1)]
         if y.rank > 2:
             ways += _batch_way(dy, dout, x, dout)
         else:
             ways += [Way(inner, -1 if trans_y else -2, -2 if trans_x else -1, None)]
-        pieces += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, ways)]
-    return pieces if len(pieces) > 1 else None
+        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, ways)]
+    return tiles if len(tiles) > 1 else None

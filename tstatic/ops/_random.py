@@ -1,4 +1,4 @@
-"""What the op definitions of random ops share: checks, pieces, and test shapes."""
+"""What the op definitions of random ops share: checks, tiles, and test shapes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import DTypeError, ProgramError
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.opdef import Attr, Piece
+from tstatic.ir.opdef import Attr, Tile
 from tstatic.ir.types import DType, dtype_of, float32
 from tstatic.ops._cut import cut_rows
 from tstatic.ops.kernels.philox import CHUNK
@@ -70,8 +70,8 @@ def not_negative(op: str, name: str, value: float) -> None:
         )
 
 
-def pieces_of_fill(*metas: Any) -> list[Piece] | None:
-    """Pieces of an op that fills its only output with independent numbers."""
+def pieces_of_fill(*metas: Any) -> list[Tile] | None:
+    """Tiles of an op that fills its only output with independent numbers."""
     parts = cut_rows(metas[-1].shape, CHUNK, 4)
     return None if parts is None else [(None,) * (len(metas) - 1) + (p,) for p in parts]
 

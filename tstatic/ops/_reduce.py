@@ -1,4 +1,4 @@
-"""What the reductions share: axes, shapes, views, pieces."""
+"""What the reductions share: axes, shapes, views, tiles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Case, Piece
+from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ir.where import show, user_line
@@ -32,8 +32,8 @@ CHOICE_ATTRS = {
 }
 """Of reductions that pick an element."""
 
-PIECE = 1 << 18
-"""Elements per piece of a reduction: 15 to 50 us."""
+TILE = 1 << 18
+"""Elements per tile of a reduction: 15 to 50 us."""
 
 
 def reduced_axes(rank: int, dim: Sequence[int], reduce_all: bool = False) -> tuple[int, ...]:
@@ -87,29 +87,27 @@ def count_of(shape: Sequence[int], axes: Sequence[int]) -> int:
     return math.prod(shape[i] for i in axes)
 
 
-def split_reduction(
-    x: Meta, out: Meta, axes: Sequence[int], keep_dim: bool, summed: bool = False
-) -> list[Piece] | None:
-    """Pieces along an axis that is kept; a sum may also be cut along the first axis that is reduced."""
+def split_reduction(x: Meta, out: Meta, axes: Sequence[int], keep_dim: bool, summed: bool = False) -> list[Tile] | None:
+    """Tiles along an axis that is kept; a sum may also be cut along the first axis that is reduced."""
     total = x.numel
-    count = min(16, -(-total // PIECE))
+    count = min(16, -(-total // TILE))
     if count < 2 or out.numel <= 0:
         return None
     kept = [i for i in range(x.rank) if i not in axes and x.shape[i] >= count]
     if kept:
-        # The outermost: its pieces are runs of memory.
+        # The outermost: its tiles are runs of memory.
         axis = kept[0]
         target = axis if keep_dim else axis - sum(a < axis for a in axes)
         parts = cuts(x.shape[axis], count, 1 if axis < x.rank - 1 else 16)
         return [(along(x.rank, axis, p), along(out.rank, target, p)) for p in parts] if len(parts) > 1 else None
     if not summed or not axes or x.shape[axes[0]] < count:
         return None
-    return [(along(x.rank, axes[0], p), PARTIAL) for p in cuts(x.shape[axes[0]], count, 1)]
+    return [(along(x.rank, axes[0], p), PARTIAL_SUM) for p in cuts(x.shape[axes[0]], count, 1)]
 
 
-def split_spread(shape_only: Meta, dout: Meta, dx: Meta, axes: Sequence[int], same_rank: bool) -> list[Piece] | None:
-    """Pieces of a gradient that is a value broadcast along ``axes``; the input itself lends its shape."""
-    count = min(16, -(-dx.numel // PIECE))
+def split_spread(shape_only: Meta, dout: Meta, dx: Meta, axes: Sequence[int], same_rank: bool) -> list[Tile] | None:
+    """Tiles of a gradient that is a value broadcast along ``axes``; the input itself lends its shape."""
+    count = min(16, -(-dx.numel // TILE))
     axis = next((i for i, s in enumerate(dx.shape) if s > 1), 0)
     if count < 2 or dx.shape[axis] < 2:
         return None

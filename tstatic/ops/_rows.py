@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import Piece
+from tstatic.ir.opdef import Tile
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._bound import Calls, in_place
 from tstatic.ops._product import along, cuts
 from tstatic.ops.kernels.softmax import rows_scratch
 
-PIECE = 1 << 16
-"""Elements per piece: at 1 ns an element about three hand-overs to another thread."""
+TILE = 1 << 16
+"""Elements per tile: at 1 ns an element about three hand-overs to another thread."""
 
 
 def row_axis(rank: int, axis: int) -> int:
@@ -82,12 +82,12 @@ def vector(array: Any) -> tuple[Any, Calls, Calls]:
     return buffer, [(np.copyto, (shaped, array))], [(np.copyto, (array, shaped))]
 
 
-def split_rows(axis: int, *metas: Meta | None) -> list[Piece] | None:
-    """Pieces of whole rows; all arrays are cut along the same axis, which is not the one that rows run along."""
+def split_rows(axis: int, *metas: Meta | None) -> list[Tile] | None:
+    """Tiles of whole rows; all arrays are cut along the same axis, which is not the one that rows run along."""
     full = next(m for m in metas if m is not None)
     at = row_axis(full.rank, axis)
     others = [i for i, s in enumerate(full.shape) if i != at and s > 1]
-    count = min(16, full.numel // PIECE)
+    count = min(16, full.numel // TILE)
     if count < 2 or not others:
         return None
     cut = next((i for i in others if full.shape[i] >= count), max(others, key=lambda i: full.shape[i]))

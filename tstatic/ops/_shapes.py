@@ -1,4 +1,4 @@
-"""What the shape and indexing families share: axes, sizes given as Variables, copies, pieces, index checks."""
+"""What the shape and indexing families share: axes, sizes given as Variables, copies, tiles, index checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ShapeError, TstaticError
 from tstatic.ir.build import as_variable, emit
-from tstatic.ir.opdef import GRAD, WHOLE, GradContext, OpSpec, Piece
+from tstatic.ir.opdef import GRAD, WHOLE, GradContext, OpSpec, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.ir.where import show, user_line
@@ -18,9 +18,9 @@ from tstatic.ir.where import show, user_line
 Array = np.ndarray[Any, Any]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
-# Work above this number of elements is cut, into pieces of about PIECE elements.
+# Work above this number of elements is cut, into tiles of about PIECE elements.
 CUT_ABOVE = 100_000
-PIECE = 1 << 16
+TILE = 1 << 16
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 MAX_ELEMENTS = 1 << 62
 
@@ -279,12 +279,12 @@ def view_of(array: Array, shape: Sequence[int]) -> Array | None:
         return None
 
 
-# --------------------------------------------------------------------------------------------------------------- pieces
+# --------------------------------------------------------------------------------------------------------------- tiles
 def cut(count: int, total: int) -> list[slice] | None:
-    """Slices of ``count`` rows, each of about ``PIECE`` of the ``total`` elements; ``None`` for little work."""
+    """Slices of ``count`` rows, each of about ``TILE`` of the ``total`` elements; ``None`` for little work."""
     if total <= CUT_ABOVE or count < 2:
         return None
-    step = max(1, PIECE * count // total)
+    step = max(1, TILE * count // total)
     if step >= count:
         return None
     return [slice(low, min(low + step, count)) for low in range(0, count, step)]
@@ -304,7 +304,7 @@ def free_axis(shape: Shape, taken: Sequence[int]) -> int | None:
     return best
 
 
-def cut_together(count: int, shape: Shape, taken: Sequence[int]) -> list[Piece] | None:
+def cut_together(count: int, shape: Shape, taken: Sequence[int]) -> list[Tile] | None:
     """Cuts ``count`` arrays of one rank along the same axis, one that is not ``taken``."""
     axis = free_axis(shape, taken)
     if axis is None:
@@ -313,7 +313,7 @@ def cut_together(count: int, shape: Shape, taken: Sequence[int]) -> list[Piece] 
     return None if parts is None else [(along(axis, part),) * count for part in parts]
 
 
-def cut_out(ins: int, shape: Shape, axis: int) -> list[Piece] | None:
+def cut_out(ins: int, shape: Shape, axis: int) -> list[Tile] | None:
     """Cuts the first of several inputs and the only output along an axis; the other inputs stay whole."""
     parts = cut(shape[axis], numel(shape))
     return None if parts is None else [(along(axis, p), *[WHOLE] * (ins - 1), along(axis, p)) for p in parts]

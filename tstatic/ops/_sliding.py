@@ -1,4 +1,4 @@
-"""What convolution, pooling and unfold share: paddings as users give them, output sizes, and pieces of a batch."""
+"""What convolution, pooling and unfold share: paddings as users give them, output sizes, and tiles of a batch."""
 
 from __future__ import annotations
 
@@ -165,16 +165,16 @@ def check_float(meta: Meta, what: str) -> None:
         )
 
 
-# ------------------------------------------------------------------------------------------------- scratch and pieces
+# ------------------------------------------------------------------------------------------------- scratch and tiles
 def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
     """Scratch buffers as metadata."""
     return tuple(Meta(shape, dtype_of(dtype)) for shape, dtype in buffers)
 
 
 def parts(size: int, work: float, least: float, most: int = 16) -> list[slice] | None:
-    """Cuts ``size`` items into a power of two of pieces with at least ``least`` of ``work`` each.
+    """Cuts ``size`` items into a power of two of tiles with at least ``least`` of ``work`` each.
 
-    ``None`` stands for a single piece. An even number of equal pieces keeps two threads busy to the end.
+    ``None`` stands for a single tile. An even number of equal tiles keeps two threads busy to the end.
     """
     count = 1
     while 2 * count <= min(most, size) and work >= 2 * count * least:

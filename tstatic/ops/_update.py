@@ -1,4 +1,4 @@
-"""What the op definitions of optimizer updates share: inference, pieces, and flat blocks in the type that is computed in."""
+"""What the op definitions of optimizer updates share: inference, tiles, and flat blocks in the type that is computed in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
-from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Domain, OpDef, Piece, Slot, parse_slots, register
+from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._cut import cut_rows
 from tstatic.ops._flat import store
@@ -19,8 +19,8 @@ from tstatic.ops.kernels._common import BLOCK
 
 Array = np.ndarray[Any, Any]
 
-UPDATE_PIECE = 1 << 18
-"""Elements per piece: 0.2 ms of Adam."""
+UPDATE_TILE = 1 << 18
+"""Elements per tile: 0.2 ms of Adam."""
 
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
 """Input slots that hold one number."""
@@ -271,24 +271,24 @@ def _infer(op: str, inputs: tuple[Slot, ...], outputs: tuple[Slot, ...], *metas:
 def _split(inputs: tuple[str, ...], outputs: tuple[str, ...], powers: frozenset[str], *metas: Meta | None) -> Any:
     param = metas[inputs.index("Param")]
     assert param is not None
-    parts = cut_rows(param.shape, UPDATE_PIECE)
+    parts = cut_rows(param.shape, UPDATE_TILE)
     if parts is None:
         return None
-    pieces: list[Piece] = []
+    tiles: list[Tile] = []
     for i, part in enumerate(parts):
         row: list[Any] = []
         for name, meta in zip((*inputs, *outputs), metas, strict=True):
             if meta is None:
                 row.append(None)
             elif name in powers:
-                # Other pieces still read the power, so it is written when all are done; the first piece computes it.
-                row.append(PARTIAL if i == 0 else None)
+                # Other tiles still read the power, so it is written when all are done; the first tile computes it.
+                row.append(PARTIAL_SUM if i == 0 else None)
             elif name == ROW_MASK:
                 row.append(part[:1])
             else:
                 row.append(WHOLE if name in SCALARS else part)
-        pieces.append(tuple(row))
-    return pieces
+        tiles.append(tuple(row))
+    return tiles
 
 
 def register_update(
@@ -320,9 +320,9 @@ def register_update(
     powers = powers or {}
     ref = Update(slots, steps, blocks, powers)
 
-    def split(*metas: Any) -> list[Piece] | None:
-        pieces: list[Piece] | None = _split(in_names, out_names, frozenset(powers), *metas)
-        return pieces
+    def split(*metas: Any) -> list[Tile] | None:
+        tiles: list[Tile] | None = _split(in_names, out_names, frozenset(powers), *metas)
+        return tiles
 
     return register(
         OpDef(

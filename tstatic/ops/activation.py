@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ops._unary import of_floats, unary
 
@@ -98,92 +98,92 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("nn.functional.sigmoid", "Variable.sigmoid", "fluid.layers.sigmoid", op="sigmoid")
+@export("nn.functional.sigmoid", "Variable.sigmoid", "fluid.layers.sigmoid", op="sigmoid")
 def sigmoid(x: Variable, name: str | None = None) -> Variable:
     """Returns ``1 / (1 + exp(-x))`` of each element; any shape."""
     return unary("sigmoid", x, name=name)
 
 
-@spelled("nn.functional.log_sigmoid", op="logsigmoid")
+@export("nn.functional.log_sigmoid", op="logsigmoid")
 def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
     """Returns ``log(1 / (1 + exp(-x)))`` of each element; any shape."""
     return unary("logsigmoid", x, name=name, prefix="log_sigmoid")
 
 
-@spelled("fluid.layers.logsigmoid", op="logsigmoid")
+@export("fluid.layers.logsigmoid", op="logsigmoid")
 def logsigmoid(x: Variable, name: str | None = None) -> Variable:
     """Returns ``log(1 / (1 + exp(-x)))`` of each element; any shape."""
     return unary("logsigmoid", x, name=name)
 
 
-@spelled("tensor.tanh", "tensor.tanh_", "nn.functional.tanh", "nn.functional.tanh_", "Variable.tanh", "Variable.tanh_",
+@export("tensor.tanh", "tensor.tanh_", "nn.functional.tanh", "nn.functional.tanh_", "Variable.tanh", "Variable.tanh_",
          "fluid.layers.tanh", op="tanh")  # fmt: skip
 def tanh(x: Variable, name: str | None = None) -> Variable:
     """Returns the hyperbolic tangent of each element; any shape."""
     return unary("tanh", x, name=name)
 
 
-@spelled("nn.functional.tanhshrink", "fluid.layers.tanh_shrink", op="tanh_shrink")
+@export("nn.functional.tanhshrink", "fluid.layers.tanh_shrink", op="tanh_shrink")
 def tanhshrink(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x - tanh(x)`` of each element; any shape."""
     return unary("tanh_shrink", x, name=name)
 
 
-@spelled("nn.functional.softplus", op="softplus")
+@export("nn.functional.softplus", op="softplus")
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
     """Returns ``log(1 + exp(beta * x)) / beta`` of each element, ``x`` where ``beta * x`` exceeds the threshold."""
     return unary("softplus", x, {"beta": beta, "threshold": threshold}, name=name)
 
 
-@spelled("fluid.layers.softplus", op="softplus")
+@export("fluid.layers.softplus", op="softplus")
 def fluid_softplus(x: Variable, name: str | None = None) -> Variable:
     """Returns ``log(1 + exp(x))`` of each element; any shape."""
     return unary("softplus", x, name=name)
 
 
-@spelled("nn.functional.softsign", "fluid.layers.softsign", op="softsign")
+@export("nn.functional.softsign", "fluid.layers.softsign", op="softsign")
 def softsign(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x / (1 + abs(x))`` of each element; any shape."""
     return unary("softsign", x, name=name)
 
 
-@spelled("nn.functional.silu", op="silu")
+@export("nn.functional.silu", op="silu")
 def silu(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x * sigmoid(x)`` of each element; any shape."""
     return unary("silu", x, name=name)
 
 
-@spelled("nn.functional.swish", op="swish")
+@export("nn.functional.swish", op="swish")
 def swish(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x * sigmoid(x)`` of each element; any shape."""
     return unary("swish", x, name=name)
 
 
-@spelled("fluid.layers.swish", op="swish")
+@export("fluid.layers.swish", op="swish")
 def fluid_swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
     """Returns ``x * sigmoid(beta * x)`` of each element; any shape."""
     return unary("swish", x, {"beta": beta}, name=name)
 
 
-@spelled("nn.functional.mish", op="mish")
+@export("nn.functional.mish", op="mish")
 def mish(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x * tanh(log(1 + exp(x)))`` of each element; any shape."""
     return unary("mish", x, name=name)
 
 
-@spelled("fluid.layers.mish", op="mish")
+@export("fluid.layers.mish", op="mish")
 def fluid_mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variable:
     """Returns ``x * tanh(softplus(x))``, where the softplus is ``x`` above the threshold; any shape."""
     return unary("mish", x, {"threshold": threshold}, name=name)
 
 
-@spelled("tensor.stanh", "Variable.stanh", "fluid.layers.stanh", op="stanh")
+@export("tensor.stanh", "Variable.stanh", "fluid.layers.stanh", op="stanh")
 def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
     """Returns ``scale_b * tanh(scale_a * x)`` of each element; any shape."""
     return unary("stanh", x, {"scale_a": scale_a, "scale_b": scale_b}, name=name)
 
 
-@spelled("fluid.layers.soft_relu", op="soft_relu")
+@export("fluid.layers.soft_relu", op="soft_relu")
 def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
     """Returns ``log(1 + exp(x))`` with ``x`` clipped to plus and minus the threshold first; any shape."""
     return unary("soft_relu", x, {"threshold": threshold}, name=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ops._unary import of_floats, unary
 
@@ -155,43 +155,43 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("nn.functional.relu", "nn.functional.relu_", "fluid.layers.relu", op="relu")
+@export("nn.functional.relu", "nn.functional.relu_", "fluid.layers.relu", op="relu")
 def relu(x: Variable, name: str | None = None) -> Variable:
     """Returns ``max(x, 0)`` of each element; any shape."""
     return unary("relu", x, name=name)
 
 
-@spelled("nn.functional.relu6", op="relu6")
+@export("nn.functional.relu6", op="relu6")
 def relu6(x: Variable, name: str | None = None) -> Variable:
     """Returns ``min(max(x, 0), 6)`` of each element; any shape."""
     return unary("relu6", x, name=name)
 
 
-@spelled("fluid.layers.relu6", op="relu6")
+@export("fluid.layers.relu6", op="relu6")
 def fluid_relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
     """Returns ``min(max(x, 0), threshold)`` of each element; any shape."""
     return unary("relu6", x, {"threshold": threshold}, name=name)
 
 
-@spelled("nn.functional.leaky_relu", "nn.functional.leaky_relu_", op="leaky_relu")
+@export("nn.functional.leaky_relu", "nn.functional.leaky_relu_", op="leaky_relu")
 def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
     """Returns ``x`` where it is positive, ``negative_slope * x`` elsewhere; any shape."""
     return unary("leaky_relu", x, {"alpha": negative_slope}, name=name)
 
 
-@spelled("fluid.layers.leaky_relu", op="leaky_relu")
+@export("fluid.layers.leaky_relu", op="leaky_relu")
 def fluid_leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
     """Returns ``x`` where it is positive, ``alpha * x`` elsewhere; any shape."""
     return unary("leaky_relu", x, {"alpha": alpha}, name=name)
 
 
-@spelled("nn.functional.elu", "nn.functional.elu_", "fluid.layers.elu", op="elu")
+@export("nn.functional.elu", "nn.functional.elu_", "fluid.layers.elu", op="elu")
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Returns ``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere; any shape."""
     return unary("elu", x, {"alpha": alpha}, name=name)
 
 
-@spelled("nn.functional.selu", op="selu")
+@export("nn.functional.selu", op="selu")
 def selu(
     x: Variable,
     scale: float = 1.0507009873554804934193349852946,
@@ -202,7 +202,7 @@ def selu(
     return unary("selu", x, {"scale": scale, "alpha": alpha}, name=name)
 
 
-@spelled("fluid.layers.selu", op="selu")
+@export("fluid.layers.selu", op="selu")
 def fluid_selu(
     x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
 ) -> Variable:
@@ -211,79 +211,79 @@ def fluid_selu(
     return unary("selu", x, {n: v for n, v in given.items() if v is not None}, name=name)
 
 
-@spelled("nn.functional.celu", op="celu")
+@export("nn.functional.celu", op="celu")
 def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Returns ``x`` where it is positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere; any shape."""
     return unary("celu", x, {"alpha": alpha}, name=name)
 
 
-@spelled("nn.functional.hardtanh", "nn.functional.hardtanh_", op="brelu")
+@export("nn.functional.hardtanh", "nn.functional.hardtanh_", op="brelu")
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """Returns each element, or the limit that it exceeds; any shape."""
     return unary("brelu", x, {"t_min": min, "t_max": max}, name=name, prefix="hardtanh")
 
 
-@spelled("fluid.layers.brelu", op="brelu")
+@export("fluid.layers.brelu", op="brelu")
 def brelu(x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None) -> Variable:
     """Returns each element, or the limit that it exceeds; any shape."""
     return unary("brelu", x, {"t_min": t_min, "t_max": t_max}, name=name)
 
 
-@spelled("nn.functional.softshrink", op="softshrink")
+@export("nn.functional.softshrink", op="softshrink")
 def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
     """Returns each element moved towards 0 by the threshold, 0 where it is smaller; any shape."""
     return unary("softshrink", x, {"threshold": threshold}, name=name)
 
 
-@spelled("fluid.layers.softshrink", op="softshrink")
+@export("fluid.layers.softshrink", op="softshrink")
 def fluid_softshrink(x: Variable, alpha: float | None = None) -> Variable:
     """Returns each element moved towards 0 by ``alpha`` (0.5 if ``None``), 0 where it is smaller; any shape."""
     return unary("softshrink", x, {} if alpha is None else {"threshold": alpha})
 
 
-@spelled("nn.functional.hardshrink", op="hard_shrink")
+@export("nn.functional.hardshrink", op="hard_shrink")
 def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
     """Returns each element, 0 where its absolute value is not above the threshold; any shape."""
     return unary("hard_shrink", x, {"threshold": threshold}, name=name, prefix="hardshrink")
 
 
-@spelled("fluid.layers.hard_shrink", op="hard_shrink")
+@export("fluid.layers.hard_shrink", op="hard_shrink")
 def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
     """Like ``nn.functional.hardshrink``; ``None`` stands for 0.5."""
     return unary("hard_shrink", x, {} if threshold is None else {"threshold": threshold})
 
 
-@spelled("nn.functional.thresholded_relu", "nn.functional.thresholded_relu_", op="thresholded_relu")
+@export("nn.functional.thresholded_relu", "nn.functional.thresholded_relu_", op="thresholded_relu")
 def thresholded_relu(x: Variable, threshold: float = 1.0, name: str | None = None) -> Variable:
     """Returns each element, 0 where it is not above the threshold; any shape."""
     return unary("thresholded_relu", x, {"threshold": threshold}, name=name)
 
 
-@spelled("fluid.layers.thresholded_relu", op="thresholded_relu")
+@export("fluid.layers.thresholded_relu", op="thresholded_relu")
 def fluid_thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
     """Like ``nn.functional.thresholded_relu``; ``None`` stands for 1."""
     return unary("thresholded_relu", x, {} if threshold is None else {"threshold": threshold})
 
 
-@spelled("nn.functional.hardsigmoid", op="hard_sigmoid")
+@export("nn.functional.hardsigmoid", op="hard_sigmoid")
 def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
     """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape."""
     return unary("hard_sigmoid", x, {"slope": slope, "offset": offset}, name=name, prefix="hardsigmoid")
 
 
-@spelled("fluid.layers.hard_sigmoid", op="hard_sigmoid")
+@export("fluid.layers.hard_sigmoid", op="hard_sigmoid")
 def hard_sigmoid(x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None) -> Variable:
     """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape."""
     return unary("hard_sigmoid", x, {"slope": slope, "offset": offset}, name=name)
 
 
-@spelled("nn.functional.hardswish", op="hard_swish")
+@export("nn.functional.hardswish", op="hard_swish")
 def hardswish(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x * min(max(x + 3, 0), 6) / 6`` of each element; any shape."""
     return unary("hard_swish", x, name=name, prefix="hardswish")
 
 
-@spelled("fluid.layers.hard_swish", op="hard_swish")
+@export("fluid.layers.hard_swish", op="hard_swish")
 def hard_swish(
     x: Variable, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0, name: str | None = None
 ) -> Variable:

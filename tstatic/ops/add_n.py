@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ir.where import show, user_line
@@ -75,7 +75,7 @@ def _scratch(xs: Sequence[Meta], out: Meta) -> tuple[Meta, ...]:
     return (Meta(out.shape, float32),) * 2 if out.dtype.is_low else ()
 
 
-def _split(xs: Sequence[Meta], out: Meta) -> list[Piece] | None:
+def _split(xs: Sequence[Meta], out: Meta) -> list[Tile] | None:
     parts = cut_rows(out.shape)
     return None if parts is None else [([p] * len(xs), p) for p in parts]
 
@@ -104,7 +104,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("tensor.add_n", op="sum")
+@export("tensor.add_n", op="sum")
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
     """Returns the sum of Variables of one shape and dtype.
 
@@ -128,7 +128,7 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
     return out
 
 
-@spelled("fluid.layers.sum", "fluid.layers.sums", op="sum")
+@export("fluid.layers.sum", "fluid.layers.sums", op="sum")
 def fluid_sum(x: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
     """Returns the sum of Variables of one shape and dtype, or writes it to ``out``."""
     total = add_n(x)

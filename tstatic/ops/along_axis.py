@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._indexing import add_flat, positions
@@ -70,7 +70,7 @@ def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
     return zeros.scatter_add(axis, index.to(torch.int64), wide).to(dout.dtype)
 
 
-def _split(x: Meta, index: Meta, out: Meta, axis: int) -> list[Piece] | None:
+def _split(x: Meta, index: Meta, out: Meta, axis: int) -> list[Tile] | None:
     at = normalize_axis(axis, x.rank)
     free = free_axis(index.shape, (at,))
     parts = None if free is None or x.shape[free] != index.shape[free] else cut(index.shape[free], index.numel)
@@ -143,7 +143,7 @@ def _expanded(x: Variable, like: Variable, axis: int) -> Variable:
     return broadcast_tensors([x, one])[0]
 
 
-@spelled("tensor.take_along_axis", "Variable.take_along_axis", op="take_along_axis")
+@export("tensor.take_along_axis", "Variable.take_along_axis", op="take_along_axis")
 def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool = True) -> Variable:
     """Reads ``arr[..., indices[..., i, ...], ...]`` along an axis.
 
@@ -212,7 +212,7 @@ register(
 )
 
 
-@spelled("tensor.index_sample", "Variable.index_sample", op="index_sample")
+@export("tensor.index_sample", "Variable.index_sample", op="index_sample")
 def index_sample(x: Variable, index: Variable) -> Variable:
     """Reads ``x[i, index[i, j]]``: each row of ``x`` (``[n, m]``) at the positions of its row of ``index`` (``[n, k]``)."""
     x = check_variable(x, "x", "index_sample")

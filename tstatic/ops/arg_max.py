@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, int64, normalize_axis
 from tstatic.ops._ordering import with_size
@@ -57,7 +57,7 @@ def _lower(name: str) -> Any:
     return lower
 
 
-def _split(x: Meta, out: Meta, *, axis: int, keepdims: bool, flatten: bool) -> list[Piece] | None:
+def _split(x: Meta, out: Meta, *, axis: int, keepdims: bool, flatten: bool) -> list[Tile] | None:
     if flatten or not x.rank:
         return None
     at = normalize_axis(axis, x.rank)
@@ -102,7 +102,7 @@ def _positions(type: str, x: Variable, axis: int | None, keepdim: bool, dtype: A
     return single(type, {"X": check_variable(x, "x", function)}, attrs, name=name, prefix=function)
 
 
-@spelled("tensor.argmax", "Variable.argmax", op="arg_max")
+@export("tensor.argmax", "Variable.argmax", op="arg_max")
 def argmax(
     x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
@@ -121,7 +121,7 @@ def argmax(
     return _positions("arg_max", x, axis, keepdim, dtype, name)
 
 
-@spelled("tensor.argmin", "Variable.argmin", op="arg_min")
+@export("tensor.argmin", "Variable.argmin", op="arg_min")
 def argmin(
     x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
@@ -132,13 +132,13 @@ def argmin(
     return _positions("arg_min", x, axis, keepdim, dtype, name)
 
 
-@spelled("fluid.layers.argmax", op="arg_max")
+@export("fluid.layers.argmax", op="arg_max")
 def fluid_argmax(x: Variable, axis: int = 0) -> Variable:
     """Position of the largest element along an axis, the first by default."""
     return argmax(x, axis)
 
 
-@spelled("fluid.layers.argmin", op="arg_min")
+@export("fluid.layers.argmin", op="arg_min")
 def fluid_argmin(x: Variable, axis: int = 0) -> Variable:
     """Position of the smallest element along an axis, the first by default."""
     return argmin(x, axis)

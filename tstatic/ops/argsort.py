@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64, normalize_axis
 from tstatic.ops._ordering import order, put, split_rows, take_again, torch_put
@@ -82,7 +82,7 @@ register(
 )
 
 
-@spelled("tensor.argsort", "Variable.argsort", op="argsort")
+@export("tensor.argsort", "Variable.argsort", op="argsort")
 def argsort(x: Variable, axis: int = -1, descending: bool = False, name: str | None = None) -> Variable:
     """Indices (int64) that sort along an axis; equal elements keep their order and NaN counts as the largest."""
     attrs = {"axis": axis, "descending": descending}
@@ -90,7 +90,7 @@ def argsort(x: Variable, axis: int = -1, descending: bool = False, name: str | N
     return found
 
 
-@spelled("tensor.sort", "Variable.sort", op="argsort")
+@export("tensor.sort", "Variable.sort", op="argsort")
 def sort(x: Variable, axis: int = -1, descending: bool = False, name: str | None = None) -> Variable:
     """The elements in order along an axis."""
     attrs = {"axis": axis, "descending": descending}
@@ -98,7 +98,7 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, name: str | None
     return found
 
 
-@spelled("fluid.layers.argsort", op="argsort")
+@export("fluid.layers.argsort", op="argsort")
 def fluid_argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:

@@ -10,21 +10,21 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
 from tstatic.ops._batch_norm_lower import is_global, lower_batch_norm, lower_batch_norm_grad
 from tstatic.ops._low import in_float32
-from tstatic.ops._norm import Target, check_parameter, check_wide
+from tstatic.ops._norm import OutputView, check_parameter, check_wide
 from tstatic.ops._sliding import as_metas, at, channels, check_float, check_rank, is_last, layout_attr, parts
 from tstatic.ops.kernels._common import Array
 from tstatic.ops.kernels.norm import batch_norm as normalize
 from tstatic.ops.kernels.norm import batch_norm_grad, batch_norm_inference, batch_norm_scratch
 from tstatic.ops.kernels.norm_rows import batch_norm_rows, batch_norm_rows_grad, batch_norm_rows_scratch
 
-# Elements per piece.
-_PIECE = 1 << 19
+# Elements per tile.
+_TILE = 1 << 19
 
 
 def _by_rows(rank: int, layout: str) -> bool:
@@ -98,7 +98,7 @@ def _ref(
     center = own_mean if saved_mean is None else saved_mean
     inverse = own_inverse if saved_inverse is None else saved_inverse
     shape = _shape(x.shape, layout)
-    source, target = x.reshape(shape), Target(y, shape)
+    source, target = x.reshape(shape), OutputView(y, shape)
     if is_global(attrs) or x.size == 0:
         # Of an empty batch nothing can be learnt: the statistics stay.
         np.copyto(center, mean)
@@ -137,7 +137,7 @@ def _split(
     momentum_tensor: Meta | None,
     *outs: Meta | None,
     data_layout: str,
-) -> list[Piece] | None:
+) -> list[Tile] | None:
     cut = _channel_parts(x, data_layout)
     if cut is None:
         return None
@@ -155,18 +155,18 @@ def _split(
 
 
 def _channel_parts(x: Meta, layout: str) -> list[tuple[tuple[slice, ...], slice]] | None:
-    """Parts of the channels: statistics are sums over all images. Short pieces of rows would cost more than they save."""
+    """Parts of the channels: statistics are sums over all images. Short tiles of rows would cost more than they save."""
     if x.numel <= 0:
         return None
     if _by_rows(x.rank, layout):
         axis, grain = x.rank - 1, 256
     else:
         axis, grain = 1, 1
-    pieces = parts(x.shape[axis] // grain, float(x.numel), _PIECE, 8)
-    if pieces is None:
+    tiles = parts(x.shape[axis] // grain, float(x.numel), _TILE, 8)
+    if tiles is None:
         return None
     last = x.shape[axis]
-    cut = [slice(p.start * grain, last if p is pieces[-1] else p.stop * grain) for p in pieces]
+    cut = [slice(p.start * grain, last if p is tiles[-1] else p.stop * grain) for p in tiles]
     return [(at(axis, p), p) for p in cut]
 
 
@@ -190,7 +190,7 @@ def _grad_ref(
 ) -> None:
     layout = attrs["data_layout"]
     shape = _shape(x.shape, layout)
-    target = None if dx is None else Target(dx, shape)
+    target = None if dx is None else OutputView(dx, shape)
     run = batch_norm_rows_grad if len(shape) == 2 else batch_norm_grad
     run(
         x.reshape(shape), scale, saved_mean, saved_inverse, dy.reshape(shape), None if target is None else target.view,
@@ -211,7 +211,7 @@ def _grad_split(
     dscale: Meta | None,
     dbias: Meta | None,
     data_layout: str,
-) -> list[Piece] | None:
+) -> list[Tile] | None:
     cut = _channel_parts(x, data_layout)
     if cut is None:
         return None
@@ -288,7 +288,7 @@ register(
 )
 
 
-@spelled("nn.functional.batch_norm", op="batch_norm")
+@export("nn.functional.batch_norm", op="batch_norm")
 def batch_norm(
     x: Variable,
     running_mean: Variable,

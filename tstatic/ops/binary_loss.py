@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops import _labels as labels
@@ -123,14 +123,14 @@ def _sigmoid_grad_calls(
     return [(_sigmoid_loss_grad, (*ins, outs[0], ignore_index, normalize, *scratch))]
 
 
-def _sigmoid_split(x: Meta, label: Meta, weight: Meta | None, out: Meta, normalize: bool) -> list[Piece] | None:
+def _sigmoid_split(x: Meta, label: Meta, weight: Meta | None, out: Meta, normalize: bool) -> list[Tile] | None:
     # The normaliser counts over everything.
     return None if normalize else cut_alike(x, label, weight, out)
 
 
 def _sigmoid_grad_split(
     x: Meta, label: Meta, weight: Meta | None, dout: Meta, dx: Meta, normalize: bool
-) -> list[Piece] | None:
+) -> list[Tile] | None:
     return None if normalize else cut_alike(x, label, weight, dout, dx)
 
 
@@ -243,7 +243,7 @@ register(OpDef(
 
 
 # ----------------------------------------------------------------------------------------------------------- functions
-@spelled("fluid.layers.sigmoid_cross_entropy_with_logits", op="sigmoid_cross_entropy_with_logits")
+@export("fluid.layers.sigmoid_cross_entropy_with_logits", op="sigmoid_cross_entropy_with_logits")
 def sigmoid_cross_entropy_with_logits(
     x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
 ) -> Variable:
@@ -261,7 +261,7 @@ def sigmoid_cross_entropy_with_logits(
     return single("sigmoid_cross_entropy_with_logits", {"X": a, "Label": b}, attrs, name=name)
 
 
-@spelled("nn.functional.binary_cross_entropy_with_logits", op="sigmoid_cross_entropy_with_logits")
+@export("nn.functional.binary_cross_entropy_with_logits", op="sigmoid_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
     logit: Variable,
     label: Variable,
@@ -300,7 +300,7 @@ def _finished(loss: Variable, weight: Variable | None, reduction: str, function:
     return labels.reduced(loss, reduction, name)
 
 
-@spelled("nn.functional.binary_cross_entropy", op="bce_loss")
+@export("nn.functional.binary_cross_entropy", op="bce_loss")
 def binary_cross_entropy(
     input: Variable,
     label: Variable,
@@ -324,14 +324,14 @@ def binary_cross_entropy(
     return _finished(loss, weight, reduction, "binary_cross_entropy", name)
 
 
-@spelled("nn.functional.log_loss", "fluid.layers.log_loss", op="log_loss")
+@export("nn.functional.log_loss", "fluid.layers.log_loss", op="log_loss")
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
     """Returns ``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)``; all of one shape."""
     x, y = labels.variables("log_loss", input=input, label=label)
     return single("log_loss", {"Predicted": x, "Labels": y}, {"epsilon": epsilon}, name=name)
 
 
-@spelled("nn.functional.sigmoid_focal_loss")
+@export("nn.functional.sigmoid_focal_loss")
 def sigmoid_focal_loss(
     logit: Variable,
     label: Variable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of
 from tstatic.ops._emitter import Emitter
@@ -55,7 +55,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("tensor.cast", "Variable.cast", "Variable.astype", "fluid.layers.cast", op="cast")
+@export("tensor.cast", "Variable.cast", "Variable.astype", "fluid.layers.cast", op="cast")
 def cast(x: Variable, dtype: Any) -> Variable:
     """Returns ``x`` converted to another dtype; any shape, fractions are cut off.
 
@@ -68,14 +68,14 @@ def cast(x: Variable, dtype: Any) -> Variable:
     return out
 
 
-@spelled("Variable.clone", op="assign")
+@export("Variable.clone", op="assign")
 def clone(x: Variable) -> Variable:
     """Returns a copy of the value as a new variable; gradients flow through it."""
     out: Variable = emit("assign", {"X": x})
     return out
 
 
-@spelled("Variable.detach", op="assign")
+@export("Variable.detach", op="assign")
 def detach(x: Variable) -> Variable:
     """Returns a copy of the value that no gradient flows through."""
     out = clone(x)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.where import show, user_line
 from tstatic.ops import _labels as labels
@@ -14,7 +14,7 @@ from tstatic.ops._shapes import single
 from tstatic.ops.softmax_with_cross_entropy import softmax_entropy
 
 
-@spelled("nn.functional.cross_entropy", op="softmax_with_cross_entropy")
+@export("nn.functional.cross_entropy", op="softmax_with_cross_entropy")
 def cross_entropy(
     input: Variable,
     label: Variable,

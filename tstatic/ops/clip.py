@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._unary import of_numbers
@@ -38,7 +38,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("tensor.clip", "Variable.clip", "tensor.clip_", "Variable.clip_")
+@export("tensor.clip", "Variable.clip", "tensor.clip_", "Variable.clip_")
 def clip(
     x: Variable, min: float | Variable | None = None, max: float | Variable | None = None, name: str | None = None
 ) -> Variable:
@@ -74,7 +74,7 @@ def _limits(x: Variable) -> tuple[int, int]:
     return int(limits.min), int(limits.max)
 
 
-@spelled("fluid.layers.clip", op="clip")
+@export("fluid.layers.clip", op="clip")
 def fluid_clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
     """Returns each element, or the limit that it exceeds; any shape."""
     return clip(x, min, max, name)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._flat import flat_parts, store
@@ -69,7 +69,7 @@ register(
 )
 
 
-@spelled("fluid.layers.clip_by_norm", "nn.clip_by_norm", op="clip_by_norm")
+@export("fluid.layers.clip_by_norm", "nn.clip_by_norm", op="clip_by_norm")
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
     """``x * max_norm / |x|`` when the L2 norm ``|x|`` is above ``max_norm``, else ``x``; the shape of ``x``."""
     return emit("clip_by_norm", {"X": check_variable(x, "x", "clip_by_norm")}, {"max_norm": max_norm}, name=name)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
 from tstatic.ops._elementwise import same_dtype
@@ -111,7 +111,7 @@ def _close(type: str, x: Any, y: Any, rtol: float, atol: float, equal_nan: bool,
     return out
 
 
-@spelled("tensor.isclose", "Variable.isclose", op="isclose")
+@export("tensor.isclose", "Variable.isclose", op="isclose")
 def isclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
@@ -128,7 +128,7 @@ def isclose(
     return _close("isclose", x, y, rtol, atol, equal_nan, name)
 
 
-@spelled("tensor.allclose", "Variable.allclose", op="allclose")
+@export("tensor.allclose", "Variable.allclose", op="allclose")
 def allclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
@@ -136,7 +136,7 @@ def allclose(
     return _close("allclose", x, y, rtol, atol, equal_nan, name)
 
 
-@spelled("tensor.equal_all", "Variable.equal_all", op="equal_all")
+@export("tensor.equal_all", "Variable.equal_all", op="equal_all")
 def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether shapes and all elements are equal, as a bool of shape ``[]``; dtypes are equal."""
     out: Variable = emit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._elementwise import comparison, prepare
@@ -36,56 +36,56 @@ def _compare(type: str, x: Any, y: Any, name: str | None = None, cond: Variable 
     return out
 
 
-@spelled("tensor.equal", "Variable.equal", op="equal")
+@export("tensor.equal", "Variable.equal", op="equal")
 def equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x == y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("equal", x, y, name)
 
 
-@spelled("tensor.not_equal", "Variable.not_equal", op="not_equal")
+@export("tensor.not_equal", "Variable.not_equal", op="not_equal")
 def not_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x != y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("not_equal", x, y, name)
 
 
-@spelled("tensor.less_than", "Variable.less_than", op="less_than")
+@export("tensor.less_than", "Variable.less_than", op="less_than")
 def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x < y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("less_than", x, y, name)
 
 
-@spelled("tensor.less_equal", "Variable.less_equal", op="less_equal")
+@export("tensor.less_equal", "Variable.less_equal", op="less_equal")
 def less_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x <= y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("less_equal", x, y, name)
 
 
-@spelled("tensor.greater_than", "Variable.greater_than", op="greater_than")
+@export("tensor.greater_than", "Variable.greater_than", op="greater_than")
 def greater_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x > y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("greater_than", x, y, name)
 
 
-@spelled("tensor.greater_equal", "Variable.greater_equal", op="greater_equal")
+@export("tensor.greater_equal", "Variable.greater_equal", op="greater_equal")
 def greater_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x >= y`` for each pair, as bool; shapes broadcast, dtypes meet."""
     return _compare("greater_equal", x, y, name)
 
 
-@spelled("fluid.layers.equal", op="equal")
+@export("fluid.layers.equal", op="equal")
 def fluid_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether ``x == y``; ``cond`` is an existing bool Variable to write to."""
     return _compare("equal", x, y, name, cond)
 
 
-@spelled("fluid.layers.not_equal", op="not_equal")
+@export("fluid.layers.not_equal", op="not_equal")
 def fluid_not_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether ``x != y``; ``cond`` is an existing bool Variable to write to."""
     return _compare("not_equal", x, y, name, cond)
 
 
 @no_effect(force_cpu=PLACE)
-@spelled("fluid.layers.less_than", op="less_than")
+@export("fluid.layers.less_than", op="less_than")
 def fluid_less_than(
     x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None, name: str | None = None
 ) -> Variable:
@@ -93,19 +93,19 @@ def fluid_less_than(
     return _compare("less_than", x, y, name, cond)
 
 
-@spelled("fluid.layers.less_equal", op="less_equal")
+@export("fluid.layers.less_equal", op="less_equal")
 def fluid_less_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether ``x <= y``; ``cond`` is an existing bool Variable to write to."""
     return _compare("less_equal", x, y, name, cond)
 
 
-@spelled("fluid.layers.greater_than", op="greater_than")
+@export("fluid.layers.greater_than", op="greater_than")
 def fluid_greater_than(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether ``x > y``; ``cond`` is an existing bool Variable to write to."""
     return _compare("greater_than", x, y, name, cond)
 
 
-@spelled("fluid.layers.greater_equal", op="greater_equal")
+@export("fluid.layers.greater_equal", op="greater_equal")
 def fluid_greater_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether ``x >= y``; ``cond`` is an existing bool Variable to write to."""
     return _compare("greater_equal", x, y, name, cond)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable, emit
-from tstatic.ir.opdef import Attr, GradOp, OpDef, register, spelled
+from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
@@ -160,7 +160,7 @@ def _branch(
 
 
 @no_effect(return_names="results are not renamed")
-@spelled("static.nn.cond", "fluid.layers.cond", op="conditional_block")
+@export("static.nn.cond", "fluid.layers.cond", op="conditional_block")
 def cond(
     pred: Variable,
     true_fn: Callable[[], Any] | None = None,
@@ -227,7 +227,7 @@ def _describe(value: Any) -> str:
     return f"{type(value).__name__} of {len(_blocks.flatten(value))} values"
 
 
-@spelled("static.nn.case", "fluid.layers.case", op="conditional_block")
+@export("static.nn.case", "fluid.layers.case", op="conditional_block")
 def case(pred_fn_pairs: Any, default: Callable[[], Any] | None = None, name: str | None = None) -> Any:
     """Runs the function of the first true predicate, else ``default`` (else the last function).
 
@@ -279,7 +279,7 @@ def _check_pairs(pairs: Any) -> list[tuple[Variable, Callable[[], Any]]]:
     return done
 
 
-@spelled("static.nn.switch_case", "fluid.layers.switch_case", op="conditional_block")
+@export("static.nn.switch_case", "fluid.layers.switch_case", op="conditional_block")
 def switch_case(
     branch_index: Variable, branch_fns: Any, default: Callable[[], Any] | None = None, name: str | None = None
 ) -> Any:
@@ -330,7 +330,7 @@ def switch_case(
     return result()
 
 
-@spelled("fluid.layers.Switch", "fluid.layers.control_flow.Switch")
+@export("fluid.layers.Switch", "fluid.layers.control_flow.Switch")
 class Switch:
     """1.x style: ``with switch.case(condition): ...``, ``with switch.default(): ...``; the first true case runs."""
 

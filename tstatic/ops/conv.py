@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import Layer, check_variable, emit, layer
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -256,7 +256,7 @@ def check_format(data_format: str, allowed: tuple[str, ...], function: str) -> N
         )
 
 
-@spelled("nn.functional.conv2d", op="conv2d")
+@export("nn.functional.conv2d", op="conv2d")
 def conv2d(
     x: Variable,
     weight: Variable,
@@ -303,7 +303,7 @@ def conv2d(
     return convolve(x, weight, bias, type, attrs, name)
 
 
-@spelled("nn.functional.conv1d", op="conv2d")
+@export("nn.functional.conv1d", op="conv2d")
 def conv1d(
     x: Variable,
     weight: Variable,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._bilinear import bilinear_grad
@@ -214,7 +214,7 @@ register(
 )
 
 
-@spelled("nn.functional.conv3d", op="conv3d")
+@export("nn.functional.conv3d", op="conv3d")
 def conv3d(
     x: Variable,
     weight: Variable,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, layer
-from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ir.where import show, user_line
@@ -187,7 +187,7 @@ def _grad_lower(torch: Any, x: Any, w: Any, dout: Any, **attrs: Any) -> Any:
     return torch_back(dx, layout, x.dtype), dw.to(w.dtype)
 
 
-def _split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Piece] | None:
+def _split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
     if out.numel <= 0 or x.numel <= 0:
         return None
     return split_images(out, w, x, 1 if groups == 1 else -1, data_format)
@@ -195,17 +195,17 @@ def _split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[P
 
 def _grad_split(
     x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, groups: int, data_format: str
-) -> list[Piece] | None:
+) -> list[Tile] | None:
     if dout.numel <= 0 or x.numel <= 0:
         return None
-    pieces: list[Piece] = []
+    tiles: list[Tile] = []
     if dx is not None:
         cut = split_images(dx, w, x, 0 if groups == 1 else -1, data_format)
-        pieces += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]
+        tiles += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]
     if dw is not None:
         cut = split_filters(w, x, groups, data_format)
-        pieces += [(i, None, d, None, f) for i, d, f in cut or [(WHOLE, WHOLE, WHOLE)]]
-    return pieces if len(pieces) > 1 else None
+        tiles += [(i, None, d, None, f) for i, d, f in cut or [(WHOLE, WHOLE, WHOLE)]]
+    return tiles if len(tiles) > 1 else None
 
 
 def _cost(x: Meta, w: Meta, out: Meta, data_format: str) -> Cost:
@@ -279,7 +279,7 @@ def transpose_type(count: int, groups: int, per_group: int) -> str:
     return "depthwise_conv2d_transpose" if groups == count > 1 and per_group == 1 else "conv2d_transpose"
 
 
-@spelled("nn.functional.conv2d_transpose", op="conv2d_transpose")
+@export("nn.functional.conv2d_transpose", op="conv2d_transpose")
 def conv2d_transpose(
     x: Variable,
     weight: Variable,
@@ -353,7 +353,7 @@ def output_attrs(output_padding: Any, output_size: Any, rank: int, function: str
     return {"output_padding": (), "output_size": int_list(output_size, rank, "output_size", function)}
 
 
-@spelled("nn.functional.conv1d_transpose", op="conv2d_transpose")
+@export("nn.functional.conv1d_transpose", op="conv2d_transpose")
 def conv1d_transpose(
     x: Variable,
     weight: Variable,

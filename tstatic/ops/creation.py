@@ -12,7 +12,7 @@ from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.types import DType, dtype_of
 from tstatic.ir.where import show, user_line
@@ -65,7 +65,7 @@ def _spread(shape: Any, value: Variable, dtype: DType, function: str, name: str 
     return made
 
 
-@spelled("tensor.full", op="fill_constant")
+@export("tensor.full", op="fill_constant")
 def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A Variable of ``shape`` whose elements are all ``fill_value``.
 
@@ -78,19 +78,19 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
     return _constant(shape, fill_value, _float(dtype), "full", name, None)
 
 
-@spelled("tensor.zeros", op="fill_constant")
+@export("tensor.zeros", op="fill_constant")
 def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Zeros of ``shape``; the default dtype if ``dtype`` is ``None``."""
     return _constant(shape, 0, _float(dtype), "zeros", name, None)
 
 
-@spelled("tensor.ones", op="fill_constant")
+@export("tensor.ones", op="fill_constant")
 def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Ones of ``shape``; the default dtype if ``dtype`` is ``None``."""
     return _constant(shape, 1, _float(dtype), "ones", name, None)
 
 
-@spelled("tensor.empty", op="empty")
+@export("tensor.empty", op="empty")
 def empty(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A Variable of ``shape`` whose content is of no importance (it is 0, so that runs repeat)."""
     if has_variable(shape):
@@ -112,31 +112,31 @@ def _like(x: Any, value: Any, dtype: Any, function: str, name: str | None) -> Va
     return emit("fill_any_like", {"X": x}, attrs, name=name, prefix="full_like")  # type: ignore[no-any-return]
 
 
-@spelled("tensor.full_like", op="fill_any_like")
+@export("tensor.full_like", op="fill_any_like")
 def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """``fill_value`` everywhere, in the shape of ``x`` and, if ``dtype`` is ``None``, its dtype."""
     return _like(x, fill_value, dtype, "full_like", name)
 
 
-@spelled("tensor.zeros_like", op="fill_any_like")
+@export("tensor.zeros_like", op="fill_any_like")
 def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """Zeros in the shape of ``x``."""
     return _like(x, 0, dtype, "zeros_like", name)
 
 
-@spelled("tensor.ones_like", op="fill_any_like")
+@export("tensor.ones_like", op="fill_any_like")
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """Ones in the shape of ``x``."""
     return _like(x, 1, dtype, "ones_like", name)
 
 
-@spelled("tensor.empty_like", op="fill_any_like")
+@export("tensor.empty_like", op="fill_any_like")
 def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """A Variable in the shape of ``x`` whose content is of no importance (it is 0, so that runs repeat)."""
     return _like(x, 0, dtype, "empty_like", name)
 
 
-@spelled("tensor.assign", "fluid.layers.assign", "fluid.layers.tensor.assign", op="assign")
+@export("tensor.assign", "fluid.layers.assign", "fluid.layers.tensor.assign", op="assign")
 def assign(x: Any, output: Variable | None = None) -> Variable:
     """A copy of a Variable, or a constant from an array, a list or a number.
 
@@ -184,7 +184,7 @@ def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
 
 
 @no_effect(place=PLACE)
-@spelled("tensor.to_tensor", op="assign_value")
+@export("tensor.to_tensor", op="assign_value")
 def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Variable:
     """A constant from an array, a list or a number; a copy of a Variable.
 
@@ -209,7 +209,7 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
 
 # ------------------------------------------------------------------------------------------------------------ 1.x forms
 @no_effect(force_cpu=PLACE)
-@spelled("tensor.fill_constant", "fluid.layers.fill_constant", "fluid.layers.tensor.fill_constant", op="fill_constant")
+@export("tensor.fill_constant", "fluid.layers.fill_constant", "fluid.layers.tensor.fill_constant", op="fill_constant")
 def fill_constant(
     shape: Any,
     dtype: Any,
@@ -237,21 +237,21 @@ def fill_constant(
     return made  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.zeros", "fluid.layers.tensor.zeros", op="fill_constant")
+@export("fluid.layers.zeros", "fluid.layers.tensor.zeros", op="fill_constant")
 @no_effect(force_cpu=PLACE)
 def fluid_zeros(shape: Any, dtype: Any, force_cpu: bool = False, name: str | None = None) -> Variable:
     """Zeros of ``shape``."""
     return fill_constant(shape, dtype, 0.0, force_cpu, name=name)
 
 
-@spelled("fluid.layers.ones", "fluid.layers.tensor.ones", op="fill_constant")
+@export("fluid.layers.ones", "fluid.layers.tensor.ones", op="fill_constant")
 @no_effect(force_cpu=PLACE)
 def fluid_ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
     """Ones of ``shape``."""
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
-@spelled("fluid.layers.zeros_like", "fluid.layers.tensor.zeros_like", op="fill_zeros_like")
+@export("fluid.layers.zeros_like", "fluid.layers.tensor.zeros_like", op="fill_zeros_like")
 def fluid_zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros in the shape of ``x``; written to ``out`` if it is given."""
     outputs = None if out is None else {"Out": check_variable(out, "out", "zeros_like")}
@@ -260,7 +260,7 @@ def fluid_zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     return made  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.ones_like", "fluid.layers.tensor.ones_like", op="fill_any_like")
+@export("fluid.layers.ones_like", "fluid.layers.tensor.ones_like", op="fill_any_like")
 def fluid_ones_like(x: Variable, out: Variable | None = None) -> Variable:
     """Ones in the shape of ``x``; written to ``out`` if it is given."""
     outputs = None if out is None else {"Out": check_variable(out, "out", "ones_like")}
@@ -270,7 +270,7 @@ def fluid_ones_like(x: Variable, out: Variable | None = None) -> Variable:
     return made  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.fill_constant_batch_size_like", op="fill_constant_batch_size_like")
+@export("fluid.layers.fill_constant_batch_size_like", op="fill_constant_batch_size_like")
 def fill_constant_batch_size_like(
     input: Variable,
     shape: Any,
@@ -289,7 +289,7 @@ def fill_constant_batch_size_like(
     return made  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.create_tensor", "fluid.layers.tensor.create_tensor", op="assign")
+@export("fluid.layers.create_tensor", "fluid.layers.tensor.create_tensor", op="assign")
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
     """Declares a Variable without a value, to be the ``output`` of ``assign`` and the like."""
     block = default_main_program().current_block()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._shapes import single, sizes_given, sizes_of, tensor_rank
@@ -83,7 +83,7 @@ register(
 )
 
 
-@spelled("tensor.crop", "Variable.crop", "fluid.layers.crop_tensor", op="crop_tensor")
+@export("tensor.crop", "Variable.crop", "fluid.layers.crop_tensor", op="crop_tensor")
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
     """Cuts out a window.
 
@@ -104,7 +104,7 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
     return single("crop_tensor", inputs, {"shape": sizes, "offsets": lows}, name=name)
 
 
-@spelled("fluid.layers.crop", op="crop_tensor")
+@export("fluid.layers.crop", op="crop_tensor")
 def fluid_crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
     """:func:`crop`, where a Variable given as ``shape`` lends its own shape, not its values."""
     sizes = list(shape.shape) if isinstance(shape, Variable) else shape

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, Shape
 from tstatic.ops import _labels as labels
@@ -253,7 +253,7 @@ register(
 )
 
 
-@spelled("fluid.layers.cross_entropy", op="cross_entropy2")
+@export("fluid.layers.cross_entropy", op="cross_entropy2")
 def fluid_cross_entropy(
     input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100
 ) -> Variable:

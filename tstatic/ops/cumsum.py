@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._low import in_float32
@@ -82,7 +82,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("cumsum", {"X": [arriving]}, {"Out": [line]}, attrs), reshape_to(ctx, x, line, wanted)]
 
 
-def _split(x: Meta, out: Meta, *, axis: int, flatten: bool) -> list[Piece] | None:
+def _split(x: Meta, out: Meta, *, axis: int, flatten: bool) -> list[Tile] | None:
     return None if flatten or not x.rank else cut_together(2, x.shape, (normalize_axis(axis, x.rank),))
 
 
@@ -113,7 +113,7 @@ register(
 )
 
 
-@spelled("tensor.cumsum", "Variable.cumsum", op="cumsum")
+@export("tensor.cumsum", "Variable.cumsum", op="cumsum")
 def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Running sum along an axis.
 
@@ -138,7 +138,7 @@ def _converted(x: Variable, dtype: Any) -> Variable:
     return x if kind is x.dtype else single("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": kind})
 
 
-@spelled("fluid.layers.cumsum", op="cumsum")
+@export("fluid.layers.cumsum", op="cumsum")
 def fluid_cumsum(
     x: Variable,
     axis: int | None = None,
@@ -229,7 +229,7 @@ register(
 )
 
 
-@spelled("tensor.cumprod", "Variable.cumprod", op="cumprod")
+@export("tensor.cumprod", "Variable.cumprod", op="cumprod")
 def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Running product along axis ``dim``; ``dtype`` converts ``x`` first.
 

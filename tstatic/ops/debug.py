@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, FeedError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import no_effect
@@ -127,7 +127,7 @@ register(
 )
 
 
-@spelled("static.Print", "fluid.layers.Print", "fluid.layers.control_flow.Print", op="print")
+@export("static.Print", "fluid.layers.Print", "fluid.layers.control_flow.Print", op="print")
 def Print(
     input: Variable,
     first_n: int = -1,
@@ -215,7 +215,7 @@ register(
 
 
 @no_effect(name="the operator makes no variable")
-@spelled("static.nn.Assert", "fluid.layers.Assert", op="assert")
+@export("static.nn.Assert", "fluid.layers.Assert", op="assert")
 def Assert(cond: Variable, data: Any = None, summarize: int = 20, name: str | None = None) -> None:
     """Raises an error at run time when ``cond``, a bool Variable with one element, is false.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
 from tstatic.ops._shapes import Array, Call, Copies, again, clear, copy, listed, need_rank, need_sizes, single
@@ -110,7 +110,7 @@ register(
 )
 
 
-@spelled("tensor.diagonal", "Variable.diagonal", op="diagonal")
+@export("tensor.diagonal", "Variable.diagonal", op="diagonal")
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """The diagonals of the planes of two axes, as a new last axis; ``offset`` counts towards ``axis2``.
 
@@ -198,7 +198,7 @@ register(
 )
 
 
-@spelled("tensor.diag", "Variable.diag", op="diag_v2")
+@export("tensor.diag", "Variable.diag", op="diag_v2")
 def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | None = None) -> Variable:
     """A square matrix with the vector ``x`` on a diagonal and ``padding_value`` elsewhere, or the diagonal of a matrix.
 
@@ -215,7 +215,7 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
     return single("diag_v2", {"X": check_variable(x, "x", "diag")}, attrs, name=name)
 
 
-@spelled("fluid.layers.diag", op="diag_v2")
+@export("fluid.layers.diag", op="diag_v2")
 def fluid_diag(diagonal: Variable) -> Variable:
     """A square matrix with a vector on its diagonal."""
     return diag(diagonal)
@@ -261,7 +261,7 @@ register(
 )  # fmt: skip
 
 
-@spelled("tensor.eye", op="eye")
+@export("tensor.eye", op="eye")
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """The identity matrix, of ``num_columns`` columns (as many as rows by default); float32 unless ``dtype`` says otherwise.
 
@@ -276,7 +276,7 @@ def _eye(num_rows: int, num_columns: int | None, dtype: Any, name: str | None) -
     return single("eye", {}, {**attrs, "dtype": dtype}, name=name)
 
 
-@spelled("fluid.layers.eye", op="eye")
+@export("fluid.layers.eye", op="eye")
 def fluid_eye(
     num_rows: int,
     num_columns: int | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._bilinear import bilinear_grad
@@ -82,7 +82,7 @@ register(
 )
 
 
-@spelled("tensor.dot", "Variable.dot", op="dot")
+@export("tensor.dot", "Variable.dot", op="dot")
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the inner product ``[]`` of two vectors ``[k]``, or ``[b]`` of two batches ``[b, k]``."""
     return single("dot", {"X": check_variable(x, "x", "dot"), "Y": check_variable(y, "y", "dot")}, name=name)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import WHOLE, Case, Domain, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import WHOLE, Case, Domain, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._cut import cut_rows
@@ -86,7 +86,7 @@ def _lower(
     return (x.to(wide(torch, x)) * mask * scale).to(x.dtype), mask
 
 
-def _split(x: Meta, seed_input: Meta | None, out: Meta | None, mask: Meta | None) -> list[Piece] | None:
+def _split(x: Meta, seed_input: Meta | None, out: Meta | None, mask: Meta | None) -> list[Tile] | None:
     parts = cut_rows(x.shape, CHUNK, 4)
     if parts is None:
         return None
@@ -129,7 +129,7 @@ register(
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
-@spelled("fluid.layers.dropout", "fluid.layers.nn.dropout", op="dropout")
+@export("fluid.layers.dropout", "fluid.layers.nn.dropout", op="dropout")
 def fluid_dropout(
     x: Variable,
     dropout_prob: float,
@@ -154,7 +154,7 @@ def fluid_dropout(
     return emit("dropout", {"X": x}, attrs, name=name)  # type: ignore[no-any-return]
 
 
-@spelled("nn.functional.dropout", op="dropout")
+@export("nn.functional.dropout", op="dropout")
 def dropout(
     x: Variable,
     p: float = 0.5,

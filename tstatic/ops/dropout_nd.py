@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
 from tstatic.ops._dropout import ATTRS, UPSCALE, check_float, gradient, scale_of, scaled, torch_keep, wide
@@ -119,7 +119,7 @@ def _per_channel(x: Variable, p: float, training: bool, data_format: str, format
     return emit("dropout_nd", {"X": x}, attrs, name=name, prefix="dropout")  # type: ignore[no-any-return]
 
 
-@spelled("nn.functional.dropout2d", op="dropout_nd")
+@export("nn.functional.dropout2d", op="dropout_nd")
 def dropout2d(
     x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
@@ -127,7 +127,7 @@ def dropout2d(
     return _per_channel(x, p, training, data_format, ("NCHW", "NHWC"), name, "dropout2d")
 
 
-@spelled("nn.functional.dropout3d", op="dropout_nd")
+@export("nn.functional.dropout3d", op="dropout_nd")
 def dropout3d(
     x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCDHW", name: str | None = None
 ) -> Variable:

@@ -12,7 +12,7 @@ import numpy as np
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Program, Variable, default_main_program, program_guard
 from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show, user_line
@@ -32,7 +32,7 @@ class Term:
         return self.value.shape[self.labels.index(label)]
 
 
-@spelled("tensor.einsum")
+@export("tensor.einsum")
 def einsum(equation: str, *operands: Variable) -> Variable:
     """Sums products over labelled axes, for example ``einsum("bij,bjk->bik", x, y)``.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Case, Domain, GradContext, OpDef, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Case, Domain, GradContext, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import float64
 from tstatic.ops import _functions  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
@@ -325,69 +325,69 @@ def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = 
     return out
 
 
-@spelled("tensor.add", "Variable.add", "tensor.add_", "Variable.add_", op="elementwise_add")
+@export("tensor.add", "Variable.add", "tensor.add_", "Variable.add_", op="elementwise_add")
 def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x + y``; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_add", x, y, name)
 
 
-@spelled("tensor.subtract", "Variable.subtract", "tensor.subtract_", "Variable.subtract_", op="elementwise_sub")
+@export("tensor.subtract", "Variable.subtract", "tensor.subtract_", "Variable.subtract_", op="elementwise_sub")
 def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x - y``; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_sub", x, y, name)
 
 
-@spelled("tensor.multiply", "Variable.multiply", "tensor.multiply_", "Variable.multiply_", op="elementwise_mul")
+@export("tensor.multiply", "Variable.multiply", "tensor.multiply_", "Variable.multiply_", op="elementwise_mul")
 def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x * y``; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_mul", x, y, name)
 
 
-@spelled("tensor.divide", "Variable.divide", "tensor.divide_", "Variable.divide_", op="elementwise_div")
+@export("tensor.divide", "Variable.divide", "tensor.divide_", "Variable.divide_", op="elementwise_div")
 def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns ``x / y``; of two integers the whole quotient, -3 for -7 and 2 (the operator ``/`` gives float32)."""
     a, b = operands(x, y, "divide")
     return binary_op("elementwise_div", a, b, name) if a.dtype.is_float else whole_quotient(a, b, name)
 
 
-@spelled("tensor.floor_divide", "Variable.floor_divide", op="elementwise_floordiv")
+@export("tensor.floor_divide", "Variable.floor_divide", op="elementwise_floordiv")
 def floor_divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the whole quotient, rounded down; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_floordiv", x, y, name)
 
 
-@spelled("tensor.remainder", "tensor.mod", "tensor.floor_mod", "Variable.remainder", "Variable.mod", "Variable.floor_mod",
+@export("tensor.remainder", "tensor.mod", "tensor.floor_mod", "Variable.remainder", "Variable.mod", "Variable.floor_mod",
          "tensor.remainder_", "Variable.remainder_", op="elementwise_mod")  # fmt: skip
 def remainder(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns what :func:`floor_divide` leaves, with the sign of ``y``; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_mod", x, y, name)
 
 
-@spelled("tensor.maximum", "Variable.maximum", op="elementwise_max")
+@export("tensor.maximum", "Variable.maximum", op="elementwise_max")
 def maximum(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the greater of each pair, NaN where one is NaN; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_max", x, y, name)
 
 
-@spelled("tensor.minimum", "Variable.minimum", op="elementwise_min")
+@export("tensor.minimum", "Variable.minimum", op="elementwise_min")
 def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the lesser of each pair, NaN where one is NaN; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_min", x, y, name)
 
 
-@spelled("tensor.fmax", "Variable.fmax", op="elementwise_fmax")
+@export("tensor.fmax", "Variable.fmax", op="elementwise_fmax")
 def fmax(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the greater of each pair, the other one where one is NaN; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_fmax", x, y, name)
 
 
-@spelled("tensor.fmin", "Variable.fmin", op="elementwise_fmin")
+@export("tensor.fmin", "Variable.fmin", op="elementwise_fmin")
 def fmin(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the lesser of each pair, the other one where one is NaN; shapes broadcast, dtypes meet."""
     return binary_op("elementwise_fmin", x, y, name)
 
 
-@spelled("tensor.atan2", "Variable.atan2", op="atan2")
+@export("tensor.atan2", "Variable.atan2", op="atan2")
 def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the angle of the point with height ``x`` and breadth ``y``, in (-pi, pi]; float64 for integers."""
     a, b = unify(check_variable(x, "x", "atan2"), check_variable(y, "y", "atan2"), "atan2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, layer
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ops._mixed import unify
 
@@ -31,7 +31,7 @@ def _binary(op: str, x: Any, y: Any, axis: int, act: str | None, name: str | Non
     return with_activation(op, {"X": x, "Y": y}, {"axis": axis}, act, name)
 
 
-@spelled("fluid.layers.elementwise_add", op="elementwise_add")
+@export("fluid.layers.elementwise_add", op="elementwise_add")
 def elementwise_add(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -47,7 +47,7 @@ def elementwise_add(
     return _binary("elementwise_add", x, y, axis, act, name)
 
 
-@spelled("fluid.layers.elementwise_sub", op="elementwise_sub")
+@export("fluid.layers.elementwise_sub", op="elementwise_sub")
 def elementwise_sub(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -55,7 +55,7 @@ def elementwise_sub(
     return _binary("elementwise_sub", x, y, axis, act, name)
 
 
-@spelled("fluid.layers.elementwise_mul", op="elementwise_mul")
+@export("fluid.layers.elementwise_mul", op="elementwise_mul")
 def elementwise_mul(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -63,7 +63,7 @@ def elementwise_mul(
     return _binary("elementwise_mul", x, y, axis, act, name)
 
 
-@spelled("fluid.layers.elementwise_div", op="elementwise_div")
+@export("fluid.layers.elementwise_div", op="elementwise_div")
 def elementwise_div(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -71,7 +71,7 @@ def elementwise_div(
     return _binary("elementwise_div", x, y, axis, act, name)
 
 
-@spelled("fluid.layers.elementwise_max", op="elementwise_max")
+@export("fluid.layers.elementwise_max", op="elementwise_max")
 def elementwise_max(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -79,7 +79,7 @@ def elementwise_max(
     return _binary("elementwise_max", x, y, axis, act, name)
 
 
-@spelled("fluid.layers.elementwise_min", op="elementwise_min")
+@export("fluid.layers.elementwise_min", op="elementwise_min")
 def elementwise_min(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -87,7 +87,7 @@ def elementwise_min(
     return _binary("elementwise_min", x, y, axis, act, name)
 
 
-@spelled("fluid.layers.elementwise_pow", op="elementwise_pow")
+@export("fluid.layers.elementwise_pow", op="elementwise_pow")
 def elementwise_pow(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -95,7 +95,7 @@ def elementwise_pow(
     return _binary("elementwise_pow", x, y, axis, act, name)
 
 
-@spelled("fluid.layers.elementwise_mod", op="elementwise_mod")
+@export("fluid.layers.elementwise_mod", op="elementwise_mod")
 def elementwise_mod(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -103,7 +103,7 @@ def elementwise_mod(
     return _binary("elementwise_mod", x, y, axis, act, name)
 
 
-@spelled("fluid.layers.elementwise_floordiv", op="elementwise_floordiv")
+@export("fluid.layers.elementwise_floordiv", op="elementwise_floordiv")
 def elementwise_floordiv(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:

@@ -19,10 +19,10 @@ from tstatic.ir.opdef import (
     GradOp,
     OpDef,
     OpSpec,
-    Piece,
+    Tile,
     Values,
+    export,
     register,
-    spelled,
 )
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, float32
@@ -32,8 +32,8 @@ from tstatic.ops._scatter_add import add_rows
 from tstatic.ops._sliding import check_float, parts
 from tstatic.ops.kernels._common import Array
 
-# Elements per piece.
-_PIECE = 1 << 20
+# Elements per tile.
+_TILE = 1 << 20
 
 
 SPARSE = Attr.idle(False, "values and gradients are the same; optimizers with lazy_mode read it")
@@ -109,7 +109,7 @@ def _ref(ids: Array, w: Array, out: Array, padding_idx: int) -> None:
         np.copyto(out, rows.reshape(out.shape))
 
 
-# Not cut: every piece would sort the indices again, and a table cut by columns is slow to fill.
+# Not cut: every tile would sort the indices again, and a table cut by columns is slow to fill.
 @in_float32()
 def _grad_ref(ids: Array, w: Array, dout: Array, dw: Array, padding_idx: int) -> None:
     dw.fill(0)
@@ -119,11 +119,11 @@ def _grad_ref(ids: Array, w: Array, dout: Array, dw: Array, padding_idx: int) ->
         dw[padding_idx] = 0
 
 
-def _split(ids: Meta, w: Meta, out: Meta) -> list[Piece] | None:
+def _split(ids: Meta, w: Meta, out: Meta) -> list[Tile] | None:
     if out.numel <= 0 or ids.rank == 0:
         return None
-    pieces = parts(ids.shape[0], float(out.numel), _PIECE)
-    return None if pieces is None else [((p,), WHOLE, (p,)) for p in pieces]
+    tiles = parts(ids.shape[0], float(out.numel), _TILE)
+    return None if tiles is None else [((p,), WHOLE, (p,)) for p in tiles]
 
 
 def _cost(ids: Meta, w: Meta, out: Meta) -> Cost:
@@ -280,7 +280,7 @@ def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
     return padding_idx if padding_idx >= 0 else rows + padding_idx
 
 
-@spelled("nn.functional.embedding", op="lookup_table_v2")
+@export("nn.functional.embedding", op="lookup_table_v2")
 def embedding(
     x: Variable, weight: Variable, padding_idx: int | None = None, sparse: bool = False, name: str | None = None
 ) -> Variable:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
 from tstatic.ops._bound import Bound, Calls
@@ -147,7 +147,7 @@ register(
 )
 
 
-@spelled("tensor.expand", "Variable.expand", op="expand_v2")
+@export("tensor.expand", "Variable.expand", op="expand_v2")
 def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """Repeats a value along new leading dimensions and those of size 1.
 
@@ -172,7 +172,7 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
     return single("expand_v2", inputs, {"shape": attr}, name=name, prefix="expand")
 
 
-@spelled("tensor.broadcast_to", "Variable.broadcast_to", op="expand_v2")
+@export("tensor.broadcast_to", "Variable.broadcast_to", op="expand_v2")
 def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """Same as :func:`expand`."""
     return expand(x, shape, name)
@@ -224,7 +224,7 @@ register(
 )
 
 
-@spelled("tensor.expand_as", "Variable.expand_as", op="expand_as_v2")
+@export("tensor.expand_as", "Variable.expand_as", op="expand_as_v2")
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Expands ``x`` to the shape of ``y``.
 
@@ -279,7 +279,7 @@ register(
 )
 
 
-@spelled("tensor.broadcast_tensors", op="broadcast_tensors")
+@export("tensor.broadcast_tensors", op="broadcast_tensors")
 def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Expands all values to the shape that they broadcast to.
 
@@ -289,7 +289,7 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
     return several("broadcast_tensors", {"X": variables(input, "input", "broadcast_tensors")}, name=name)
 
 
-@spelled("tensor.broadcast_shape")
+@export("tensor.broadcast_shape")
 def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
     """The shape that two shapes broadcast to, -1 where it is unknown; builds nothing.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, int64
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -28,7 +28,7 @@ _WORDS = {"reduce_max": "maximum", "reduce_amax": "maximum", "reduce_min": "mini
 
 
 # ------------------------------------------------------------------------------------------------------------- extrema
-def _split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
+def _split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Tile] | None:
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
 
 
@@ -181,7 +181,7 @@ _all, _any = reduction("reduce_all", "all"), reduction("reduce_any", "any")
 _fluid = {name: fluid_reduction(name) for name in ("reduce_max", "reduce_min", "reduce_all", "reduce_any")}
 
 
-@spelled("tensor.max", "Variable.max", op="reduce_max")
+@export("tensor.max", "Variable.max", op="reduce_max")
 def max(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the largest element over axes; NaN if there is one.
 
@@ -199,55 +199,55 @@ def max(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None =
     return _max(x, axis, keepdim, name)
 
 
-@spelled("tensor.min", "Variable.min", op="reduce_min")
+@export("tensor.min", "Variable.min", op="reduce_min")
 def min(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the smallest element over axes; see :func:`max`."""
     return _min(x, axis, keepdim, name)
 
 
-@spelled("tensor.amax", "Variable.amax", op="reduce_amax")
+@export("tensor.amax", "Variable.amax", op="reduce_amax")
 def amax(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the largest element over axes; equal maxima share the gradient evenly. See :func:`max`."""
     return _amax(x, axis, keepdim, name)
 
 
-@spelled("tensor.amin", "Variable.amin", op="reduce_amin")
+@export("tensor.amin", "Variable.amin", op="reduce_amin")
 def amin(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the smallest element over axes; equal minima share the gradient evenly. See :func:`max`."""
     return _amin(x, axis, keepdim, name)
 
 
-@spelled("tensor.all", "Variable.all", op="reduce_all")
+@export("tensor.all", "Variable.all", op="reduce_all")
 def all(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns whether all elements over axes are true (numbers: not 0); a bool of shape ``[]`` for all axes."""
     return _all(x, axis, keepdim, name)
 
 
-@spelled("tensor.any", "Variable.any", op="reduce_any")
+@export("tensor.any", "Variable.any", op="reduce_any")
 def any(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns whether any element over axes is true (numbers: not 0); a bool of shape ``[]`` for all axes."""
     return _any(x, axis, keepdim, name)
 
 
-@spelled("fluid.layers.reduce_max", op="reduce_max")
+@export("fluid.layers.reduce_max", op="reduce_max")
 def reduce_max(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the largest element over ``dim``; over all axes (``None``) it has shape ``[1]``."""
     return _fluid["reduce_max"](input, dim, keep_dim, name)
 
 
-@spelled("fluid.layers.reduce_min", op="reduce_min")
+@export("fluid.layers.reduce_min", op="reduce_min")
 def reduce_min(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the smallest element over ``dim``; over all axes (``None``) it has shape ``[1]``."""
     return _fluid["reduce_min"](input, dim, keep_dim, name)
 
 
-@spelled("fluid.layers.reduce_all", op="reduce_all")
+@export("fluid.layers.reduce_all", op="reduce_all")
 def reduce_all(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns whether all elements over ``dim`` are true; over all axes (``None``) it has shape ``[1]``."""
     return _fluid["reduce_all"](input, dim, keep_dim, name)
 
 
-@spelled("fluid.layers.reduce_any", op="reduce_any")
+@export("fluid.layers.reduce_any", op="reduce_any")
 def reduce_any(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns whether any element over ``dim`` is true; over all axes (``None``) it has shape ``[1]``."""
     return _fluid["reduce_any"](input, dim, keep_dim, name)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._shapes import Array, Call, Copies, axes_of, copy, cut_together, listed, mapped, refuse, single
@@ -33,7 +33,7 @@ def _flip_calls(x: Array, out: Array, *, axis: Sequence[int]) -> list[Call]:
     return [copy(out, _reversed(x, axis))]
 
 
-def _split_flip(x: Meta, out: Meta, *, axis: Sequence[int]) -> list[Piece] | None:
+def _split_flip(x: Meta, out: Meta, *, axis: Sequence[int]) -> list[Tile] | None:
     return cut_together(2, x.shape, axes_of(axis, x.rank))
 
 
@@ -64,7 +64,7 @@ register(
 )
 
 
-@spelled("tensor.flip", "Variable.flip", op="flip")
+@export("tensor.flip", "Variable.flip", op="flip")
 def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """Reverses the order of elements along the given axes.
 
@@ -74,13 +74,13 @@ def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Var
     return single("flip", {"X": check_variable(x, "x", "flip")}, {"axis": listed(axis)}, name=name)
 
 
-@spelled("tensor.reverse", "Variable.reverse", "fluid.layers.reverse", op="flip")
+@export("tensor.reverse", "Variable.reverse", "fluid.layers.reverse", op="flip")
 def reverse(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """Same as :func:`flip`."""
     return flip(x, axis, name)
 
 
-@spelled("tensor.rot90", "Variable.rot90", op="flip")
+@export("tensor.rot90", "Variable.rot90", op="flip")
 def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
     """Rotates by ``k`` times 90 degrees in the plane of two axes, from the first towards the second.
 
@@ -165,7 +165,7 @@ def _back(ctx: GradContext) -> Mapping[str, Any]:
     return {"shifts": tuple(-s for s in ctx.attrs["shifts"]), "axis": ctx.attrs["axis"]}
 
 
-def _split_roll(x: Meta, out: Meta, *, shifts: Sequence[int], axis: Sequence[int]) -> list[Piece] | None:
+def _split_roll(x: Meta, out: Meta, *, shifts: Sequence[int], axis: Sequence[int]) -> list[Tile] | None:
     return cut_together(2, x.shape, tuple(_shifts(x.rank, shifts, axis))) if len(axis) else None
 
 
@@ -196,7 +196,7 @@ register(
 )
 
 
-@spelled("tensor.roll", "Variable.roll", op="roll")
+@export("tensor.roll", "Variable.roll", op="roll")
 def roll(
     x: Variable, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str | None = None
 ) -> Variable:

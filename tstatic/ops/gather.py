@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.no_effect import no_effect
@@ -67,7 +67,7 @@ def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
     return torch_add(torch, x.shape, axis, index.reshape(-1), rows)
 
 
-def _split_back(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Piece] | None:
+def _split_back(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
     return split_columns(x, index, dout, dx, axis)
 
 
@@ -109,7 +109,7 @@ register(
 )
 
 
-@spelled("tensor.gather", "Variable.gather", op="gather")
+@export("tensor.gather", "Variable.gather", op="gather")
 def gather(x: Variable, index: Variable, axis: int | None = None, name: str | None = None) -> Variable:
     """Reads entries along an axis.
 
@@ -131,7 +131,7 @@ def gather(x: Variable, index: Variable, axis: int | None = None, name: str | No
 
 
 @no_effect(overwrite="gradients of rows that are taken several times are always added up")
-@spelled("fluid.layers.gather", op="gather")
+@export("fluid.layers.gather", op="gather")
 def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
     """:func:`gather` of rows."""
     return gather(input, index)
@@ -172,7 +172,7 @@ register(
 )
 
 
-@spelled("tensor.index_select", "Variable.index_select", op="index_select")
+@export("tensor.index_select", "Variable.index_select", op="index_select")
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Reads entries along an axis at the positions ``index`` (``[n]``, from 0)."""
     x = check_variable(x, "x", "index_select")
@@ -246,7 +246,7 @@ register(
 )
 
 
-@spelled("tensor.gather_nd", "Variable.gather_nd", "fluid.layers.gather_nd", op="gather_nd")
+@export("tensor.gather_nd", "Variable.gather_nd", "fluid.layers.gather_nd", op="gather_nd")
 def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable:
     """Reads ``x[index[..., 0], index[..., 1], ...]``.
 

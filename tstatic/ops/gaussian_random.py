@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, OpDef, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, Shape
 from tstatic.ops._random import (
@@ -195,7 +195,7 @@ def _gaussian(
     return emit("gaussian_random", {}, attrs, name=name, prefix=prefix)  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.gaussian_random", op="gaussian_random")
+@export("fluid.layers.gaussian_random", op="gaussian_random")
 def gaussian_random(
     shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32", name: str | None = None
 ) -> Variable:
@@ -203,19 +203,19 @@ def gaussian_random(
     return _gaussian(shape, mean, std, seed, dtype, name, "gaussian_random")
 
 
-@spelled("tensor.standard_normal", op="gaussian_random")
+@export("tensor.standard_normal", op="gaussian_random")
 def standard_normal(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Normal numbers of mean 0 and variance 1 of the given shape."""
     return _gaussian(shape, 0.0, 1.0, 0, dtype, name)
 
 
-@spelled("tensor.randn", op="gaussian_random")
+@export("tensor.randn", op="gaussian_random")
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Normal numbers of mean 0 and variance 1 of the given shape."""
     return _gaussian(shape, 0.0, 1.0, 0, dtype, name)
 
 
-@spelled("tensor.normal", op="gaussian_random")
+@export("tensor.normal", op="gaussian_random")
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
     """Normal numbers.
 
@@ -239,7 +239,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     return emit("scale", {"X": scaled}, {"bias": mean}, name=name)  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.gaussian_random_batch_size_like", op="gaussian_random_batch_size_like")
+@export("fluid.layers.gaussian_random_batch_size_like", op="gaussian_random_batch_size_like")
 def gaussian_random_batch_size_like(
     input: Variable,
     shape: Any,

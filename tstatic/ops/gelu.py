@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, register, spelled
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops import _functions  # noqa: F401 - erf in expressions
@@ -62,7 +62,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("nn.functional.gelu", "fluid.layers.gelu", op="gelu")
+@export("nn.functional.gelu", "fluid.layers.gelu", op="gelu")
 def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Variable:
     """Returns ``x`` times the normal distribution function of ``x``.
 

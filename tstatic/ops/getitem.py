@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, UnsupportedError
 from tstatic.ir.build import as_variable
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops._shapes import refuse, several, single, size_variable
@@ -325,7 +325,7 @@ def _take(x: Variable, index: Sequence[tuple[int, Variable]]) -> Variable:
     return out
 
 
-@spelled("Variable.__getitem__", op="slice")
+@export("Variable.__getitem__", op="slice")
 def getitem(x: Variable, item: Any) -> Variable:
     """Selects a part of a value by torch's rules: numpy's, but a single position always just removes its axis.
 
@@ -351,7 +351,7 @@ def getitem(x: Variable, item: Any) -> Variable:
     return _take(out, plan.index) if plan.index else out
 
 
-@spelled("Variable.__setitem__")
+@export("Variable.__setitem__")
 def setitem(x: Variable, item: Any, value: Any) -> None:
     """Refuses ``x[item] = value``: values of a program are never changed in place.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._groups import (
@@ -24,7 +24,7 @@ from tstatic.ops._groups import (
     torch_groups_grad,
 )
 from tstatic.ops._low import in_float32
-from tstatic.ops._norm import Target, check_parameter, check_wide
+from tstatic.ops._norm import OutputView, check_parameter, check_wide
 from tstatic.ops._sliding import channels, check_float, check_rank, layout_attr
 from tstatic.ops.batch_norm import channel_layout
 from tstatic.ops.kernels._common import Array
@@ -67,14 +67,14 @@ def _ref(
 ) -> None:
     shape = Groups(x.shape, groups, data_layout)
     own = scratch[3]
-    center = Target(own[0] if mean is None else mean, shape.rows[:1])
-    spread = Target(own[1] if variance is None else variance, shape.rows[:1])
+    center = OutputView(own[0] if mean is None else mean, shape.rows[:1])
+    spread = OutputView(own[1] if variance is None else variance, shape.rows[:1])
     forward(x, scale, bias, y, center.view, spread.view, epsilon, groups, data_layout, scratch)
     center.store()
     spread.store()
 
 
-def _split(x: Meta, *rest: Meta | None) -> list[Piece] | None:
+def _split(x: Meta, *rest: Meta | None) -> list[Tile] | None:
     return forward_pieces(x, 1)
 
 
@@ -105,7 +105,7 @@ def _grad_ref(
     backward(x, scale, mean.reshape(-1), inverse, dy, dx, dscale, dbias, groups, data_layout, scratch)
 
 
-def _grad_split(x: Meta, *rest: Meta | None) -> list[Piece] | None:
+def _grad_split(x: Meta, *rest: Meta | None) -> list[Tile] | None:
     return backward_pieces(x, 1)
 
 
@@ -171,7 +171,7 @@ register(
 )
 
 
-@spelled("nn.functional.group_norm", op="group_norm")
+@export("nn.functional.group_norm", op="group_norm")
 def group_norm(
     x: Variable,
     num_groups: int,

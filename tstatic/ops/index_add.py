@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._joining import common_shape
@@ -79,7 +79,7 @@ register(
 )
 
 
-@spelled("tensor.index_add", "Variable.index_add", op="index_add")
+@export("tensor.index_add", "Variable.index_add", op="index_add")
 def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
     """``x`` with slice ``i`` of ``value`` added to its slice ``index[i]`` along an axis; equal indices add up.
 

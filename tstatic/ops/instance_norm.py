@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import UnsupportedError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, numel
 from tstatic.ir.where import show, user_line
@@ -25,7 +25,7 @@ from tstatic.ops._groups import (
     torch_groups_grad,
 )
 from tstatic.ops._low import in_float32
-from tstatic.ops._norm import Target, check_parameter, check_wide
+from tstatic.ops._norm import OutputView, check_parameter, check_wide
 from tstatic.ops._sliding import check_float, check_rank
 from tstatic.ops.batch_norm import channel_layout
 from tstatic.ops.kernels._common import Array
@@ -57,8 +57,8 @@ def _ref(
     scratch: Sequence[Array],
 ) -> None:
     own = scratch[3]
-    center = Target(own[0] if saved_mean is None else saved_mean, own[0].shape)
-    spread = Target(own[1] if saved_inverse is None else saved_inverse, own[1].shape)
+    center = OutputView(own[0] if saved_mean is None else saved_mean, own[0].shape)
+    spread = OutputView(own[1] if saved_inverse is None else saved_inverse, own[1].shape)
     forward(x, scale, bias, y, center.view, spread.view, epsilon, max(1, x.shape[1]), "NCHW", scratch)
     # SavedVariance holds 1 / sqrt(variance + epsilon), as in batch_norm.
     np.add(spread.view, epsilon, spread.view)
@@ -68,7 +68,7 @@ def _ref(
     spread.store()
 
 
-def _split(x: Meta, *rest: Meta | None) -> list[Piece] | None:
+def _split(x: Meta, *rest: Meta | None) -> list[Tile] | None:
     return forward_pieces(x, x.shape[1])
 
 
@@ -93,7 +93,7 @@ def _grad_ref(
     backward(x, scale, saved_mean, saved_inverse, dy, dx, dscale, dbias, groups, "NCHW", scratch)
 
 
-def _grad_split(x: Meta, *rest: Meta | None) -> list[Piece] | None:
+def _grad_split(x: Meta, *rest: Meta | None) -> list[Tile] | None:
     return backward_pieces(x, x.shape[1])
 
 
@@ -150,7 +150,7 @@ OWN = "each channel of each sample is normalised by its own statistics"
 @no_effect(
     running_mean=OWN, running_var=OWN, momentum=OWN, data_format="channels stand second in each layout that is taken"
 )
-@spelled("nn.functional.instance_norm", op="instance_norm")
+@export("nn.functional.instance_norm", op="instance_norm")
 def instance_norm(
     x: Variable,
     running_mean: Variable | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Piece, Values, register
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, Values, register
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import torch_wide
@@ -27,8 +27,8 @@ from tstatic.ops._sliding import (
 )
 from tstatic.ops.kernels._common import Array
 
-# Elements of the output per piece.
-_PIECE = 1 << 16
+# Elements of the output per tile.
+_TILE = 1 << 16
 _SIZES = ("out_d", "out_h", "out_w")
 
 Taps = tuple[tuple[Array, Array], ...]
@@ -211,14 +211,14 @@ def _grad_ref(x: Array, dout: Array, dx: Array, scratch: Sequence[Array], **attr
     np.copyto(first(dx, layout), gradient)
 
 
-def _split(x: Meta, out: Meta) -> list[Piece] | None:
-    pieces = parts(out.shape[0], float(out.numel), _PIECE) if out.numel > 0 else None
-    return None if pieces is None else [((p,), (p,)) for p in pieces]
+def _split(x: Meta, out: Meta) -> list[Tile] | None:
+    tiles = parts(out.shape[0], float(out.numel), _TILE) if out.numel > 0 else None
+    return None if tiles is None else [((p,), (p,)) for p in tiles]
 
 
-def _grad_split(x: Meta, dout: Meta, dx: Meta) -> list[Piece] | None:
-    pieces = parts(dout.shape[0], float(dout.numel), _PIECE) if dout.numel > 0 else None
-    return None if pieces is None else [((p,), (p,), (p,)) for p in pieces]
+def _grad_split(x: Meta, dout: Meta, dx: Meta) -> list[Tile] | None:
+    tiles = parts(dout.shape[0], float(dout.numel), _TILE) if dout.numel > 0 else None
+    return None if tiles is None else [((p,), (p,), (p,)) for p in tiles]
 
 
 def _cost(x: Meta, out: Meta) -> Cost:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError, UnsupportedError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show, user_line
@@ -96,7 +96,7 @@ def _resize(
     return out
 
 
-@spelled("nn.functional.interpolate")
+@export("nn.functional.interpolate")
 def interpolate(
     x: Variable,
     size: Any = None,
@@ -197,7 +197,7 @@ def _scaled(x: Variable, scale: Any, rank: int, layout: str, function: str) -> t
     return tuple(int(s * f) for s, f in zip(sizes, _scales(scale, rank, function), strict=True))
 
 
-@spelled("nn.functional.upsample")
+@export("nn.functional.upsample")
 def upsample(
     x: Variable,
     size: Any = None,
@@ -248,7 +248,7 @@ def _resize_1x(
     return _resize(input, out_shape, scale, mode, attrs, rank, function, name)
 
 
-@spelled("fluid.layers.resize_nearest", op="nearest_interp_v2")
+@export("fluid.layers.resize_nearest", op="nearest_interp_v2")
 def resize_nearest(
     input: Variable,
     out_shape: Any = None,
@@ -277,7 +277,7 @@ def resize_nearest(
     )
 
 
-@spelled("fluid.layers.resize_bilinear", op="bilinear_interp_v2")
+@export("fluid.layers.resize_bilinear", op="bilinear_interp_v2")
 def resize_bilinear(
     input: Variable,
     out_shape: Any = None,
@@ -303,7 +303,7 @@ def resize_bilinear(
     )  # fmt: skip
 
 
-@spelled("fluid.layers.resize_trilinear", op="trilinear_interp_v2")
+@export("fluid.layers.resize_trilinear", op="trilinear_interp_v2")
 def resize_trilinear(
     input: Variable,
     out_shape: Any = None,
@@ -325,7 +325,7 @@ def resize_trilinear(
     )  # fmt: skip
 
 
-@spelled("fluid.layers.resize_linear", op="linear_interp_v2")
+@export("fluid.layers.resize_linear", op="linear_interp_v2")
 def resize_linear(
     input: Variable,
     out_shape: Any = None,
@@ -346,7 +346,7 @@ def resize_linear(
     )
 
 
-@spelled("fluid.layers.image_resize")
+@export("fluid.layers.image_resize")
 def image_resize(
     input: Variable,
     out_shape: Any = None,

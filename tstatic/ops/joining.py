@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._joining import common_shape, gathered, scattered, section_sizes, variables
@@ -47,7 +47,7 @@ def _infer_concat(xs: Sequence[Meta], *, axis: int) -> Meta:
 
 
 def _runs(sizes: Sequence[int], whole: Array, axis: int) -> list[Array]:
-    """Views of the pieces, of given sizes, that stand one after the other along an axis."""
+    """Views of the tiles, of given sizes, that stand one after the other along an axis."""
     at = normalize_axis(axis, whole.ndim)
     ends = list(itertools.accumulate(sizes))
     return [whole[along(at, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True)]
@@ -147,7 +147,7 @@ register(
 )
 
 
-@spelled("tensor.concat", op="concat")
+@export("tensor.concat", op="concat")
 def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Joins values along an existing axis.
 
@@ -162,7 +162,7 @@ def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Var
     return single("concat", {"X": variables(x, "x", "concat")}, {"axis": axis}, name=name)
 
 
-@spelled("fluid.layers.concat", op="concat")
+@export("fluid.layers.concat", op="concat")
 def fluid_concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """:func:`concat` under its older signature."""
     return single("concat", {"X": variables(input, "input", "concat")}, {"axis": axis}, name=name)
@@ -226,13 +226,13 @@ register(
 )
 
 
-@spelled("tensor.split", "Variable.split", op="split")
+@export("tensor.split", "Variable.split", op="split")
 def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name: str | None = None) -> list[Variable]:
     """Splits a value along an axis.
 
     Args:
         x: ``[...]``, any dtype.
-        num_or_sections: The number of equal pieces, or their sizes, one of which may be -1.
+        num_or_sections: The number of equal tiles, or their sizes, one of which may be -1.
         axis: Which axis.
         name: Name of the layer.
 
@@ -240,7 +240,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
         A list of Variables.
 
     Raises:
-        ShapeError: If the pieces do not make up the axis.
+        ShapeError: If the tiles do not make up the axis.
     """
     x = check_variable(x, "x", "split")
     if isinstance(num_or_sections, list | tuple):
@@ -250,7 +250,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
         if isinstance(num_or_sections, int) and num_or_sections < 1:
             raise refuse(
                 ShapeError(
-                    "the number of pieces must be positive",
+                    "the number of tiles must be positive",
                     expected="an int of at least 1, or a list of sizes",
                     received=num_or_sections,
                     fix="pass a positive number",
@@ -261,7 +261,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
     return several("split", {"X": x}, attrs, name=name)
 
 
-@spelled("fluid.layers.split", op="split")
+@export("fluid.layers.split", op="split")
 def fluid_split(
     input: Variable, num_or_sections: int | Sequence[int], dim: int = -1, name: str | None = None
 ) -> list[Variable]:
@@ -269,13 +269,13 @@ def fluid_split(
     return split(input, num_or_sections, dim, name)
 
 
-@spelled("tensor.chunk", "Variable.chunk", op="split")
+@export("tensor.chunk", "Variable.chunk", op="split")
 def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> list[Variable]:
-    """Splits a value into ``chunks`` equal pieces along an axis."""
+    """Splits a value into ``chunks`` equal tiles along an axis."""
     return split(x, chunks, axis, name)
 
 
-@spelled("tensor.vsplit", "Variable.vsplit", op="split")
+@export("tensor.vsplit", "Variable.vsplit", op="split")
 def vsplit(x: Variable, num_or_sections: int | Sequence[int], name: str | None = None) -> list[Variable]:
     """Splits along the first axis of a value of at least two dimensions."""
     return split(x, num_or_sections, 0, name)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -97,7 +97,7 @@ def _build(label: Variable, prior_dist: Variable | None, epsilon: float, name: s
     return single("label_smooth", ins, {"epsilon": epsilon}, name=name)
 
 
-@spelled("nn.functional.label_smooth", op="label_smooth")
+@export("nn.functional.label_smooth", op="label_smooth")
 def label_smooth(
     label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, name: str | None = None
 ) -> Variable:
@@ -112,7 +112,7 @@ def label_smooth(
     return _build(label, prior_dist, epsilon, name)
 
 
-@spelled("fluid.layers.label_smooth", op="label_smooth")
+@export("fluid.layers.label_smooth", op="label_smooth")
 def fluid_label_smooth(
     label: Variable,
     prior_dist: Variable | None = None,

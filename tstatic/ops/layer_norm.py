@@ -8,20 +8,20 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import PARTIAL, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import UNKNOWN, Meta, numel
 from tstatic.ir.where import show, user_line
 from tstatic.ops._low import in_float32
-from tstatic.ops._norm import Target, check_parameter, check_wide, torch_wide
+from tstatic.ops._norm import OutputView, check_parameter, check_wide, torch_wide
 from tstatic.ops._sliding import as_metas, check_float, int_list, parts
 from tstatic.ops.kernels._common import Array
 from tstatic.ops.kernels.norm import layer_norm as normalize
 from tstatic.ops.kernels.norm import layer_norm_grad, layer_norm_scratch
 
-# Elements per piece: about a tenth of a millisecond of one core.
-_PIECE = 1 << 17
+# Elements per tile: about a tenth of a millisecond of one core.
+_TILE = 1 << 17
 
 
 def _matrix(shape: Sequence[int], axis: int) -> tuple[int, int]:
@@ -69,9 +69,9 @@ def _ref(
     scratch: Sequence[Array],
 ) -> None:
     rows, length = _matrix(x.shape, begin_norm_axis)
-    target = Target(y, (rows, length))
-    center = Target(scratch[-1][0] if mean is None else mean, (rows,))
-    spread = Target(scratch[-1][1] if variance is None else variance, (rows,))
+    target = OutputView(y, (rows, length))
+    center = OutputView(scratch[-1][0] if mean is None else mean, (rows,))
+    spread = OutputView(scratch[-1][1] if variance is None else variance, (rows,))
     source = x.reshape(rows, length)
     normalize(source, _vector(scale), _vector(bias), target.view, center.view, spread.view, epsilon, scratch)
     for done in (target, center, spread):
@@ -79,13 +79,13 @@ def _ref(
 
 
 def _row_parts(x: Meta) -> list[tuple[slice, ...]] | None:
-    pieces = parts(x.shape[0], float(x.numel), _PIECE) if x.numel > 0 else None
-    return None if pieces is None else [(p,) for p in pieces]
+    tiles = parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
+    return None if tiles is None else [(p,) for p in tiles]
 
 
 def _split(
     x: Meta, scale: Meta | None, bias: Meta | None, y: Meta, mean: Meta | None, variance: Meta | None
-) -> list[Piece] | None:
+) -> list[Tile] | None:
     cut = _row_parts(x)
     return None if cut is None else [(p, WHOLE, WHOLE, p, p, p) for p in cut]
 
@@ -111,7 +111,9 @@ def _grad_ref(
     scratch: Sequence[Array],
 ) -> None:
     shape = _matrix(x.shape, begin_norm_axis)
-    targets = [None if a is None else Target(a, s) for a, s in ((dx, shape), (dscale, shape[1:]), (dbias, shape[1:]))]
+    targets = [
+        None if a is None else OutputView(a, s) for a, s in ((dx, shape), (dscale, shape[1:]), (dbias, shape[1:]))
+    ]
     place, slope, shift = (None if t is None else t.view for t in targets)
     layer_norm_grad(
         x.reshape(shape), _vector(scale), mean.reshape(-1), variance.reshape(-1), dy.reshape(shape), place, slope,
@@ -132,9 +134,9 @@ def _grad_split(
     dx: Meta | None,
     dscale: Meta | None,
     dbias: Meta | None,
-) -> list[Piece] | None:
+) -> list[Tile] | None:
     cut = _row_parts(x)
-    return None if cut is None else [(p, WHOLE, WHOLE, p, p, p, p, PARTIAL, PARTIAL) for p in cut]
+    return None if cut is None else [(p, WHOLE, WHOLE, p, p, p, p, PARTIAL_SUM, PARTIAL_SUM) for p in cut]
 
 
 def _cost(x: Meta, *rest: Meta | None) -> Cost:
@@ -249,7 +251,7 @@ register(
 )
 
 
-@spelled("nn.functional.layer_norm", op="layer_norm")
+@export("nn.functional.layer_norm", op="layer_norm")
 def layer_norm(
     x: Variable,
     normalized_shape: Any,

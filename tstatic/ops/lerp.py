@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import DERIVE, Case, Domain, OpDef, register, spelled
+from tstatic.ir.opdef import DERIVE, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, broadcast_shapes
 from tstatic.ops._broadcast_grad import reduced_gradient
@@ -33,7 +33,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("tensor.lerp", "Variable.lerp", "tensor.lerp_", "Variable.lerp_", op="lerp")
+@export("tensor.lerp", "Variable.lerp", "tensor.lerp_", "Variable.lerp_", op="lerp")
 def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Variable:
     """Returns ``x + weight * (y - x)``; the shapes broadcast, ``weight`` may be a number."""
     check_variable(x, "x", "lerp")

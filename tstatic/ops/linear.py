@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import Layer, check_variable, layer
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show, user_line
@@ -24,7 +24,7 @@ def _check_rank(function: str, name: str, x: Variable, rank: int) -> None:
         )
 
 
-@spelled("nn.functional.linear", op="matmul_v2")
+@export("nn.functional.linear", op="matmul_v2")
 def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
     """Returns ``x @ weight + bias``.
 
@@ -47,7 +47,7 @@ def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: st
     return result
 
 
-@spelled("tensor.addmm", "Variable.addmm")
+@export("tensor.addmm", "Variable.addmm")
 def addmm(
     input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None
 ) -> Variable:
@@ -88,7 +88,7 @@ def addmm(
     return result
 
 
-@spelled("tensor.outer", "Variable.outer")
+@export("tensor.outer", "Variable.outer")
 def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the products ``[m, n]`` of all elements of ``x`` (``m`` of them, any shape) with all of ``y`` (``n``)."""
     check_variable(x, "x", "outer")
@@ -100,7 +100,7 @@ def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return result
 
 
-@spelled("tensor.inner", "Variable.inner")
+@export("tensor.inner", "Variable.inner")
 def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the sums of products along the last axes.
 
@@ -137,7 +137,7 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return result
 
 
-@spelled("nn.functional.bilinear")
+@export("nn.functional.bilinear")
 def bilinear(
     x1: Variable, x2: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None
 ) -> Variable:
@@ -176,7 +176,7 @@ def bilinear_product(helper: Layer, x1: Variable, x2: Variable, weight: Variable
     return result
 
 
-@spelled("nn.functional.cosine_similarity")
+@export("nn.functional.cosine_similarity")
 def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
     """Returns ``sum(x1 * x2) / sqrt(max(sum(x1 * x1) * sum(x2 * x2), eps ** 2))`` along an axis, which is dropped."""
     check_variable(x1, "x1", "cosine_similarity")
@@ -190,7 +190,7 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
     return single("elementwise_div", {"X": sums[0], "Y": single("sqrt", {"X": square})})
 
 
-@spelled("fluid.layers.cos_sim")
+@export("fluid.layers.cos_sim")
 def cos_sim(X: Variable, Y: Variable) -> Variable:
     """Returns the cosine of the angle between rows, ``[n, 1]``: ``X`` is ``[n, k]``, ``Y`` ``[n, k]`` or ``[1, k]``."""
     check_variable(X, "X", "cos_sim")

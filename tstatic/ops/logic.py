@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import Domain, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, broadcast_shapes
 from tstatic.ops._bound import Calls
@@ -108,83 +108,83 @@ def _negate(type: str, x: Any, out: Variable | None, name: str | None) -> Variab
     return result
 
 
-@spelled("tensor.logical_and", "Variable.logical_and", "fluid.layers.logical_and", op="logical_and")
+@export("tensor.logical_and", "Variable.logical_and", "fluid.layers.logical_and", op="logical_and")
 def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether both are true (not 0), as bool; shapes broadcast. ``out`` is an existing Variable to write to."""
     return _logical("logical_and", x, y, out, name)
 
 
-@spelled("tensor.logical_or", "Variable.logical_or", "fluid.layers.logical_or", op="logical_or")
+@export("tensor.logical_or", "Variable.logical_or", "fluid.layers.logical_or", op="logical_or")
 def logical_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether one is true (not 0), as bool; shapes broadcast. ``out`` is an existing Variable to write to."""
     return _logical("logical_or", x, y, out, name)
 
 
-@spelled("tensor.logical_xor", "Variable.logical_xor", "fluid.layers.logical_xor", op="logical_xor")
+@export("tensor.logical_xor", "Variable.logical_xor", "fluid.layers.logical_xor", op="logical_xor")
 def logical_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether exactly one is true (not 0), as bool; shapes broadcast. ``out`` is a Variable to write to."""
     return _logical("logical_xor", x, y, out, name)
 
 
-@spelled("tensor.logical_not", "Variable.logical_not", "fluid.layers.logical_not", op="logical_not")
+@export("tensor.logical_not", "Variable.logical_not", "fluid.layers.logical_not", op="logical_not")
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether each element is false (0), as bool; any shape. ``out`` is an existing Variable to write to."""
     return _negate("logical_not", x, out, name)
 
 
-@spelled("tensor.bitwise_and", "Variable.bitwise_and", op="bitwise_and")
+@export("tensor.bitwise_and", "Variable.bitwise_and", op="bitwise_and")
 def bitwise_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns the bits set in both, of integers or bools; shapes broadcast. ``out`` is a Variable to write to."""
     return _logical("bitwise_and", x, y, out, name)
 
 
-@spelled("tensor.bitwise_or", "Variable.bitwise_or", op="bitwise_or")
+@export("tensor.bitwise_or", "Variable.bitwise_or", op="bitwise_or")
 def bitwise_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns the bits set in one or both, of integers or bools; shapes broadcast. ``out`` is a Variable to write to."""
     return _logical("bitwise_or", x, y, out, name)
 
 
-@spelled("tensor.bitwise_xor", "Variable.bitwise_xor", op="bitwise_xor")
+@export("tensor.bitwise_xor", "Variable.bitwise_xor", op="bitwise_xor")
 def bitwise_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns the bits set in exactly one, of integers or bools; shapes broadcast. ``out`` is a Variable to write to."""
     return _logical("bitwise_xor", x, y, out, name)
 
 
-@spelled("tensor.bitwise_not", "Variable.bitwise_not", op="bitwise_not")
+@export("tensor.bitwise_not", "Variable.bitwise_not", op="bitwise_not")
 def bitwise_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Returns all bits flipped, of integers or bools; any shape. ``out`` is an existing Variable to write to."""
     return _negate("bitwise_not", x, out, name)
 
 
-@spelled("tensor.isnan", "Variable.isnan", op="isnan_v2")
+@export("tensor.isnan", "Variable.isnan", op="isnan_v2")
 def isnan(x: Variable, name: str | None = None) -> Variable:
     """Returns whether each element is NaN, as bool; any shape."""
     out: Variable = emit("isnan_v2", {"X": check_variable(x, "x", "isnan")}, name=name)
     return out
 
 
-@spelled("tensor.isinf", "Variable.isinf", op="isinf_v2")
+@export("tensor.isinf", "Variable.isinf", op="isinf_v2")
 def isinf(x: Variable, name: str | None = None) -> Variable:
     """Returns whether each element is infinite, as bool; any shape."""
     out: Variable = emit("isinf_v2", {"X": check_variable(x, "x", "isinf")}, name=name)
     return out
 
 
-@spelled("tensor.isfinite", "Variable.isfinite", op="isfinite_v2")
+@export("tensor.isfinite", "Variable.isfinite", op="isfinite_v2")
 def isfinite(x: Variable, name: str | None = None) -> Variable:
     """Returns whether each element is neither NaN nor infinite, as bool; any shape."""
     out: Variable = emit("isfinite_v2", {"X": check_variable(x, "x", "isfinite")}, name=name)
     return out
 
 
-@spelled("tensor.is_empty", "Variable.is_empty", op="is_empty")
+@export("tensor.is_empty", "Variable.is_empty", op="is_empty")
 def is_empty(x: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x`` has no element, as a bool of shape ``[]``."""
     out: Variable = emit("is_empty", {"X": check_variable(x, "x", "is_empty")}, name=name)
     return out
 
 
-@spelled("fluid.layers.is_empty", op="is_empty")
+@export("fluid.layers.is_empty", op="is_empty")
 def fluid_is_empty(x: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
     """Returns whether ``x`` has no element; ``cond`` is an existing bool Variable to write to."""
     return _negate("is_empty", x, cond, name)
@@ -198,19 +198,19 @@ def _any(test: str, x: Any, negate: bool = False) -> Variable:
     return out
 
 
-@spelled("fluid.layers.has_nan")
+@export("fluid.layers.has_nan")
 def has_nan(x: Variable) -> Variable:
     """Returns whether any element is NaN, as a bool of shape ``[1]``."""
     return _any("isnan_v2", x)
 
 
-@spelled("fluid.layers.has_inf")
+@export("fluid.layers.has_inf")
 def has_inf(x: Variable) -> Variable:
     """Returns whether any element is infinite, as a bool of shape ``[1]``."""
     return _any("isinf_v2", x)
 
 
-@spelled("fluid.layers.isfinite")
+@export("fluid.layers.isfinite")
 def all_finite(x: Variable) -> Variable:
     """Returns whether no element is NaN or infinite, as a bool of shape ``[1]``."""
     return _any("isfinite_v2", x, negate=True)

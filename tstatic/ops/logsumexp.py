@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -80,7 +80,7 @@ def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, axis: Sequence[int], re
     return ((wide[0] - wide[1].reshape(shape)).exp() * wide[2].reshape(shape)).to(x.dtype)
 
 
-def _split(x: Meta, out: Meta, axis: Sequence[int], keepdim: bool, reduce_all: bool) -> list[Piece] | None:
+def _split(x: Meta, out: Meta, axis: Sequence[int], keepdim: bool, reduce_all: bool) -> list[Tile] | None:
     return split_reduction(x, out, reduced_axes(x.rank, axis, reduce_all), keepdim)
 
 
@@ -118,7 +118,7 @@ register(
 )
 
 
-@spelled("tensor.logsumexp", "Variable.logsumexp", op="logsumexp")
+@export("tensor.logsumexp", "Variable.logsumexp", op="logsumexp")
 def logsumexp(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns ``log(sum(exp(x)))`` over axes.
 

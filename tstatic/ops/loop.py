@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable
-from tstatic.ir.opdef import Attr, GradOp, OpDef, register, spelled
+from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.ops import _blocks
@@ -134,7 +134,7 @@ def _check_condition(var: Any, function: str) -> Variable:
     return checked
 
 
-@spelled("static.nn.while_loop", "fluid.layers.while_loop", op="while")
+@export("static.nn.while_loop", "fluid.layers.while_loop", op="while")
 def while_loop(
     cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, is_test: bool = False, name: str | None = None
 ) -> list[Any]:
@@ -240,7 +240,7 @@ def while_loop(
         return _blocks.pack(list(loop_vars), iter(carried))  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.While", "static.nn.While")
+@export("fluid.layers.While", "static.nn.While")
 class While:
     """1.x style: ``while_op = While(cond)``, then ``with while_op.block(): ...`` that writes to ``cond``."""
 

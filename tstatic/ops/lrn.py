@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -20,8 +20,8 @@ from tstatic.ops.batch_norm import channel_layout
 from tstatic.ops.conv import check_format
 from tstatic.ops.kernels._common import Array
 
-# Elements per piece: a power costs about 10 ns.
-_PIECE = 1 << 16
+# Elements per tile: a power costs about 10 ns.
+_TILE = 1 << 16
 
 
 def _reach(n: int, before: int) -> tuple[int, int]:
@@ -105,9 +105,9 @@ def _grad_ref(
     np.subtract(ratio, total, dx)
 
 
-def _split(x: Meta, *rest: Meta | None) -> list[Piece] | None:
-    pieces = parts(x.shape[0], float(x.numel), _PIECE) if x.numel > 0 else None
-    return None if pieces is None else [((p,),) * (1 + len(rest)) for p in pieces]
+def _split(x: Meta, *rest: Meta | None) -> list[Tile] | None:
+    tiles = parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
+    return None if tiles is None else [((p,),) * (1 + len(rest)) for p in tiles]
 
 
 def _torch_mid(torch: Any, x: Any, n: int, k: float, alpha: float, before: int) -> Any:
@@ -186,7 +186,7 @@ register(
 )
 
 
-@spelled("fluid.layers.lrn", op="lrn")
+@export("fluid.layers.lrn", op="lrn")
 def lrn(
     input: Variable,
     n: int = 5,
@@ -227,7 +227,7 @@ def lrn(
     return out
 
 
-@spelled("nn.functional.local_response_norm", op="lrn")
+@export("nn.functional.local_response_norm", op="lrn")
 def local_response_norm(
     x: Variable,
     size: int,

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
 from tstatic.ops._shapes import Array, again, refuse, single
@@ -89,7 +89,7 @@ register(
 )
 
 
-@spelled("tensor.masked_select", "Variable.masked_select", op="masked_select")
+@export("tensor.masked_select", "Variable.masked_select", op="masked_select")
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
     """The elements of ``x`` where ``mask`` (bool, of a shape that broadcasts) is true, as a vector of unknown length."""
     x = check_variable(x, "x", "masked_select")
@@ -123,7 +123,7 @@ register(
 )
 
 
-@spelled("tensor.nonzero", "Variable.nonzero", op="where_index")
+@export("tensor.nonzero", "Variable.nonzero", op="where_index")
 def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     """Coordinates of the elements that are not zero.
 
@@ -145,14 +145,14 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     return tuple(single("slice", {"Input": found}, attrs) for attrs in columns)
 
 
-@spelled("fluid.layers.where", op="where_index")
+@export("fluid.layers.where", op="where_index")
 def fluid_where(condition: Variable) -> Variable:
     """Coordinates of the true elements, as :func:`nonzero` gives them."""
     return single("where_index", {"Condition": check_variable(condition, "condition", "where")})
 
 
 # --------------------------------------------------------------------------------------------------------- masked_fill
-@spelled("tensor.masked_fill", "Variable.masked_fill", op="where")
+@export("tensor.masked_fill", "Variable.masked_fill", op="where")
 def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
     """``x`` with ``value`` (a number or a Variable of one element) where ``mask`` (bool) is true; shapes broadcast.
 
@@ -177,7 +177,7 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
     return single("where", {"Condition": mask, "X": filler, "Y": x}, name=name)
 
 
-@spelled("tensor.masked_fill_", "Variable.masked_fill_", op="where")
+@export("tensor.masked_fill_", "Variable.masked_fill_", op="where")
 def masked_fill_(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
     """Same as :func:`masked_fill`: a program's values are never changed in place."""
     return masked_fill(x, mask, value, name)

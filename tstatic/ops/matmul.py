@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._bilinear import bilinear_grad
@@ -245,7 +245,7 @@ register(
 
 
 # ----------------------------------------------------------------------------------------------------------- functions
-@spelled("tensor.matmul", "Variable.matmul", op="matmul_v2")
+@export("tensor.matmul", "Variable.matmul", op="matmul_v2")
 def matmul(
     x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
 ) -> Variable:
@@ -265,20 +265,20 @@ def matmul(
     return single("matmul_v2", ins, {"trans_x": transpose_x, "trans_y": transpose_y}, name=name)
 
 
-@spelled("Variable.__matmul__", op="matmul_v2")
+@export("Variable.__matmul__", op="matmul_v2")
 def matmul_operator(x: Variable, y: Variable) -> Variable:
     """``x @ y``; see :func:`matmul`."""
     return matmul(x, y)
 
 
-@spelled("tensor.mm", "Variable.mm", op="matmul_v2")
+@export("tensor.mm", "Variable.mm", op="matmul_v2")
 def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
     """Returns the matrix product of ``input`` ``[m, k]`` and ``mat2`` ``[k, n]``."""
     ins = {"X": check_variable(input, "input", "mm"), "Y": check_variable(mat2, "mat2", "mm")}
     return single("matmul_v2", ins, name=name, prefix="mm")
 
 
-@spelled("fluid.layers.matmul", op="matmul_v2")
+@export("fluid.layers.matmul", op="matmul_v2")
 def fluid_matmul(
     x: Variable,
     y: Variable,
@@ -301,13 +301,13 @@ def fluid_matmul(
     return out if out.shape else single("reshape2", {"X": out}, {"shape": (1,)})
 
 
-@spelled("tensor.bmm", "Variable.bmm", op="bmm")
+@export("tensor.bmm", "Variable.bmm", op="bmm")
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the products ``[b, m, n]`` of the matrices in ``x`` ``[b, m, k]`` and ``y`` ``[b, k, n]``."""
     return single("bmm", {"X": check_variable(x, "x", "bmm"), "Y": check_variable(y, "y", "bmm")}, name=name)
 
 
-@spelled("tensor.mv", "Variable.mv", op="mv")
+@export("tensor.mv", "Variable.mv", op="mv")
 def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
     """Returns the product ``[m]`` of the matrix ``x`` ``[m, k]`` and the vector ``vec`` ``[k]``."""
     return single("mv", {"X": check_variable(x, "x", "mv"), "Vec": check_variable(vec, "vec", "mv")}, name=name)

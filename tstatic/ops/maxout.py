@@ -9,16 +9,16 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
 from tstatic.ops._low import in_float32
-from tstatic.ops._norm import Target, torch_wide
+from tstatic.ops._norm import OutputView, torch_wide
 from tstatic.ops._sliding import check_float, parts
 from tstatic.ops.kernels._common import Array
 
-# Elements per piece.
-_PIECE = 1 << 18
+# Elements per tile.
+_TILE = 1 << 18
 
 
 def _infer(x: Meta, groups: int, axis: int) -> Meta:
@@ -60,7 +60,7 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, groups: int, axis: i
     if dout.size == 0:
         return
     np.argmax(x.reshape(shape), axis=member, out=chosen)
-    target = Target(dx, shape)
+    target = OutputView(dx, shape)
     target.view.fill(0)
     lead: tuple[Any, ...] = (slice(None),) * member
     for k in range(groups):
@@ -69,10 +69,10 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, groups: int, axis: i
     target.store()
 
 
-def _split(*metas: Meta) -> list[Piece] | None:
+def _split(*metas: Meta) -> list[Tile] | None:
     x = metas[0]
-    pieces = parts(x.shape[0], float(x.numel), _PIECE) if x.numel > 0 else None
-    return None if pieces is None else [((p,),) * len(metas) for p in pieces]
+    tiles = parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
+    return None if tiles is None else [((p,),) * len(metas) for p in tiles]
 
 
 def _lower(torch: Any, x: Any, groups: int, axis: int) -> Any:
@@ -120,7 +120,7 @@ register(
 )
 
 
-@spelled("nn.functional.maxout", op="maxout")
+@export("nn.functional.maxout", op="maxout")
 def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> Variable:
     """``out[n, i] = max over k of x[n, i * groups + k]`` along the channels.
 
@@ -141,7 +141,7 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
     return out
 
 
-@spelled("fluid.layers.maxout", op="maxout")
+@export("fluid.layers.maxout", op="maxout")
 def maxout_1x(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
     """:func:`maxout` with the order of arguments of Paddle 1.x.
 

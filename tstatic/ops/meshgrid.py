@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._joining import variables
@@ -71,7 +71,7 @@ register(
 )
 
 
-@spelled("tensor.meshgrid", op="meshgrid")
+@export("tensor.meshgrid", op="meshgrid")
 def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:
     """Grids of the coordinates ``x``, ``y``, ...: entry ``[i, j, ...]`` of grid ``k`` is element ``(i, j, ...)[k]`` of vector k.
 

@@ -9,7 +9,7 @@ import numpy as np
 from tstatic.errors import DTypeError, FeedError, ShapeError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit, layer
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable, default_main_program, default_startup_program
 from tstatic.ir.types import Meta, dtype_of, float32
 
@@ -281,7 +281,7 @@ def _accuracy(
     return accuracy_out
 
 
-@spelled("static.accuracy", "metric.accuracy", op="accuracy")
+@export("static.accuracy", "metric.accuracy", op="accuracy")
 def accuracy(
     input: Variable,
     label: Variable,
@@ -303,7 +303,7 @@ def accuracy(
     return _accuracy(input, label, k, correct, total, name, False)
 
 
-@spelled("fluid.layers.accuracy", op="accuracy")
+@export("fluid.layers.accuracy", op="accuracy")
 def fluid_accuracy(
     input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
 ) -> Variable:
@@ -322,7 +322,7 @@ def _counter(name: str, shape: tuple[int, ...]) -> Variable:
     return var
 
 
-@spelled("static.auc", op="auc")
+@export("static.auc", op="auc")
 def auc(
     input: Variable,
     label: Variable,
@@ -349,7 +349,7 @@ def auc(
     return _auc(input, label, curve, num_thresholds, topk, slide_steps, ins_tag_weight, False)
 
 
-@spelled("fluid.layers.auc", op="auc")
+@export("fluid.layers.auc", op="auc")
 def fluid_auc(
     input: Variable,
     label: Variable,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._bilinear import bilinear_grad
@@ -106,7 +106,7 @@ def _mul_cost(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1) -> Cost:
     return Cost(2.0 * out.numel * _flat(x.shape, x_num_col_dims)[1], float(x.nbytes + y.nbytes + out.nbytes))
 
 
-def _mul_split(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> list[Piece] | None:
+def _mul_split(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> list[Tile] | None:
     if out.numel <= 0:
         return None
     rows, columns = _flat(out.shape, x_num_col_dims)
@@ -115,13 +115,13 @@ def _mul_split(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1, y_num_col_d
         Way(columns, x_num_col_dims, None, y_num_col_dims, 16 if one else 1),
         Way(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1),
     ]
-    pieces = cut(x, y, out, _mul_cost(x, y, out, x_num_col_dims).flops, ways)
-    return [tuple(p) for p in pieces] if len(pieces) > 1 else None
+    tiles = cut(x, y, out, _mul_cost(x, y, out, x_num_col_dims).flops, ways)
+    return [tuple(p) for p in tiles] if len(tiles) > 1 else None
 
 
 def _mul_grad_split(
     x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, x_num_col_dims: int = 1, y_num_col_dims: int = 1
-) -> list[Piece] | None:
+) -> list[Tile] | None:
     if dout.numel <= 0:
         return None
     rows, columns = _flat(dout.shape, x_num_col_dims)
@@ -131,17 +131,17 @@ def _mul_grad_split(
         return None
     # The summed axes can be cut only when both operands have one of them.
     single = x.rank - x_num_col_dims == 1 and y_num_col_dims == 1
-    pieces: list[Piece] = []
+    tiles: list[Tile] = []
     if dx is not None:
         ways = [Way(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1)]
         ways += [Way(inner, -1, None, 0)] if single else []
-        pieces += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, ways)]
+        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, ways)]
     if dy is not None:
         one = y.rank - y_num_col_dims == 1
         ways = [Way(columns, y_num_col_dims, None, x_num_col_dims, 16 if one else 1)]
         ways += [Way(inner, 0, -1, None)] if single else []
-        pieces += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, ways)]
-    return pieces if len(pieces) > 1 else None
+        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, ways)]
+    return tiles if len(tiles) > 1 else None
 
 
 def _mul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, x_num_col_dims: int = 1) -> Cost:
@@ -195,7 +195,7 @@ register(
 )
 
 
-@spelled("fluid.layers.mul", op="mul")
+@export("fluid.layers.mul", op="mul")
 def mul(
     x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
 ) -> Variable:

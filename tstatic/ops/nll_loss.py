@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
@@ -186,7 +186,7 @@ register(
 )
 
 
-@spelled("nn.functional.nll_loss", op="nll_loss")
+@export("nn.functional.nll_loss", op="nll_loss")
 def nll_loss(
     input: Variable,
     label: Variable,

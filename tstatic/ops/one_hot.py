@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32
 from tstatic.ops._shapes import INTEGERS, Array, check_index, cut, need_integer, need_rank, need_sizes, single
@@ -66,7 +66,7 @@ def _lower(torch: Any, x: Any, given: Any, *, depth: int, dtype: DType) -> Any:
     return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
 
 
-def _split(x: Meta, given: Meta | None, out: Meta) -> list[Piece] | None:
+def _split(x: Meta, given: Meta | None, out: Meta) -> list[Tile] | None:
     if not x.rank or given is not None:
         return None
     parts = cut(x.shape[0], out.numel)
@@ -101,7 +101,7 @@ register(
 )
 
 
-@spelled("nn.functional.one_hot", op="one_hot_v2")
+@export("nn.functional.one_hot", op="one_hot_v2")
 def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
     """One-hot rows.
 
@@ -126,7 +126,7 @@ def _one_hot(type: str, x: Variable, depth: Any, allow_out_of_range: bool, name:
     return single(type, {"X": x, "depth_tensor": given}, attrs, name=name)
 
 
-@spelled("fluid.one_hot", op="one_hot_v2")
+@export("fluid.one_hot", op="one_hot_v2")
 def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """:func:`one_hot`, where classes out of range may be allowed and then give rows of zeros."""
     return _one_hot("one_hot_v2", check_variable(input, "input", "one_hot", INTEGERS), depth, allow_out_of_range)
@@ -177,7 +177,7 @@ register(
 )
 
 
-@spelled("fluid.layers.one_hot", op="one_hot")
+@export("fluid.layers.one_hot", op="one_hot")
 def fluid_layers_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """One-hot rows in the place of a last dimension of 1: ``[n, 1]`` gives ``[n, depth]``."""
     return _one_hot("one_hot", check_variable(input, "input", "one_hot", INTEGERS), depth, allow_out_of_range)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, float32
 from tstatic.ops._mixed import cast_to, fit, meet, number_of
@@ -38,35 +38,35 @@ def _scaled(x: Variable, number: float, scale: float, bias: float) -> Variable:
     return _emit("scale", {"X": fit(x, number, "tmp")}, {"scale": scale + 0, "bias": bias + 0})
 
 
-@spelled("Variable.__add__", "Variable.__radd__")
+@export("Variable.__add__", "Variable.__radd__")
 def add(x: Variable, other: Any) -> Any:
     """``x + other``: a ``scale`` op for a number, else ``elementwise_add``."""
     number = number_of(other)
     return _binary("elementwise_add", "+", x, other) if number is None else _scaled(x, number, 1, number)
 
 
-@spelled("Variable.__sub__")
+@export("Variable.__sub__")
 def sub(x: Variable, other: Any) -> Any:
     """``x - other``: a ``scale`` op for a number, else ``elementwise_sub``."""
     number = number_of(other)
     return _binary("elementwise_sub", "-", x, other) if number is None else _scaled(x, number, 1, -number)
 
 
-@spelled("Variable.__rsub__")
+@export("Variable.__rsub__")
 def rsub(x: Variable, other: Any) -> Any:
     """``other - x``: a ``scale`` op for a number, else ``elementwise_sub``."""
     number = number_of(other)
     return _binary("elementwise_sub", "-", x, other, True) if number is None else _scaled(x, number, -1, number)
 
 
-@spelled("Variable.__mul__", "Variable.__rmul__")
+@export("Variable.__mul__", "Variable.__rmul__")
 def mul(x: Variable, other: Any) -> Any:
     """``x * other``: a ``scale`` op for a number, else ``elementwise_mul``."""
     number = number_of(other)
     return _binary("elementwise_mul", "*", x, other) if number is None else _scaled(x, number, number, 0)
 
 
-@spelled("Variable.__truediv__", "Variable.__div__")
+@export("Variable.__truediv__", "Variable.__div__")
 def truediv(x: Variable, other: Any) -> Any:
     """``x / other``: a ``scale`` op for a number, else ``elementwise_div``; integers become float32."""
     number = number_of(other)
@@ -75,85 +75,85 @@ def truediv(x: Variable, other: Any) -> Any:
     return _scaled(x if x.dtype.is_float else _cast(x, float32), number, 1.0 / number, 0)
 
 
-@spelled("Variable.__rtruediv__", "Variable.__rdiv__")
+@export("Variable.__rtruediv__", "Variable.__rdiv__")
 def rtruediv(x: Variable, other: Any) -> Any:
     """``other / x`` (``elementwise_div``); integers become float32."""
     return _binary("elementwise_div", "/", x if x.dtype.is_float else _cast(x, float32), other, True)
 
 
-@spelled("Variable.__floordiv__")
+@export("Variable.__floordiv__")
 def floordiv(x: Variable, other: Any) -> Any:
     """``x // other``, rounded down (``elementwise_floordiv``)."""
     return _binary("elementwise_floordiv", "//", x, other)
 
 
-@spelled("Variable.__rfloordiv__")
+@export("Variable.__rfloordiv__")
 def rfloordiv(x: Variable, other: Any) -> Any:
     """``other // x``, rounded down (``elementwise_floordiv``)."""
     return _binary("elementwise_floordiv", "//", x, other, True)
 
 
-@spelled("Variable.__mod__")
+@export("Variable.__mod__")
 def mod(x: Variable, other: Any) -> Any:
     """``x % other``, with the sign of ``other`` (``elementwise_mod``)."""
     return _binary("elementwise_mod", "%", x, other)
 
 
-@spelled("Variable.__rmod__")
+@export("Variable.__rmod__")
 def rmod(x: Variable, other: Any) -> Any:
     """``other % x``, with the sign of ``x`` (``elementwise_mod``)."""
     return _binary("elementwise_mod", "%", x, other, True)
 
 
-@spelled("Variable.__pow__")
+@export("Variable.__pow__")
 def pow(x: Variable, other: Any) -> Any:
     """``x ** other`` (``elementwise_pow``)."""
     return _binary("elementwise_pow", "**", x, other)
 
 
-@spelled("Variable.__rpow__")
+@export("Variable.__rpow__")
 def rpow(x: Variable, other: Any) -> Any:
     """``other ** x`` (``elementwise_pow``)."""
     return _binary("elementwise_pow", "**", x, other, True)
 
 
-@spelled("Variable.__neg__", op="scale")
+@export("Variable.__neg__", op="scale")
 def negative(x: Variable) -> Variable:
     """``-x``: a ``scale`` op."""
     return _emit("scale", {"X": x}, {"scale": -1})
 
 
-@spelled("Variable.__eq__")
+@export("Variable.__eq__")
 def eq(x: Variable, other: Any) -> Any:
     """``x == other`` for each pair (``equal``)."""
     return _binary("equal", "==", x, other)
 
 
-@spelled("Variable.__ne__")
+@export("Variable.__ne__")
 def ne(x: Variable, other: Any) -> Any:
     """``x != other`` for each pair (``not_equal``)."""
     return _binary("not_equal", "!=", x, other)
 
 
-@spelled("Variable.__lt__")
+@export("Variable.__lt__")
 def lt(x: Variable, other: Any) -> Any:
     """``x < other`` for each pair (``less_than``)."""
     return _binary("less_than", "<", x, other)
 
 
-@spelled("Variable.__le__")
+@export("Variable.__le__")
 def le(x: Variable, other: Any) -> Any:
     """``x <= other`` for each pair (``less_equal``)."""
     return _binary("less_equal", "<=", x, other)
 
 
-@spelled("Variable.__gt__")
+@export("Variable.__gt__")
 def gt(x: Variable, other: Any) -> Any:
     """``x > other`` for each pair (``greater_than``)."""
     return _binary("greater_than", ">", x, other)
 
 
-@spelled("Variable.__ge__")
+@export("Variable.__ge__")
 def ge(x: Variable, other: Any) -> Any:
     """``x >= other`` for each pair (``greater_equal``)."""
     return _binary("greater_equal", ">=", x, other)
@@ -164,25 +164,25 @@ def _bitwise(type: str, symbol: str, x: Variable, other: Any) -> Any:
     return NotImplemented if pair is None else emit(type, {"X": pair[0], "Y": pair[1]})
 
 
-@spelled("Variable.__and__", "Variable.__rand__")
+@export("Variable.__and__", "Variable.__rand__")
 def and_(x: Variable, other: Any) -> Any:
     """``x & other`` of bools or integers (``bitwise_and``)."""
     return _bitwise("bitwise_and", "&", x, other)
 
 
-@spelled("Variable.__or__", "Variable.__ror__")
+@export("Variable.__or__", "Variable.__ror__")
 def or_(x: Variable, other: Any) -> Any:
     """``x | other`` of bools or integers (``bitwise_or``)."""
     return _bitwise("bitwise_or", "|", x, other)
 
 
-@spelled("Variable.__xor__", "Variable.__rxor__")
+@export("Variable.__xor__", "Variable.__rxor__")
 def xor(x: Variable, other: Any) -> Any:
     """``x ^ other`` of bools or integers (``bitwise_xor``)."""
     return _bitwise("bitwise_xor", "^", x, other)
 
 
-@spelled("Variable.__invert__", op="bitwise_not")
+@export("Variable.__invert__", op="bitwise_not")
 def invert(x: Variable) -> Variable:
     """``~x`` of bools or integers (``bitwise_not``)."""
     out: Variable = emit("bitwise_not", {"X": x})

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._bound import Bound, Calls
@@ -53,7 +53,7 @@ def _grad(ctx: GradContext) -> Any:
     return [type(s)(s.type, {"Input": s.inputs["X"]}, s.outputs, s.attrs) for s in specs]
 
 
-def _split(x: Meta, out: Meta, *, paddings: Sequence[int]) -> list[Piece] | None:
+def _split(x: Meta, out: Meta, *, paddings: Sequence[int]) -> list[Tile] | None:
     taken = [i for i, pair in enumerate(_pairs(paddings, x.rank)) if any(pair)]
     return cut_together(2, out.shape, taken)
 
@@ -84,7 +84,7 @@ register(
 )
 
 
-@spelled("fluid.layers.pad", op="pad")
+@export("fluid.layers.pad", op="pad")
 def fluid_pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
     """``x`` with ``paddings[2 * i]`` constants before and ``paddings[2 * i + 1]`` behind it along each axis ``i``."""
     attrs = {"paddings": listed(paddings), "pad_value": pad_value}
@@ -140,7 +140,7 @@ def _definition(
     def calls(x: Array, out: Array, **attrs: Any) -> list[Call]:
         return pad_calls(x, out, *pads_of(attrs), attrs[value])
 
-    def split(*metas: Meta, **attrs: Any) -> list[Piece] | None:
+    def split(*metas: Meta, **attrs: Any) -> list[Tile] | None:
         pads, _ = pads_of(attrs)
         return cut_together(len(metas), metas[0].shape, [i for i, pair in enumerate(pads) if any(pair)])
 
@@ -228,7 +228,7 @@ register(
 )
 
 
-@spelled("fluid.layers.pad2d", op="pad2d")
+@export("fluid.layers.pad2d", op="pad2d")
 def pad2d(
     input: Variable,
     paddings: Sequence[int] = (0, 0, 0, 0),
@@ -267,7 +267,7 @@ _LIFT = {
 _BY_RANK = {3: ("NCL", "NLC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 
 
-@spelled("nn.functional.pad", op="pad3d")
+@export("nn.functional.pad", op="pad3d")
 def pad(
     x: Variable,
     pad: int | Sequence[int],
@@ -331,7 +331,7 @@ def pad(
     return squeeze(out, list(axes), name)
 
 
-@spelled("nn.functional.zeropad2d", op="pad3d")
+@export("nn.functional.zeropad2d", op="pad3d")
 def zeropad2d(
     x: Variable, padding: int | Sequence[int], data_format: str = "NCHW", name: str | None = None
 ) -> Variable:

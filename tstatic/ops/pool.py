@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Case, Cost, Domain, GradOp, OpDef, Piece, Values, register
+from tstatic.ir.opdef import Case, Cost, Domain, GradOp, OpDef, Tile, Values, register
 from tstatic.ir.types import Meta
 from tstatic.ops._convolution import np_compute, torch_back, torch_first, wide
 from tstatic.ops._low import in_float32
@@ -46,9 +46,9 @@ def _ref(x: Array, out: Array, scratch: Sequence[Array] = (), **attrs: Any) -> N
     avg_pool2d(source, target, rows, columns, pooling.extents(attrs["exclusive"]))
 
 
-def _split(x: Meta, out: Meta, data_format: str) -> list[Piece] | None:
-    pieces = pool_pieces(x, data_format)
-    return None if pieces is None else [(p, p) for p in pieces]
+def _split(x: Meta, out: Meta, data_format: str) -> list[Tile] | None:
+    tiles = pool_pieces(x, data_format)
+    return None if tiles is None else [(p, p) for p in tiles]
 
 
 def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta, **attrs: Any) -> tuple[Meta, ...]:
@@ -71,9 +71,9 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Ar
     avg_pool2d_grad(gradient, target, rows, columns, scratch, pooling.extents(attrs["exclusive"]))
 
 
-def _grad_split(x: Meta, out: Meta, dout: Meta, dx: Meta, data_format: str) -> list[Piece] | None:
-    pieces = pool_pieces(x, data_format)
-    return None if pieces is None else [(p, p, p, p) for p in pieces]
+def _grad_split(x: Meta, out: Meta, dout: Meta, dx: Meta, data_format: str) -> list[Tile] | None:
+    tiles = pool_pieces(x, data_format)
+    return None if tiles is None else [(p, p, p, p) for p in tiles]
 
 
 def lower_pool(torch: Any, x: Any, **attrs: Any) -> Any:

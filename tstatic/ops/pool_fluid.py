@@ -6,7 +6,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.where import show, user_line
 from tstatic.no_effect import LIBRARY, no_effect
@@ -28,7 +28,7 @@ def _pool_type(pool_type: Any, function: str) -> None:
 
 
 @no_effect(use_cudnn=LIBRARY)
-@spelled("fluid.layers.pool2d", op="pool2d")
+@export("fluid.layers.pool2d", op="pool2d")
 def pool2d(
     input: Variable,
     pool_size: Any = -1,
@@ -88,7 +88,7 @@ def pool2d(
     return out
 
 
-@spelled("fluid.layers.adaptive_pool2d", op="pool2d")
+@export("fluid.layers.adaptive_pool2d", op="pool2d")
 def adaptive_pool2d(
     input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
 ) -> Pooled:

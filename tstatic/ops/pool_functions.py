@@ -6,7 +6,7 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError, ShapeError, UnsupportedError
 from tstatic.ir.build import check_variable, emit, layer
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show, user_line
@@ -70,7 +70,7 @@ def _flat(x: Variable, attrs: dict[str, Any], mask: bool, function: str, name: s
 
 
 # ------------------------------------------------------------------------------------------------------------- sliding
-@spelled("nn.functional.max_pool2d", op="pool2d")
+@export("nn.functional.max_pool2d", op="pool2d")
 def max_pool2d(
     x: Variable,
     kernel_size: Any,
@@ -121,7 +121,7 @@ def max_pool2d(
     return out
 
 
-@spelled("nn.functional.avg_pool2d", op="pool2d")
+@export("nn.functional.avg_pool2d", op="pool2d")
 def avg_pool2d(
     x: Variable,
     kernel_size: Any,
@@ -165,7 +165,7 @@ def avg_pool2d(
     return scaled
 
 
-@spelled("nn.functional.max_pool1d", op="pool2d")
+@export("nn.functional.max_pool1d", op="pool2d")
 def max_pool1d(
     x: Variable,
     kernel_size: Any,
@@ -187,7 +187,7 @@ def max_pool1d(
     return _flat(x, attrs, return_mask, "max_pool1d", name)
 
 
-@spelled("nn.functional.avg_pool1d", op="pool2d")
+@export("nn.functional.avg_pool1d", op="pool2d")
 def avg_pool1d(
     x: Variable,
     kernel_size: Any,
@@ -242,7 +242,7 @@ def _output_size(x: Variable, output_size: Any, rank: int, data_format: str, fun
     return values if rank == 2 else (1, *values)
 
 
-@spelled("nn.functional.adaptive_avg_pool2d", op="pool2d")
+@export("nn.functional.adaptive_avg_pool2d", op="pool2d")
 def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
     """Average over windows that share the input: window i covers ``floor(i h / oh)`` to ``ceil((i + 1) h / oh)``.
 
@@ -266,7 +266,7 @@ def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW"
     return out
 
 
-@spelled("nn.functional.adaptive_max_pool2d", op="pool2d")
+@export("nn.functional.adaptive_max_pool2d", op="pool2d")
 def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Pooled:
     """Maximum over windows that share the input; see :func:`adaptive_avg_pool2d`.
 
@@ -288,7 +288,7 @@ def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False
     return out
 
 
-@spelled("nn.functional.adaptive_avg_pool1d", op="pool2d")
+@export("nn.functional.adaptive_avg_pool1d", op="pool2d")
 def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) -> Variable:
     """Average over windows that share ``[n, c, length]``; see :func:`adaptive_avg_pool2d`.
 
@@ -303,7 +303,7 @@ def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) 
     return out
 
 
-@spelled("nn.functional.adaptive_max_pool1d", op="pool2d")
+@export("nn.functional.adaptive_max_pool1d", op="pool2d")
 def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Pooled:
     """Maximum over windows that share ``[n, c, length]``; see :func:`adaptive_max_pool2d`.
 

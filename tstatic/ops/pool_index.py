@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Piece, Values, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, Values, register
 from tstatic.ir.types import Meta, int32
 from tstatic.ops._convolution import wide
 from tstatic.ops._low import in_float32
@@ -50,9 +50,9 @@ def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
     return out[keep].to(x.dtype), torch.where(full, (row * x.shape[3] + column)[keep], -1).int()
 
 
-def _split(x: Meta, out: Meta, mask: Meta | None) -> list[Piece] | None:
-    pieces = pool_pieces(x, "NCHW")
-    return None if pieces is None else [(p, p, p) for p in pieces]
+def _split(x: Meta, out: Meta, mask: Meta | None) -> list[Tile] | None:
+    tiles = pool_pieces(x, "NCHW")
+    return None if tiles is None else [(p, p, p) for p in tiles]
 
 
 def _grad_scratch(x: Meta, mask: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
@@ -70,9 +70,9 @@ def _grad_lower(torch: Any, x: Any, mask: Any, dout: Any) -> Any:
     return target.scatter_add(2, mask.clamp(min=0).flatten(2).long(), given).view(x.shape).to(x.dtype)
 
 
-def _grad_split(x: Meta, mask: Meta, dout: Meta, dx: Meta) -> list[Piece] | None:
-    pieces = pool_pieces(x, "NCHW")
-    return None if pieces is None else [(p, p, p, p) for p in pieces]
+def _grad_split(x: Meta, mask: Meta, dout: Meta, dx: Meta) -> list[Tile] | None:
+    tiles = pool_pieces(x, "NCHW")
+    return None if tiles is None else [(p, p, p, p) for p in tiles]
 
 
 _CASES = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._broadcast_grad import reduced_gradient
@@ -92,7 +92,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("nn.functional.prelu", op="prelu")
+@export("nn.functional.prelu", op="prelu")
 def prelu(x: Variable, weight: Variable, data_format: str = "NCHW", name: str | None = None) -> Variable:
     """Returns ``x`` where it is positive, ``weight * x`` elsewhere.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, bool_, dtype_of, int32
 from tstatic.ops._bound import Bound, Calls, float_scratch
@@ -133,14 +133,14 @@ _prod = reduction("reduce_prod", "reduce_prod")
 _fluid_prod = fluid_reduction("reduce_prod")
 
 
-@spelled("tensor.prod", "Variable.prod", op="reduce_prod")
+@export("tensor.prod", "Variable.prod", op="reduce_prod")
 def prod(x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`. Of int32 it is an int32."""
     attrs = {} if dtype is None else {"in_dtype": check_variable(x, "x", "prod").dtype, "out_dtype": dtype_of(dtype)}
     return _prod(x, axis, keepdim, name, **attrs)
 
 
-@spelled("fluid.layers.reduce_prod", op="reduce_prod")
+@export("fluid.layers.reduce_prod", op="reduce_prod")
 def reduce_prod(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the product over ``dim``; over all axes (``None``) it has shape ``[1]``."""
     return _fluid_prod(input, dim, keep_dim, name)

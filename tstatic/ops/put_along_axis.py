@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ir.where import show, user_line
@@ -201,7 +201,7 @@ register(
 )
 
 
-@spelled("tensor.put_along_axis", "Variable.put_along_axis", op="put_along_axis")
+@export("tensor.put_along_axis", "Variable.put_along_axis", op="put_along_axis")
 def put_along_axis(
     arr: Variable,
     indices: Variable,

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, NotFoundError, ProgramError, ProgramTypeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of
 from tstatic.ir.where import show, user_line
@@ -173,7 +173,7 @@ def _callable(function: Any, what: str) -> None:
         )
 
 
-@spelled("static.py_func", "static.nn.py_func", "fluid.layers.py_func", op="py_func")
+@export("static.py_func", "static.nn.py_func", "fluid.layers.py_func", op="py_func")
 def py_func(
     func: Callable[..., Any],
     x: Any,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, UnsupportedError
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
 from tstatic.ops._random import SHAPE, SHAPES, pieces_of_fill, to_dtype
@@ -137,7 +137,7 @@ def _int(value: Any, name: str, function: str) -> int:
     return int(value)
 
 
-@spelled("tensor.randint", op="randint")
+@export("tensor.randint", op="randint")
 def randint(
     low: int = 0, high: int | None = None, shape: Any = (1,), dtype: Any = None, name: str | None = None
 ) -> Variable:
@@ -164,7 +164,7 @@ def randint(
     return emit("randint", {}, attrs, name=name)  # type: ignore[no-any-return]
 
 
-@spelled("tensor.randperm", op="randperm")
+@export("tensor.randperm", op="randperm")
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
     """The numbers 0 to ``n - 1`` in random order, of shape [n]."""
     return emit("randperm", {}, {"n": _int(n, "n", "randperm"), "dtype": dtype}, name=name)  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
@@ -62,14 +62,14 @@ register(OpDef(
 
 
 # ----------------------------------------------------------------------------------------------------------- functions
-@spelled("fluid.layers.rank_loss", op="rank_loss")
+@export("fluid.layers.rank_loss", op="rank_loss")
 def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None = None) -> Variable:
     """Returns ``log(1 + exp(left - right)) - label * (left - right)``; all ``[batch, 1]``."""
     y, a, b = labels.variables("rank_loss", label=label, left=left, right=right)
     return single("rank_loss", {"Label": y, "Left": a, "Right": b}, name=name)
 
 
-@spelled("fluid.layers.margin_rank_loss", op="margin_rank_loss")
+@export("fluid.layers.margin_rank_loss", op="margin_rank_loss")
 def margin_rank_loss(
     label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
 ) -> Variable:
@@ -78,7 +78,7 @@ def margin_rank_loss(
     return single("margin_rank_loss", {"X1": a, "X2": b, "Label": y}, {"margin": margin}, name=name)
 
 
-@spelled("nn.functional.margin_ranking_loss")
+@export("nn.functional.margin_ranking_loss")
 def margin_ranking_loss(
     input: Variable,
     other: Variable,
@@ -107,7 +107,7 @@ def margin_ranking_loss(
     return labels.reduced(loss, reduction, name)
 
 
-@spelled("fluid.layers.bpr_loss")
+@export("fluid.layers.bpr_loss")
 def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
     """Returns the mean over all other classes ``j`` of ``log(1 + exp(x[j] - x[label]))``.
 

@@ -18,9 +18,9 @@ from tstatic.ir.opdef import (
     GradOp,
     OpDef,
     OpSpec,
-    Piece,
+    Tile,
+    export,
     register,
-    spelled,
 )
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows, trailing
@@ -127,12 +127,12 @@ def _mean_lower(
     return out.reshape(1) if one_d and not out.dim() else out
 
 
-def _sum_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
+def _sum_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Tile] | None:
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim, summed=True)
 
 
-def kept_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
-    """Pieces along axes that are kept."""
+def kept_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Tile] | None:
+    """Tiles along axes that are kept."""
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
 
 
@@ -177,7 +177,7 @@ def _mean_grad_lower(torch: Any, x: Any, dout: Any, dim: Any, reduce_all: bool) 
 
 def _grad_split(
     x: Meta, dout: Meta, dx: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool
-) -> list[Piece] | None:
+) -> list[Tile] | None:
     return split_spread(x, dout, dx, reduced_axes(x.rank, dim, reduce_all), keep_dim)
 
 
@@ -340,7 +340,7 @@ _fluid_sum = fluid_reduction("reduce_sum")
 _fluid_mean = fluid_reduction("reduce_mean")
 
 
-@spelled("tensor.sum", "Variable.sum", op="reduce_sum")
+@export("tensor.sum", "Variable.sum", op="reduce_sum")
 def sum(x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the sum over axes.
 
@@ -358,25 +358,25 @@ def sum(x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False,
     return _sum(x, axis, keepdim, name, **attrs)
 
 
-@spelled("tensor.mean", "Variable.mean", op="reduce_mean")
+@export("tensor.mean", "Variable.mean", op="reduce_mean")
 def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the mean of floats over axes (an int, a list of ints, or ``None`` for all, which gives ``[]``)."""
     return _mean(x, axis, keepdim, name)
 
 
-@spelled("fluid.layers.reduce_sum", op="reduce_sum")
+@export("fluid.layers.reduce_sum", op="reduce_sum")
 def reduce_sum(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the sum over ``dim``; over all axes (``None``) it has shape ``[1]``."""
     return _fluid_sum(input, dim, keep_dim, name)
 
 
-@spelled("fluid.layers.reduce_mean", op="reduce_mean")
+@export("fluid.layers.reduce_mean", op="reduce_mean")
 def reduce_mean(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the mean over ``dim``; over all axes (``None``) it has shape ``[1]``."""
     return _fluid_mean(input, dim, keep_dim, name)
 
 
-@spelled("fluid.layers.mean", op="mean")
+@export("fluid.layers.mean", op="mean")
 def fluid_mean(x: Variable, name: str | None = None) -> Variable:
     """Returns the mean of all elements, of shape ``[1]``."""
     return single("mean", {"X": check_variable(x, "x", "mean")}, name=name)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, layer
-from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
 from tstatic.ir.where import show, user_line
@@ -175,7 +175,7 @@ register(
 
 
 # ----------------------------------------------------------------------------------------------------------- functions
-@spelled("nn.functional.kl_div", op="kldiv_loss")
+@export("nn.functional.kl_div", op="kldiv_loss")
 def kl_div(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Returns ``label * (log(label) - input)``, 0 where the label is not above 0.
 
@@ -192,7 +192,7 @@ def kl_div(input: Variable, label: Variable, reduction: str = "mean", name: str 
     return single("kldiv_loss", {"X": x, "Target": y}, {"reduction": reduction}, name=name, prefix="kl_div")
 
 
-@spelled("fluid.layers.kldiv_loss", op="kldiv_loss")
+@export("fluid.layers.kldiv_loss", op="kldiv_loss")
 def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Returns :func:`kl_div`; a reduced loss has shape ``[1]``."""
     labels.check_reduction(reduction, "kldiv_loss", KL_WORDS)
@@ -204,7 +204,7 @@ def _huber_loss(x: Variable, y: Variable, delta: float, name: str | None) -> Var
     return single("huber_loss", {"X": x, "Y": y}, {"delta": delta}, name=name)
 
 
-@spelled("nn.functional.smooth_l1_loss", op="huber_loss")
+@export("nn.functional.smooth_l1_loss", op="huber_loss")
 def smooth_l1_loss(
     input: Variable, label: Variable, reduction: str = "mean", delta: float = 1.0, name: str | None = None
 ) -> Variable:
@@ -222,14 +222,14 @@ def smooth_l1_loss(
     return labels.reduced(_huber_loss(x, y, delta, name if reduction == "none" else None), reduction, name)
 
 
-@spelled("fluid.layers.huber_loss", op="huber_loss")
+@export("fluid.layers.huber_loss", op="huber_loss")
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Returns :func:`smooth_l1_loss` of each element."""
     x, y = labels.variables("huber_loss", input=input, label=label)
     return _huber_loss(x, y, delta, None)
 
 
-@spelled("fluid.layers.smooth_l1")
+@export("fluid.layers.smooth_l1")
 def fluid_smooth_l1(
     x: Variable,
     y: Variable,
@@ -269,7 +269,7 @@ def fluid_smooth_l1(
 
 
 # ------------------------------------------------------------------------------------------------- squares, magnitudes
-@spelled("nn.functional.square_error_cost", "fluid.layers.square_error_cost", op="square")
+@export("nn.functional.square_error_cost", "fluid.layers.square_error_cost", op="square")
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """Returns ``(input - label) ** 2``; the operands broadcast."""
     x, y = labels.variables("square_error_cost", input=input, label=label)
@@ -279,7 +279,7 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     return result
 
 
-@spelled("nn.functional.mse_loss", op="square")
+@export("nn.functional.mse_loss", op="square")
 def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Returns the squared distance, or its mean or sum ``[]``; the operands broadcast."""
     labels.check_reduction(reduction, "mse_loss")
@@ -290,14 +290,14 @@ def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: st
     return labels.reduced(square, reduction, name)
 
 
-@spelled("fluid.layers.mse_loss", op="square")
+@export("fluid.layers.mse_loss", op="square")
 def fluid_mse_loss(input: Variable, label: Variable) -> Variable:
     """Returns the mean squared distance, of shape ``[1]``."""
     attrs = {"dim": (0,), "reduce_all": True, "one_d": True}
     return single("reduce_mean", {"X": square_error_cost(input, label)}, attrs)
 
 
-@spelled("nn.functional.l1_loss", op="abs")
+@export("nn.functional.l1_loss", op="abs")
 def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Returns the distance, or its mean or sum ``[]``; the operands broadcast."""
     labels.check_reduction(reduction, "l1_loss")
@@ -306,7 +306,7 @@ def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str
     return labels.reduced(size, reduction, name)
 
 
-@spelled("nn.functional.dice_loss", "fluid.layers.dice_loss")
+@export("nn.functional.dice_loss", "fluid.layers.dice_loss")
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
     """Returns the mean over the batch of ``1 - 2 * overlap / (sum of both + epsilon)``, ``[]``.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._low import in_float32
@@ -119,7 +119,7 @@ register(
 )
 
 
-@spelled("tensor.repeat_interleave", "Variable.repeat_interleave", op="repeat_interleave")
+@export("tensor.repeat_interleave", "Variable.repeat_interleave", op="repeat_interleave")
 def repeat_interleave(x: Variable, repeats: Any, axis: int | None = None, name: str | None = None) -> Variable:
     """Repeats each entry along an axis.
 

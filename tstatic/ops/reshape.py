@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.no_effect import IN_PLACE, no_effect
@@ -214,7 +214,7 @@ register(
 
 
 # ------------------------------------------------------------------------------------------------------------ functions
-@spelled("tensor.reshape", "Variable.reshape", op="reshape2")
+@export("tensor.reshape", "Variable.reshape", op="reshape2")
 def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """The same elements in another shape.
 
@@ -235,14 +235,14 @@ def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
     return single("reshape2", inputs, {"shape": attr}, name=name)
 
 
-@spelled("tensor.reshape_", "Variable.reshape_", op="reshape2")
+@export("tensor.reshape_", "Variable.reshape_", op="reshape2")
 def reshape_(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """Same as :func:`reshape`: a program's values are never changed in place."""
     return reshape(x, shape, name)
 
 
 @no_effect(inplace=IN_PLACE)
-@spelled("fluid.layers.reshape", op="reshape2")
+@export("fluid.layers.reshape", op="reshape2")
 def fluid_reshape(
     x: Variable,
     shape: Any,
@@ -256,7 +256,7 @@ def fluid_reshape(
     return out if act is None else single(act, {"X": out})
 
 
-@spelled("tensor.flatten", "Variable.flatten", op="flatten_contiguous_range")
+@export("tensor.flatten", "Variable.flatten", op="flatten_contiguous_range")
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """Joins the axes from ``start_axis`` to ``stop_axis`` into one; a 0-d value becomes ``[1]``.
 
@@ -268,19 +268,19 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
     return single("flatten_contiguous_range", inputs, attrs, name=name, prefix="flatten")
 
 
-@spelled("fluid.layers.flatten", op="flatten2")
+@export("fluid.layers.flatten", op="flatten2")
 def fluid_flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """A matrix: the axes before ``axis`` joined into rows, the others into columns."""
     return single("flatten2", {"X": check_variable(x, "x", "flatten")}, {"axis": axis}, name=name)
 
 
-@spelled("tensor.flatten_", "Variable.flatten_", op="flatten_contiguous_range")
+@export("tensor.flatten_", "Variable.flatten_", op="flatten_contiguous_range")
 def flatten_(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """Same as :func:`flatten`: a program's values are never changed in place."""
     return flatten(x, start_axis, stop_axis, name)
 
 
-@spelled("tensor.unflatten", "Variable.unflatten", op="reshape2")
+@export("tensor.unflatten", "Variable.unflatten", op="reshape2")
 def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = None) -> Variable:
     """Splits an axis into several, of sizes ``shape`` (one may be -1 where all other sizes are known).
 

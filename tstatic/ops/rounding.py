@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ops._unary import of_floats, of_numbers, unary
 
@@ -41,31 +41,31 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("tensor.floor", "Variable.floor", "tensor.floor_", "Variable.floor_", "fluid.layers.floor", op="floor")
+@export("tensor.floor", "Variable.floor", "tensor.floor_", "Variable.floor_", "fluid.layers.floor", op="floor")
 def floor(x: Variable, name: str | None = None) -> Variable:
     """Returns the greatest whole number not above each element; any shape."""
     return unary("floor", x, name=name)
 
 
-@spelled("tensor.ceil", "Variable.ceil", "tensor.ceil_", "Variable.ceil_", "fluid.layers.ceil", op="ceil")
+@export("tensor.ceil", "Variable.ceil", "tensor.ceil_", "Variable.ceil_", "fluid.layers.ceil", op="ceil")
 def ceil(x: Variable, name: str | None = None) -> Variable:
     """Returns the least whole number not below each element; any shape."""
     return unary("ceil", x, name=name)
 
 
-@spelled("tensor.round", "Variable.round", "tensor.round_", "Variable.round_", "fluid.layers.round", op="round")
+@export("tensor.round", "Variable.round", "tensor.round_", "Variable.round_", "fluid.layers.round", op="round")
 def round(x: Variable, name: str | None = None) -> Variable:
     """Returns the nearest whole number of each element, halves away from zero; any shape."""
     return unary("round", x, name=name)
 
 
-@spelled("tensor.trunc", "Variable.trunc", op="trunc")
+@export("tensor.trunc", "Variable.trunc", op="trunc")
 def trunc(input: Variable, name: str | None = None) -> Variable:
     """Returns each element without its fractional part; any shape."""
     return unary("trunc", input, name=name)
 
 
-@spelled("tensor.frac", "Variable.frac")
+@export("tensor.frac", "Variable.frac")
 def frac(x: Variable, name: str | None = None) -> Variable:
     """Returns the fractional part ``x - trunc(x)`` of each element; any shape."""
     whole = emit("trunc", {"X": check_variable(x, "x", "frac")})

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, FeedError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, float32, int64
 from tstatic.ops._cut import cut_rows
@@ -54,7 +54,7 @@ def _bernoulli_lower(torch: Any, x: Any, *, seed: int, rng: Any) -> Any:
     return (u.reshape(x.shape) < x).to(x.dtype)
 
 
-def _bernoulli_split(x: Meta, out: Meta) -> list[Piece] | None:
+def _bernoulli_split(x: Meta, out: Meta) -> list[Tile] | None:
     parts = cut_rows(x.shape, CHUNK, 4)
     return None if parts is None else [(p, p) for p in parts]
 
@@ -231,13 +231,13 @@ register(
 
 
 # ---------------------------------------------------------------------------------------------------- public functio
-@spelled("tensor.bernoulli", "Variable.bernoulli", op="bernoulli")
+@export("tensor.bernoulli", "Variable.bernoulli", op="bernoulli")
 def bernoulli(x: Variable, name: str | None = None) -> Variable:
     """1 with chance ``x`` and 0 otherwise, elementwise; float of the shape of ``x``."""
     return emit("bernoulli", {"X": check_variable(x, "x", "bernoulli")}, name=name)  # type: ignore[no-any-return]
 
 
-@spelled("tensor.multinomial", "Variable.multinomial", op="multinomial")
+@export("tensor.multinomial", "Variable.multinomial", op="multinomial")
 def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None) -> Variable:
     """Draws category numbers with chances proportional to ``x``.
 
@@ -254,7 +254,7 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
     return emit("multinomial", {"X": check_variable(x, "x", "multinomial")}, attrs, name=name)  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.sampling_id", op="sampling_id")
+@export("fluid.layers.sampling_id", op="sampling_id")
 def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
     """Draws one category per row of ``x`` ([batch, categories], rows of probabilities); shape [batch]."""
     attrs = {"min": min, "max": max, "seed": seed, "dtype": dtype}

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Domain, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.no_effect import no_effect
@@ -97,7 +97,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("tensor.scale", "Variable.scale", "tensor.scale_", "Variable.scale_", "fluid.layers.scale", op="scale")
+@export("tensor.scale", "Variable.scale", "tensor.scale_", "Variable.scale_", "fluid.layers.scale", op="scale")
 def scale(
     x: Variable,
     scale: float | Variable = 1.0,
@@ -134,7 +134,7 @@ def scale(
     return with_activation("elementwise_mul", {"X": x, "Y": scale}, {}, act, name)
 
 
-@spelled("tensor.increment", op="increment")
+@export("tensor.increment", op="increment")
 @no_effect(name="the result is ``x``")
 def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
     """Adds ``value`` to a Variable in place and returns it.
@@ -147,7 +147,7 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
     return out
 
 
-@spelled("fluid.layers.increment", op="increment")
+@export("fluid.layers.increment", op="increment")
 def fluid_increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
     """Adds ``value`` to ``x``, in place or into a new Variable."""
     if in_place:

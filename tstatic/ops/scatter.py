@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._indexing import add_nd
@@ -173,7 +173,7 @@ register(
 )
 
 
-@spelled("tensor.scatter", "Variable.scatter", op="scatter")
+@export("tensor.scatter", "Variable.scatter", op="scatter")
 def scatter(
     x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
 ) -> Variable:
@@ -197,7 +197,7 @@ def scatter(
     return single("scatter", inputs, {"overwrite": overwrite}, name=name)
 
 
-@spelled("tensor.scatter_", "Variable.scatter_", op="scatter")
+@export("tensor.scatter_", "Variable.scatter_", op="scatter")
 def scatter_(
     x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
 ) -> Variable:
@@ -205,7 +205,7 @@ def scatter_(
     return scatter(x, index, updates, overwrite, name)
 
 
-@spelled("fluid.layers.scatter", op="scatter")
+@export("fluid.layers.scatter", op="scatter")
 def fluid_scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
 ) -> Variable:
@@ -282,7 +282,7 @@ register(
 )
 
 
-@spelled("tensor.scatter_nd_add", "Variable.scatter_nd_add", op="scatter_nd_add")
+@export("tensor.scatter_nd_add", "Variable.scatter_nd_add", op="scatter_nd_add")
 def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
     """``x`` with ``updates[i]`` added at ``x[index[i, 0], index[i, 1], ...]``; equal indices add up.
 
@@ -303,13 +303,13 @@ def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | 
     return single("scatter_nd_add", inputs, name=name)
 
 
-@spelled("fluid.layers.scatter_nd_add", op="scatter_nd_add")
+@export("fluid.layers.scatter_nd_add", op="scatter_nd_add")
 def fluid_scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
     """:func:`scatter_nd_add` under its older signature."""
     return scatter_nd_add(ref, index, updates, name)
 
 
-@spelled("tensor.scatter_nd", "fluid.layers.scatter_nd", op="scatter_nd_add")
+@export("tensor.scatter_nd", "fluid.layers.scatter_nd", op="scatter_nd_add")
 def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
     """Zeros of ``shape`` with ``updates`` added by index, as :func:`scatter_nd_add` does."""
     updates = check_variable(updates, "updates", "scatter_nd")

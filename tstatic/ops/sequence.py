@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int64
 from tstatic.ops._shape_arg import check_sizes
@@ -196,7 +196,7 @@ def _number(value: Any, name: str, function: str) -> Number:
     return value.item() if isinstance(value, np.generic) else value
 
 
-@spelled("tensor.arange", op="range")
+@export("tensor.arange", op="range")
 def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
     """The numbers ``start, start + step, ...`` below ``end`` (above it for a negative step).
 
@@ -229,13 +229,13 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
     return emit("range", {}, attrs, name=name)  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.range", "fluid.layers.tensor.range", op="range")
+@export("fluid.layers.range", "fluid.layers.tensor.range", op="range")
 def range_(start: Any, end: Any, step: Any, dtype: Any, name: str | None = None) -> Variable:
     """The numbers from ``start`` to below ``end``; see ``paddle.arange``."""
     return arange(start, end, step, dtype, name)
 
 
-@spelled("tensor.linspace", "fluid.layers.linspace", op="linspace")
+@export("tensor.linspace", "fluid.layers.linspace", op="linspace")
 def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """``num`` numbers at equal distances from ``start`` to ``stop``, both included; shape [num].
 

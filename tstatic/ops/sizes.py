@@ -6,7 +6,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import Case, Domain, OpDef, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int32, int64
 from tstatic.ops._shapes import Array, Call, Copies, copy, single
@@ -44,7 +44,7 @@ register(
 )
 
 
-@spelled("tensor.shape", "fluid.layers.shape", op="shape")
+@export("tensor.shape", "fluid.layers.shape", op="shape")
 def shape(input: Variable) -> Variable:
     """The shape when the program runs: ``[rank]``, int32.
 
@@ -71,19 +71,19 @@ register(
 )
 
 
-@spelled("tensor.numel", "Variable.numel", "Variable.size", op="size")
+@export("tensor.numel", "Variable.numel", "Variable.size", op="size")
 def numel(x: Variable, name: str | None = None) -> Variable:
     """The number of elements when the program runs: a 0-d int64."""
     return single("size", {"Input": check_variable(x, "x", "numel")}, name=name, prefix="numel")
 
 
-@spelled("fluid.layers.size", op="size")
+@export("fluid.layers.size", op="size")
 def fluid_size(input: Variable) -> Variable:
     """The number of elements when the program runs, as :func:`numel`."""
     return numel(input)
 
 
-@spelled("tensor.rank", "Variable.rank", "fluid.layers.rank")
+@export("tensor.rank", "Variable.rank", "fluid.layers.rank")
 def rank(input: Variable) -> Variable:
     """The number of dimensions, as a 0-d int32."""
     return as_variable(len(check_variable(input, "input", "rank").shape), dtype="int32")

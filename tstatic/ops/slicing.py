@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._shapes import listed, single, sizes_given, sizes_of, tensor_rank
@@ -119,7 +119,7 @@ def bounds(value: Any, first: str, each: str, inputs: dict[str, Any], flags: lis
     return attr
 
 
-@spelled("tensor.slice", "Variable.slice", "fluid.layers.slice", op="slice")
+@export("tensor.slice", "Variable.slice", "fluid.layers.slice", op="slice")
 def slice_(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
     """Selects ``starts[i] : ends[i]`` along axis ``axes[i]``.
 
@@ -217,7 +217,7 @@ register(
 )
 
 
-@spelled("tensor.strided_slice", "Variable.strided_slice", op="strided_slice")
+@export("tensor.strided_slice", "Variable.strided_slice", op="strided_slice")
 def strided_slice(
     x: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any, name: str | None = None
 ) -> Variable:
@@ -247,7 +247,7 @@ def strided_slice(
     return single("strided_slice", inputs, attrs, name=name)
 
 
-@spelled("fluid.layers.strided_slice", op="strided_slice")
+@export("fluid.layers.strided_slice", op="strided_slice")
 def fluid_strided_slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any) -> Variable:
     """:func:`strided_slice` under its older signature."""
     return strided_slice(input, axes, starts, ends, strides)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta, dtype_of
@@ -32,11 +32,11 @@ def _ref(kernel: Callable[..., None], inputs: int) -> Bound:
     return Bound(inputs, calls, lambda ins, outs, *, axis: rows_needs(ins[0], axis, inputs + 1))
 
 
-def _split(x: Meta, out: Meta, axis: int) -> list[Piece] | None:
+def _split(x: Meta, out: Meta, axis: int) -> list[Tile] | None:
     return split_rows(axis, x, out)
 
 
-def _grad_split(out: Meta, dout: Meta, dx: Meta, axis: int) -> list[Piece] | None:
+def _grad_split(out: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
     return split_rows(axis, out, dout, dx)
 
 
@@ -195,7 +195,7 @@ def _build(type: str, x: Variable, axis: int, dtype: Any, name: str | None) -> V
     return single(type, {"X": x}, {"axis": axis}, name=name)
 
 
-@spelled("nn.functional.softmax", "nn.functional.softmax_", op="softmax")
+@export("nn.functional.softmax", "nn.functional.softmax_", op="softmax")
 def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns ``exp(x) / sum(exp(x))`` along an axis, without overflow.
 
@@ -208,14 +208,14 @@ def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = N
     return _build("softmax", x, axis, dtype, name)
 
 
-@spelled("nn.functional.log_softmax", op="log_softmax")
+@export("nn.functional.log_softmax", op="log_softmax")
 def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
     """Returns ``x - log(sum(exp(x)))`` along an axis, without overflow; see :func:`softmax`."""
     return _build("log_softmax", x, axis, dtype, name)
 
 
 @no_effect(use_cudnn=LIBRARY)
-@spelled("fluid.layers.softmax", op="softmax")
+@export("fluid.layers.softmax", op="softmax")
 def fluid_softmax(input: Variable, use_cudnn: bool = True, name: str | None = None, axis: int = -1) -> Variable:
     """Returns the softmax along an axis."""
     return _build("softmax", check_variable(input, "input", "softmax"), axis, None, name)

@@ -11,7 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import emit
 from tstatic.ir.domain import Values
-from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta
@@ -267,13 +267,13 @@ def _grad_rows(
 
 
 # -------------------------------------------------------------------------------------------------- op definition
-def _split(logits: Meta, label: Meta, source: Any, out: Any, loss: Any, axis: int) -> list[Piece] | None:
+def _split(logits: Meta, label: Meta, source: Any, out: Any, loss: Any, axis: int) -> list[Tile] | None:
     return split_rows(axis, logits, label, source, out, loss)
 
 
-def _grad_split(label: Meta, out: Meta, dout: Any, dloss: Any, dlogits: Meta, axis: int) -> list[Piece] | None:
-    pieces = split_rows(axis, dlogits, label, out, dout, dloss)
-    return None if pieces is None else [(*p[1:], p[0]) for p in pieces]
+def _grad_split(label: Meta, out: Meta, dout: Any, dloss: Any, dlogits: Meta, axis: int) -> list[Tile] | None:
+    tiles = split_rows(axis, dlogits, label, out, dout, dloss)
+    return None if tiles is None else [(*p[1:], p[0]) for p in tiles]
 
 
 def _rule(ctx: GradContext) -> list[OpSpec]:
@@ -345,7 +345,7 @@ register(
 
 
 # ----------------------------------------------------------------------------------------------------------- functions
-@spelled(
+@export(
     "nn.functional.softmax_with_cross_entropy",
     "fluid.layers.softmax_with_cross_entropy",
     op="softmax_with_cross_entropy",

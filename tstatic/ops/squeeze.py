@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Shape, normalize_axis
 from tstatic.ops._reshaping import plain_copy, with_shape
@@ -120,7 +120,7 @@ register(
 )
 
 
-@spelled("tensor.squeeze", "Variable.squeeze", op="squeeze2")
+@export("tensor.squeeze", "Variable.squeeze", op="squeeze2")
 def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
     """Removes axes of size 1.
 
@@ -139,13 +139,13 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
     return single("squeeze2", {"X": x}, {"axes": axes}, name=name, prefix="squeeze")
 
 
-@spelled("fluid.layers.squeeze", op="squeeze2")
+@export("fluid.layers.squeeze", op="squeeze2")
 def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """:func:`squeeze` under its older signature."""
     return squeeze(input, axes, name)
 
 
-@spelled("tensor.unsqueeze", "Variable.unsqueeze", op="unsqueeze2")
+@export("tensor.unsqueeze", "Variable.unsqueeze", op="unsqueeze2")
 def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """Inserts axes of size 1, one after the other; a negative axis counts from the end of the shape reached so far.
 
@@ -155,19 +155,19 @@ def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -
     return single("unsqueeze2", {"X": check_variable(x, "x", "unsqueeze")}, {"axes": listed(axis)}, name=name)
 
 
-@spelled("fluid.layers.unsqueeze", op="unsqueeze2")
+@export("fluid.layers.unsqueeze", op="unsqueeze2")
 def fluid_unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
     """:func:`unsqueeze` under its older signature."""
     return unsqueeze(input, axes, name)
 
 
-@spelled("tensor.squeeze_", "Variable.squeeze_", op="squeeze2")
+@export("tensor.squeeze_", "Variable.squeeze_", op="squeeze2")
 def squeeze_(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
     """Same as :func:`squeeze`: a program's values are never changed in place."""
     return squeeze(x, axis, name)
 
 
-@spelled("tensor.unsqueeze_", "Variable.unsqueeze_", op="unsqueeze2")
+@export("tensor.unsqueeze_", "Variable.unsqueeze_", op="unsqueeze2")
 def unsqueeze_(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """Same as :func:`unsqueeze`: a program's values are never changed in place."""
     return unsqueeze(x, axis, name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._joining import common_shape, gathered, scattered, variables, without
@@ -69,7 +69,7 @@ register(
 )
 
 
-@spelled("tensor.stack", "fluid.layers.stack", op="stack")
+@export("tensor.stack", "fluid.layers.stack", op="stack")
 def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Joins values of one shape along a new axis.
 
@@ -79,7 +79,7 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
     return single("stack", {"X": variables(x, "x", "stack")}, {"axis": axis}, name=name)
 
 
-@spelled("Variable.stack", op="stack")
+@export("Variable.stack", op="stack")
 def variable_stack(x: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """A stack of this value alone."""
     return stack([x], axis, name)
@@ -174,7 +174,7 @@ register(
 )
 
 
-@spelled("tensor.unstack", "Variable.unstack", "fluid.layers.unstack", op="unstack")
+@export("tensor.unstack", "Variable.unstack", "fluid.layers.unstack", op="unstack")
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
     """The entries along an axis, which is removed, as a list of Variables.
 
@@ -191,7 +191,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
     return several("unstack", {"X": x}, {"axis": axis, "num": count}) if count else []
 
 
-@spelled("tensor.unbind", "Variable.unbind", "fluid.layers.unbind", op="unbind")
+@export("tensor.unbind", "Variable.unbind", "fluid.layers.unbind", op="unbind")
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     """The entries along an axis of known size, which is removed, as a list of Variables.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._bound import Bound, Calls
@@ -154,7 +154,7 @@ register(
 )
 
 
-@spelled("tensor.tile", "Variable.tile", op="tile")
+@export("tensor.tile", "Variable.tile", op="tile")
 def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
     """Repeats a value as a whole along each axis.
 
@@ -213,7 +213,7 @@ register(
 )
 
 
-@spelled("fluid.layers.expand", op="expand")
+@export("fluid.layers.expand", op="expand")
 def fluid_expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     """Repeats a value as a whole, ``expand_times[i]`` times along axis ``i``."""
     attr, given, each = sizes_given(expand_times)
@@ -271,7 +271,7 @@ register(
 )
 
 
-@spelled("fluid.layers.expand_as", op="expand_as")
+@export("fluid.layers.expand_as", op="expand_as")
 def fluid_expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """Repeats a value as a whole until it has the target's shape."""
     target = check_variable(target_tensor, "target_tensor", "expand_as")

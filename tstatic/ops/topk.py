@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Piece, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64, normalize_axis
 from tstatic.ops._ordering import check_k, first, put, split_rows, take_again, torch_put, with_size
@@ -59,9 +59,9 @@ def _back(x: Array, indices: Array, dout: Array, dx: Array, *, axis: int) -> Non
         put(dx, indices, dout, normalize_axis(axis, dx.ndim))
 
 
-def _split(x: Meta, given: Meta | None, out: Meta, indices: Meta, *, axis: int) -> list[Piece] | None:
-    pieces = split_rows(3, x, axis) if given is None else None
-    return None if pieces is None else [(p[0], None, p[0], p[0]) for p in pieces]
+def _split(x: Meta, given: Meta | None, out: Meta, indices: Meta, *, axis: int) -> list[Tile] | None:
+    tiles = split_rows(3, x, axis) if given is None else None
+    return None if tiles is None else [(p[0], None, p[0], p[0]) for p in tiles]
 
 
 register(
@@ -99,7 +99,7 @@ register(
 )
 
 
-@spelled("tensor.topk", "Variable.topk", op="top_k_v2")
+@export("tensor.topk", "Variable.topk", op="top_k_v2")
 def topk(
     x: Variable, k: Any, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
 ) -> tuple[Variable, Variable]:
@@ -132,7 +132,7 @@ def topk(
     return found
 
 
-@spelled("fluid.layers.topk", op="top_k_v2")
+@export("fluid.layers.topk", op="top_k_v2")
 def fluid_topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
     """The ``k`` largest entries of each row, in order, and where they stand."""
     return topk(input, k, name=name)
@@ -211,7 +211,7 @@ register(
 )
 
 
-@spelled("tensor.kthvalue", "Variable.kthvalue", op="kthvalue")
+@export("tensor.kthvalue", "Variable.kthvalue", op="kthvalue")
 def kthvalue(
     x: Variable, k: int, axis: int | None = None, keepdim: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:

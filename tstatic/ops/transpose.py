@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._reshaping import with_shape
@@ -37,7 +37,7 @@ def _calls(x: Array, out: Array, xshape: Any, *, axis: Sequence[int]) -> list[Ca
     return [copy(out, x.transpose(_order(axis, x.ndim)))]
 
 
-def _split(x: Meta, out: Meta, xshape: Any, *, axis: Sequence[int]) -> list[Piece] | None:
+def _split(x: Meta, out: Meta, xshape: Any, *, axis: Sequence[int]) -> list[Tile] | None:
     at = free_axis(out.shape, ())
     parts = None if at is None else cut(out.shape[at], out.numel)
     if at is None or parts is None:
@@ -80,7 +80,7 @@ register(
 )
 
 
-@spelled("tensor.transpose", "Variable.transpose", "fluid.layers.transpose", op="transpose2")
+@export("tensor.transpose", "Variable.transpose", "fluid.layers.transpose", op="transpose2")
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Reorders the axes: axis ``i`` of the result is axis ``perm[i]`` of ``x``.
 
@@ -91,13 +91,13 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     return single("transpose2", {"X": x}, {"axis": listed(perm)}, name=name, prefix="transpose")
 
 
-@spelled("tensor.transpose_", "Variable.transpose_", op="transpose2")
+@export("tensor.transpose_", "Variable.transpose_", op="transpose2")
 def transpose_(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Same as :func:`transpose`: a program's values are never changed in place."""
     return transpose(x, perm, name)
 
 
-@spelled("tensor.moveaxis", "Variable.moveaxis", op="transpose2")
+@export("tensor.moveaxis", "Variable.moveaxis", op="transpose2")
 def moveaxis(
     x: Variable, source: int | Sequence[int], destination: int | Sequence[int], name: str | None = None
 ) -> Variable:
@@ -126,7 +126,7 @@ def moveaxis(
     return single("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="moveaxis")
 
 
-@spelled("tensor.swapaxes", "Variable.swapaxes", op="transpose2")
+@export("tensor.swapaxes", "Variable.swapaxes", op="transpose2")
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
     """Exchanges two axes."""
     x = check_variable(x, "x", "swapaxes")
@@ -141,7 +141,7 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
     return single("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="transpose")
 
 
-@spelled("tensor.t", "Variable.t", op="transpose2")
+@export("tensor.t", "Variable.t", op="transpose2")
 def t(input: Variable, name: str | None = None) -> Variable:
     """The transposed matrix; a value of fewer than two dimensions stays as it is.
 

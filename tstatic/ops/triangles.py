@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops._shapes import Array, Call, Copies, clear, cut_together, mapped, need_rank, single
@@ -39,7 +39,7 @@ def _lower(torch: Any, x: Any, *, diagonal: int, lower: bool) -> Any:
     return torch.tril(x, diagonal) if lower else torch.triu(x, diagonal)
 
 
-def _split(x: Meta, out: Meta) -> list[Piece] | None:
+def _split(x: Meta, out: Meta) -> list[Tile] | None:
     return cut_together(2, x.shape, (x.rank - 2, x.rank - 1)) if x.rank > 2 else None
 
 
@@ -70,7 +70,7 @@ register(
 )
 
 
-@spelled("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu")
+@export("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu")
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The lower triangle of the last two axes, zeros above; ``diagonal`` moves the border up.
 
@@ -81,7 +81,7 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     return single("tril_triu", {"X": check_variable(x, "x", "tril")}, attrs, name=name, prefix="tril")
 
 
-@spelled("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu")
+@export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu")
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The upper triangle of the last two axes, zeros below; ``diagonal`` moves the border up.
 

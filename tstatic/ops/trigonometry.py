@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ops._unary import of_floats, unary
 
@@ -30,67 +30,67 @@ _definition("acosh", "dout / sqrt(x * x - 1)", "acosh", Values(1.5, 4.0))
 _definition("atanh", "dout / (1 - x * x)", "atanh", Values(-0.7, 0.7))
 
 
-@spelled("tensor.sin", "Variable.sin", "tensor.sin_", "Variable.sin_", "fluid.layers.sin", op="sin")
+@export("tensor.sin", "Variable.sin", "tensor.sin_", "Variable.sin_", "fluid.layers.sin", op="sin")
 def sin(x: Variable, name: str | None = None) -> Variable:
     """Returns the sine of each element, in radians; any shape."""
     return unary("sin", x, name=name)
 
 
-@spelled("tensor.cos", "Variable.cos", "fluid.layers.cos", op="cos")
+@export("tensor.cos", "Variable.cos", "fluid.layers.cos", op="cos")
 def cos(x: Variable, name: str | None = None) -> Variable:
     """Returns the cosine of each element, in radians; any shape."""
     return unary("cos", x, name=name)
 
 
-@spelled("tensor.tan", "Variable.tan", "fluid.layers.tan", op="tan")
+@export("tensor.tan", "Variable.tan", "fluid.layers.tan", op="tan")
 def tan(x: Variable, name: str | None = None) -> Variable:
     """Returns the tangent of each element, in radians; any shape."""
     return unary("tan", x, name=name)
 
 
-@spelled("tensor.asin", "Variable.asin", "fluid.layers.asin", op="asin")
+@export("tensor.asin", "Variable.asin", "fluid.layers.asin", op="asin")
 def asin(x: Variable, name: str | None = None) -> Variable:
     """Returns the angle in [-pi/2, pi/2] whose sine each element is; NaN outside [-1, 1]. Any shape."""
     return unary("asin", x, name=name)
 
 
-@spelled("tensor.acos", "Variable.acos", "fluid.layers.acos", op="acos")
+@export("tensor.acos", "Variable.acos", "fluid.layers.acos", op="acos")
 def acos(x: Variable, name: str | None = None) -> Variable:
     """Returns the angle in [0, pi] whose cosine each element is; NaN outside [-1, 1]. Any shape."""
     return unary("acos", x, name=name)
 
 
-@spelled("tensor.atan", "Variable.atan", "fluid.layers.atan", op="atan")
+@export("tensor.atan", "Variable.atan", "fluid.layers.atan", op="atan")
 def atan(x: Variable, name: str | None = None) -> Variable:
     """Returns the angle in (-pi/2, pi/2) whose tangent each element is; any shape."""
     return unary("atan", x, name=name)
 
 
-@spelled("tensor.sinh", "Variable.sinh", "fluid.layers.sinh", op="sinh")
+@export("tensor.sinh", "Variable.sinh", "fluid.layers.sinh", op="sinh")
 def sinh(x: Variable, name: str | None = None) -> Variable:
     """Returns the hyperbolic sine of each element; any shape."""
     return unary("sinh", x, name=name)
 
 
-@spelled("tensor.cosh", "Variable.cosh", "fluid.layers.cosh", op="cosh")
+@export("tensor.cosh", "Variable.cosh", "fluid.layers.cosh", op="cosh")
 def cosh(x: Variable, name: str | None = None) -> Variable:
     """Returns the hyperbolic cosine of each element; any shape."""
     return unary("cosh", x, name=name)
 
 
-@spelled("tensor.asinh", "Variable.asinh", op="asinh")
+@export("tensor.asinh", "Variable.asinh", op="asinh")
 def asinh(x: Variable, name: str | None = None) -> Variable:
     """Returns the inverse of the hyperbolic sine of each element; any shape."""
     return unary("asinh", x, name=name)
 
 
-@spelled("tensor.acosh", "Variable.acosh", op="acosh")
+@export("tensor.acosh", "Variable.acosh", op="acosh")
 def acosh(x: Variable, name: str | None = None) -> Variable:
     """Returns the inverse of the hyperbolic cosine of each element; NaN below 1. Any shape."""
     return unary("acosh", x, name=name)
 
 
-@spelled("tensor.atanh", "Variable.atanh", op="atanh")
+@export("tensor.atanh", "Variable.atanh", op="atanh")
 def atanh(x: Variable, name: str | None = None) -> Variable:
     """Returns the inverse of the hyperbolic tangent of each element; NaN outside [-1, 1]. Any shape."""
     return unary("atanh", x, name=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, Values, register, spelled
+from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops import _functions  # noqa: F401 - erf and integer powers in expressions
@@ -120,86 +120,86 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("tensor.exp", "Variable.exp", "fluid.layers.exp", op="exp")
+@export("tensor.exp", "Variable.exp", "fluid.layers.exp", op="exp")
 def exp(x: Variable, name: str | None = None) -> Variable:
     """Returns e to the power of each element; any shape, integers become float32."""
     return float_unary("exp", x, name=name)
 
 
-@spelled("tensor.expm1", "Variable.expm1", op="expm1")
+@export("tensor.expm1", "Variable.expm1", op="expm1")
 def expm1(x: Variable, name: str | None = None) -> Variable:
     """Returns ``exp(x) - 1`` without the rounding error that the difference has near 0; any shape."""
     return float_unary("expm1", x, name=name)
 
 
-@spelled("tensor.log", "Variable.log", "fluid.layers.log", op="log")
+@export("tensor.log", "Variable.log", "fluid.layers.log", op="log")
 def log(x: Variable, name: str | None = None) -> Variable:
     """Returns the natural logarithm of each element; NaN below 0, minus infinity at 0. Any shape."""
     return float_unary("log", x, name=name)
 
 
-@spelled("tensor.log2", "Variable.log2", op="log2")
+@export("tensor.log2", "Variable.log2", op="log2")
 def log2(x: Variable, name: str | None = None) -> Variable:
     """Returns the logarithm to base 2 of each element; any shape."""
     return float_unary("log2", x, name=name)
 
 
-@spelled("tensor.log10", "Variable.log10", op="log10")
+@export("tensor.log10", "Variable.log10", op="log10")
 def log10(x: Variable, name: str | None = None) -> Variable:
     """Returns the logarithm to base 10 of each element; any shape."""
     return float_unary("log10", x, name=name)
 
 
-@spelled("tensor.log1p", "Variable.log1p", "fluid.layers.log1p", op="log1p")
+@export("tensor.log1p", "Variable.log1p", "fluid.layers.log1p", op="log1p")
 def log1p(x: Variable, name: str | None = None) -> Variable:
     """Returns ``log(1 + x)`` without the rounding error that the sum has near 0; any shape."""
     return float_unary("log1p", x, name=name)
 
 
-@spelled("tensor.sqrt", "Variable.sqrt", "tensor.sqrt_", "Variable.sqrt_", "fluid.layers.sqrt", op="sqrt")
+@export("tensor.sqrt", "Variable.sqrt", "tensor.sqrt_", "Variable.sqrt_", "fluid.layers.sqrt", op="sqrt")
 def sqrt(x: Variable, name: str | None = None) -> Variable:
     """Returns the square root of each element; NaN below 0. Any shape."""
     return unary("sqrt", x, name=name)
 
 
-@spelled("tensor.rsqrt", "Variable.rsqrt", "tensor.rsqrt_", "Variable.rsqrt_", "fluid.layers.rsqrt", op="rsqrt")
+@export("tensor.rsqrt", "Variable.rsqrt", "tensor.rsqrt_", "Variable.rsqrt_", "fluid.layers.rsqrt", op="rsqrt")
 def rsqrt(x: Variable, name: str | None = None) -> Variable:
     """Returns ``1 / sqrt(x)`` of each element; any shape."""
     return unary("rsqrt", x, name=name)
 
 
-@spelled("tensor.square", "Variable.square", "fluid.layers.square", op="square")
+@export("tensor.square", "Variable.square", "fluid.layers.square", op="square")
 def square(x: Variable, name: str | None = None) -> Variable:
     """Returns ``x * x`` of each element; floats or integers of any shape."""
     return unary("square", x, name=name)
 
 
-@spelled("tensor.reciprocal", "Variable.reciprocal", "tensor.reciprocal_", "Variable.reciprocal_",
+@export("tensor.reciprocal", "Variable.reciprocal", "tensor.reciprocal_", "Variable.reciprocal_",
          "fluid.layers.reciprocal", op="reciprocal")  # fmt: skip
 def reciprocal(x: Variable, name: str | None = None) -> Variable:
     """Returns ``1 / x`` of each element; any shape."""
     return unary("reciprocal", x, name=name)
 
 
-@spelled("tensor.abs", "Variable.abs", "fluid.layers.abs", "Variable.__abs__", op="abs")
+@export("tensor.abs", "Variable.abs", "fluid.layers.abs", "Variable.__abs__", op="abs")
 def abs(x: Variable, name: str | None = None) -> Variable:
     """Returns the absolute value of each element; floats or integers of any shape."""
     return unary("abs", x, name=name)
 
 
-@spelled("tensor.sign", "Variable.sign", "fluid.layers.sign", op="sign")
+@export("tensor.sign", "Variable.sign", "fluid.layers.sign", op="sign")
 def sign(x: Variable, name: str | None = None) -> Variable:
     """Returns -1, 0 or 1 by the sign of each element; any shape."""
     return unary("sign", x, name=name)
 
 
-@spelled("tensor.erf", "Variable.erf", "fluid.layers.erf", op="erf")
+@export("tensor.erf", "Variable.erf", "fluid.layers.erf", op="erf")
 def erf(x: Variable, name: str | None = None) -> Variable:
     """Returns the error function ``2 / sqrt(pi) * integral of exp(-t * t) from 0 to x`` of each element; any shape."""
     return unary("erf", x, name=name)
 
 
-@spelled("tensor.logit", "Variable.logit", op="logit")
+@export("tensor.logit", "Variable.logit", op="logit")
 def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
     """Returns ``log(x / (1 - x))`` of each element.
 
@@ -211,7 +211,7 @@ def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Var
     return unary("logit", x, {"eps": 0.0 if eps is None else eps}, name=name)
 
 
-@spelled("tensor.pow", "Variable.pow", "tensor.pow_", "Variable.pow_")
+@export("tensor.pow", "Variable.pow", "tensor.pow_", "Variable.pow_")
 def pow(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """Returns ``x`` to the power of ``y``.
 
@@ -229,13 +229,13 @@ def pow(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     return unary("pow", x, {"factor": y if x.dtype.is_float else whole_part(y)}, name=name)
 
 
-@spelled("fluid.layers.pow", op="pow")
+@export("fluid.layers.pow", op="pow")
 def fluid_pow(x: Variable, factor: Variable | float = 1.0, name: str | None = None) -> Variable:
     """Returns ``x`` to the power of ``factor``; any shape."""
     return pow(x, factor, name)
 
 
-@spelled("tensor.neg", "Variable.neg", op="scale")
+@export("tensor.neg", "Variable.neg", op="scale")
 def neg(x: Variable, name: str | None = None) -> Variable:
     """Returns ``-x`` (a ``scale`` op); any shape."""
     return unary("scale", x, {"scale": -1.0}, name=name, prefix="neg")

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Piece, register, spelled
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
@@ -18,8 +18,8 @@ from tstatic.ops._sliding import check_float, check_no_windows, check_rank, int_
 from tstatic.ops.kernels._common import Array
 from tstatic.ops.kernels._windows import output_size
 
-# Elements of the columns per piece.
-_PIECE = 1 << 18
+# Elements of the columns per tile.
+_TILE = 1 << 18
 
 
 class Blocks:
@@ -99,10 +99,10 @@ def _padded_meta(x: Meta, attrs: Mapping[str, Any]) -> tuple[Meta, ...]:
     return (Meta((*x.shape[:2], *Blocks(x.shape[2:], attrs).padded), x.dtype.compute),)
 
 
-def _split(*metas: Meta) -> list[Piece] | None:
+def _split(*metas: Meta) -> list[Tile] | None:
     largest = max(m.numel for m in metas)
-    pieces = parts(metas[0].shape[0], float(largest), _PIECE) if min(m.numel for m in metas) > 0 else None
-    return None if pieces is None else [((p,),) * len(metas) for p in pieces]
+    tiles = parts(metas[0].shape[0], float(largest), _TILE) if min(m.numel for m in metas) > 0 else None
+    return None if tiles is None else [((p,),) * len(metas) for p in tiles]
 
 
 # --------------------------------------------------------------------------------------------------------------- unfold
@@ -305,7 +305,7 @@ def _geometry(kernel_sizes: Any, strides: Any, paddings: Any, dilations: Any, fu
     }
 
 
-@spelled("nn.functional.unfold", "fluid.layers.unfold", op="unfold")
+@export("nn.functional.unfold", "fluid.layers.unfold", op="unfold")
 def unfold(
     x: Variable, kernel_sizes: Any, strides: Any = 1, paddings: Any = 0, dilations: Any = 1, name: str | None = None
 ) -> Variable:
@@ -329,7 +329,7 @@ def unfold(
     return out
 
 
-@spelled("nn.functional.fold", op="fold")
+@export("nn.functional.fold", op="fold")
 def fold(
     x: Variable,
     output_sizes: Any,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, OpDef, Piece, register, spelled
+from tstatic.ir.opdef import Case, Domain, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ops._random import BATCH, FLOATS, SHAPE, SHAPES, float_only, float_type, in_order, pieces_of_fill, to_dtype
@@ -63,7 +63,7 @@ def _lower(
     return flat.reshape(shape)
 
 
-def _split(out: Meta, *, diag_num: int) -> list[Piece] | None:
+def _split(out: Meta, *, diag_num: int) -> list[Tile] | None:
     return None if diag_num else pieces_of_fill(out)
 
 
@@ -173,7 +173,7 @@ def _uniform(shape: Any, dtype: Any, low: float, high: float, seed: int, name: s
     return emit("uniform_random", {}, attrs, name=name, prefix=prefix)  # type: ignore[no-any-return]
 
 
-@spelled("tensor.uniform", op="uniform_random")
+@export("tensor.uniform", op="uniform_random")
 def uniform(
     shape: Any, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
@@ -190,7 +190,7 @@ def uniform(
     return _uniform(shape, dtype, min, max, seed, name, "uniform")
 
 
-@spelled("fluid.layers.uniform_random", "fluid.layers.nn.uniform_random", op="uniform_random")
+@export("fluid.layers.uniform_random", "fluid.layers.nn.uniform_random", op="uniform_random")
 def uniform_random(
     shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
@@ -198,13 +198,13 @@ def uniform_random(
     return _uniform(shape, dtype, min, max, seed, name, "uniform_random")
 
 
-@spelled("tensor.rand", op="uniform_random")
+@export("tensor.rand", op="uniform_random")
 def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Uniform numbers in [0, 1) of the given shape."""
     return _uniform(shape, dtype, 0.0, 1.0, 0, name, "uniform")
 
 
-@spelled("fluid.layers.uniform_random_batch_size_like", op="uniform_random_batch_size_like")
+@export("fluid.layers.uniform_random_batch_size_like", op="uniform_random_batch_size_like")
 def uniform_random_batch_size_like(
     input: Variable,
     shape: Any,

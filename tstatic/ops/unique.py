@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register, spelled
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._shapes import Array
@@ -122,7 +122,7 @@ def _results(
     return emit(type, {"X": check_variable(x, "x", type)}, attrs, name=name, drop=drop)
 
 
-@spelled("tensor.unique", "Variable.unique", op="unique")
+@export("tensor.unique", "Variable.unique", op="unique")
 def unique(
     x: Variable,
     return_index: bool = False,
@@ -159,14 +159,14 @@ def unique(
     return _results("unique", x, wanted, attrs, axis, name)
 
 
-@spelled("fluid.layers.unique", op="unique")
+@export("fluid.layers.unique", op="unique")
 def fluid_unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
     """The distinct elements of a vector in order, and each element's number among them."""
     found: tuple[Variable, Variable] = unique(x, return_inverse=True, dtype=dtype)
     return found
 
 
-@spelled("fluid.layers.unique_with_counts", op="unique")
+@export("fluid.layers.unique_with_counts", op="unique")
 def fluid_unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """:func:`fluid_unique`, and how often each distinct element stands."""
     found: tuple[Variable, Variable, Variable] = unique(x, return_inverse=True, return_counts=True, dtype=dtype)
@@ -223,7 +223,7 @@ register(
 )
 
 
-@spelled("tensor.unique_consecutive", "Variable.unique_consecutive", op="unique_consecutive")
+@export("tensor.unique_consecutive", "Variable.unique_consecutive", op="unique_consecutive")
 def unique_consecutive(
     x: Variable,
     return_inverse: bool = False,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import Layer, check_variable, layer
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ir.where import show, user_line
@@ -15,7 +15,7 @@ from tstatic.ops._reduce import axis_attr, known_count, reduced_axes
 from tstatic.ops._shapes import single
 
 
-@spelled("tensor.norm", "Variable.norm")
+@export("tensor.norm", "Variable.norm")
 def norm(
     x: Variable, p: float | str = "fro", axis: Any = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
@@ -64,7 +64,7 @@ def _refuse(what: str, expected: str, received: Any, fix: str, x: Variable) -> P
     )
 
 
-@spelled("tensor.dist", "Variable.dist")
+@export("tensor.dist", "Variable.dist")
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
     """Returns the norm ``[]`` of order ``p`` of ``x - y``, which broadcast."""
     ins = {"X": check_variable(x, "x", "dist"), "Y": check_variable(y, "y", "dist")}
@@ -105,7 +105,7 @@ def _variance(helper: Layer, x: Variable, axis: Any, unbiased: bool, keepdim: bo
     return result
 
 
-@spelled("tensor.var", "Variable.var")
+@export("tensor.var", "Variable.var")
 def var(
     x: Variable, axis: Any = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None
 ) -> Variable:
@@ -123,7 +123,7 @@ def var(
         return _variance(helper, x, axis, unbiased, keepdim)
 
 
-@spelled("tensor.std", "Variable.std")
+@export("tensor.std", "Variable.std")
 def std(
     x: Variable, axis: Any = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None
 ) -> Variable:
@@ -135,7 +135,7 @@ def std(
 
 
 # ------------------------------------------------------------------------------------------------------- normalisation
-@spelled("fluid.layers.l2_normalize")
+@export("fluid.layers.l2_normalize")
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """Returns ``x / sqrt(sum(x * x) + epsilon)`` along an axis; the shape of ``x``."""
     check_variable(x, "x", "l2_normalize")
@@ -147,7 +147,7 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
     return result
 
 
-@spelled("nn.functional.normalize")
+@export("nn.functional.normalize")
 def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """Returns ``x`` divided by its norm of order ``p`` along an axis, or by ``epsilon`` if that is larger."""
     check_variable(x, "x", "normalize")

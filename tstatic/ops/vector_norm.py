@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Piece, Values, register
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Tile, Values, register
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops._bound import Bound, Calls, float_scratch, in_place
 from tstatic.ops._reduce import need_elements, reduced_axes, reduced_shape, split_reduction, spread
@@ -72,7 +72,7 @@ def _norm_grad_lower(torch: Any, x: Any, dout: Any, axes: Sequence[int], order: 
     return torch.autograd.grad(out, wide, dout.reshape(out.shape).to(out.dtype))[0].to(x.dtype)
 
 
-def _frobenius_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Piece] | None:
+def _frobenius_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Tile] | None:
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
 
 
@@ -210,7 +210,7 @@ def _p_grad(
     np.copyto(dx, 0, where=np.broadcast_to(wide == 0, x.shape))
 
 
-def _p_split(x: Meta, out: Meta, axis: int, keepdim: bool, asvector: bool) -> list[Piece] | None:
+def _p_split(x: Meta, out: Meta, axis: int, keepdim: bool, asvector: bool) -> list[Tile] | None:
     return split_reduction(x, out, _p_axes(x.rank, axis, asvector), keepdim)
 
 

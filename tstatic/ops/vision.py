@@ -18,19 +18,19 @@ from tstatic.ir.opdef import (
     GradOp,
     OpDef,
     OpSpec,
-    Piece,
+    Tile,
+    export,
     register,
-    spelled,
 )
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._norm import Target
+from tstatic.ops._norm import OutputView
 from tstatic.ops._sliding import assemble, channels, check_rank, first, is_last, layout_attr, parts, spatial
 from tstatic.ops.conv import check_format
 from tstatic.ops.kernels._common import Array
 
-# Elements per piece.
-_PIECE = 1 << 19
+# Elements per tile.
+_TILE = 1 << 19
 
 
 class Permutation(NamedTuple):
@@ -98,12 +98,12 @@ def _first_shape(shape: Shape, layout: str) -> Shape:
 
 def _move(source: Array, target: Array, plan: Permutation, back: bool) -> None:
     if back:
-        place = Target(target, plan.parts)
+        place = OutputView(target, plan.parts)
         wide = tuple(plan.parts[a] for a in plan.axes)
         np.copyto(place.view.transpose(plan.axes), source.reshape(wide))
     else:
         moved = source.reshape(plan.parts).transpose(plan.axes)
-        place = Target(target, moved.shape)
+        place = OutputView(target, moved.shape)
         np.copyto(place.view, moved)
     place.store()
 
@@ -144,9 +144,9 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
         dx = wide.permute(order).reshape(_first_shape(tuple(x.shape), layout_of(given)))
         return dx.movedim(1, -1) if last else dx
 
-    def split(*metas: Meta) -> list[Piece] | None:
-        pieces = parts(metas[0].shape[0], float(metas[0].numel), _PIECE) if metas[0].numel > 0 else None
-        return None if pieces is None else [((p,),) * len(metas) for p in pieces]
+    def split(*metas: Meta) -> list[Tile] | None:
+        tiles = parts(metas[0].shape[0], float(metas[0].numel), _TILE) if metas[0].numel > 0 else None
+        return None if tiles is None else [((p,),) * len(metas) for p in tiles]
 
     def again(ctx: GradContext) -> list[OpSpec]:
         dout, dx = ctx.inputs["Out" + GRAD][0], ctx.outputs["X" + GRAD][0]
@@ -243,7 +243,7 @@ _permuting(
 )
 
 
-@spelled("nn.functional.pixel_shuffle", op="pixel_shuffle")
+@export("nn.functional.pixel_shuffle", op="pixel_shuffle")
 def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
     """Moves channels into places: ``out[n, c, h r + i, w r + j] = x[n, (c r + i) r + j, h, w]``.
 
@@ -266,7 +266,7 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
     return out
 
 
-@spelled("fluid.layers.pixel_shuffle", op="pixel_shuffle")
+@export("fluid.layers.pixel_shuffle", op="pixel_shuffle")
 def pixel_shuffle_1x(x: Variable, upscale_factor: int) -> Variable:
     """:func:`pixel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
 
@@ -276,7 +276,7 @@ def pixel_shuffle_1x(x: Variable, upscale_factor: int) -> Variable:
     return pixel_shuffle(x, upscale_factor)
 
 
-@spelled("nn.functional.pixel_unshuffle", op="pixel_unshuffle")
+@export("nn.functional.pixel_unshuffle", op="pixel_unshuffle")
 def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
     """The inverse of :func:`pixel_shuffle`.
 
@@ -299,7 +299,7 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW
     return out
 
 
-@spelled("nn.functional.channel_shuffle", op="channel_shuffle")
+@export("nn.functional.channel_shuffle", op="channel_shuffle")
 def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
     """Takes channels from each group in turn: channel ``i g + k`` of the output is channel ``k c / g + i`` of ``x``.
 
@@ -321,7 +321,7 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
     return out
 
 
-@spelled("fluid.layers.shuffle_channel", op="shuffle_channel")
+@export("fluid.layers.shuffle_channel", op="shuffle_channel")
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
     """:func:`channel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
 
@@ -333,7 +333,7 @@ def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variabl
     return out
 
 
-@spelled("fluid.layers.space_to_depth", op="space_to_depth")
+@export("fluid.layers.space_to_depth", op="space_to_depth")
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
     """Trades places for channels in Paddle's order: values pass through an image ``blocksize`` times as large.
 

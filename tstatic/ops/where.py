@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import SPELLINGS, Case, Domain, GradContext, OpDef, OpSpec, Values, register, spelled
+from tstatic.ir.opdef import PUBLIC_API, Case, Domain, GradContext, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, broadcast_shapes
 from tstatic.ops._broadcast_grad import reduced_gradient
@@ -58,7 +58,7 @@ register(OpDef(
 ))  # fmt: skip
 
 
-@spelled("tensor.where", "Variable.where")
+@export("tensor.where", "Variable.where")
 def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Any:
     """Returns elements of ``x`` where the condition holds, of ``y`` elsewhere.
 
@@ -76,7 +76,7 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
     """
     check_variable(condition, "condition", "where")
     if x is None and y is None:
-        return SPELLINGS["tensor.nonzero"].function(condition, as_tuple=True)
+        return PUBLIC_API["tensor.nonzero"].function(condition, as_tuple=True)
     if isinstance(x, Variable) or isinstance(y, Variable):
         x, y = operands(x, y, "where")
     else:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.nn.param import create_global_var
@@ -62,7 +62,7 @@ def _constant(value: float) -> Variable:
     return full([1], value, "float32")
 
 
-@spelled("fluid.layers.autoincreased_step_counter", "fluid.layers.nn.autoincreased_step_counter")
+@export("fluid.layers.autoincreased_step_counter", "fluid.layers.nn.autoincreased_step_counter")
 def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
     """Makes a counter in the scope that every run of the main program moves on before anything else.
 
@@ -83,7 +83,7 @@ def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, 
     return counter
 
 
-@spelled("fluid.layers.learning_rate_scheduler._decay_step_counter")
+@export("fluid.layers.learning_rate_scheduler._decay_step_counter")
 def _decay_step_counter(begin: int = 0) -> Variable:
     """Returns the counter ``@LR_DECAY_COUNTER@`` that all decays of a program share, as float32 ``[1]``.
 
@@ -94,7 +94,7 @@ def _decay_step_counter(begin: int = 0) -> Variable:
         return cast(autoincreased_step_counter(COUNTER, begin), "float32")
 
 
-@spelled("fluid.layers.noam_decay", "fluid.layers.learning_rate_scheduler.noam_decay")
+@export("fluid.layers.noam_decay", "fluid.layers.learning_rate_scheduler.noam_decay")
 def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Variable = 1.0) -> Variable:
     """``learning_rate * d_model**-0.5 * min(t**-0.5, t * warmup_steps**-1.5)`` with t = 1, 2, ...
 
@@ -120,7 +120,7 @@ def _turns(function: str, decay_steps: float, staircase: bool, name: str = "deca
     return floor(turns) if staircase else turns
 
 
-@spelled(
+@export(
     "static.exponential_decay",
     "fluid.layers.exponential_decay",
     "fluid.layers.learning_rate_scheduler.exponential_decay",
@@ -142,7 +142,7 @@ def exponential_decay(
         return factor ** _turns("exponential_decay", decay_steps, staircase) * rate  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.natural_exp_decay", "fluid.layers.learning_rate_scheduler.natural_exp_decay")
+@export("fluid.layers.natural_exp_decay", "fluid.layers.learning_rate_scheduler.natural_exp_decay")
 def natural_exp_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
@@ -153,7 +153,7 @@ def natural_exp_decay(
         return exp(_turns("natural_exp_decay", decay_steps, staircase) * -factor) * rate  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.inverse_time_decay", "fluid.layers.learning_rate_scheduler.inverse_time_decay")
+@export("fluid.layers.inverse_time_decay", "fluid.layers.learning_rate_scheduler.inverse_time_decay")
 def inverse_time_decay(
     learning_rate: float | Variable, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Variable:
@@ -164,7 +164,7 @@ def inverse_time_decay(
         return rate / (_turns("inverse_time_decay", decay_steps, staircase) * factor + 1.0)  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.polynomial_decay", "fluid.layers.learning_rate_scheduler.polynomial_decay")
+@export("fluid.layers.polynomial_decay", "fluid.layers.learning_rate_scheduler.polynomial_decay")
 def polynomial_decay(
     learning_rate: float | Variable,
     decay_steps: float,
@@ -194,7 +194,7 @@ def polynomial_decay(
         return (1.0 - done) ** exponent * (rate - end) + end  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.piecewise_decay", "fluid.layers.learning_rate_scheduler.piecewise_decay")
+@export("fluid.layers.piecewise_decay", "fluid.layers.learning_rate_scheduler.piecewise_decay")
 def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
     """``values[i]`` while ``t < boundaries[i]``, and the last value from the last boundary on.
 
@@ -224,7 +224,7 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
         return result  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.cosine_decay", "fluid.layers.learning_rate_scheduler.cosine_decay")
+@export("fluid.layers.cosine_decay", "fluid.layers.learning_rate_scheduler.cosine_decay")
 def cosine_decay(learning_rate: float | Variable, step_each_epoch: float, epochs: float) -> Variable:
     """``learning_rate * (1 + cos(pi * epoch / epochs)) / 2`` with ``epoch = floor(t / step_each_epoch)``.
 
@@ -240,7 +240,7 @@ def cosine_decay(learning_rate: float | Variable, step_each_epoch: float, epochs
         return (cos(epoch * (math.pi / count)) + 1.0) * (rate * 0.5)  # type: ignore[no-any-return]
 
 
-@spelled("fluid.layers.linear_lr_warmup", "fluid.layers.learning_rate_scheduler.linear_lr_warmup")
+@export("fluid.layers.linear_lr_warmup", "fluid.layers.learning_rate_scheduler.linear_lr_warmup")
 def linear_lr_warmup(learning_rate: float | Variable, warmup_steps: float, start_lr: float, end_lr: float) -> Variable:
     """``start_lr + (end_lr - start_lr) * t / warmup_steps`` while ``t < warmup_steps``, then ``learning_rate``.
 

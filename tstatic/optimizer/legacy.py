@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.no_effect import no_effect
 from tstatic.optimizer import rules
 from tstatic.optimizer.optimizer import Optimizer
@@ -49,7 +49,7 @@ def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
     Legacy.__qualname__ = Legacy.__name__
     no_effect(flatten_param_grads=_FLAT, align_size=_FLAT)(Legacy)
     for name in spellings:
-        spelled(name)(Legacy)
+        export(name)(Legacy)
     return Legacy
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tstatic.errors import ProgramError
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Operator, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
@@ -34,7 +34,7 @@ FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at 
 
 
 @no_effect(name="the rule keeps no accumulators that it would name")
-@spelled("optimizer.SGD")
+@export("optimizer.SGD")
 class SGD(Optimizer):
     """p -= lr * g."""
 
@@ -53,7 +53,7 @@ class SGD(Optimizer):
 
 
 @no_effect(use_multi_tensor=FUSED)
-@spelled("optimizer.Momentum")
+@export("optimizer.Momentum")
 class Momentum(Optimizer):
     """v = mu * v + g; p -= lr * v, or with Nesterov p -= lr * (g + mu * v). L2 decay happens inside the op."""
 
@@ -89,7 +89,7 @@ class Momentum(Optimizer):
 
 
 @no_effect(use_multi_tensor=FUSED)
-@spelled("optimizer.Adam")
+@export("optimizer.Adam")
 class Adam(Optimizer):
     """Adam (Kingma and Ba, 2014) with Paddle's placing of epsilon.
 
@@ -130,7 +130,7 @@ class Adam(Optimizer):
         return self._op(param, grad, lr, state, attrs, optional)
 
 
-@spelled("optimizer.AdamW")
+@export("optimizer.AdamW")
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2017): p *= 1 - lr * coeff before the Adam step.
 
@@ -158,7 +158,7 @@ class AdamW(Adam):
         return {**super()._attrs(param), "coeff": self._coeff, "with_decay": decays, "lr_ratio": ratio}
 
 
-@spelled("optimizer.Adamax")
+@export("optimizer.Adamax")
 class Adamax(Optimizer):
     """Adam with the infinity norm (Kingma and Ba, 2014, section 7.1)."""
 
@@ -186,7 +186,7 @@ class Adamax(Optimizer):
             param.block.program.current_block().append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
 
 
-@spelled("optimizer.Adagrad")
+@export("optimizer.Adagrad")
 class Adagrad(Optimizer):
     """s += g * g; p -= lr * g / (sqrt(s) + epsilon) (Duchi et al., 2011)."""
 
@@ -205,7 +205,7 @@ class Adagrad(Optimizer):
         return self._op(param, grad, lr, state, {"epsilon": self._epsilon})
 
 
-@spelled("optimizer.Adadelta")
+@export("optimizer.Adadelta")
 class Adadelta(Optimizer):
     """Adadelta (Zeiler, 2012), with the learning rate applied."""
 
@@ -227,7 +227,7 @@ class Adadelta(Optimizer):
         return self._op(param, grad, lr, state, {"epsilon": self._epsilon, "rho": self._rho})
 
 
-@spelled("optimizer.RMSProp")
+@export("optimizer.RMSProp")
 class RMSProp(Optimizer):
     """RMSProp; epsilon stands inside the root."""
 
@@ -253,7 +253,7 @@ class RMSProp(Optimizer):
         return self._op(param, grad, lr, state, attrs)
 
 
-@spelled("optimizer.Lamb")
+@export("optimizer.Lamb")
 class Lamb(Optimizer):
     """LAMB (You et al., 2019): Adam's direction, scaled by the ratio of norms per parameter.
 

@@ -29,7 +29,7 @@ def cse(program: FrozenProgram) -> FrozenProgram:
         if rename:
             op = op.with_inputs(rename)
         definition = op.definition
-        if definition.random or definition.state or definition.objects or op.regions or keeps(op):
+        if definition.random or definition.state or definition.objects or op.sub_blocks or keeps(op):
             kept.append(op)
             continue
         key = _key(op)

@@ -10,7 +10,7 @@ from tstatic.ir.opdef import EMPTY
 
 def keeps(op: FrozenOp) -> bool:
     """Whether an op stays even if nobody reads it: it prints, calls Python, may raise on values, or owns such ops."""
-    return op.definition.effects or any(keeps(inner) for region in op.regions for inner in region.ops)
+    return op.definition.effects or any(keeps(inner) for sub_block in op.sub_blocks for inner in sub_block.ops)
 
 
 def dce(program: FrozenProgram) -> FrozenProgram:

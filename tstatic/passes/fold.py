@@ -29,7 +29,7 @@ def _fold_one(op: FrozenOp, program: FrozenProgram, constants: dict[str, np.ndar
         or definition.state
         or definition.objects
         or definition.dynamic
-        or op.regions
+        or op.sub_blocks
         or keeps(op)
         or definition.ref is None
     ):

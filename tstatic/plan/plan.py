@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.fusion.codegen.kernel import Calls, Kernel
+from tstatic.fusion.codegen.kernel import Kernel, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
@@ -40,7 +40,7 @@ class PlanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Storage:
     """Where a value lives.
 
     ``kind``: ``arena`` (with ``offset``), ``feed`` (arena, filled from the feed), ``state`` (the scope's storage of variable
@@ -71,7 +71,7 @@ class Generated:
     """The kernel of a fused op and how it is launched."""
 
     kernel: Kernel
-    calls: Calls
+    calls: Launches
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Plan:
 
     program: FrozenProgram
     steps: tuple[Step, ...]
-    slots: Mapping[str, Slot]
+    storage: Mapping[str, Storage]
     commits: tuple[tuple[str, str], ...]
     arena_bytes: int
     options: PlanOptions
@@ -120,7 +120,7 @@ class _Planner:
         self.main_count = len(order.main)
         self.direct = order.direct
         self.commits = order.commits
-        self.slots: dict[str, Slot] = {}
+        self.storage: dict[str, Storage] = {}
         self.root: dict[str, str] = {}
         self.dense: set[str] = set()
         self.last: dict[str, int] = {}
@@ -138,13 +138,13 @@ class _Planner:
 
     def sources(self) -> None:
         for name in self.program.feeds:
-            self.slots[name] = Slot(name, "feed", self.metas[name])
+            self.storage[name] = Storage(name, "feed", self.metas[name])
             self.dense.add(name)
         for var, value in self.program.reads.items():
-            self.slots[value] = Slot(value, "state", self.metas.get(value), of=var)
+            self.storage[value] = Storage(value, "state", self.metas.get(value), of=var)
             self.dense.add(value)
         for value in self.program.constants:
-            self.slots[value] = Slot(value, "const", self.metas[value])
+            self.storage[value] = Storage(value, "const", self.metas[value])
 
     def plan(self) -> Plan:
         self.uses()
@@ -155,12 +155,12 @@ class _Planner:
         lifetimes, within = join(lifetimes, runs)
         starts, size = place(lifetimes, self.options.reuse)
         offsets = {**starts, **{name: starts[run[0][0]] + within[name] for run in runs for name, _ in run}}
-        for value, slot in self.slots.items():
+        for value, slot in self.storage.items():
             if slot.kind in ("arena", "feed"):
-                self.slots[value] = Slot(value, slot.kind, slot.meta, offsets[self.base(value)], slot.of)
+                self.storage[value] = Storage(value, slot.kind, slot.meta, offsets[self.base(value)], slot.of)
         return Plan(
-            self.program, tuple(steps), self.slots, self.commits, size, self.options, tuple(lifetimes),
-            {v: self.base(v) for v in self.slots},
+            self.program, tuple(steps), self.storage, self.commits, size, self.options, tuple(lifetimes),
+            {v: self.base(v) for v in self.storage},
         )  # fmt: skip
 
     def runs(self, placed: set[str]) -> list[list[tuple[str, int]]]:
@@ -172,7 +172,7 @@ class _Planner:
             for grad in grads:
                 base = self.base(grad)
                 meta = self.metas[grad]
-                if base in free and self.slots[base].kind == "arena" and self.metas[base].nbytes == meta.nbytes:
+                if base in free and self.storage[base].kind == "arena" and self.metas[base].nbytes == meta.nbytes:
                     free.discard(base)
                     unit = PAD * meta.dtype.itemsize
                     run.append((base, -(-max(meta.nbytes, 1) // unit) * unit))
@@ -190,14 +190,14 @@ class _Planner:
         objects = set()
         for slot, entry in zip(op.definition.outputs, op.outputs, strict=True):
             if slot.name in op.definition.objects and isinstance(entry, str):
-                self.slots[entry] = Slot(entry, "object", None)
+                self.storage[entry] = Storage(entry, "object", None)
                 objects.add(entry)
-        dynamic = op.definition.dynamic or any(self.slots[v].kind == "dynamic" for v in op.reads())
+        dynamic = op.definition.dynamic or any(self.storage[v].kind == "dynamic" for v in op.reads())
         dynamic = dynamic or any(not _is_known(self.metas.get(v)) for v in op.writes() if v not in objects)
         if dynamic:
             for value in op.writes():
                 if value not in objects:
-                    self.slots[value] = Slot(value, "dynamic", self.metas.get(value))
+                    self.storage[value] = Storage(value, "dynamic", self.metas.get(value))
                 var = self.direct.get(value)
                 if var is not None and self.program.writes[var] == value:
                     # It has memory of its own, so the variable's storage takes it at the end.
@@ -209,9 +209,9 @@ class _Planner:
             if value in objects:
                 continue
             if value in self.direct:
-                self.slots[value] = Slot(value, "state", self.metas[value], of=self.direct[value])
+                self.storage[value] = Storage(value, "state", self.metas[value], of=self.direct[value])
             else:
-                self.slots[value] = Slot(value, "arena", self.metas[value])
+                self.storage[value] = Storage(value, "arena", self.metas[value])
                 self.dense.add(value)
         if self.options.inplace:
             self.try_inplace(index, op)
@@ -226,7 +226,7 @@ class _Planner:
         # An optional list of values that is empty is no input.
         if source not in self.dense or any(op.inputs[1:]):
             return False
-        base = self.slots[self.base(source)]
+        base = self.storage[self.base(source)]
         # The scope's storage changes in the update region and belongs to the user afterwards.
         if base.kind == "state" and self.last.get(result, -1) >= self.main_count:
             return False
@@ -236,7 +236,7 @@ class _Planner:
         shown = definition.view(sample, **definition.pick(definition.view, op.attrs))
         if shown is None or shown.shape != self.metas[result].shape or not np.may_share_memory(shown, sample):
             return False
-        self.slots[result] = Slot(result, "view", self.metas[result], of=source)
+        self.storage[result] = Storage(result, "view", self.metas[result], of=source)
         self.root[result] = source
         self.held[base.value] = max(self.group_last(base.value), self.last.get(result, -1))
         if shown.flags.c_contiguous:
@@ -244,7 +244,7 @@ class _Planner:
         # Other outputs (XShape) are never read; a slot of their own costs nothing when nobody asks for them.
         for value in op.writes():
             if value != result:
-                self.slots[value] = Slot(value, "arena", self.metas[value])
+                self.storage[value] = Storage(value, "arena", self.metas[value])
         return True
 
     def try_inplace(self, index: int, op: FrozenOp) -> None:
@@ -265,14 +265,14 @@ class _Planner:
 
     def share(self, index: int, op: FrozenOp, source: str, result: str) -> bool:
         """Gives a result the place of an input that dies here, if it can have it."""
-        if self.slots[result].kind != "arena":
+        if self.storage[result].kind != "arena":
             return False
         if self.metas[source].shape != self.metas[result].shape or source not in self.dense:
             return False
         if self.metas[source].dtype.itemsize != self.metas[result].dtype.itemsize:
             return False
         base = self.base(source)
-        if self.slots[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
+        if self.storage[base].kind != "arena" or self.metas[base].nbytes != self.metas[source].nbytes:
             return False
         if self.group_last(base) > index or any(v != source and self.base(v) == base for v in _contents(op)):
             return False
@@ -290,7 +290,7 @@ class _Planner:
 
         def touch(value: str, at: int) -> None:
             base = self.base(value)
-            slot = self.slots.get(base)
+            slot = self.storage.get(base)
             if slot is None or slot.kind not in ("arena", "feed"):
                 return
             first.setdefault(base, at)
@@ -305,7 +305,7 @@ class _Planner:
             for value in step.op.writes():
                 touch(value, i)
             for value in _contents(step.op):
-                if value in self.slots:
+                if value in self.storage:
                     touch(value, i)
         for value in self.program.roots():
             touch(value, self.end)
@@ -335,7 +335,7 @@ def _events(plan: Plan) -> list[tuple[int, ...]]:
     return waits
 
 
-def _where(slot: Slot) -> str:
+def _where(slot: Storage) -> str:
     if slot.kind in ("arena", "feed"):
         return f"{slot.kind}[{slot.offset}]"
     return f"{slot.kind}({slot.of})" if slot.of else slot.kind
@@ -351,10 +351,10 @@ def plan_text(plan: Plan) -> str:
     ]
     waits = _events(plan)
     for name in plan.program.feeds:
-        slot = plan.slots[name]
+        slot = plan.storage[name]
         lines.append(f"{'-':>5} {'feed':<7} {'copy':<8} {'':<28} {'-':<14} {name}: {slot.meta!r} {_where(slot)}")
     for i, step in enumerate(plan.steps):
-        results = ", ".join(f"{v}: {plan.slots[v].meta!r} {_where(plan.slots[v])}" for v in step.op.writes())
+        results = ", ".join(f"{v}: {plan.storage[v].meta!r} {_where(plan.storage[v])}" for v in step.op.writes())
         events = ",".join(map(str, waits[i])) or "-"
         # An event that is recorded after the step bears its number.
         results = f"event {i}; {results}" if plan.options.events else results

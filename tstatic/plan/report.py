@@ -107,7 +107,7 @@ def memory_report(
     makers = {v: step.op.role for step in plan.steps for v in step.op.writes()}
     by_op = []
     for i, step in enumerate(plan.steps):
-        metas = [plan.slots[v].meta for v in step.op.writes() if plan.slots[v].kind == "arena"]
+        metas = [plan.storage[v].meta for v in step.op.writes() if plan.storage[v].kind == "arena"]
         made = sum(aligned(m.nbytes) for m in metas if m is not None)
         by_op.append(OpMemory(i, step.op.type, show(step.op.where), live[i + 1], made))
     peak = max(by_op, key=lambda o: o.live_bytes, default=None)
@@ -118,5 +118,5 @@ def memory_report(
                 categories[_category(plan, b.name, makers)] += aligned(b.nbytes)
     categories["parameters"] = sum(m.nbytes for n, m in state.items() if n in parameters)
     categories["other state"] = sum(m.nbytes for n, m in state.items() if n not in parameters)
-    unknown = tuple(v for v, s in plan.slots.items() if s.kind == "dynamic")
+    unknown = tuple(v for v, s in plan.storage.items() if s.kind == "dynamic")
     return MemoryReport(plan.arena_bytes, categories, tuple(by_op), peak, held, unknown)

@@ -31,7 +31,7 @@ def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> b
         # What stays inside may be anything: it writes no memory.
         made = set(op.writes())
         return all(_delayable(one, program, owner) for one in op.body if made.intersection(one.writes()))
-    if not op.definition.update or op.regions:
+    if not op.definition.update or op.sub_blocks:
         return False
     pairs = {o: i for i, o in op.definition.state}
     for slot, entry in zip(op.definition.outputs, op.outputs, strict=True):

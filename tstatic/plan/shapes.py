@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import TstaticError
-from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, Region
+from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ir.where import show
@@ -30,8 +30,8 @@ def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
         for one in op.body:
             infer_op(one, metas)
         return
-    if op.regions:
-        _infer_regions(op, metas)
+    if op.sub_blocks:
+        _infer_sub_blocks(op, metas)
         return
     definition = op.definition
     assert definition.infer is not None, f"{op.type} has no infer"
@@ -52,12 +52,12 @@ def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
                     metas[value] = one
 
 
-def _run_region(region: Region, given: Mapping[str, Meta]) -> dict[str, Meta]:
-    metas = dict(region.metas)
-    for name, value in region.inputs:
+def _run_sub_block(sub_block: SubBlock, given: Mapping[str, Meta]) -> dict[str, Meta]:
+    metas = dict(sub_block.metas)
+    for name, value in sub_block.inputs:
         if name in given:
             metas[value] = given[name]
-    for op in region.ops:
+    for op in sub_block.ops:
         infer_op(op, metas)
     return metas
 
@@ -69,7 +69,7 @@ def _meet(a: Meta, b: Meta) -> Meta:
     return a.with_shape(x if x == y else UNKNOWN for x, y in zip(a.shape, b.shape, strict=True))
 
 
-def _infer_regions(op: FrozenOp, metas: dict[str, Meta]) -> None:
+def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
     names = op.slot_names
     given: dict[str, Meta] = {}
     by_slot = {s.name: e for s, e in zip(op.definition.inputs, op.inputs, strict=True)}
@@ -90,12 +90,12 @@ def _infer_regions(op: FrozenOp, metas: dict[str, Meta]) -> None:
             elif entry is not None and meta is not None:
                 metas[entry] = meta
         return
-    region = op.regions[0]
+    sub_block = op.sub_blocks[0]
     before: dict[str, Meta] = {}
     while before != given:
         before = dict(given)
-        inner = _run_region(region, given)
-        results = {name: inner[value] for name, value in region.outputs if value in inner}
+        inner = _run_sub_block(sub_block, given)
+        results = {name: inner[value] for name, value in sub_block.outputs if value in inner}
         for name, meta in results.items():
             if name in given:
                 given[name] = _meet(given[name], meta)

@@ -14,7 +14,7 @@ from tstatic.fusion import cache
 from tstatic.plan.plan import Generated
 
 
-def generated_work(found: Generated, known: Mapping[str, Any]) -> cpu.Work:
+def generated_work(found: Generated, known: Mapping[str, Any]) -> cpu.BoundStep:
     """Ready calls of one kernel.
 
     Args:
@@ -34,7 +34,7 @@ def generated_work(found: Generated, known: Mapping[str, Any]) -> cpu.Work:
     shapes = [(arrays[v].shape, arrays[v].dtype) for v in loose]
     partials = [(name, ((count,), dtype.np)) for name, (count, dtype) in found.calls.partials.items()]
     launches = [one.call for one in found.calls.launches]
-    work = cpu.Work()
+    work = cpu.BoundStep()
     # The interpreter patches Triton's language while it runs: one kernel at a time, on the calling thread.
     work.spans = None
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 
 from tstatic.errors import ProgramTypeError, shown
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 
 _seed: int | None = None
 _epoch = 0
 _entropy = 0
 
 
-@spelled("tensor.seed", "framework.seed")
+@export("tensor.seed", "framework.seed")
 def seed(seed: int) -> int:
     """Seeds all programs that have no ``random_seed`` of their own, and restarts their run counts.
 

@@ -187,7 +187,7 @@ class Scope:
         self.runs: dict[int, tuple[int, int]] = {}
         self.lock = rlock()
         self.torn: dict[LoDTensor, str] = {} if parent is None else parent.torn
-        self.replicas: list[Replica] = []
+        self.replicas: list[ReplicaScope] = []
         self._writes = 0
         self._vars: dict[str, ScopeVar] = {}
 
@@ -278,7 +278,7 @@ class Scope:
         if index == 0:
             return self
         while len(self.replicas) < index:
-            self.replicas.append(Replica(self))
+            self.replicas.append(ReplicaScope(self))
         return self.replicas[index - 1]
 
     def drop_kids(self) -> None:
@@ -300,7 +300,7 @@ class Scope:
         return f"<Scope: {len(self._vars)} variables, {len(self.kids)} children>"
 
 
-class Replica(Scope):
+class ReplicaScope(Scope):
     """The scope of a further replica: what it holds are copies of the parent's values; the rest is the parent's."""
 
     def __init__(self, parent: Scope) -> None:

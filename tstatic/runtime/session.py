@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.comm.group import Member
+from tstatic.comm.group import Communicator
 from tstatic.devices import blas, cpu, null
 from tstatic.devices.buffer import Buffer
-from tstatic.devices.lanes import blame, joined
 from tstatic.devices.pool import Call, pool_of, usable_cpus
+from tstatic.devices.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
 from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import Entry, FrozenOp
@@ -24,14 +24,14 @@ from tstatic.ir.where import show
 from tstatic.plan.plan import Plan, Step
 from tstatic.plan.streams import state_streams
 from tstatic.runtime import random
-from tstatic.runtime.block import BlockRunner, annotate, run_op
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.flat import flatten
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.scope import Scope, dtype_check
+from tstatic.runtime.sub_block import BlockRunner, annotate, run_op
 
-DEVICES: dict[str, Callable[..., cpu.Work]] = {"cpu": cpu.prepare, "null": null.prepare}
+DEVICES: dict[str, Callable[..., cpu.BoundStep]] = {"cpu": cpu.prepare, "null": null.prepare}
 
 
 class Session:
@@ -58,7 +58,7 @@ class Session:
         seed: int = 0,
         uid: int = 0,
         check_numerics: bool = False,
-        member: Member | None = None,
+        communicator: Communicator | None = None,
         place: int = 0,
     ) -> None:
         self.plan = plan
@@ -68,7 +68,7 @@ class Session:
         self.seed = seed
         self.uid = uid
         self.check_numerics = check_numerics
-        self.member = member
+        self.communicator = communicator
         self.place = place
         self._at: tuple[str, Iterator[Any]] | None = None
         self.layout = -1
@@ -101,7 +101,7 @@ class Session:
         self.runners: list[BlockRunner] = []
         # One object per place: numpy is slower when input and output are two views of the same bytes.
         views: dict[Any, np.ndarray[Any, Any]] = {}
-        for value, slot in plan.slots.items():
+        for value, slot in plan.storage.items():
             if slot.kind in ("arena", "feed"):
                 assert slot.meta is not None
                 place = (slot.offset, slot.meta)
@@ -115,7 +115,7 @@ class Session:
             elif slot.kind == "object":
                 self.arrays[value] = []
         workspaces = [cpu.Workspace() for _ in range(self.threads)]
-        works: list[tuple[Step, cpu.Work]] = []
+        works: list[tuple[Step, cpu.BoundStep]] = []
         for step in plan.steps:
             if step.how == "view":
                 self._bind_view(step.op)
@@ -132,20 +132,20 @@ class Session:
             workspace.allocate()
         self.workspaces = workspaces
         self.calls: dict[str, list[Call]] = {"main": [], "update": []}
-        self.owners: dict[str, list[Any]] = {"main": [], "update": []}
+        self.op_of_call: dict[str, list[Any]] = {"main": [], "update": []}
         pool = pool_of(self.threads)
         for region, group in itertools.groupby(works, key=lambda pair: pair[0].region):
             check = self.check_numerics and region == "main"
-            for lanes in joined(
+            for chain in chain_steps(
                 ((work, step.op) for step, work in group), self.threads, apart=check or plan.options.apart
             ):
-                calls, owners = lanes.bind(workspaces, pool)
+                calls, op_of_call = chain.bind(workspaces, pool)
                 if check:
-                    op = lanes.works[0][1]
+                    op = chain.works[0][1]
                     calls.append((self._check, (op,)))
-                    owners.append(op)
+                    op_of_call.append(op)
                 self.calls[region] += calls
-                self.owners[region] += owners
+                self.op_of_call[region] += op_of_call
         self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds]
         self.layout = self.scope.layout
         self._bound = True
@@ -161,7 +161,7 @@ class Session:
         array = self.scope.array(var)
         if array is None:
             raise uninitialised(self.plan, var)
-        meta = self.plan.slots[value].meta
+        meta = self.plan.storage[value].meta
         if meta is not None:
             dtype_check(var, meta.dtype, dtype_of(array.dtype))
         return array
@@ -184,26 +184,26 @@ class Session:
 
     def _reserved(self, op: FrozenOp) -> dict[str, Any]:
         reserved: dict[str, Any] = {}
-        if op.definition.random or op.regions:
+        if op.definition.random or op.sub_blocks:
             key = RngKey(0, self.place, op.position, 0, 0)
             self.keys.append(key)
             reserved["rng"] = key
-            if op.regions:
+            if op.sub_blocks:
                 runner = BlockRunner(op, key)
                 self.runners.append(runner)
                 reserved["run_block"] = runner
         if op.definition.collective:
-            reserved["group"] = self.member
+            reserved["group"] = self.communicator
         return reserved
 
-    def _prepare(self, op: FrozenOp) -> cpu.Work:
+    def _prepare(self, op: FrozenOp) -> cpu.BoundStep:
         ins = [self._entry(e) for e in op.inputs]
         outs = [self._entry(e) for e in op.outputs]
         return DEVICES[self.device](op.definition, ins, outs, op.attrs, metas_of, self._reserved(op))
 
-    def _dynamic(self, op: FrozenOp) -> cpu.Work:
+    def _dynamic(self, op: FrozenOp) -> cpu.BoundStep:
         """An op whose result's size is known when it is there: its arrays are made and found by name as it runs."""
-        work = cpu.Work()
+        work = cpu.BoundStep()
         work.spans = None
         call: Call = run_op, (op, self.arrays, self._reserved(op))
         work.add(lambda arrays: [call])
@@ -280,17 +280,17 @@ class Session:
         late: list[tuple[int, str]] = []
         if last:
             for i, (_, value) in enumerate(self.plan.program.fetches):
-                if self.plan.slots[value].kind == "state" or value in self._late:
+                if self.plan.storage[value].kind == "state" or value in self._late:
                     late.append((i, value))
                     fetched.append(np.empty_like(self.arrays[value]))
                 else:
                     fetched.append(np.array(self.arrays[value]))
         pending = self._pending(late=False)
-        if self.member is not None:
-            self.member.commit()
+        if self.communicator is not None:
+            self.communicator.commit()
         if self.calls["update"] or pending:
             with self._writing:
-                if self.member is None:
+                if self.communicator is None:
                     self.scope.touched()
                 self._execute("update")
                 self._commit([*pending, *self._pending(late=True)])
@@ -315,7 +315,7 @@ class Session:
             return
         except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
-            error, op = blame(raised, self.owners[region][index])
+            error, op = find_failed_op(raised, self.op_of_call[region][index])
         # Outside the handler, so that the error keeps its own cause and context.
         annotate(error, op)
         if region == "update":
@@ -329,14 +329,14 @@ class Session:
             ) from error
         raise error
 
-    def standing(self) -> str:
+    def current_op(self) -> str:
         """The op that is running now, with the user's line; empty between runs."""
         region, running = self._at or ("main", iter(()))
-        owners = self.owners[region] if self._bound else []
-        index = len(owners) - operator.length_hint(running) - 1
-        if not 0 <= index < len(owners) or self._at is None:
+        op_of_call = self.op_of_call[region] if self._bound else []
+        index = len(op_of_call) - operator.length_hint(running) - 1
+        if not 0 <= index < len(op_of_call) or self._at is None:
             return ""
-        owner = owners[index]
+        owner = op_of_call[index]
         ops = [owner] if isinstance(owner, FrozenOp) else [op for ends in owner for _, op in ends]
         return " or ".join(dict.fromkeys(f"in operator '{op.type}' at {show(op.where)}" for op in ops[:3]))
 

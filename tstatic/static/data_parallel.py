@@ -33,11 +33,11 @@ from tstatic.ir.where import show, user_line
 from tstatic.logs import get_logger
 from tstatic.plan.plan import Plan
 from tstatic.plan.shapes import infer_program
-from tstatic.runtime.crew import Crew
 from tstatic.runtime.feed import Arrays, uninitialised
 from tstatic.runtime.interrupt import left_whole
 from tstatic.runtime.learning_rate import scheduled
-from tstatic.runtime.scope import Replica, Scope, tensor_of
+from tstatic.runtime.replica_threads import ReplicaThreads
+from tstatic.runtime.scope import ReplicaScope, Scope, tensor_of
 from tstatic.runtime.session import Session
 from tstatic.runtime.shards import merged, shards
 from tstatic.static import pipeline
@@ -99,13 +99,13 @@ def loss_scale(strategy: BuildStrategy, world: int) -> float:
     return 1.0 / world if coefficient and not alone else 1.0
 
 
-def distribution(strategy: BuildStrategy, replicas: int, processes: launch.Launch | None = None) -> Distribution:
+def distribution(strategy: BuildStrategy, replicas: int, processes: launch.ProcessInfo | None = None) -> Distribution:
     """What a strategy says about a number of replicas in each of the processes.
 
     Raises:
         StrategyValueError: If the processes cannot be cut into the blocks that it asks for.
     """
-    processes = processes or launch.Launch()
+    processes = processes or launch.ProcessInfo()
     world = replicas * processes.size
     block, levels = blocks.choose(strategy, processes)
     kind = strategy.reduce_strategy
@@ -169,7 +169,7 @@ class Compiled:
         return all(fits(state, scope) for state in self.states)
 
 
-class Company:
+class Replicas:
     """The replicas' threads and what they meet in, for one Executor and number of places; and what was compiled."""
 
     def __init__(self, size: int, outer: Processes | None = None) -> None:
@@ -180,12 +180,12 @@ class Company:
         self.seen: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()  # its count of writes, when all had the same
         me = proxy(self)  # so that the threads of a company that nobody has any more end at once
         if outer is not None:
-            outer.monitor.standing = partial(Company._standing, me, 0)
-        self.crew = Crew(size, self.group, partial(Company._standing, me))
+            outer.monitor.current_op = partial(Replicas._current_op, me, 0)
+        self.threads = ReplicaThreads(size, self.group, partial(Replicas._current_op, me))
         self.cache: OrderedDict[tuple[Any, ...], Compiled] = OrderedDict()
 
-    def _standing(self, replica: int) -> str:
-        return self.running.sessions[replica].standing() if self.running is not None else ""
+    def _current_op(self, replica: int) -> str:
+        return self.running.sessions[replica].current_op() if self.running is not None else ""
 
     # ---------------------------------------------------------------------------------------------------------- compile
     def compile(
@@ -230,7 +230,7 @@ class Company:
             sessions.append(
                 Session(
                     plan, scope.replica(replica), device, each, program.random_seed, program.uid, check,
-                    self.group.member(replica), replica + (0 if self.outer is None else self.outer.rank * len(feeds)),
+                    self.group.communicator(replica), replica + (0 if self.outer is None else self.outer.rank * len(feeds)),
                 )
             )  # fmt: skip
             states.append(state)
@@ -265,7 +265,7 @@ class Company:
         writes = scope.writes
         for replica, (own, lone) in enumerate(zip(compiled.own, compiled.lone, strict=True)):
             where = scope.replica(replica)
-            if isinstance(where, Replica):
+            if isinstance(where, ReplicaScope):
                 where.fill(own, lone)
         # Binding moves state into flat buffers, which may put out what was bound before.
         while any(session.stale() for session in compiled.sessions):
@@ -283,7 +283,7 @@ class Company:
         with blas.OneThread():
             if self.outer is None or not self.group.across:
                 with left_whole(scopes):
-                    return self.crew.run(tasks, timeout)
+                    return self.threads.run(tasks, timeout)
             changed = self.seen.get(scope) != writes
             self.outer.watch_state(changed, lambda: {n: digest({n: a}) for n, a in _held(scope, compiled.parameters)})
             if self.outer.feeds.watching:
@@ -291,7 +291,7 @@ class Company:
             try:
                 with self.outer.step(timeout), left_whole(scopes):
                     # The processes' own deadline comes first: its error names the rank.
-                    results = self.crew.run(tasks, timeout + LATER)
+                    results = self.threads.run(tasks, timeout + LATER)
                 self.seen[scope] = scope.writes
                 return results
             except BaseException as error:
@@ -303,12 +303,12 @@ class Companies:
     """One Executor's companies, by number of places, and its data-parallel runs."""
 
     def __init__(self) -> None:
-        self._by_size: dict[int, Company] = {}
+        self._by_size: dict[int, Replicas] = {}
 
     def close(self) -> None:
         """Ends the threads and frees the plans."""
         for company in self._by_size.values():
-            company.crew.close()
+            company.threads.close()
         self._by_size.clear()
 
     @property
@@ -357,7 +357,7 @@ class Companies:
         wanted: tuple[list[str], list[str]],
         scope: Scope,
         use_prune: bool,
-    ) -> tuple[Company, Compiled, list[Arrays]]:
+    ) -> tuple[Replicas, Compiled, list[Arrays]]:
         """The compiled replicas for this feed, from the cache where they still fit."""
         program, build, (fetches, kept) = compiled._program, compiled._build_strategy, wanted
         found = places_of(place, compiled._places)
@@ -385,16 +385,16 @@ class Companies:
         company.cache.move_to_end(key)
         return company, entry, feeds
 
-    def _company(self, size: int, build: BuildStrategy) -> Company:
+    def _company(self, size: int, build: BuildStrategy) -> Replicas:
         """The company for so many places, among the processes that the launcher and the strategy agree on."""
         launch.settle(build)
         outer = world()
         company = self._by_size.get(size)
         if company is None or company.outer is not outer:
             if company is not None:
-                company.crew.close()
-            company = self._by_size[size] = Company(size, outer)
+                company.threads.close()
+            company = self._by_size[size] = Replicas(size, outer)
         return company
 
 
-__all__ = ["Companies", "Company", "Compiled", "distribution", "places_of"]
+__all__ = ["Companies", "Compiled", "Replicas", "distribution", "places_of"]

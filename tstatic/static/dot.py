@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.errors import StrategyValueError
-from tstatic.ir.frozen import FrozenOp, FrozenProgram, Region, freeze
+from tstatic.ir.frozen import FrozenOp, FrozenProgram, SubBlock, freeze
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
@@ -63,16 +63,16 @@ class _Writer:
             self.lines.extend(f"  {i} -> {node};" for i in ins)
             for v in dict.fromkeys(op.writes()):
                 self.lines.append(f"  {node} -> {self.value(v, known, metas, names)};")
-            for region in op.regions:
-                self.region(region, node)
+            for sub_block in op.sub_blocks:
+                self.sub_block(sub_block, node)
 
-    def region(self, region: Region, owner: str) -> None:
+    def sub_block(self, sub_block: SubBlock, owner: str) -> None:
         """The body of a control-flow op, in a frame of its own; dashed edges bring what its op gives it."""
         inner: dict[str, str] = {}
         self.lines.append(f"  subgraph cluster_{self.count} {{")
-        self.lines.append(f'  label="block {region.block}";')
-        given = {value: name for name, value in region.inputs}
-        self.ops(region.ops, inner, region.metas, given)
+        self.lines.append(f'  label="block {sub_block.block}";')
+        given = {value: name for name, value in sub_block.inputs}
+        self.ops(sub_block.ops, inner, sub_block.metas, given)
         self.lines.append("  }")
         self.lines.extend(f"  {owner} -> {inner[v]} [style=dashed];" for v in given if v in inner)
 

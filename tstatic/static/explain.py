@@ -11,7 +11,7 @@ from typing import Any
 from tstatic.comm.distribution import Report
 from tstatic.errors import NotFoundError, near
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.engine import Applied, Member, Refused
+from tstatic.fusion.engine import Applied, OpInfo, Refused
 from tstatic.fusion.reasons import explain_code
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.where import Where, show
@@ -253,7 +253,7 @@ def _at(where: Where | None) -> str:
     return f"  at {text}" if text else ""
 
 
-def _members(members: Sequence[Member]) -> list[dict[str, Any]]:
+def _members(members: Sequence[OpInfo]) -> list[dict[str, Any]]:
     return [{"type": m.type, "outputs": list(m.outputs), "where": show(m.where)} for m in members]
 
 

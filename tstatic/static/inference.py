@@ -9,7 +9,7 @@ from typing import Any
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import edit, serial
 from tstatic.ir.build import append_op
-from tstatic.ir.opdef import EMPTY, spelled
+from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.logs import warn_once
@@ -89,7 +89,7 @@ def source_of(program: Any, fetches: Sequence[Variable], function: str) -> Progr
 
 
 # -------------------------------------------------------------------------------------------------------------- program
-@spelled("static.normalize_program", "static.io.normalize_program")
+@export("static.normalize_program", "static.io.normalize_program")
 def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> Program:
     """Returns a copy of a program with only what leads from ``feed_vars`` to ``fetch_vars``.
 
@@ -238,7 +238,7 @@ def bytes_of(content: Any, function: str) -> bytes:
 
 
 # --------------------------------------------------------------------------------------------------------- whole models
-@spelled("static.save_inference_model", "static.io.save_inference_model")
+@export("static.save_inference_model", "static.io.save_inference_model")
 def save_inference_model(
     path_prefix: str, feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any
 ) -> None:
@@ -282,7 +282,7 @@ def save_inference_model(
     })  # fmt: skip
 
 
-@spelled("static.load_inference_model", "static.io.load_inference_model")
+@export("static.load_inference_model", "static.io.load_inference_model")
 def load_inference_model(path_prefix: str | None, executor: Executor | None, **kwargs: Any) -> list[Any]:
     """Loads what :func:`save_inference_model` saved; values go to the global scope.
 

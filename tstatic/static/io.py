@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, shown
 from tstatic.ir import serial
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.logs import get_logger, warn_once
@@ -127,7 +127,7 @@ def values_of_variables(
     return values, kinds
 
 
-@spelled("static.save", "fluid.save", "fluid.io.save")
+@export("static.save", "fluid.save", "fluid.io.save")
 @no_effect(protocol="nothing is pickled", pickle_protocol="nothing is pickled")
 def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> None:
     """Saves parameters and all other persistable variables of a program, with its run count, to ``<model_path>.pdparams``.
@@ -166,7 +166,7 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name.removesuffix(PARAMETERS_SUFFIX) + suffix)
 
 
-@spelled("static.load", "fluid.load", "fluid.io.load")
+@export("static.load", "fluid.load", "fluid.io.load")
 @no_effect(executor=PLACE)
 def load(
     program: Any,
@@ -241,7 +241,7 @@ def _run_count(facts: Mapping[str, Any], path: Path) -> int | None:
     return count
 
 
-@spelled("static.load_program_state", "fluid.load_program_state", "fluid.io.load_program_state")
+@export("static.load_program_state", "fluid.load_program_state", "fluid.io.load_program_state")
 def load_program_state(
     model_path: str, var_list: Sequence[Variable] | None = None, *, strict: bool = True
 ) -> dict[str, Array]:
@@ -263,7 +263,7 @@ def load_program_state(
     return {n: a for n, a in found.tensors.items() if n in names}
 
 
-@spelled("static.set_program_state", "fluid.set_program_state", "fluid.io.set_program_state")
+@export("static.set_program_state", "fluid.set_program_state", "fluid.io.set_program_state")
 def set_program_state(program: Any, state_dict: Mapping[str, Any]) -> None:
     """Writes values into the global scope; names that the program lacks are named in one warning.
 
@@ -289,7 +289,7 @@ def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, functi
     assign(scope, arrays)
 
 
-@spelled("Program.state_dict")
+@export("Program.state_dict")
 def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> OrderedDict[str, LoDTensor]:
     """Values of persistable variables: ``"param"``, ``"opt"`` (all others) or ``"all"``.
 
@@ -317,7 +317,7 @@ def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> 
     return done
 
 
-@spelled("Program.set_state_dict")
+@export("Program.set_state_dict")
 def set_state_dict(self: Program, state: Mapping[str, Any], scope: Scope | None = None) -> None:
     """Writes values of matching names; names that the program lacks are named in one warning.
 
@@ -327,7 +327,7 @@ def set_state_dict(self: Program, state: Mapping[str, Any], scope: Scope | None 
     _set_values(self, state, scope if scope is not None else global_scope(), "set_state_dict")
 
 
-@spelled("Variable.get_value")
+@export("Variable.get_value")
 def get_value(self: Variable, scope: Scope | None = None) -> LoDTensor:
     """The variable's tensor in a scope.
 
@@ -348,7 +348,7 @@ def get_value(self: Variable, scope: Scope | None = None) -> LoDTensor:
     return found.get_tensor()
 
 
-@spelled("Variable.set_value")
+@export("Variable.set_value")
 def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
     """Writes the variable's value in a scope.
 

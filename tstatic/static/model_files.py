@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import serial
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
@@ -30,7 +30,7 @@ from tstatic.static.variable_files import (
 MODEL_FILE = "__model__"
 
 
-@spelled("fluid.io.save_inference_model")
+@export("fluid.io.save_inference_model")
 def save_inference_model(
     dirname: str,
     feeded_var_names: str | Sequence[str],
@@ -108,7 +108,7 @@ def _inputs(program: Program, names: Any, function: str) -> list[Variable]:
 
 
 @no_effect(pserver_endpoints="there are no parameter servers")
-@spelled("fluid.io.load_inference_model")
+@export("fluid.io.load_inference_model")
 def load_inference_model(
     dirname: str | None,
     executor: Executor | None,

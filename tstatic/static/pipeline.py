@@ -12,7 +12,7 @@ from tstatic.fusion.alone import ALONE, each_alone
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.demand import TOGETHER, demand, demands
-from tstatic.fusion.engine import Fusion, Log, Member, apply
+from tstatic.fusion.engine import Fusion, Log, OpInfo, apply
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.user_kernel import USER, present, with_user_kernels
@@ -141,7 +141,7 @@ def _say(log: Log) -> None:
         _log.debug("%s: %s stay apart: %s, %s", one.fusion, _shown(one.members), one.code, one.reason)
 
 
-def _shown(members: Sequence[Member]) -> str:
+def _shown(members: Sequence[OpInfo]) -> str:
     return ", ".join(f"{m.type} ({show(m.where)})" if m.where else m.type for m in members)
 
 

@@ -52,7 +52,7 @@ def rewritten(program: Program, frozen: FrozenProgram) -> Program:
     for op in frozen.ops:
         same = known.get(op.position)
         # An op with a body of its own (control flow) is shown as the user wrote it.
-        kept = same is not None and not op.body and same.type == op.type and op.regions
+        kept = same is not None and not op.body and same.type == op.type and op.sub_blocks
         ops.append(same if kept and same is not None else _operator(op, block, names))
     block.ops[:] = ops
     touched = {n for op in ops for n in (*op.input_arg_names, *op.output_arg_names)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir import serial
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Program
 from tstatic.runtime import checkpoint
 from tstatic.static.executor import Executor
@@ -22,7 +22,7 @@ from tstatic.static.inference import (
 from tstatic.static.io import path_of, persistables, program_of
 
 
-@spelled("static.serialize_program", "static.io.serialize_program")
+@export("static.serialize_program", "static.io.serialize_program")
 def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
     """The inference program as bytes, for :func:`deserialize_program`.
 
@@ -37,7 +37,7 @@ def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
     return serial.encode(normalize_program(source, feed_vars, fetches))
 
 
-@spelled("static.deserialize_program", "static.io.deserialize_program")
+@export("static.deserialize_program", "static.io.deserialize_program")
 def deserialize_program(data: bytes) -> Program:
     """The program that :func:`serialize_program` gave.
 
@@ -47,7 +47,7 @@ def deserialize_program(data: bytes) -> Program:
     return serial.decode(data)
 
 
-@spelled("static.serialize_persistables", "static.io.serialize_persistables")
+@export("static.serialize_persistables", "static.io.serialize_persistables")
 def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any) -> bytes | None:
     """The values that the inference program needs, from the global scope, as bytes for :func:`deserialize_persistables`.
 
@@ -69,7 +69,7 @@ def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor |
     return _values_or_none(normalize_program(source, feed_vars, fetches))
 
 
-@spelled("static.io._serialize_persistables")
+@export("static.io._serialize_persistables")
 def _serialize_persistables(program: Program, executor: Executor | None) -> bytes | None:
     """The values of a program's persistable variables as bytes; ``None`` if it has none."""
     check_executor(executor, "serialize_persistables")
@@ -80,7 +80,7 @@ def _values_or_none(program: Program) -> bytes | None:
     return values_of(program, "serialize_persistables") if persistables(program) else None
 
 
-@spelled("static.deserialize_persistables", "static.io.deserialize_persistables")
+@export("static.deserialize_persistables", "static.io.deserialize_persistables")
 def deserialize_persistables(program: Program, data: bytes | None, executor: Executor | None) -> None:
     """Writes values into the global scope; everything is checked before anything is written.
 
@@ -99,7 +99,7 @@ def deserialize_persistables(program: Program, data: bytes | None, executor: Exe
     load_values(program_of(program, "deserialize_persistables"), data, "these bytes", "deserialize_persistables")
 
 
-@spelled("static.save_to_file", "static.io.save_to_file")
+@export("static.save_to_file", "static.io.save_to_file")
 def save_to_file(path: str, content: bytes) -> None:
     """Writes bytes to a file: staged, fsynced and renamed.
 
@@ -110,7 +110,7 @@ def save_to_file(path: str, content: bytes) -> None:
     checkpoint.write_atomically(path_of(path, "save_to_file"), bytes_of(content, "save_to_file"))
 
 
-@spelled("static.load_from_file", "static.io.load_from_file")
+@export("static.load_from_file", "static.io.load_from_file")
 def load_from_file(path: str) -> bytes:
     """Reads the bytes of a file.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import serial
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program
 from tstatic.ir.where import show, user_line
 from tstatic.runtime import checkpoint, files
@@ -39,43 +39,43 @@ AnyProgram = Program | CompiledProgram | None
 
 
 # ------------------------------------------------------------------------------------------------------- kinds of variables
-@spelled("static.io.is_persistable", "fluid.io.is_persistable")
+@export("static.io.is_persistable", "fluid.io.is_persistable")
 def is_persistable(var: Variable) -> bool:
     """Whether a variable lives in the scope between runs."""
     return var.persistable
 
 
-@spelled("static.io.is_parameter", "fluid.io.is_parameter")
+@export("static.io.is_parameter", "fluid.io.is_parameter")
 def is_parameter(var: Variable) -> bool:
     """Whether a variable is a parameter."""
     return isinstance(var, Parameter)
 
 
-@spelled("static.io.is_belong_to_optimizer", "fluid.io.is_belong_to_optimizer")
+@export("static.io.is_belong_to_optimizer", "fluid.io.is_belong_to_optimizer")
 def is_belong_to_optimizer(var: Variable) -> bool:
     """Whether a variable is persistable and no parameter: a moment, a learning rate, a counter."""
     return var.persistable and not isinstance(var, Parameter) and not var.need_check_feed
 
 
-@spelled("fluid.io.get_program_persistable_vars", "static.io.get_program_persistable_vars")
+@export("fluid.io.get_program_persistable_vars", "static.io.get_program_persistable_vars")
 def get_program_persistable_vars(program: AnyProgram) -> list[Variable]:
     """The persistable variables of a program."""
     return persistables(_get_valid_program(program))
 
 
-@spelled("fluid.io.get_program_parameter", "static.io.get_program_parameter")
+@export("fluid.io.get_program_parameter", "static.io.get_program_parameter")
 def get_program_parameter(program: AnyProgram) -> list[Variable]:
     """The parameters of a program."""
     return list(_get_valid_program(program).all_parameters())
 
 
-@spelled("static.io._get_valid_program", "fluid.io._get_valid_program")
+@export("static.io._get_valid_program", "fluid.io._get_valid_program")
 def _get_valid_program(program: AnyProgram = None) -> Program:
     """The program itself, that of a CompiledProgram, or the default main program for ``None``."""
     return default_main_program() if program is None else program_of(program, "fluid.io")
 
 
-@spelled("fluid.io.get_parameter_value")
+@export("fluid.io.get_parameter_value")
 def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Array:
     """A parameter's value in the global scope, as a copy.
 
@@ -86,7 +86,7 @@ def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Ar
     return values_of_variables([para], global_scope(), "get_parameter_value")[0][para.name].copy()
 
 
-@spelled("fluid.io.get_parameter_value_by_name")
+@export("fluid.io.get_parameter_value_by_name")
 def get_parameter_value_by_name(name: str, executor: Executor | None = None, program: AnyProgram = None) -> Array:
     """The value of the parameter of that name in the global scope, as a copy.
 
@@ -152,7 +152,7 @@ def _chosen(
     return [v for v in source.list_vars() if v.type == "dense_tensor" and (predicate is None or predicate(v))]
 
 
-@spelled("fluid.io.save_vars", "static.io.save_vars")
+@export("fluid.io.save_vars", "static.io.save_vars")
 def save_vars(
     executor: Executor | None,
     dirname: str,
@@ -206,7 +206,7 @@ def write(
     files.write(made if model is None else made | {model[0]: serial.stamped(model[1], stamp)})
 
 
-@spelled("fluid.io.load_vars", "static.io.load_vars")
+@export("fluid.io.load_vars", "static.io.load_vars")
 def load_vars(
     executor: Executor | None,
     dirname: str,
@@ -277,7 +277,7 @@ def load_files(
     assign(global_scope(), {var.name: values[var.name] for var in wanted})
 
 
-@spelled("fluid.io.save_params", "static.io.save_params")
+@export("fluid.io.save_params", "static.io.save_params")
 def save_params(
     executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
 ) -> None:
@@ -285,7 +285,7 @@ def save_params(
     save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
-@spelled("fluid.io.load_params", "static.io.load_params")
+@export("fluid.io.load_params", "static.io.load_params")
 def load_params(
     executor: Executor | None,
     dirname: str,
@@ -298,7 +298,7 @@ def load_params(
     load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename, strict=strict)
 
 
-@spelled("fluid.io.save_persistables", "static.io.save_persistables")
+@export("fluid.io.save_persistables", "static.io.save_persistables")
 def save_persistables(
     executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
 ) -> None:
@@ -306,7 +306,7 @@ def save_persistables(
     save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
-@spelled("fluid.io.load_persistables", "static.io.load_persistables")
+@export("fluid.io.load_persistables", "static.io.load_persistables")
 def load_persistables(
     executor: Executor | None,
     dirname: str,

@@ -11,9 +11,9 @@ import numpy as np
 
 from tstatic.errors import TstaticError
 from tstatic.ir import names
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import op_def
 from tstatic.ir.program import Program, Variable, program_guard
-from tstatic.ir.spelling import SPELLINGS
 from tstatic.ir.types import DType, dtype_of
 from tstatic.static.strategy import BuildStrategy
 
@@ -195,7 +195,7 @@ def _call(
     type: str, kinds: tuple[Any, ...], attrs: tuple[tuple[str, Any], ...], outputs: tuple[tuple[str, int], ...]
 ) -> tuple[str, tuple[str, ...]] | None:
     """A public function that appends exactly this op, and the text of its further arguments; found by trying it."""
-    for spelling, entry in SPELLINGS.items():
+    for spelling, entry in PUBLIC_API.items():
         prefix = next((p for p in _PREFIXES if spelling.startswith(p)), "")
         if entry.op != type or not prefix or not inspect.isfunction(entry.function) or "." in spelling[len(prefix) :]:
             continue

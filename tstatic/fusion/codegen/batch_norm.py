@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tstatic.fusion.codegen.batch_norm_grad import Backward
-from tstatic.fusion.codegen.kernel import Calls, Kernel
+from tstatic.fusion.codegen.kernel import Kernel, Launches
 from tstatic.fusion.codegen.lines import Typed
 from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, normalised, one, snake
 from tstatic.fusion.codegen.per_channel import Function, merging, tiling
@@ -40,15 +40,15 @@ class Forward(NormModule):
         if self.given:
             main = self.apply()
 
-            def map_only(few: bool) -> Calls:
+            def map_only(few: bool) -> Launches:
                 tiles = tiling(self.extent, few, sums=False)
-                return Calls((main.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
+                return Launches((main.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
 
             return self.finish("batch_norm", map_only)
         statistics, merge, main = self.statistics(), self.merge(), self.apply()
         channels, compute = self.extent.channels, self.compute
 
-        def plan(few: bool) -> Calls:
+        def plan(few: bool) -> Launches:
             tiles = tiling(self.extent, few, sums=True)
             grid, constants = merging(self.extent, tiles, few)
             mapped = tiling(self.extent, few, sums=False)
@@ -59,7 +59,7 @@ class Forward(NormModule):
                 for slot in ("SavedMean", "SavedVariance")
                 if not self.wanted(slot)
             }
-            return Calls(
+            return Launches(
                 (
                     statistics.launch(tiles.grid, (tiles.strip,), tiles.constants),
                     merge.launch(grid, (tiles.strip, tiles.strips), constants),

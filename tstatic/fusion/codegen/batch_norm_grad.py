@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tstatic.fusion.codegen.kernel import Calls, Kernel, Own
+from tstatic.fusion.codegen.kernel import Kernel, Launches, Own
 from tstatic.fusion.codegen.lines import Typed
 from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, normalised, one, uses_running_statistics
 from tstatic.fusion.codegen.norm_reference import AGAIN
@@ -58,16 +58,16 @@ class Backward(NormModule):
         if not self.sums:
             only = self.apply(first=True)
 
-            def map_only(few: bool) -> Calls:
+            def map_only(few: bool) -> Launches:
                 tiles = tiling(self.extent, few, sums=False)
-                return Calls((only.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
+                return Launches((only.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
 
             return self.finish("batch_norm_grad", map_only)
         sums, merge = self.strips(), self.merge()
         main = self.apply(first=False) if self.dx and not self.given else None
         tile = self.tile()
 
-        def plan(few: bool) -> Calls:
+        def plan(few: bool) -> Launches:
             tiles = tiling(self.extent, few, sums=True, tile=tile)
             grid, constants = merging(self.extent, tiles, few)
             launches = [
@@ -79,7 +79,7 @@ class Backward(NormModule):
                 mapped = tiling(self.extent, few, sums=False)
                 launches.append(main.launch(mapped.grid, (mapped.strip,), mapped.constants))
                 partials |= {self.partial(n): (channels, compute) for n in ("level", "tilt")}
-            return Calls(tuple(launches), partials)
+            return Launches(tuple(launches), partials)
 
         return self.finish("batch_norm_grad", plan)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.fusion.codegen.emit import header, helpers, module, named
 from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Own, power_of_two
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launches, Own, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE
 from tstatic.fusion.codegen.per_channel import LAST, Extent, Function, Tiling, extent_of, merging, tiling
 from tstatic.fusion.codegen.reference import Reference
@@ -160,19 +160,19 @@ class _Module:
         second = self.input_gradient(_one(dx)) if isinstance(dx, str) and dx in self.needed else None
         assert first or second, "a gradient is asked for"
 
-        def plan(few: bool) -> Calls:
+        def plan(few: bool) -> Launches:
             calls = [self.summed(*first, few)] if first else []
             calls += [self.mapped(second, self.outer, few)] if second else []
             partials = {n: p for one in calls for n, p in one.partials.items()}
-            return Calls(tuple(launch for one in calls for launch in one.launches), partials)
+            return Launches(tuple(launch for one in calls for launch in one.launches), partials)
 
         return self.finish("relu_depthwise_grad", plan)
 
-    def mapped(self, f: Function, extent: Extent, few: bool) -> Calls:
+    def mapped(self, f: Function, extent: Extent, few: bool) -> Launches:
         tiles = self.tall_enough(tiling(extent, few, sums=False, pieces=2), few, 128)
-        return Calls((f.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
+        return Launches((f.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
 
-    def summed(self, sums: Function, merge: Function, few: bool) -> Calls:
+    def summed(self, sums: Function, merge: Function, few: bool) -> Launches:
         tiles = self.tall_enough(tiling(self.inner, few, sums=True, pieces=4), few, 64)
         grid, constants = merging(self.inner, tiles, few)
         size = self.window.kernel[0] * self.window.kernel[1]
@@ -181,7 +181,7 @@ class _Module:
             sums.launch(tiles.grid, (tiles.strip,), tiles.constants),
             merge.launch(grid, (tiles.strips,), constants),
         )
-        return Calls(launches, {FILTER: (count, self.compute)})
+        return Launches(launches, {FILTER: (count, self.compute)})
 
     def tall_enough(self, tiles: Tiling, few: bool, registers: int) -> Tiling:
         """Smaller tiles for larger filters, whose values and sums are held in registers by every thread."""
@@ -263,7 +263,7 @@ class _Module:
             g.add(g.write("dfilters", dw, dtype, "total", f"columns * {size} + {k}"))
         return f, g
 
-    def finish(self, template: str, plan: Callable[[bool], Calls]) -> Kernel:
+    def finish(self, template: str, plan: Callable[[bool], Launches]) -> Kernel:
         functions = "\n\n\n".join(f.finished(i, c) for f, i, c in self.functions)
         name = named(module("", helpers(self.used), functions), template)
         text = module(header(self.body, name), helpers(self.used), functions)
@@ -272,7 +272,7 @@ class _Module:
         ins = [v for v in read if v not in self.needed and not isinstance(v, Own)]
         outs = [v for v in read if v in self.needed]
         read_all, written = (
-            tuple(Buffer(v, self.metas[v].dtype, self.metas[v].numel) for v in row) for row in (ins, outs)
+            tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in row) for row in (ins, outs)
         )
         last = alone(self.body, self.metas, {self.conv.type: self.reference})
         return Kernel(name, text, template, main.parameters(integers, constants), read_all, written, plan, last)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.group import Group, NoKernel, Operand
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Own, Parameter, power_of_two
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelParameter, Launch, Launches, Own, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed, safe
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.script import alone
@@ -147,13 +147,13 @@ def offset_type(group: Group) -> str:
     return "tl.int64" if group.numel >= 1 << 30 else "tl.int32"
 
 
-def pointers_of(group: Group) -> tuple[Parameter, ...]:
+def pointers_of(group: Group) -> tuple[KernelParameter, ...]:
     """Parameters for a group's memory; a summed output is written to partial sums first."""
     summed = set(group.summed)
     return tuple(
-        Parameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], Own(f"partial:{o.name}"))
+        KernelParameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], Own(f"partial:{o.name}"))
         if o in summed
-        else Parameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
+        else KernelParameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
         for o in (*group.inputs, *group.outputs)
     )
 
@@ -173,8 +173,8 @@ def _pointwise_kernel(group: Group) -> Kernel:
         stores.append(f"tl.store({operand.name} + offsets, {stored(value, operand.dtype, lines.used)}, mask=mask)")
     parameters = (
         *pointers_of(group),
-        Parameter("n", "integer", "i64" if group.numel >= 1 << 31 else "i32"),
-        Parameter("BLOCK", "constant"),
+        KernelParameter("n", "integer", "i64" if group.numel >= 1 << 31 else "i32"),
+        KernelParameter("BLOCK", "constant"),
     )
     body = [
         f"offsets = tl.program_id(0).to({offset_type(group)}) * BLOCK + tl.arange(0, BLOCK)",
@@ -187,15 +187,15 @@ def _pointwise_kernel(group: Group) -> Kernel:
     wide = max((o.dtype.itemsize for o in (*group.inputs, *group.outputs)), default=4)
     arguments: tuple[str | int | float, ...] = (*(p.operand for p in parameters if p.kind == "pointer"), numel)
 
-    def plan(few: bool) -> Calls:
+    def plan(few: bool) -> Launches:
         # 16 bytes a thread of the widest array: 128-bit accesses, and no change of layout for the narrower ones.
         block = power_of_two(-(-numel // 3), 16, 1 << 17) if few else 2048 // wide
-        return Calls((Launch("kernel", (-(-numel // block),), arguments, {"BLOCK": block}),), {})
+        return Launches((Launch("kernel", (-(-numel // block),), arguments, {"BLOCK": block}),), {})
 
     return assemble(group, "pointwise", parameters, lines.used, function("kernel", parameters, body), plan)
 
 
-def function(name: str, parameters: tuple[Parameter, ...], body: list[str]) -> str:
+def function(name: str, parameters: tuple[KernelParameter, ...], body: list[str]) -> str:
     """The text of a jitted function."""
     texts = [f"{p.name}: tl.constexpr" if p.kind == "constant" else p.name for p in parameters]
     return f"@triton.jit\ndef {name}({', '.join(texts)}):\n" + "\n".join(f"    {line}" for line in body)
@@ -204,24 +204,24 @@ def function(name: str, parameters: tuple[Parameter, ...], body: list[str]) -> s
 def assemble(
     group: Group,
     template: str,
-    parameters: tuple[Parameter, ...],
+    parameters: tuple[KernelParameter, ...],
     used: set[str],
     functions: str,
-    plan: Callable[[bool], Calls],
+    plan: Callable[[bool], Launches],
 ) -> Kernel:
     """The kernel of a group."""
     name = named(module("", helpers(used), functions), template)
     body = [op for op, _ in group.ops]
     text = module(header(body, name), helpers(used), functions)
     buffers = [
-        Buffer(o.value, o.dtype, math.prod(n for n, has in zip(group.space, o.dims, strict=True) if has))
+        KernelArgument(o.value, o.dtype, math.prod(n for n, has in zip(group.space, o.dims, strict=True) if has))
         for o in (*group.inputs, *group.outputs)
     ]
     count = len(group.inputs)
     read, written = tuple(buffers[:count]), tuple(buffers[count:])
     strict = strict_numerics()
 
-    def kept(few: bool) -> Calls:
+    def kept(few: bool) -> Launches:
         return uncontracted(plan(few)) if strict else plan(few)
 
     return Kernel(name, text, template, parameters, read, written, kept, alone(body, group.metas), group.inplace)
@@ -266,9 +266,9 @@ def _sum_kernel(group: Group) -> Kernel:
         )
     parameters = (
         *pointers_of(group),
-        Parameter("strip", "integer", "i32"),
-        Parameter("ROWS", "constant"),
-        Parameter("COLUMNS", "constant"),
+        KernelParameter("strip", "integer", "i32"),
+        KernelParameter("ROWS", "constant"),
+        KernelParameter("COLUMNS", "constant"),
     )
     rows = outer * inner
     position = (
@@ -296,7 +296,7 @@ def _sum_kernel(group: Group) -> Kernel:
     lines.used.add("to_bf16")
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
-    def plan(few: bool) -> Calls:
+    def plan(few: bool) -> Launches:
         if few:
             wide = power_of_two(-(-kept // 2), 1, 1 << 14)
             tall = power_of_two(-(-rows // 3), 1, (1 << 16) // wide)
@@ -312,7 +312,7 @@ def _sum_kernel(group: Group) -> Kernel:
         launches = [Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})]
         summed = [(Own(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
         launches += sums.finish(summed, strips, kept, few)
-        return Calls(tuple(launches), {name: (strips * kept, dtype.compute) for name, _, dtype in summed})
+        return Launches(tuple(launches), {name: (strips * kept, dtype.compute) for name, _, dtype in summed})
 
     code = f"{main}\n\n\n{sums.text(len(group.summed))}"
     return assemble(group, "sum", parameters, lines.used, code, plan)

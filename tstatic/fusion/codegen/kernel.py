@@ -33,7 +33,7 @@ class Own(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class KernelParameter:
     """One parameter of a kernel, in order.
 
     Attributes:
@@ -115,7 +115,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class Launches:
     """The launches of a kernel, the buffers that they share (name -> (elements, type)), and their tables by name."""
 
     launches: tuple[Launch, ...]
@@ -129,7 +129,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class KernelArgument:
     """A value that a kernel reads or writes, and how many of its elements, each counted once."""
 
     value: str
@@ -160,10 +160,10 @@ class Kernel:
     name: str
     code: str
     template: str
-    parameters: tuple[Parameter, ...]
-    inputs: tuple[Buffer, ...]
-    outputs: tuple[Buffer, ...]
-    plan: Callable[[bool], Calls] = field(repr=False, compare=False)
+    parameters: tuple[KernelParameter, ...]
+    inputs: tuple[KernelArgument, ...]
+    outputs: tuple[KernelArgument, ...]
+    plan: Callable[[bool], Launches] = field(repr=False, compare=False)
     alone: Callable[[Kernel], str] = field(default=lambda kernel: "", repr=False, compare=False)
     inplace: tuple[tuple[str, str], ...] = ()
 
@@ -183,7 +183,7 @@ class Kernel:
         calls = self.plan(False)
         return tuple(self._moved(launch, calls) for launch in calls.launches)
 
-    def _moved(self, launch: Launch, calls: Calls) -> int:
+    def _moved(self, launch: Launch, calls: Launches) -> int:
         """A launch beside the main one whose tiles cover no more than the partial sums that it names merges them: of a
         tensor it sees no more elements than its tiles hold.
         """

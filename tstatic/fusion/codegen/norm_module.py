@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tstatic.fusion.codegen.emit import header, helpers, module, named
 from tstatic.fusion.codegen.group import Group, NoKernel, build
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Own
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launches, Own
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed, number
 from tstatic.fusion.codegen.norm_reference import RULES
 from tstatic.fusion.codegen.per_channel import Extent, Function, extent_of
@@ -130,7 +130,7 @@ class NormModule:
     def partial(self, name: str) -> Own:
         return Own(f"partial:{name}")
 
-    def finish(self, template: str, plan: Callable[[bool], Calls]) -> Kernel:
+    def finish(self, template: str, plan: Callable[[bool], Launches]) -> Kernel:
         functions = "\n\n\n".join(f.finished(i, c) for f, i, c in self.functions)
         name = named(module("", helpers(self.used), functions), template)
         text = module(header(self.body, name), helpers(self.used), functions)
@@ -148,6 +148,6 @@ class NormModule:
             alone(self.told, self.metas, RULES),
         )  # fmt: skip
 
-    def buffer(self, value: str) -> Buffer:
+    def buffer(self, value: str) -> KernelArgument:
         meta = self.metas[value]
-        return Buffer(value, meta.dtype, meta.numel)
+        return KernelArgument(value, meta.dtype, meta.numel)

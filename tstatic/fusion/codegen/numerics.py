@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tstatic.flags import flag
-from tstatic.fusion.codegen.kernel import Calls
+from tstatic.fusion.codegen.kernel import Launches
 
 
 def strict_numerics() -> bool:
@@ -13,6 +13,6 @@ def strict_numerics() -> bool:
     return bool(flag("FLAGS_numerics") == "strict")
 
 
-def uncontracted(calls: Calls) -> Calls:
+def uncontracted(calls: Launches) -> Launches:
     """The launches, compiled so that a product and a sum are two operations with two roundings."""
     return replace(calls, launches=tuple(replace(one, contract=False) for one in calls.launches))

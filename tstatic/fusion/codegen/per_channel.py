@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.emit import function, stored
 from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Launch, Parameter, power_of_two
+from tstatic.fusion.codegen.kernel import KernelParameter, Launch, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed
 from tstatic.ir.types import DType, Meta
 
@@ -149,12 +149,12 @@ class Function:
         self.name = name
         self.compute = compute
         self.used = used
-        self.pointers: dict[str, Parameter] = {}
+        self.pointers: dict[str, KernelParameter] = {}
         self.lines: list[str] = []
 
     def pointer(self, name: str, value: str, dtype: DType) -> str:
         """Names what stands behind a pointer; returns the name."""
-        known = self.pointers.setdefault(name, Parameter(name, "pointer", TYPES[dtype.name], value))
+        known = self.pointers.setdefault(name, KernelParameter(name, "pointer", TYPES[dtype.name], value))
         assert known.operand == value, f"{name} stands for two values"
         return name
 
@@ -177,11 +177,11 @@ class Function:
         """The text; integers and constants come after the pointers."""
         return function(self.name, self.parameters(integers, constants), self.lines)
 
-    def parameters(self, integers: Sequence[str], constants: Sequence[str]) -> tuple[Parameter, ...]:
+    def parameters(self, integers: Sequence[str], constants: Sequence[str]) -> tuple[KernelParameter, ...]:
         return (
             *self.pointers.values(),
-            *(Parameter(n, "integer", "i32") for n in integers),
-            *(Parameter(n, "constant") for n in constants),
+            *(KernelParameter(n, "integer", "i32") for n in integers),
+            *(KernelParameter(n, "constant") for n in constants),
         )
 
     def launch(self, grid: tuple[int, ...], integers: Sequence[int], constants: dict[str, int]) -> Launch:

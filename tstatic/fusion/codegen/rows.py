@@ -16,7 +16,7 @@ from tstatic.fusion.codegen.emit import (
     stored,
 )
 from tstatic.fusion.codegen.group import Group, NoKernel, Operand
-from tstatic.fusion.codegen.kernel import Calls, Kernel, Launch, Own, Parameter, power_of_two
+from tstatic.fusion.codegen.kernel import Kernel, KernelParameter, Launch, Launches, Own, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed
 
 LONGEST = 16384
@@ -93,9 +93,9 @@ def rows_kernel(group: Group) -> Kernel:
         writes.append(f"tl.store({place}, {total}, mask=tl.arange(0, COLUMNS) < {length})")
     parameters = (
         *pointers_of(group),
-        Parameter("strip", "integer", "i32"),
-        Parameter("ROWS", "constant"),
-        Parameter("COLUMNS", "constant"),
+        KernelParameter("strip", "integer", "i32"),
+        KernelParameter("ROWS", "constant"),
+        KernelParameter("COLUMNS", "constant"),
     )
     body = [
         "columns = tl.arange(0, COLUMNS)[None, :]",
@@ -122,7 +122,7 @@ def rows_kernel(group: Group) -> Kernel:
         text += f"\n\n\n{sums.text(len(group.summed))}"
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
-    def plan(few: bool) -> Calls:
+    def plan(few: bool) -> Launches:
         wide = power_of_two(length, 1, LONGEST)
         tall = power_of_two(-(-count // 2), 1, max(1, (1 << 16) // wide)) if few else max(1, min(8, 2048 // wide))
         strips = math.ceil(count / tall)
@@ -135,7 +135,7 @@ def rows_kernel(group: Group) -> Kernel:
         launches = [Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)]
         summed = [(Own(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
         launches += sums.finish(summed, strips, length, few)
-        return Calls(tuple(launches), {name: (strips * length, dtype.compute) for name, _, dtype in summed})
+        return Launches(tuple(launches), {name: (strips * length, dtype.compute) for name, _, dtype in summed})
 
     return assemble(group, "rows", parameters, lines.used, text, plan)
 
@@ -152,7 +152,7 @@ def _long_rows(group: Group, loads: list[str], lines: Lines) -> Kernel:
     length, count = math.prod(group.space[group.inner :]), group.rows
     full = [_store(group, o, lines) for o in group.outputs if o.full]
     per_row = [_store(group, o, lines) for o in group.outputs if not o.full]
-    parameters = (*pointers_of(group), Parameter("ROWS", "constant"), Parameter("COLUMNS", "constant"))
+    parameters = (*pointers_of(group), KernelParameter("ROWS", "constant"), KernelParameter("COLUMNS", "constant"))
     body = [
         f"rows = (tl.program_id(0).to({offset_type(group)}) * ROWS + tl.arange(0, ROWS))[:, None]",
         f"row_mask = rows < {count}",
@@ -161,9 +161,9 @@ def _long_rows(group: Group, loads: list[str], lines: Lines) -> Kernel:
     ]
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
-    def plan(few: bool) -> Calls:
+    def plan(few: bool) -> Launches:
         tall = power_of_two(-(-count // 2), 1, 16) if few else 1
         constants = {"ROWS": tall, "COLUMNS": BLOCK}
-        return Calls((Launch("kernel", (-(-count // tall),), pointers, constants, num_warps=16),), {})
+        return Launches((Launch("kernel", (-(-count // tall),), pointers, constants, num_warps=16),), {})
 
     return assemble(group, "long_rows", parameters, lines.used, function("kernel", parameters, body), plan)

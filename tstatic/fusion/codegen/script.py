@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Table
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launch, Launches, Table
 from tstatic.fusion.codegen.reference import NoNameError, Reference, Rule
 from tstatic.ir.domain import Values
 from tstatic.ir.frozen import FrozenOp
@@ -198,7 +198,7 @@ def alone(
     return text
 
 
-def _once(buffers: Sequence[Buffer]) -> list[Buffer]:
+def _once(buffers: Sequence[KernelArgument]) -> list[KernelArgument]:
     """A value that is read at two places has one memory."""
     return list({b.value: b for b in buffers}.values())
 
@@ -281,7 +281,7 @@ def _table(name: str, rows: Sequence[str]) -> list[str]:
     return [f"{name} = {{", *(f"    {row}" for row in rows), "}"] if rows else [f"{name} = {{}}"]
 
 
-def _launching(calls: Calls, parts: Parts, few: bool) -> str:
+def _launching(calls: Launches, parts: Parts, few: bool) -> str:
     """The functions that make what the launches share, and that launch."""
     keys = dict(parts.keys)
     keys.update((name, f"p{i}") for i, name in enumerate(calls.partials))

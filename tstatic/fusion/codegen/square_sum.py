@@ -8,7 +8,16 @@ import numpy as np
 
 from tstatic.fusion.codegen.emit import function, header, module, named
 from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Own, Parameter, Table, power_of_two
+from tstatic.fusion.codegen.kernel import (
+    Kernel,
+    KernelArgument,
+    KernelParameter,
+    Launch,
+    Launches,
+    Own,
+    Table,
+    power_of_two,
+)
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES
 from tstatic.fusion.codegen.script import Parts, entry, script
 from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
@@ -27,8 +36,8 @@ def _functions(dtype: DType, compute: DType) -> str:
     block = function(
         "kernel",
         (
-            Parameter("addresses", "pointer"), Parameter("blocks", "pointer"), Parameter("partials", "pointer"),
-            Parameter("BLOCK", "constant"),
+            KernelParameter("addresses", "pointer"), KernelParameter("blocks", "pointer"), KernelParameter("partials", "pointer"),
+            KernelParameter("BLOCK", "constant"),
         ),
         [
             "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
@@ -45,8 +54,8 @@ def _functions(dtype: DType, compute: DType) -> str:
     tensors = function(
         "tensors",
         (
-            Parameter("partials", "pointer"), Parameter("firsts", "pointer"), Parameter("sums", "pointer"),
-            Parameter("BLOCK", "constant"),
+            KernelParameter("partials", "pointer"), KernelParameter("firsts", "pointer"), KernelParameter("sums", "pointer"),
+            KernelParameter("BLOCK", "constant"),
         ),
         [
             "tensor = tl.program_id(0)",
@@ -60,7 +69,7 @@ def _functions(dtype: DType, compute: DType) -> str:
     )  # fmt: skip
     total = function(
         "total",
-        (Parameter("sums", "pointer"), Parameter("count", "integer"), Parameter("y", "pointer")),
+        (KernelParameter("sums", "pointer"), KernelParameter("count", "integer"), KernelParameter("y", "pointer")),
         [
             "result = tl.load(sums)",
             "for first in range(1, count, 8):",
@@ -101,13 +110,13 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
     sizes = [metas[t].numel for t in tensors]
     number = TYPES[compute.name]
     parameters = (
-        Parameter("addresses", "pointer", "i64", ADDRESSES),
-        Parameter("blocks", "pointer", "i64", BLOCKS),
-        Parameter("partials", "pointer", number, PARTIALS),
-        Parameter("BLOCK", "constant"),
+        KernelParameter("addresses", "pointer", "i64", ADDRESSES),
+        KernelParameter("blocks", "pointer", "i64", BLOCKS),
+        KernelParameter("partials", "pointer", number, PARTIALS),
+        KernelParameter("BLOCK", "constant"),
     )
 
-    def plan(few: bool) -> Calls:
+    def plan(few: bool) -> Launches:
         block = power_of_two(max(sizes), 16, 1 << 16) if few else BLOCK
         step = 1 if few else STEP
         rows = segments(sizes, block, step)
@@ -126,7 +135,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
             BLOCKS: table(rows, block, step),
             FIRSTS: Table(numbers=firsts, text=f"np.cumsum([0, *(-(-n // {block}) for n in SIZES)]).tolist()"),
         }
-        return Calls(tuple(launches), partials, tables)
+        return Launches(tuple(launches), partials, tables)
 
     parts = Parts(
         [f'**{{f"X{{i}}": ((n,), torch.{dtype.name}) for i, n in enumerate(SIZES)}},'],
@@ -145,8 +154,8 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         module(header(body, name), "", functions),
         "square_sum",
         parameters,
-        tuple(Buffer(t, dtype, metas[t].numel) for t in tensors),
-        (Buffer(result, compute, 1),),
+        tuple(KernelArgument(t, dtype, metas[t].numel) for t in tensors),
+        (KernelArgument(result, compute, 1),),
         plan,
         lambda made: script(made, parts),
     )

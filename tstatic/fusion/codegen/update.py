@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.emit import function, header, helpers, module, named, stored
 from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Own, Parameter, Table, power_of_two
+from tstatic.fusion.codegen.kernel import (
+    Kernel,
+    KernelArgument,
+    KernelParameter,
+    Launch,
+    Launches,
+    Own,
+    Table,
+    power_of_two,
+)
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, number
 from tstatic.fusion.codegen.script import Parts, bounds, entry, script
 from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
@@ -101,18 +110,21 @@ class _Update:
         """Where an address stands in a tensor's row."""
         return self.row.index(slot)
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        found = [Parameter("addresses", "pointer", "i64", ADDRESSES), Parameter("blocks", "pointer", "i64", BLOCKS)]
+    def parameters(self) -> tuple[KernelParameter, ...]:
+        found = [
+            KernelParameter("addresses", "pointer", "i64", ADDRESSES),
+            KernelParameter("blocks", "pointer", "i64", BLOCKS),
+        ]
         if self.powers:
-            found.append(Parameter("numbers", "pointer", TYPES[self.compute.name], NUMBERS))
+            found.append(KernelParameter("numbers", "pointer", TYPES[self.compute.name], NUMBERS))
         else:
             rate = self.value(self.first, "LearningRate")
-            found.append(Parameter("learning_rate", "pointer", TYPES[self.dtype("LearningRate").name], rate))
+            found.append(KernelParameter("learning_rate", "pointer", TYPES[self.dtype("LearningRate").name], rate))
         if isinstance(self.factor, str):
-            found.append(Parameter("factor", "pointer", TYPES[self.metas[self.factor].dtype.name], self.factor))
+            found.append(KernelParameter("factor", "pointer", TYPES[self.metas[self.factor].dtype.name], self.factor))
         if self.skip:
-            found.append(Parameter("skip", "pointer", "i1", self.value(self.first, "SkipUpdate")))
-        return (*found, Parameter("BLOCK", "constant"))
+            found.append(KernelParameter("skip", "pointer", "i1", self.value(self.first, "SkipUpdate")))
+        return (*found, KernelParameter("BLOCK", "constant"))
 
     def constant(self, name: str, value: float, dtype: DType) -> str:
         kind = LANGUAGE[dtype.name]
@@ -183,9 +195,13 @@ class _Update:
     def prepare(self) -> str:
         """The launch over tensors: numbers that are one per tensor, in 64 bits as the references have them."""
         kind = LANGUAGE[self.compute.name]
-        parameters = [Parameter("addresses", "pointer"), Parameter("learning_rate", "pointer")]
-        parameters += [Parameter("skip", "pointer")] if self.skip else []
-        parameters += [Parameter("numbers", "pointer"), Parameter("count", "integer"), Parameter("TENSORS", "constant")]
+        parameters = [KernelParameter("addresses", "pointer"), KernelParameter("learning_rate", "pointer")]
+        parameters += [KernelParameter("skip", "pointer")] if self.skip else []
+        parameters += [
+            KernelParameter("numbers", "pointer"),
+            KernelParameter("count", "integer"),
+            KernelParameter("TENSORS", "constant"),
+        ]
         body = [
             "tensor = tl.program_id(0) * TENSORS + tl.arange(0, TENSORS)",
             "mask = tensor < count",
@@ -296,7 +312,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
     arguments = tuple(p.operand for p in parameters if p.kind == "pointer")
     widths = {s.dtype.itemsize for s in (*update.reads, *update.writes)}
 
-    def plan(few: bool) -> Calls:
+    def plan(few: bool) -> Launches:
         block = power_of_two(max(sizes), 16, 1 << 16) if few else BLOCK if len(widths) == 1 else MIXED_BLOCK
         # The interpreter also meets memory that ends with its last element.
         step = 1 if few else STEP
@@ -313,7 +329,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
         if len(rows):
             launches.append(Launch("kernel", (len(rows),), arguments, {"BLOCK": block}, contract=False))
         addresses = Table(addressed, text=update.addresses_text())
-        return Calls(tuple(launches), partials, {ADDRESSES: addresses, BLOCKS: table(rows, block, step)})
+        return Launches(tuple(launches), partials, {ADDRESSES: addresses, BLOCKS: table(rows, block, step)})
 
     return Kernel(
         name,
@@ -327,9 +343,9 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
     )
 
 
-def _buffers(update: _Update, streams: Sequence[_Stream]) -> tuple[Buffer, ...]:
+def _buffers(update: _Update, streams: Sequence[_Stream]) -> tuple[KernelArgument, ...]:
     return tuple(
-        Buffer(v, s.dtype, math.prod(update.metas[v].shape))
+        KernelArgument(v, s.dtype, math.prod(update.metas[v].shape))
         for op in update.body
         for s in streams
         for v in (update.value(op, s.slot),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn._check import rank_of, whole
 from tstatic.nn.initializer import Constant
@@ -40,7 +40,7 @@ Maxout = functional_layer("Maxout", "maxout")
 LogSoftmax = functional_layer("LogSoftmax", "log_softmax", without=("dtype",))
 
 
-@spelled("nn.Softmax2D")
+@export("nn.Softmax2D")
 class Softmax2D(Layer):
     """Softmax over the channels of images ``[n, c, h, w]`` or ``[c, h, w]``."""
 
@@ -54,7 +54,7 @@ class Softmax2D(Layer):
         return softmax(x, axis=-3, name=self._name)
 
 
-@spelled("nn.PReLU", op="prelu")
+@export("nn.PReLU", op="prelu")
 class PReLU(Layer):
     """``x`` where it is positive, else ``x`` times a learned slope.
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn._check import FLOATS, rank_of, whole
 from tstatic.nn.layer.common import Linear
@@ -49,7 +49,7 @@ class StaticCache(NamedTuple):
     v: Variable
 
 
-@spelled("nn.MultiHeadAttention")
+@export("nn.MultiHeadAttention")
 class MultiHeadAttention(Layer):
     """Attention with several heads: ``softmax(q k^T / sqrt(head size) + mask) v`` of linear projections.
 

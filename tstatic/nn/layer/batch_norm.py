@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.nn._check import FLOATS, activation, choice, rank_of, whole
@@ -97,28 +97,28 @@ class _BatchNorm(Layer):
         return f"num_features={self._num_features}, momentum={self._momentum}, epsilon={self._epsilon}{layout}"
 
 
-@spelled("nn.BatchNorm1D", op="batch_norm")
+@export("nn.BatchNorm1D", op="batch_norm")
 class BatchNorm1D(_BatchNorm):
     """Batch normalisation of ``[n, c]`` or ``[n, c, l]`` (``NLC``: ``[n, l, c]``)."""
 
     _ranks, _layouts = (2, 3), ("NCL", "NC", "NLC")
 
 
-@spelled("nn.BatchNorm2D", op="batch_norm")
+@export("nn.BatchNorm2D", op="batch_norm")
 class BatchNorm2D(_BatchNorm):
     """Batch normalisation of images ``[n, c, h, w]`` (``NHWC``: ``[n, h, w, c]``)."""
 
     _ranks, _layouts = (4,), ("NCHW", "NHWC")
 
 
-@spelled("nn.BatchNorm3D", op="batch_norm")
+@export("nn.BatchNorm3D", op="batch_norm")
 class BatchNorm3D(_BatchNorm):
     """Batch normalisation of volumes ``[n, c, d, h, w]`` (``NDHWC``: ``[n, d, h, w, c]``)."""
 
     _ranks, _layouts = (5,), ("NCDHW", "NDHWC")
 
 
-@spelled("nn.SyncBatchNorm", op="batch_norm")
+@export("nn.SyncBatchNorm", op="batch_norm")
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation over the batches of all devices; on one device it is :class:`BatchNorm2D` of any rank.
 
@@ -157,7 +157,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 @no_effect(in_place=IN_PLACE, do_model_average_for_mean_and_var="there is no averaging of parameters")
-@spelled("nn.BatchNorm", "fluid.dygraph.BatchNorm", op="batch_norm")
+@export("nn.BatchNorm", "fluid.dygraph.BatchNorm", op="batch_norm")
 class BatchNorm(Layer):
     """The 1.x class of batch normalisation, for inputs of rank 2 to 5.
 

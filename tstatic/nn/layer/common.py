@@ -6,7 +6,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.nn._check import FLOATS, choice, wanted, whole
@@ -37,7 +37,7 @@ Fold = functional_layer(
 
 
 @no_effect(args="the layer has no settings", kwargs="the layer has no settings")
-@spelled("nn.Identity")
+@export("nn.Identity")
 class Identity(Layer):
     """Returns its input."""
 
@@ -49,7 +49,7 @@ class Identity(Layer):
         return input
 
 
-@spelled("nn.Linear", op="matmul_v2")
+@export("nn.Linear", op="matmul_v2")
 class Linear(Layer):
     """``x @ weight + bias`` along the last axis.
 
@@ -96,7 +96,7 @@ class Linear(Layer):
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype.name}"
 
 
-@spelled("nn.Embedding", op="lookup_table_v2")
+@export("nn.Embedding", op="lookup_table_v2")
 class Embedding(Layer):
     """Looks up rows of a table.
 
@@ -139,7 +139,7 @@ class Embedding(Layer):
         return f"{self._num_embeddings}, {self._embedding_dim}{padding}, sparse={self._sparse}"
 
 
-@spelled("nn.Flatten", "fluid.dygraph.nn.Flatten", op="flatten_contiguous_range")
+@export("nn.Flatten", "fluid.dygraph.nn.Flatten", op="flatten_contiguous_range")
 class Flatten(Layer):
     """Makes one axis of the axes from ``start_axis`` to ``stop_axis``; by default of all but the first."""
 
@@ -156,7 +156,7 @@ class Flatten(Layer):
         return f"start_axis={self.start_axis}, stop_axis={self.stop_axis}"
 
 
-@spelled("nn.Bilinear")
+@export("nn.Bilinear")
 class Bilinear(Layer):
     """``x1 W_k x2 + b_k`` for each of ``out_features`` matrices ``W_k``.
 
@@ -241,26 +241,26 @@ class Pad(Layer):
         return f"padding={self._pad}, mode={self._mode}, value={self._value}, data_format={self._data_format}"
 
 
-@spelled("nn.Pad1D")
+@export("nn.Pad1D")
 class Pad1D(Pad):
     """Pads the positions of ``[n, c, l]``; see the base class for the arguments."""
 
     _rank, _layout = 1, "NCL"
 
 
-@spelled("nn.Pad2D")
+@export("nn.Pad2D")
 class Pad2D(Pad):
     """Pads the positions of ``[n, c, h, w]``; see the base class for the arguments."""
 
 
-@spelled("nn.Pad3D")
+@export("nn.Pad3D")
 class Pad3D(Pad):
     """Pads the positions of ``[n, c, d, h, w]``; see the base class for the arguments."""
 
     _rank, _layout = 3, "NCDHW"
 
 
-@spelled("nn.ZeroPad2D")
+@export("nn.ZeroPad2D")
 class ZeroPad2D(Pad):
     """Pads images with zeros; ``padding`` is an int or ``[left, right, top, bottom]``."""
 
@@ -290,12 +290,12 @@ class _Resize(Layer):
         return f"{given}, data_format={self.data_format}"
 
 
-@spelled("nn.UpsamplingNearest2D")
+@export("nn.UpsamplingNearest2D")
 class UpsamplingNearest2D(_Resize):
     """Resizes images to ``size``, or by ``scale_factor``, taking the nearest value."""
 
 
-@spelled("nn.UpsamplingBilinear2D")
+@export("nn.UpsamplingBilinear2D")
 class UpsamplingBilinear2D(_Resize):
     """Resizes images to ``size``, or by ``scale_factor``, between the four nearest values; corners stay in the corners."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramTypeError, near
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter
 from tstatic.nn.layer.layers import Layer
 
@@ -54,7 +54,7 @@ def _entry(value: Any, kind: type, owner: str) -> Any:
     return value
 
 
-@spelled("nn.Sequential", "fluid.dygraph.Sequential")
+@export("nn.Sequential", "fluid.dygraph.Sequential")
 class Sequential(Layer):
     """Calls its layers one after another: ``Sequential(nn.Linear(2, 3), nn.ReLU())``, or with names, ``("fc", layer)``."""
 
@@ -105,7 +105,7 @@ class Sequential(Layer):
         return input
 
 
-@spelled("nn.LayerList", "fluid.dygraph.LayerList")
+@export("nn.LayerList", "fluid.dygraph.LayerList")
 class LayerList(Layer):
     """A list of layers whose parameters count as the owner's."""
 
@@ -165,7 +165,7 @@ class LayerList(Layer):
         return self
 
 
-@spelled("nn.LayerDict")
+@export("nn.LayerDict")
 class LayerDict(Layer):
     """A dict of layers whose parameters count as the owner's."""
 
@@ -245,7 +245,7 @@ class LayerDict(Layer):
             self[pair[0]] = pair[1]
 
 
-@spelled("nn.ParameterList", "fluid.dygraph.ParameterList")
+@export("nn.ParameterList", "fluid.dygraph.ParameterList")
 class ParameterList(Layer):
     """A list of parameters that count as the owner's."""
 

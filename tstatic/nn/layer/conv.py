@@ -6,7 +6,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.nn._check import FLOATS, choice, rank_of, wanted, whole
@@ -111,7 +111,7 @@ class _Conv(Layer):
         return f"{text}, data_format={self._data_format}"
 
 
-@spelled("nn.Conv2D", op="conv2d")
+@export("nn.Conv2D", op="conv2d")
 class Conv2D(_Conv):
     """Convolution of images with learned filters.
 
@@ -156,7 +156,7 @@ class Conv2D(_Conv):
         return conv2d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
 
 
-@spelled("nn.Conv3D", op="conv3d")
+@export("nn.Conv3D", op="conv3d")
 class Conv3D(_Conv):
     """Convolution of volumes with learned filters ``[out_channels, in_channels / groups, kd, kh, kw]``; see :class:`Conv2D`."""
 
@@ -190,7 +190,7 @@ class Conv3D(_Conv):
         return conv3d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
 
 
-@spelled("nn.Conv1D", op="conv2d")
+@export("nn.Conv1D", op="conv2d")
 class Conv1D(_Conv):
     """Convolution along one axis with learned filters ``[out_channels, in_channels / groups, k]``; see :class:`Conv2D`."""
 
@@ -226,7 +226,7 @@ class Conv1D(_Conv):
         )  # fmt: skip
 
 
-@spelled("nn.Conv2DTranspose", op="conv2d_transpose")
+@export("nn.Conv2DTranspose", op="conv2d_transpose")
 class Conv2DTranspose(_Conv):
     """Transposed convolution of images with learned filters ``[in_channels, out_channels / groups, kh, kw]``.
 
@@ -275,7 +275,7 @@ class Conv2DTranspose(_Conv):
         )  # fmt: skip
 
 
-@spelled("nn.Conv1DTranspose", op="conv2d_transpose")
+@export("nn.Conv1DTranspose", op="conv2d_transpose")
 class Conv1DTranspose(_Conv):
     """Transposed convolution along one axis, filters ``[in_channels, out_channels / groups, k]``; see :class:`Conv2DTranspose`."""
 

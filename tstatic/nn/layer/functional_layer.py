@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from tstatic.errors import ProgramTypeError
-from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.opdef import export, namespace
 from tstatic.nn._check import choice
 from tstatic.nn.layer.layers import Layer
 
@@ -86,5 +86,5 @@ def functional_layer(
             "_follows_training": any(p.name == "training" for p in parameters),
         },
     )
-    spelled(f"nn.{name}")(cls)
+    export(f"nn.{name}")(cls)
     return cls

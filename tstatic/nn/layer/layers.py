@@ -10,7 +10,7 @@ from typing import Any, Self
 from tstatic.errors import ProgramError, ProgramTypeError, UnsupportedError, near
 from tstatic.ir import names
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.nn.initializer import Initializer
@@ -18,7 +18,7 @@ from tstatic.nn.layer._state import Hook, HookRemover, check_entry, paths, snake
 from tstatic.nn.param import LayerHelper
 
 
-@spelled("nn.Layer", "fluid.Layer", "fluid.dygraph.Layer")
+@export("nn.Layer", "fluid.Layer", "fluid.dygraph.Layer")
 class Layer:
     """Base class of layers: assign parameters and layers to attributes in ``__init__``, write ``forward``, call the object.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import spelled
+from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn._check import FLOATS, axis_in, choice, rank_of, wanted, whole
 from tstatic.nn.initializer import Constant, Normal
@@ -20,7 +20,7 @@ from tstatic.ops._sliding import int_list
 from tstatic.ops.layer_norm import layer_norm
 
 
-@spelled("nn.LayerNorm", op="layer_norm")
+@export("nn.LayerNorm", op="layer_norm")
 class LayerNorm(Layer):
     """Normalises the last axes, each sample by itself (Ba et al., 2016).
 
@@ -56,7 +56,7 @@ class LayerNorm(Layer):
         return f"normalized_shape={self._normalized_shape}, epsilon={self._epsilon}"
 
 
-@spelled("nn.GroupNorm", op="group_norm")
+@export("nn.GroupNorm", op="group_norm")
 class GroupNorm(Layer):
     """Normalises groups of channels, each sample by itself (Wu and He, 2018).
 
@@ -156,26 +156,26 @@ class _InstanceNorm(Layer):
         return f"num_features={self._num_features}, epsilon={self._epsilon}"
 
 
-@spelled("nn.InstanceNorm1D", op="instance_norm")
+@export("nn.InstanceNorm1D", op="instance_norm")
 class InstanceNorm1D(_InstanceNorm):
     """Instance normalisation of ``[n, c, l]``."""
 
     _ranks, _layouts = (2, 3), ("NCL", "NC")
 
 
-@spelled("nn.InstanceNorm2D", op="instance_norm")
+@export("nn.InstanceNorm2D", op="instance_norm")
 class InstanceNorm2D(_InstanceNorm):
     """Instance normalisation of images ``[n, c, h, w]``."""
 
 
-@spelled("nn.InstanceNorm3D", op="instance_norm")
+@export("nn.InstanceNorm3D", op="instance_norm")
 class InstanceNorm3D(_InstanceNorm):
     """Instance normalisation of volumes ``[n, c, d, h, w]``."""
 
     _ranks, _layouts = (5,), ("NCDHW",)
 
 
-@spelled("nn.SpectralNorm", "fluid.dygraph.nn.SpectralNorm")
+@export("nn.SpectralNorm", "fluid.dygraph.nn.SpectralNorm")
 class SpectralNorm(Layer):
     """Divides a weight by its largest singular value, as power iterations find it (Miyato et al., 2018).
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import namespace, spelled
+from tstatic.ir.opdef import export, namespace
 from tstatic.ir.program import Variable
 from tstatic.nn._check import whole
 from tstatic.nn.layer.attention import Cache, MultiHeadAttention, StaticCache, added
@@ -91,7 +91,7 @@ class _Block(Layer):
         return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
 
 
-@spelled("nn.TransformerEncoderLayer")
+@export("nn.TransformerEncoderLayer")
 class TransformerEncoderLayer(_Block):
     """Self-attention, then two linear layers, each with a residual, dropout and layer normalisation.
 
@@ -161,7 +161,7 @@ def _stack(layer: Layer, count: int, owner: str) -> LayerList:
     return LayerList([layer if i == 0 else type(layer)(**config) for i in range(count)])
 
 
-@spelled("nn.TransformerEncoder")
+@export("nn.TransformerEncoder")
 class TransformerEncoder(Layer):
     """A stack of encoder layers.
 
@@ -194,7 +194,7 @@ class TransformerEncoder(Layer):
         return [layer.gen_cache(src) for layer in self.layers]
 
 
-@spelled("nn.TransformerDecoderLayer")
+@export("nn.TransformerDecoderLayer")
 class TransformerDecoderLayer(_Block):
     """Self-attention, attention to a memory, then two linear layers, each with a residual, dropout and normalisation.
 
@@ -258,7 +258,7 @@ class TransformerDecoderLayer(_Block):
         )
 
 
-@spelled("nn.TransformerDecoder")
+@export("nn.TransformerDecoder")
 class TransformerDecoder(Layer):
     """A stack of decoder layers.
 
@@ -321,7 +321,7 @@ def _spread(attr: Any, parts: int) -> Any:
     return list(attr) if len(attr) == 3 else [first, first, last]
 
 
-@spelled("nn.Transformer")
+@export("nn.Transformer")
 class Transformer(Layer):
     """An encoder and a decoder.
 

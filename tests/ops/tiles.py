@@ -1,4 +1,4 @@
-"""The oracle of ``split``: outputs put together from an op definition's pieces equal those of one call."""
+"""The oracle of ``split``: outputs put together from an op definition's tiles equal those of one call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from tests.ops.oracles import flat
 from tests.ops.sampler import Sample, allocate, map_arrays, reserved, run
 from tstatic.ir.evaluate import call_ref, infer_outputs, metas_of
-from tstatic.ir.opdef import PARTIAL, OpDef
+from tstatic.ir.opdef import PARTIAL_SUM, OpDef
 
 
 def part_of(value: Any, part: Any) -> Any:
-    """What a piece passes of an argument."""
+    """What a tile passes of an argument."""
     if value is None or part is None:
         return None
     if isinstance(value, list | tuple):
@@ -25,7 +25,7 @@ def part_of(value: Any, part: Any) -> Any:
 
 
 def pieces_of(definition: OpDef, sample: Sample, wanted: Sequence[bool] | None = None) -> tuple[Any, list[Any]]:
-    """The op definition's pieces (``None``: not cut) and the outputs' metadata."""
+    """The op definition's tiles (``None``: not cut) and the outputs' metadata."""
     done = definition.complete(sample.attrs)
     metas = infer_outputs(definition, metas_of(sample.ins), done)
     if wanted is not None:
@@ -34,18 +34,18 @@ def pieces_of(definition: OpDef, sample: Sample, wanted: Sequence[bool] | None =
     return definition.split(*metas_of(sample.ins), *metas, **definition.pick(definition.split, done)) or None, metas
 
 
-def run_pieces(definition: OpDef, sample: Sample, pieces: Sequence[Any], metas: Sequence[Any]) -> list[Any]:
-    """Outputs put together from pieces."""
+def run_tiles(definition: OpDef, sample: Sample, tiles: Sequence[Any], metas: Sequence[Any]) -> list[Any]:
+    """Outputs put together from tiles."""
     done = definition.complete(sample.attrs)
     outs = allocate(metas, "contiguous", 0xA5)
     partial: dict[int, list[Any]] = {}
     count = len(sample.ins)
-    for piece in pieces:
-        assert len(piece) == count + len(outs)
-        ins = [part_of(v, p) for v, p in zip(sample.ins, piece[:count], strict=True)]
+    for tile in tiles:
+        assert len(tile) == count + len(outs)
+        ins = [part_of(v, p) for v, p in zip(sample.ins, tile[:count], strict=True)]
         targets: list[Any] = []
-        for i, (out, p) in enumerate(zip(outs, piece[count:], strict=True)):
-            if p is PARTIAL and out is not None:
+        for i, (out, p) in enumerate(zip(outs, tile[count:], strict=True)):
+            if p is PARTIAL_SUM and out is not None:
                 partial.setdefault(i, []).append(map_arrays(lambda a: np.full_like(a, 77), out))
                 targets.append(partial[i][-1])
             else:
@@ -67,11 +67,11 @@ def check_split(definition: OpDef, sample: Sample) -> int:
         choices += [[j == i for j in range(len(whole))] for i in given]
     tried = 0
     for wanted in choices:
-        pieces, metas = pieces_of(definition, sample, wanted)
-        if pieces is None:
+        tiles, metas = pieces_of(definition, sample, wanted)
+        if tiles is None:
             continue
         tried += 1
-        for slot, a, b in zip(definition.outputs, run_pieces(definition, sample, pieces, metas), whole, strict=True):
+        for slot, a, b in zip(definition.outputs, run_tiles(definition, sample, tiles, metas), whole, strict=True):
             for x, y in zip(flat(a), flat(b), strict=False):
                 same = np.allclose(np.asarray(x, float), np.asarray(y, float), rtol=1e-11, atol=1e-12, equal_nan=True)
                 assert same, f"{definition.type}.{slot.name} differs when cut: {x} against {y}: {sample}"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tstatic.devices import lanes as module
-from tstatic.devices.cpu import Work, Workspace, spans_of
-from tstatic.devices.lanes import Lanes, blame, joined
-from tstatic.devices.pool import PieceFailed, Pool
+from tstatic.devices import tile_chain as module
+from tstatic.devices.cpu import BoundStep, Workspace, spans_of
+from tstatic.devices.pool import Pool, TileFailed
+from tstatic.devices.tile_chain import TileChain, chain_steps, find_failed_op
 
 SIZE = 64
 
@@ -28,13 +28,13 @@ def digest(reads: list[Any], writes: list[Any], salt: int) -> None:
             a[i] = (total + 7 * i + int(a[i])) % 1000003
 
 
-def random_works(rng: random.Random, memory: Any) -> list[tuple[Work, int]]:
+def random_works(rng: random.Random, memory: Any) -> list[tuple[BoundStep, int]]:
     works = []
     for owner in range(rng.randint(2, 7)):
-        work = Work()
+        work = BoundStep()
         count = rng.choice([1, 2, 4, 8])
         width = SIZE // 4 // count
-        # Pieces of one step never disturb each other: that is what cutting it promises.
+        # Tiles of one step never disturb each other: that is what cutting it promises.
         source = rng.randrange(0, SIZE - 16, 4)
         target = rng.choice([t for t in range(0, SIZE - 16, 4) if abs(t - source) >= 16 or t == source])
         whole = rng.random() < 0.2 and target != source
@@ -60,14 +60,14 @@ def agree(seed: int) -> tuple[bool, int]:
         rng = random.Random(seed)
         memory = np.arange(SIZE, dtype=np.int64)
         works = random_works(rng, memory)
-        parts = list(joined(works, threads=2, apart=not together))
+        parts = list(chain_steps(works, threads=2, apart=not together))
         assert [o for p in parts for _, o in p.works] == list(range(len(works)))
         steps = len(works) - len(parts) if together else 0
         for part in parts:
-            order = list(range(len(part.lanes)))
+            order = list(range(len(part.chain)))
             rng.shuffle(order)
             for lane in order:
-                for w, p in part.lanes[lane]:
+                for w, p in part.chain[lane]:
                     for function, args in part.works[w][0].bind(Workspace())[p]:
                         function(*args)
             for work, _ in part.works:
@@ -102,8 +102,8 @@ def test_a_missed_conflict_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: Ca
 module_overlaps = module._overlaps
 
 
-def pieces(calls: list[Any], spans: list[Any]) -> Work:
-    work = Work()
+def tiles(calls: list[Any], spans: list[Any]) -> BoundStep:
+    work = BoundStep()
     for call, (reads, writes) in zip(calls, spans, strict=True):
         work.add(lambda arrays, call=call: [call], (), reads, writes)
     return work
@@ -113,23 +113,23 @@ def test_a_step_that_needs_the_whole_batch_is_not_joined() -> None:
     memory = np.zeros(16)
     halves = [([], [memory[i : i + 4]]) for i in range(0, 16, 4)]
     nothing = (lambda: None, ())
-    lanes = Lanes(pieces([nothing] * 4, halves), "a", threads=1)
+    chain = TileChain(tiles([nothing] * 4, halves), "a", threads=1)
     out = np.zeros(4)
-    assert not lanes.add(pieces([nothing] * 4, [([memory], [out[i : i + 1]]) for i in range(4)]), "b")
-    assert lanes.add(pieces([nothing] * 4, [([w[0]], [out[i : i + 1]]) for i, (_, w) in enumerate(halves)]), "c")
-    assert len(lanes.lanes) == 4
+    assert not chain.add(tiles([nothing] * 4, [([memory], [out[i : i + 1]]) for i in range(4)]), "b")
+    assert chain.add(tiles([nothing] * 4, [([w[0]], [out[i : i + 1]]) for i, (_, w) in enumerate(halves)]), "c")
+    assert len(chain.chain) == 4
 
 
 def test_what_is_added_up_afterwards_is_not_read_before() -> None:
     parts, total = [np.zeros(1) for _ in range(4)], np.zeros(1)
     nothing = (lambda: None, ())
-    work = pieces([nothing] * 4, [([], [p]) for p in parts])
+    work = tiles([nothing] * 4, [([], [p]) for p in parts])
     work.after.append(nothing)
     work.after_spans += spans_of([*parts, total])
-    lanes = Lanes(work, "sum", threads=1)
+    chain = TileChain(work, "sum", threads=1)
     elsewhere = np.zeros(4)
-    assert not lanes.add(pieces([nothing] * 4, [([total], [elsewhere[i : i + 1]]) for i in range(4)]), "reader")
-    assert lanes.add(pieces([nothing] * 4, [([], [elsewhere[i : i + 1]]) for i in range(4)]), "other")
+    assert not chain.add(tiles([nothing] * 4, [([total], [elsewhere[i : i + 1]]) for i in range(4)]), "reader")
+    assert chain.add(tiles([nothing] * 4, [([], [elsewhere[i : i + 1]]) for i in range(4)]), "other")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -141,30 +141,30 @@ def test_a_failure_names_its_step(threads: int) -> None:
         raise ValueError("no")
 
     nothing = (lambda: None, ())
-    first = pieces([nothing, nothing], [([], [h]) for h in halves])
-    second = pieces([nothing, (fail, ())], [([h], [h]) for h in halves])
-    lanes = Lanes(first, "first", threads)
-    assert lanes.add(second, "second")
+    first = tiles([nothing, nothing], [([], [h]) for h in halves])
+    second = tiles([nothing, (fail, ())], [([h], [h]) for h in halves])
+    chain = TileChain(first, "first", threads)
+    assert chain.add(second, "second")
     pool = Pool(threads) if threads > 1 else None
-    calls, owners = lanes.bind([Workspace() for _ in range(threads)], pool)
+    calls, op_of_call = chain.bind([Workspace() for _ in range(threads)], pool)
     failed = []
-    for (function, args), owner in zip(calls, owners, strict=True):
+    for (function, args), owner in zip(calls, op_of_call, strict=True):
         try:
             function(*args)
-        except (ValueError, PieceFailed) as error:
-            failed.append(blame(error, owner))
+        except (ValueError, TileFailed) as error:
+            failed.append(find_failed_op(error, owner))
     assert [(type(e), o) for e, o in failed] == [(ValueError, "second")]
     if pool is not None:
         pool.close()
 
 
 def test_memory_that_is_not_known_closes_a_step() -> None:
-    work = Work()
+    work = BoundStep()
     work.add(lambda arrays: [], (), [None, [None, np.zeros(2)]], [np.zeros(1)])
     assert work.spans is not None
     work.add(lambda arrays: [], (), [object()], [])
     assert work.spans is None
-    assert not Lanes(work, "a", 1).add(pieces([(print, ())], [([], [])]), "b")
+    assert not TileChain(work, "a", 1).add(tiles([(print, ())], [([], [])]), "b")
 
 
 def test_comparing_steps_grows_with_the_length_of_a_program_and_not_with_its_square(
@@ -184,12 +184,12 @@ def test_comparing_steps_grows_with_the_length_of_a_program_and_not_with_its_squ
         compared[0] = 0
         works = []
         for _ in range(steps):
-            work = Work()
+            work = BoundStep()
             for i in range(8):
                 own = memory[8 * i : 8 * i + 8]
                 work.add(lambda arrays: [], (), [own], [own])
             works.append((work, 0))
-        parts = list(joined(works, threads=2))
+        parts = list(chain_steps(works, threads=2))
         assert max(len(part.works) for part in parts) > 1
         assert sum(len(part.works) for part in parts) == steps
         return compared[0]

@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class Export:
     """A public function: where it lives in the API, and the op it stands for."""
 
     function: Callable[..., Any]
     op: str
 
 
-SPELLINGS: dict[str, Spelling] = {}
+PUBLIC_API: dict[str, Export] = {}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def spelled(*names: str, op: str = "") -> Callable[[F], F]:
+def export(*names: str, op: str = "") -> Callable[[F], F]:
     """Registers a function under public names such as ``"tensor.tanh"``, ``"nn.functional.tanh"``, ``"fluid.layers.tanh"``.
 
     ``"tensor.x"`` is also ``tstatic.x``; ``"Variable.x"`` is a method. Facades are filled from these names alone.
@@ -27,8 +27,8 @@ def spelled(*names: str, op: str = "") -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for name in names:
-            assert name not in SPELLINGS, f"{name} is spelled twice"
-            SPELLINGS[name] = Spelling(function, op)
+            assert name not in PUBLIC_API, f"{name} is spelled twice"
+            PUBLIC_API[name] = Export(function, op)
         return function
 
     return add
@@ -39,6 +39,6 @@ def namespace(prefix: str) -> dict[str, Any]:
     start = f"{prefix}."
     return {
         name[len(start) :]: entry.function
-        for name, entry in SPELLINGS.items()
+        for name, entry in PUBLIC_API.items()
         if name.startswith(start) and "." not in name[len(start) :]
     }

@@ -76,10 +76,10 @@ def _end(orders: Sequence[queue.SimpleQueue[_Order | None]]) -> None:
         one.put(None)
 
 
-class Crew:
+class ReplicaThreads:
     """Threads of ``size`` replicas; the caller only waits, so that it can give up on one that does not come back.
 
-    The threads end with :meth:`close`, or when nobody has the crew any more.
+    The threads end with :meth:`close`, or when nobody holds this object any more.
 
     Args:
         size: Number of replicas.
@@ -87,10 +87,10 @@ class Crew:
         standing: Says where a replica stands, for the error about one that does not come back.
     """
 
-    def __init__(self, size: int, group: Group, standing: Callable[[int], str] = lambda replica: "") -> None:
+    def __init__(self, size: int, group: Group, current_op: Callable[[int], str] = lambda replica: "") -> None:
         self.size = size
         self.group = group
-        self.standing = standing
+        self.current_op = current_op
         self.lost: dict[int, str] = {}
         self._settled = True
         self._orders: list[queue.SimpleQueue[_Order | None]] = [queue.SimpleQueue() for _ in range(size)]
@@ -143,7 +143,7 @@ class Crew:
         """Refuses work while a replica is lost; waits for one that was merely slow to notice an earlier error."""
         if not self._settled:
             left = self._settle(timeout)
-            self.lost.update({i: self.standing(i) for i in left})
+            self.lost.update({i: self.current_op(i) for i in left})
         if self.lost:
             replica, where = next(iter(self.lost.items()))
             raise DeviceError(
@@ -170,8 +170,8 @@ class Crew:
 
     def _give_up(self, late: Sequence[int], timeout: float) -> DeviceError:
         # The one that waits for others in a collective is not the one to blame.
-        stuck = next((i for i in late if not self._meeting(i)), late[0])
-        where = self.standing(stuck)
+        stuck = next((i for i in late if not self._in_rendezvous(i)), late[0])
+        where = self.current_op(stuck)
         error = DeviceError(
             f"replica {stuck} of {self.size} did not finish its step within {timeout:g} s",
             expected="a step shorter than FLAGS_step_timeout_s",
@@ -184,11 +184,11 @@ class Crew:
             self._settle(GRACE)
         return error
 
-    def _meeting(self, replica: int) -> bool:
+    def _in_rendezvous(self, replica: int) -> bool:
         """Whether a replica waits for the others inside a collective."""
         frame = sys._current_frames().get(self.threads[replica].ident or 0)
         while frame is not None:
-            if frame.f_code is Group.meet.__code__:
+            if frame.f_code is Group.rendezvous.__code__:
                 return True
             frame = frame.f_back
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
-from tstatic.ir.frozen import Entry, FrozenOp, Region
+from tstatic.ir.frozen import Entry, FrozenOp, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import UNKNOWN
@@ -104,10 +104,10 @@ class BlockRunner:
 
     def __init__(self, op: FrozenOp, key: RngKey) -> None:
         self.op = op
-        self.region: Region = op.regions[0]
+        self.sub_block: SubBlock = op.sub_blocks[0]
         self.key = key
         self.iteration = 0
-        self._inner = {id(o): BlockRunner(o, key) for o in self.region.ops if o.regions}
+        self._inner = {id(o): BlockRunner(o, key) for o in self.sub_block.ops if o.sub_blocks}
 
     def names(self, slot: str) -> tuple[str, ...]:
         """Variable names of a slot of the owning op."""
@@ -115,13 +115,13 @@ class BlockRunner:
 
     def placeholder(self, name: str) -> Any:
         """A value for a variable that a body which did not run would have written: zeros, unknown sizes 0."""
-        value = dict(self.region.outputs)[name]
-        meta = self.region.metas[value]
+        value = dict(self.sub_block.outputs)[name]
+        meta = self.sub_block.metas[value]
         return np.zeros([max(size, 0) for size in meta.shape], meta.dtype.np)
 
     def grad_name(self, name: str) -> str:
         """Name of a variable's gradient in a backward body."""
-        return f"{self.region.grad_prefix}{name}@GRAD"
+        return f"{self.sub_block.grad_prefix}{name}@GRAD"
 
     def restart(self) -> None:
         """Called at the start of each run of the program."""
@@ -137,11 +137,11 @@ class BlockRunner:
             Variable name -> value after the body, and every inner value by name (for the backward pass).
         """
         env: Env = {}
-        for name, value in self.region.inputs:
+        for name, value in self.sub_block.inputs:
             if name in given:
                 env[value] = given[name]
         self.iteration += 1
-        for op in self.region.ops:
+        for op in self.sub_block.ops:
             key = RngKey(self.key.seed, self.key.place, op.position, self.key.run, self.iteration)
             try:
                 run_op(op, env, {"rng": key, "run_block": self._inner.get(id(op))})
@@ -149,13 +149,13 @@ class BlockRunner:
                 annotate(error, op)
                 raise
         results: Env = dict(env)
-        for name, value in self.region.outputs:
+        for name, value in self.sub_block.outputs:
             results[name] = env[value]
         return results
 
     def before(self, given: Mapping[str, Any], env: Env) -> Env:
         """Values that the backward pass reads: what the body was given, and what it made (not what it overwrote)."""
-        return {**env, **{name: given[name] for name, _ in self.region.inputs if name in given}}
+        return {**env, **{name: given[name] for name, _ in self.sub_block.inputs if name in given}}
 
 
 def annotate(error: BaseException, op: FrozenOp) -> None:
