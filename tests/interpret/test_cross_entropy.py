@@ -222,7 +222,7 @@ def test_memory_is_shared(shape: tuple[int, ...]) -> None:
         dlogits = next(v for v in names if "@GRAD" in v)
         (logits,) = [v for s in plan.steps if s.op.type == "matmul_v2" for v in s.op.writes()]
         (softmax,) = [str(b.output("Softmax")) for s in plan.steps for b in s.op.body if b.type == KIND]
-        return plan, [plan.slots[v].offset if v in plan.slots else None for v in (logits, softmax, dlogits)]
+        return plan, [plan.storage[v].offset if v in plan.storage else None for v in (logits, softmax, dlogits)]
 
     _, (logits, softmax, dlogits) = places("mean")
     assert softmax is None

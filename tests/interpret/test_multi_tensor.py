@@ -70,9 +70,9 @@ def test_gradients_lie_together_as_the_parameters_do(case: Case) -> None:
     order = gradient_streams(plan.program)[0]
     assert sorted(order) == sorted(grads)
     assert [g.split("@")[0] for g in order] == state_streams(plan.program)["Param"]
-    at = plan.slots[order[0]].offset
+    at = plan.storage[order[0]].offset
     for grad in order:
-        slot = plan.slots[grad]
+        slot = plan.storage[grad]
         assert (slot.kind, slot.offset) == ("arena", at)
         assert slot.meta is not None
         at += -(-slot.meta.numel // 1024) * 1024 * size
