@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +115,16 @@ def test_near_names_the_closest_first_and_says_nothing_when_none_is_close() -> N
 def test_eof_exception_is_an_exception_of_its_own() -> None:
     assert issubclass(errors.EOFException, Exception)
     assert not issubclass(errors.EOFException, TstaticError)
+
+
+def test_no_error_is_told_the_users_line_which_it_finds_itself() -> None:
+    """``add_context`` may name it, for an error that another thread raised."""
+    written = [
+        f"{path}:{node.lineno}"
+        for path in sorted(Path(errors.__file__).parent.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and not (isinstance(node.func, ast.Attribute) and node.func.attr == "add_context")
+        and any(k.arg == "where" and ast.unparse(k.value) == "show(user_line())" for k in node.keywords)
+    ]
+    assert not written, f"leave out where=show(user_line()): {written}"

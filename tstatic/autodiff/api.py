@@ -13,7 +13,7 @@ from tstatic.ir import names
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, export
 from tstatic.ir.program import Block, OpRole, Parameter, Program, Variable
-from tstatic.ir.where import Where, show, user_line
+from tstatic.ir.where import Where, user_line
 from tstatic.no_effect import no_effect
 
 Pair = tuple[Variable, Variable | None]
@@ -34,7 +34,6 @@ def _names(items: Any, argument: str) -> set[str]:
             received=f"{items!r} of type {type(items).__name__}",
             fix=f"pass {argument}=[variable, ...]",
             op="append_backward",
-            where=show(user_line()),
         )
     found = set()
     for item in items:
@@ -49,7 +48,6 @@ def _names(items: Any, argument: str) -> set[str]:
                 received=f"{item!r} of type {type(item).__name__}",
                 fix="pass variables or their names",
                 op="append_backward",
-                where=show(user_line()),
             )
     return found
 
@@ -109,7 +107,6 @@ def append_backward(
             received=f"'{loss.name}' of block {loss.block.idx}",
             fix="return the value from static.nn.cond or while_loop and differentiate that",
             var=loss.name,
-            where=show(user_line()),
         )
     if not loss.dtype.is_float:
         raise ProgramError(
@@ -118,7 +115,6 @@ def append_backward(
             received=f"{loss.dtype.name}",
             fix="cast the loss to float32",
             var=loss.name,
-            where=show(user_line()),
         )
     no_grad = _names(no_grad_set, "no_grad_set")
     chosen = _names(parameter_list, "parameter_list") if parameter_list is not None else None
@@ -217,7 +213,6 @@ def gradients(
             expected=f"{len(outs)} target gradients",
             received=len(seeds),
             fix="pass one gradient (or None) per target",
-            where=show(user_line()),
         )
     for target, seed in zip(outs, seeds, strict=True):
         if seed is None:
@@ -230,7 +225,6 @@ def gradients(
                 received=list(seed.shape),
                 fix="give the gradient the target's shape",
                 var=seed.name,
-                where=show(user_line()),
             )
     no_grad = _names(no_grad_set, "no_grad_set")
     block = outs[0].block

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, FeedTypeError, TstaticError, reason
-from tstatic.ir.where import show, user_line
 
 
 def has_mask(value: Any) -> bool:
@@ -47,7 +46,6 @@ def plain(value: Any, what: str, op: str) -> np.ndarray[Any, Any]:
             received=f"{type(value).__name__}, which raises {reason(error)}",
             fix="pass a numeric array; a ragged list has to be padded first",
             op=op,
-            where=show(user_line()),
         ) from error
     if masked:
         raise DTypeError(
@@ -56,6 +54,5 @@ def plain(value: Any, what: str, op: str) -> np.ndarray[Any, Any]:
             received=type(value).__name__,
             fix="fill it, array.filled(0), and give ~np.ma.getmaskarray(array) as an array of its own",
             op=op,
-            where=show(user_line()),
         )
     return array

@@ -45,7 +45,6 @@ def check_variable(x: Any, arg: str, function: str, dtypes: Sequence[str] | None
             fix=f"make '{arg}' a Variable: static.data(...) for an input, paddle.full(...) or paddle.assign(array) for a constant",
             op=function,
             var=arg,
-            where=show(user_line()),
         )
     if dtypes is not None and x.dtype.name not in dtypes:
         raise DTypeError(
@@ -55,7 +54,6 @@ def check_variable(x: Any, arg: str, function: str, dtypes: Sequence[str] | None
             fix=f"convert it with paddle.cast({x.name}, '{dtypes[0]}')",
             op=function,
             var=x.name,
-            where=show(user_line()),
         )
     return x
 
@@ -86,7 +84,6 @@ def as_variable(x: Any, like: Variable | None = None, dtype: Any = None) -> Vari
                 expected="numbers of one shape",
                 received=f"an array of dtype {array.dtype}",
                 fix="pass a rectangular list of numbers",
-                where=show(user_line()),
             )
         if dtype is not None:
             array = array.astype(dtype_of(dtype).np)
@@ -293,7 +290,6 @@ def append_op(
                 received=f"{value!r} of type {value.__class__.__name__}",
                 fix=f"pass {side} as a dict",
                 op=type,
-                where=show(user_line()),
             )
     try:
         definition = op_def(type)

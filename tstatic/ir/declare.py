@@ -35,7 +35,6 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
             fix="pass shape=[None, 3], for example",
             op=function,
             var=name,
-            where=show(user_line()),
         )
     done = []
     for size in shape:
@@ -49,7 +48,6 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
                 fix="replace it by a number, None or -1",
                 op=function,
                 var=name,
-                where=show(user_line()),
             )
         if isinstance(size, bool) or size < UNKNOWN:
             raise ShapeError(
@@ -59,7 +57,6 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
                 fix="replace it by a number, None or -1",
                 op=function,
                 var=name,
-                where=show(user_line()),
             )
         done.append(int(size))
     if numel([s for s in done if s > 0]) > 2**62:
@@ -70,7 +67,6 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
             fix="check the sizes",
             op=function,
             var=name,
-            where=show(user_line()),
         )
     return tuple(done)
 
@@ -97,7 +93,6 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
             fix="name the input, for example static.data('x', [None, 3])",
             op="data",
             var=repr(name),
-            where=show(user_line()),
         )
     sizes = check_shape(shape, "static.data", name)
     try:
@@ -116,7 +111,6 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
                 fix="use another name, or one declaration",
                 op="data",
                 var=name,
-                where=show(user_line()),
             )
         return old
     var = Variable(
@@ -222,7 +216,6 @@ def set_default_dtype(d: Any) -> None:
             expected="float16, bfloat16, float32 or float64",
             received=kind.name,
             fix="choose a float type",
-            where=show(user_line()),
         )
     _default_dtype = kind
 
@@ -277,7 +270,6 @@ def device_guard(device: str | None = None) -> Iterator[None]:
             expected="'cpu', 'gpu', 'gpu:<number>', '' or None",
             received=repr(device),
             fix="choose one of these",
-            where=show(user_line()),
         )
     if kind == "cpu" and ":" in str(text):
         raise ProgramError(
@@ -286,7 +278,6 @@ def device_guard(device: str | None = None) -> Iterator[None]:
             received=repr(device),
             fix="leave the number out: there is one CPU",
             op="device_guard",
-            where=show(user_line()),
         )
     program = default_main_program()
     with DEVICE.inside(text, program):

@@ -8,7 +8,6 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir.program import Block, Operator, OpRole, Program, Variable
-from tstatic.ir.where import show, user_line
 
 _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 
@@ -124,7 +123,6 @@ def target_names(targets: Any) -> list[str]:
                 expected="a Variable, a name or an Operator",
                 received=repr(target),
                 fix="pass the variables to keep",
-                where=show(user_line()),
             )
     return names
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tstatic.errors import ProgramError
-from tstatic.ir.where import show, user_line
 
 if TYPE_CHECKING:
     from tstatic.ir.operator import Operator
@@ -84,7 +83,6 @@ class OpAttrs(_Owned):
             received="a call that removes it",
             fix="write the default value instead: op.attrs[name] = value",
             op=self.op.type,
-            where=show(user_line()),
         )
 
 
@@ -107,5 +105,4 @@ class OpSlots(_Owned):
             received="a write to op.inputs or op.outputs",
             fix="rename, or build the operator again with block.append_op",
             op=self.op.type,
-            where=show(user_line()),
         )

@@ -14,7 +14,7 @@ from tstatic.ir import names, text
 from tstatic.ir.methods import ProgramMethods
 from tstatic.ir.operator import Operator, OpRole
 from tstatic.ir.variable import Parameter, Variable
-from tstatic.ir.where import show, user_line
+from tstatic.ir.where import user_line
 from tstatic.no_effect import PRINTS, no_effect
 
 __all__ = [
@@ -67,7 +67,6 @@ class Block:
                 received=repr(name),
                 fix=near(name, self.vars) or "list them with block.vars",
                 var=name,
-                where=show(user_line()),
             )
         return found
 
@@ -95,7 +94,6 @@ class Block:
                 received=repr(name),
                 fix=near(name, self.vars) or "list them with program.list_vars()",
                 var=name,
-                where=show(user_line()),
             )
         return found
 
@@ -235,7 +233,6 @@ class Program(ProgramMethods):
                 expected="an int",
                 received=repr(seed),
                 fix="set an int; 0 means not fixed",
-                where=show(user_line()),
             )
         self._seed = seed
         self._touch()
@@ -423,7 +420,6 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
                 expected="a static.Program",
                 received=f"{program!r} of type {type(program).__name__}",
                 fix="make one with static.Program()",
-                where=show(user_line()),
             )
     with _main.inside(main_program):
         if startup_program is None:

@@ -9,7 +9,7 @@ from tstatic.errors import ProgramTypeError
 from tstatic.ir import text
 from tstatic.ir.methods import VariableMethods
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
-from tstatic.ir.where import Where, show, user_line
+from tstatic.ir.where import Where, show
 from tstatic.logs import warn_user
 from tstatic.no_effect import PRINTS, no_effect
 
@@ -170,7 +170,6 @@ class Variable(VariableMethods):
             received=repr(self),
             fix="use static.nn.cond(pred, true_fn, false_fn) to branch on a variable",
             var=self.name,
-            where=show(user_line()),
         )
 
     def __len__(self) -> int:
@@ -180,7 +179,6 @@ class Variable(VariableMethods):
             received=repr(self),
             fix="use x.shape[0] for the static size or paddle.shape(x)[0] for the run-time size",
             var=self.name,
-            where=show(user_line()),
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -191,7 +189,6 @@ class Variable(VariableMethods):
                 received=repr(self),
                 fix="use static.nn.while_loop, or give the first dimension a size",
                 var=self.name,
-                where=show(user_line()),
             )
         return iter([self[i] for i in range(self.shape[0])])
 
@@ -220,7 +217,6 @@ class Variable(VariableMethods):
             received=f"{self.name}.backward()",
             fix="call static.append_backward(loss) or optimizer.minimize(loss)",
             var=self.name,
-            where=show(user_line()),
         )
 
     def _not_a_number(self, what: str) -> ProgramTypeError:
@@ -230,7 +226,6 @@ class Variable(VariableMethods):
             received=repr(self),
             fix="fetch it: exe.run(program, feed=..., fetch_list=[variable])",
             var=self.name,
-            where=show(user_line()),
         )
 
     @property

@@ -10,7 +10,6 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.build import emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import OpRole, Parameter, Program, Variable, default_main_program
-from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
 
 Pair = tuple[Variable, Variable | None]
@@ -28,7 +27,6 @@ def _positive(name: str, value: float) -> float:
             received=repr(value),
             fix=f"pass for example {name}=1.0",
             op="clip",
-            where=show(user_line()),
         )
     return float(value)
 
@@ -55,7 +53,6 @@ class ClipGradByValue(ClipGradBase):
                 received=f"min={self.min}, max={self.max}",
                 fix="swap them",
                 op="clip",
-                where=show(user_line()),
             )
 
     def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
@@ -135,7 +132,6 @@ def check_clip(grad_clip: object, argument: str = "grad_clip") -> None:
             received=f"{grad_clip!r} of type {type(grad_clip).__name__}",
             fix="pass for example nn.ClipGradByGlobalNorm(1.0)",
             op="optimizer",
-            where=show(user_line()),
         )
 
 
@@ -190,7 +186,6 @@ def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Para
                 received=f"{entry!r} of type {type(entry).__name__}",
                 fix="list parameters, for example [p for p in program.all_parameters() if ...]",
                 op="set_gradient_clip",
-                where=show(user_line()),
             )
         found.append(var)
     return found
@@ -218,7 +213,6 @@ def append_gradient_clip_ops(params_grads: Sequence[Pair]) -> list[Pair]:
                 fix="give each clip its own group_name, or both the same clip_norm",
                 op="clip",
                 var=p.name,
-                where=show(user_line()),
             )
         pairs.append((p, g))
     for clip, pairs in groups.values():

@@ -12,7 +12,6 @@ from tstatic.ir.declare import create_parameter as add_parameter
 from tstatic.ir.opdef import export, op_def
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program, default_startup_program
 from tstatic.ir.types import dtype_of
-from tstatic.ir.where import show, user_line
 from tstatic.nn.clip import check_clip
 from tstatic.nn.initializer import Constant, Initializer, default_initializer, global_initializer
 from tstatic.no_effect import PLACE, no_effect
@@ -61,7 +60,6 @@ class ParamAttr:
                     fix=f"pass {expected} for '{arg}'",
                     op="ParamAttr",
                     var=arg,
-                    where=show(user_line()),
                 )
         check_clip(gradient_clip, "gradient_clip")
         self.name = name or None
@@ -96,7 +94,6 @@ class ParamAttr:
             received=f"{arg!r} of type {type(arg).__name__}",
             fix="pass for example ParamAttr(initializer=nn.initializer.Normal())",
             op="ParamAttr",
-            where=show(user_line()),
         )
 
     def __repr__(self) -> str:
@@ -117,7 +114,6 @@ class WeightNormParamAttr(ParamAttr):
             expected="ParamAttr",
             received="WeightNormParamAttr",
             fix="write the normalisation in the program: w * g / paddle.norm(w)",
-            where=show(user_line()),
         )
 
 
@@ -216,7 +212,6 @@ def activate(helper: Layer, x: Any, act: Any) -> Any:
             expected="a str such as 'relu', or None",
             received=f"{act!r} of type {type(act).__name__}",
             fix="pass act='relu'",
-            where=show(user_line()),
         )
     op_def(kind)
     return helper.emit(kind, {"X": x}, attrs)

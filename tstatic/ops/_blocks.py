@@ -11,7 +11,6 @@ import numpy as np
 from tstatic.errors import ProgramTypeError
 from tstatic.ir.build import as_variable
 from tstatic.ir.program import Block, Program, Variable, default_main_program
-from tstatic.ir.where import show, user_line
 
 
 def captures(block: Block) -> tuple[list[str], list[str]]:
@@ -126,5 +125,4 @@ def leaf_variable(value: Any, function: str) -> Variable:
         received=f"{value!r} of type {type(value).__name__}",
         fix="return Variables from the function",
         op=function,
-        where=show(user_line()),
     )

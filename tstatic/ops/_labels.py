@@ -13,7 +13,6 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, GradContext, OpSpec
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape
-from tstatic.ir.where import show, user_line
 from tstatic.ops._rows import row_axis
 from tstatic.ops._shapes import single
 
@@ -203,7 +202,6 @@ def with_class_axis(scores: Variable, label: Variable, axis: int, function: str)
             fix="reshape the label",
             op=function,
             var=label.name,
-            where=show(user_line()),
         )
     return label
 
@@ -217,7 +215,6 @@ def check_reduction(reduction: Any, function: str, allowed: Sequence[str] = ("su
             received=repr(reduction),
             fix="pass one of these words",
             op=function,
-            where=show(user_line()),
         )
     return str(reduction)
 

@@ -12,7 +12,6 @@ from tstatic.ir.arrays import plain
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, dtype_of, float32, float64, int64
-from tstatic.ir.where import show, user_line
 
 
 def cast_to(x: Variable, dtype: DType, prefix: str | None = None) -> Variable:
@@ -74,7 +73,6 @@ def unify(x: Variable, y: Variable, function: str, prefix: str | None = None) ->
             fix=f"convert one of them: paddle.cast({y.name}, '{(float32 if x.dtype.is_float else int64).name}')",
             op=function,
             var=f"{x.name}, {y.name}",
-            where=show(user_line()),
         )
     return cast_to(x, dtype, prefix), cast_to(y, dtype, prefix)
 

@@ -11,7 +11,6 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
-from tstatic.ir.where import show, user_line
 from tstatic.ops._product import along, cuts
 from tstatic.ops._shapes import single
 
@@ -167,7 +166,6 @@ def axis_attr(axis: Any, function: str) -> tuple[int, ...]:
             received=f"{axis!r} of type {type(axis).__name__}",
             fix="pass numbers; axes that are Variables are not supported",
             op=function,
-            where=show(user_line()),
         )
     return tuple(int(a) for a in items)
 

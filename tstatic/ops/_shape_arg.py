@@ -11,7 +11,6 @@ from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, Shape
-from tstatic.ir.where import show, user_line
 
 
 def has_variable(shape: Any) -> bool:
@@ -41,7 +40,6 @@ def known_shape(shape: Any, function: str) -> Shape:
             received=f"{shape!r} of type {type(shape).__name__}",
             fix="pass shape=[2, 3], for example",
             op=function,
-            where=show(user_line()),
         )
     sizes = tuple(int(s) for s in shape)
     check_sizes(sizes, function)

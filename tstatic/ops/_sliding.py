@@ -11,7 +11,6 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
 from tstatic.ir.opdef import Attr
 from tstatic.ir.types import UNKNOWN, Meta, Shape, dtype_of
-from tstatic.ir.where import show, user_line
 from tstatic.ops.kernels._common import Array, Buffer
 
 Pairs = tuple[tuple[int, int], ...]
@@ -208,7 +207,6 @@ def int_list(value: Any, rank: int, name: str, function: str) -> tuple[int, ...]
             received=f"{value!r} of type {type(value).__name__}",
             fix=f"pass {name}=2 or {name}={[2] * rank}",
             op=function,
-            where=show(user_line()),
         )
     values = tuple(int(v) for v in values)
     if len(values) != rank:
@@ -218,7 +216,6 @@ def int_list(value: Any, rank: int, name: str, function: str) -> tuple[int, ...]
             received=list(values),
             fix=f"give one value per spatial axis: {name}={[2] * rank}, for example",
             op=function,
-            where=show(user_line()),
         )
     return values
 
@@ -241,7 +238,6 @@ def padding_of(padding: Any, rank: int, last: bool, function: str) -> tuple[tupl
                 received=repr(padding),
                 fix="choose one of these",
                 op=function,
-                where=show(user_line()),
             )
         return (0,) * rank, name
     if isinstance(padding, list | tuple) and padding and all(isinstance(p, list | tuple) for p in padding):
@@ -259,7 +255,6 @@ def padding_of(padding: Any, rank: int, last: bool, function: str) -> tuple[tupl
             received=list(padding),
             fix="crop with slicing instead of a negative padding",
             op=function,
-            where=show(user_line()),
         )
     if len(padding) == 2 * rank and all(padding[2 * i] == padding[2 * i + 1] for i in range(rank)):
         padding = padding[::2]
@@ -277,6 +272,5 @@ def _from_pairs(padding: Sequence[Sequence[Any]], rank: int, last: bool, functio
             received=[list(p) for p in padding],
             fix=f"pass padding={[[0, 0], [0, 0], *([[1, 1]] * rank)]}, for example",
             op=function,
-            where=show(user_line()),
         )
     return int_list([v for pair in inner for v in pair], 2 * rank, "padding", function)

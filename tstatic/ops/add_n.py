@@ -12,7 +12,6 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, float32
-from tstatic.ir.where import show, user_line
 from tstatic.ops._bound import Calls
 from tstatic.ops._cut import cut_rows
 
@@ -120,7 +119,6 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
             received="an empty list",
             fix="pass at least one Variable",
             op="sum",
-            where=show(user_line()),
         )
     for i, item in enumerate(items):
         check_variable(item, f"inputs[{i}]", "add_n")

@@ -13,7 +13,6 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show, user_line
 from tstatic.ops._batch_norm_lower import is_global, lower_batch_norm, lower_batch_norm_grad
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import OutputView, check_parameter, check_wide
@@ -362,6 +361,5 @@ def channel_layout(data_format: str, function: str) -> str:
             received=repr(data_format),
             fix="choose one of these",
             op=function,
-            where=show(user_line()),
         )
     return "NCHW" if data_format[1] == "C" else "NHWC"

@@ -8,7 +8,6 @@ from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.ir.where import show, user_line
 from tstatic.ops import _labels as labels
 from tstatic.ops._shapes import single
 from tstatic.ops.softmax_with_cross_entropy import softmax_entropy
@@ -78,9 +77,7 @@ def cross_entropy(
 
 
 def _refuse(what: str, expected: str, received: Any, fix: str, var: Variable) -> ProgramError:
-    return ProgramError(
-        what, expected=expected, received=received, fix=fix, op="cross_entropy", var=var.name, where=show(user_line())
-    )
+    return ProgramError(what, expected=expected, received=received, fix=fix, op="cross_entropy", var=var.name)
 
 
 def _counted(label: Variable, ignore: int) -> Variable:
@@ -111,7 +108,6 @@ def _weights(input: Variable, label: Variable, weight: Variable, soft: bool, ign
             fix="pass one weight per class",
             op="cross_entropy",
             var=weight.name,
-            where=show(user_line()),
         )
     if soft:
         if axis in (-1, len(input.shape) - 1):

@@ -12,7 +12,6 @@ from tstatic.errors import FeedError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import Layer, append_op, check_variable, emit
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
-from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
 from tstatic.ops import _blocks
 from tstatic.ops.select_input import merge
@@ -118,7 +117,6 @@ def _check_pred(pred: Any, function: str) -> Variable:
             fix="reduce it, for example with paddle.all(pred)",
             op=function,
             var=var.name,
-            where=show(user_line()),
         )
     return var
 
@@ -195,7 +193,6 @@ def cond(
                 fix=f"pass {arg}=lambda: ...",
                 op="cond",
                 var=arg,
-                where=show(user_line()),
             )
     program = default_main_program()
     with _blocks.undone_on_error(program):
@@ -211,7 +208,6 @@ def cond(
                 fix="return the same number and nesting of Variables from both functions",
                 op="cond",
                 var=pred.name,
-                where=show(user_line()),
             )
         if yes is None:
             return None
@@ -262,7 +258,6 @@ def _bad(what: str, expected: str, received: Any) -> ProgramTypeError:
         received=f"{received!r} of type {type(received).__name__}",
         fix=f"pass {expected}",
         op="case",
-        where=show(user_line()),
     )
 
 
@@ -315,7 +310,6 @@ def switch_case(
                 fix="give each branch its own key",
                 op="switch_case",
                 var=branch_index.name,
-                where=show(user_line()),
             )
         table[key] = function
     if default is not None and not callable(default):
@@ -370,7 +364,6 @@ class Switch:
                 received="default first",
                 fix="add a case",
                 op="Switch",
-                where=show(user_line()),
             )
         with self._body(self._not_yet):
             yield

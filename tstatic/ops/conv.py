@@ -10,7 +10,6 @@ from tstatic.ir.build import Layer, check_variable, emit, layer
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show, user_line
 from tstatic.ops._bilinear import bilinear_grad
 from tstatic.ops._convolution import (
     WINDOW,
@@ -252,7 +251,6 @@ def check_format(data_format: str, allowed: tuple[str, ...], function: str) -> N
             received=repr(data_format),
             fix="choose one of these",
             op=function,
-            where=show(user_line()),
         )
 
 

@@ -10,7 +10,6 @@ from tstatic.ir.build import check_variable, layer
 from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.ir.where import show, user_line
 from tstatic.ops._bilinear import bilinear_grad
 from tstatic.ops._convolution import (
     WINDOW,
@@ -348,7 +347,6 @@ def output_attrs(output_padding: Any, output_size: Any, rank: int, function: str
             received=f"output_padding={output_padding}, output_size={output_size}",
             fix="leave output_padding at 0 when output_size is set",
             op=function,
-            where=show(user_line()),
         )
     return {"output_padding": (), "output_size": int_list(output_size, rank, "output_size", function)}
 

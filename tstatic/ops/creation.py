@@ -15,7 +15,6 @@ from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.types import DType, dtype_of
-from tstatic.ir.where import show, user_line
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._shape_arg import filled, has_variable, known_shape
 
@@ -46,7 +45,6 @@ def _constant(
             received=f"{value!r} of type {type(value).__name__}",
             fix="use paddle.assign(array) for several values",
             op=function,
-            where=show(user_line()),
         )
     if has_variable(shape):
         made = filled(shape, dtype, value, function, name)
@@ -173,7 +171,6 @@ def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
             received=f"{type(x).__name__}" + (f" of dtype {array.dtype}" if isinstance(x, np.ndarray) else ""),
             fix="pass a rectangular list of numbers",
             op=function,
-            where=show(user_line()),
         )
     if dtype is not None:
         return array.astype(dtype_of(dtype).np)

@@ -15,7 +15,6 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Program, Variable, default_main_program, program_guard
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show, user_line
 from tstatic.ops._shapes import single
 
 _TERM = re.compile(r"^[A-Za-z]*(\.\.\.)?[A-Za-z]*$")
@@ -59,7 +58,6 @@ def einsum(equation: str, *operands: Variable) -> Variable:
             received=f"{equation!r} of type {type(equation).__name__}",
             fix="pass the equation first, then the operands",
             op="einsum",
-            where=show(user_line()),
         )
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
@@ -143,7 +141,6 @@ def _fits(terms: Sequence[Term], order: Sequence[tuple[int, int]], result: Seque
 def _refuse(equation: str, what: str, expected: str, fix: str) -> ProgramError:
     return ProgramError(
         f"the equation of einsum {what}", expected=expected, received=repr(equation), fix=fix, op="einsum",
-        where=show(user_line()),
     )  # fmt: skip
 
 
@@ -208,7 +205,6 @@ def _check_sizes(terms: Sequence[Term]) -> None:
                 received=", ".join(f"{''.join(t.labels)}: {list(t.value.shape)}" for t in terms),
                 fix="check the shapes of the operands",
                 op="einsum",
-                where=show(user_line()),
             )
 
 
@@ -244,7 +240,6 @@ def _diagonals(term: Term) -> Term:
                 received=list(term.value.shape),
                 fix="give both axes a known size",
                 op="einsum",
-                where=show(user_line()),
             )
         rest = [i for i in range(len(term.labels)) if i not in (first, second)]
         turned = single("transpose2", {"X": term.value}, {"axis": (*rest, first, second)})
@@ -268,7 +263,6 @@ def _reshaped(value: Variable, shape: Sequence[int], kept: int) -> Variable:
             received=f"{list(value.shape)} to {list(shape)}",
             fix="give the axes known sizes in static.data",
             op="einsum",
-            where=show(user_line()),
         )
     return single("reshape2", {"X": value}, {"shape": tuple(wanted)})
 

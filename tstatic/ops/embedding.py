@@ -26,7 +26,6 @@ from tstatic.ir.opdef import (
 )
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, float32
-from tstatic.ir.where import show, user_line
 from tstatic.ops._low import in_float32
 from tstatic.ops._scatter_add import add_rows
 from tstatic.ops._sliding import check_float, parts
@@ -275,7 +274,6 @@ def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
             received=padding_idx,
             fix="choose a row of the table",
             op=function,
-            where=show(user_line()),
         )
     return padding_idx if padding_idx >= 0 else rows + padding_idx
 

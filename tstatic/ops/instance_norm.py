@@ -12,7 +12,6 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, numel
-from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
 from tstatic.ops._groups import (
     backward,
@@ -189,7 +188,6 @@ def instance_norm(
             received=f"use_input_stats={use_input_stats}, data_format={data_format!r}",
             fix="transpose x to NCHW first" if last else "use batch_norm with use_global_stats=True",
             op="instance_norm",
-            where=show(user_line()),
         )
     ins = {"X": x, "Scale": weight, "Bias": bias}
     order = ("SavedMean", "SavedVariance", "Y")

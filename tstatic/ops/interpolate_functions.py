@@ -11,7 +11,6 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show, user_line
 from tstatic.ops._sliding import int_list, is_last, spatial
 from tstatic.ops.pool_functions import adaptive_avg_pool1d, adaptive_avg_pool2d
 
@@ -21,7 +20,7 @@ _LAYOUT = {3: ("NCL", "NLC", "NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "N
 
 
 def _refuse(what: str, expected: str, received: object, fix: str, function: str) -> ShapeError:
-    return ShapeError(what, expected=expected, received=received, fix=fix, op=function, where=show(user_line()))
+    return ShapeError(what, expected=expected, received=received, fix=fix, op=function)
 
 
 def _no_variables(value: Any, name: str, function: str) -> None:
@@ -33,7 +32,6 @@ def _no_variables(value: Any, name: str, function: str) -> None:
             received="a Variable",
             fix="pass numbers: the size of every value is planned before a run",
             op=function,
-            where=show(user_line()),
         )
 
 
@@ -173,7 +171,6 @@ def _area(x: Variable, size: Any, scale: Any, rank: int, layout: str, name: str 
                 received=repr(layout),
                 fix="transpose x to [n, c, length] first",
                 op="interpolate",
-                where=show(user_line()),
             )
         return adaptive_avg_pool1d(x, size, name)
     return adaptive_avg_pool2d(x, size, layout, name)

@@ -7,7 +7,6 @@ from tstatic.ir.build import Layer, check_variable, layer
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show, user_line
 from tstatic.ops._shapes import single
 
 
@@ -20,7 +19,6 @@ def _check_rank(function: str, name: str, x: Variable, rank: int) -> None:
             fix=f"reshape '{name}'",
             op=function,
             var=x.name,
-            where=show(user_line()),
         )
 
 
@@ -83,7 +81,6 @@ def addmm(
             fix="reshape 'input'",
             op="addmm",
             var=input.name,
-            where=show(user_line()),
         )
     return result
 
@@ -131,7 +128,6 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
                     received=f"{list(x.shape)} and {list(y.shape)}",
                     fix="reshape the operands to matrices first",
                     op="inner",
-                    where=show(user_line()),
                 )
             result = helper.emit("reshape2", {"X": result}, {"shape": shape})
     return result

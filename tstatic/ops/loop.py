@@ -12,7 +12,6 @@ from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeErro
 from tstatic.ir.build import Layer, append_op, check_variable
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
-from tstatic.ir.where import show, user_line
 from tstatic.ops import _blocks
 
 Arrays = Sequence[Any]
@@ -97,7 +96,6 @@ def _close(helper: Layer, block: Block, condition: Variable, is_test: bool) -> O
             fix="compute the condition again at the end of the body, for example paddle.less_than(i, n) into it",
             op="while",
             var=condition.name,
-            where=show(user_line()),
         )
     parent = block.parent
     assert parent is not None
@@ -119,7 +117,6 @@ def _check_condition(var: Any, function: str) -> Variable:
             fix="return a comparison, for example paddle.less_than(i, n)",
             op=function,
             var=checked.name,
-            where=show(user_line()),
         )
     if checked.meta.known and checked.meta.numel != 1:
         raise ShapeError(
@@ -129,7 +126,6 @@ def _check_condition(var: Any, function: str) -> Variable:
             fix="reduce it, for example with paddle.all",
             op=function,
             var=checked.name,
-            where=show(user_line()),
         )
     return checked
 
@@ -163,7 +159,6 @@ def while_loop(
                 fix=f"pass a function for '{arg}'",
                 op="while_loop",
                 var=arg,
-                where=show(user_line()),
             )
     if not isinstance(loop_vars, list | tuple):
         raise ProgramTypeError(
@@ -173,7 +168,6 @@ def while_loop(
             fix="pass loop_vars=[i, x]",
             op="while_loop",
             var="loop_vars",
-            where=show(user_line()),
         )
     if not loop_vars:
         raise ProgramError(
@@ -183,7 +177,6 @@ def while_loop(
             fix="pass the variables that the loop changes",
             op="while_loop",
             var="loop_vars",
-            where=show(user_line()),
         )
     program = default_main_program()
     with _blocks.undone_on_error(program):
@@ -209,7 +202,6 @@ def while_loop(
                     received=f"{len(_blocks.flatten(list(result)))} values",
                     fix="return one value per loop variable",
                     op="while_loop",
-                    where=show(user_line()),
                 )
             leaves = [_blocks.leaf_variable(v, "while_loop") for v in _blocks.flatten(list(result))]
             for new, old in zip(leaves, carried, strict=True):
@@ -221,7 +213,6 @@ def while_loop(
                         fix=f"cast it back with paddle.cast(x, '{old.dtype.name}')",
                         op="while_loop",
                         var=old.name,
-                        where=show(user_line()),
                     )
             again = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
             # Through temporaries: a body that swaps two variables must not read one that is overwritten already.

@@ -12,7 +12,6 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show, user_line
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import torch_wide
 from tstatic.ops._sliding import check_float, check_rank, first, is_last, layout_attr, parts
@@ -220,7 +219,6 @@ def lrn(
             received=f"shape {list(input.shape)}, n={n}",
             fix="use paddle.nn.functional.local_response_norm for other ranks and even sizes",
             op="lrn",
-            where=show(user_line()),
         )
     attrs = {"n": n, "k": k, "alpha": alpha, "beta": beta, "data_format": data_format}
     out: Variable = emit("lrn", {"X": input}, attrs, name=name)

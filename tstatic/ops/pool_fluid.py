@@ -8,7 +8,6 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.ir.where import show, user_line
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv import check_format
@@ -23,7 +22,6 @@ def _pool_type(pool_type: Any, function: str) -> None:
             received=repr(pool_type),
             fix="choose one of the two",
             op=function,
-            where=show(user_line()),
         )
 
 
@@ -70,7 +68,6 @@ def pool2d(
             received="pool_size=-1",
             fix="pass pool_size, or global_pooling=True",
             op="pool2d",
-            where=show(user_line()),
         )
     paddings, algorithm = padding_of(pool_padding, 2, is_last(data_format), "pool2d")
     attrs = {
@@ -110,7 +107,6 @@ def adaptive_pool2d(
                 received="require_index=True",
                 fix="leave require_index at False, or use pool_type='max'",
                 op="adaptive_pool2d",
-                where=show(user_line()),
             )
         return adaptive_avg_pool2d(input, pool_size, name=name)
     return adaptive_max_pool2d(input, pool_size, require_index, name)

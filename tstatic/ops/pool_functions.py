@@ -9,7 +9,6 @@ from tstatic.ir.build import check_variable, emit, layer
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show, user_line
 from tstatic.ops._sliding import int_list, is_last, padding_of, spatial
 from tstatic.ops.conv import check_format
 
@@ -29,7 +28,6 @@ def check_flag(value: Any, name: str, function: str) -> None:
             received=f"{value!r} of type {type(value).__name__}",
             fix=f"pass {name}=True or {name}=False",
             op=function,
-            where=show(user_line()),
         )
 
 
@@ -54,7 +52,6 @@ def _with_index(x: Variable, attrs: dict[str, Any], function: str, name: str | N
             received="'SAME'",
             fix="give the padding's sizes, or leave return_mask at False",
             op=function,
-            where=show(user_line()),
         )
     found: tuple[Variable, Variable] = emit("max_pool2d_with_index", {"X": x}, attrs, name=name)
     return found
@@ -114,7 +111,6 @@ def max_pool2d(
                 received=repr(data_format),
                 fix="transpose to NCHW first, or leave return_mask at False",
                 op="max_pool2d",
-                where=show(user_line()),
             )
         return _with_index(x, attrs, "max_pool2d", name)
     out: Variable = emit("pool2d", {"X": x}, {**attrs, "pooling_type": "max", "data_format": data_format}, name=name)
@@ -227,7 +223,6 @@ def _output_size(x: Variable, output_size: Any, rank: int, data_format: str, fun
                 received=f"input {list(x.shape)}, output_size {output_size}",
                 fix="give that size in static.data, or a number in output_size",
                 op=function,
-                where=show(user_line()),
             )
     values = int_list(output_size, rank, "output_size", function)
     if min(values) <= 0:
@@ -237,7 +232,6 @@ def _output_size(x: Variable, output_size: Any, rank: int, data_format: str, fun
             received=list(values),
             fix="choose positive sizes",
             op=function,
-            where=show(user_line()),
         )
     return values if rank == 2 else (1, *values)
 

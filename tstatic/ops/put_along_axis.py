@@ -11,7 +11,6 @@ from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
-from tstatic.ir.where import show, user_line
 from tstatic.ops._indexing import add_flat, positions
 from tstatic.ops._joining import common_shape
 from tstatic.ops._low import in_float32
@@ -107,7 +106,6 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
             fix="set stop_gradient, or compute the product or extremum with other operators",
             op="put_along_axis",
             var=ctx.inputs["Input"][0],
-            where=show(user_line()),
         )
     arriving = ctx.out_grads[ctx.outputs["Result"][0]]
     ins = {"Index": ctx.inputs["Index"], "Value": ctx.inputs["Value"], "Result@GRAD": [arriving]}

@@ -13,7 +13,6 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of
-from tstatic.ir.where import show, user_line
 
 Array = np.ndarray[Any, Any]
 
@@ -169,7 +168,6 @@ def _callable(function: Any, what: str) -> None:
             received=f"{function!r} of type {type(function).__name__}",
             fix="pass the function itself, without calling it",
             op="py_func",
-            where=show(user_line()),
         )
 
 
@@ -212,7 +210,6 @@ def py_func(
                 fix="create it with create_var(name=..., shape=..., dtype=...)",
                 op="py_func",
                 var=variable.name,
-                where=show(user_line()),
             )
     known = {v.name for v in (*xs, *outs)}
     skipped = [v.name for v in _listed(skip_vars_in_backward_input, "skip_vars_in_backward_input")]
@@ -225,7 +222,6 @@ def py_func(
                 fix="leave it out",
                 op="py_func",
                 var=name,
-                where=show(user_line()),
             )
     attrs = {
         "forward_callable_id": function_id(func),

@@ -8,7 +8,6 @@ from tstatic.errors import ShapeError
 from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show, user_line
 from tstatic.ops import _labels as labels
 from tstatic.ops._shapes import single
 from tstatic.ops.binary_loss import alike
@@ -129,7 +128,6 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
             fix="give static.data a known number of classes",
             op="bpr_loss",
             var=x.name,
-            where=show(user_line()),
         )
     flat = single("reshape2", {"X": y}, {"shape": (-1,)})
     hot = single("cast", {"X": single("one_hot_v2", {"X": flat}, {"depth": classes})}, {"out_dtype": x.dtype})

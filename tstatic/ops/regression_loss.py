@@ -12,7 +12,6 @@ from tstatic.ir.build import check_variable, layer
 from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
-from tstatic.ir.where import show, user_line
 from tstatic.ops import _labels as labels
 from tstatic.ops._bound import Bound, Calls, float_scratch
 from tstatic.ops._shapes import single
@@ -328,7 +327,6 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
             fix="reshape the label; give the input a known number of classes",
             op="dice_loss",
             var=y.name,
-            where=show(user_line()),
         )
     flat = single("squeeze2", {"X": y}, {"axes": (-1,)})
     hot = single("cast", {"X": single("one_hot_v2", {"X": flat}, {"depth": x.shape[-1]})}, {"out_dtype": x.dtype})

@@ -10,7 +10,6 @@ from tstatic.ir.build import Layer, check_variable, layer
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show, user_line
 from tstatic.ops._reduce import axis_attr, known_count, reduced_axes
 from tstatic.ops._shapes import single
 
@@ -59,9 +58,7 @@ def norm(
 
 
 def _refuse(what: str, expected: str, received: Any, fix: str, x: Variable) -> ProgramError:
-    return ProgramError(
-        what, expected=expected, received=received, fix=fix, op="norm", var=x.name, where=show(user_line())
-    )
+    return ProgramError(what, expected=expected, received=received, fix=fix, op="norm", var=x.name)
 
 
 @export("tensor.dist", "Variable.dist")

@@ -11,7 +11,6 @@ from typing import Any
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable, default_main_program
-from tstatic.ir.where import show, user_line
 from tstatic.nn.param import create_global_var
 from tstatic.ops.cast import cast
 from tstatic.ops.creation import full
@@ -37,7 +36,6 @@ def _number(function: str, name: str, value: Any, *, above: float = -math.inf) -
             fix="pass a Python number",
             op=function,
             var=name,
-            where=show(user_line()),
         )
     number = float(value)
     if not (math.isfinite(number) and number > above):
@@ -48,7 +46,6 @@ def _number(function: str, name: str, value: Any, *, above: float = -math.inf) -
             fix="pass a number in this range",
             op=function,
             var=name,
-            where=show(user_line()),
         )
     return number
 
@@ -214,7 +211,6 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
             received=f"boundaries {list(boundaries)}, values {list(values)}",
             fix="give one rate for each stretch",
             op="piecewise_decay",
-            where=show(user_line()),
         )
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter()

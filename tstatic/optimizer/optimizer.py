@@ -18,7 +18,6 @@ from tstatic.ir.program import (
     default_startup_program,
     program_guard,
 )
-from tstatic.ir.where import show, user_line
 from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
@@ -65,7 +64,6 @@ class Optimizer:
                 received=f"{learning_rate!r} of type {type(learning_rate).__name__}",
                 fix="pass for example learning_rate=0.01",
                 op=self.type,
-                where=show(user_line()),
             )
         check_clip(grad_clip)
         self._set_decay(weight_decay)
@@ -93,7 +91,6 @@ class Optimizer:
                 received=f"{weight_decay!r} of type {type(weight_decay).__name__}",
                 fix="pass for example weight_decay=1e-4",
                 op=self.type,
-                where=show(user_line()),
             )
         self.regularization: WeightDecayRegularizer | None = weight_decay
 
@@ -235,7 +232,6 @@ class Optimizer:
                 fix=f"minimize paddle.mean({loss.name}); static.append_backward differentiates the sum of several elements",
                 op=self.type,
                 var=loss.name,
-                where=show(user_line()),
             )
         chosen = parameters if parameters is not None else parameter_list
         if chosen is None:
@@ -344,7 +340,6 @@ class Optimizer:
             received="optimizer.step()",
             fix="call minimize while building the program",
             op=self.type,
-            where=show(user_line()),
         )
 
     @no_effect(args="there is nothing to clear", kwargs="there is nothing to clear")

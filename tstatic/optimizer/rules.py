@@ -8,7 +8,6 @@ from typing import Any
 from tstatic.errors import ProgramError
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Operator, Variable
-from tstatic.ir.where import show, user_line
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 from tstatic.no_effect import no_effect
 from tstatic.ops._update import ROW_MASK
@@ -24,7 +23,6 @@ def _within(op: str, name: str, value: float, low: float, high: float) -> float:
             received=repr(value),
             fix=f"choose {name} in that range",
             op=op,
-            where=show(user_line()),
         )
     return float(value)
 

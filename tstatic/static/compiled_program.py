@@ -14,7 +14,6 @@ from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import OpRole, Program
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.ir.where import show, user_line
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report
 from tstatic.plan.shapes import infer_program
@@ -61,7 +60,6 @@ class CompiledProgram:
                 expected="a static.Program",
                 received=shown(program_or_graph),
                 fix="pass the program, for example static.default_main_program()",
-                where=show(user_line()),
             )
         self._program = program_or_graph
         self._build_strategy = _strategy_copy(build_strategy)
@@ -169,7 +167,6 @@ class CompiledProgram:
                 expected="a CompiledProgram on which with_data_parallel was called, or None",
                 received=shown(share_vars_from),
                 fix="pass what CompiledProgram(...).with_data_parallel(...) returned",
-                where=show(user_line()),
             )
         if share_vars_from is not None and not share_vars_from._is_data_parallel:
             raise self._refused(
@@ -186,7 +183,7 @@ class CompiledProgram:
         return self
 
     def _refused(self, what: str, expected: str, received: str, fix: str) -> ProgramError:
-        return ProgramError(what, expected=expected, received=received, fix=fix, where=show(user_line()))
+        return ProgramError(what, expected=expected, received=received, fix=fix)
 
     def _check_loss(self, name: Any) -> None:
         """Checks that a program with a backward part is told the loss that it starts from."""
@@ -196,7 +193,6 @@ class CompiledProgram:
                 expected="a str, for example loss.name, or None",
                 received=shown(name),
                 fix="pass loss.name",
-                where=show(user_line()),
             )
         if not self._has_backward():
             if name and self._program.global_block()._find_var_recursive(name) is None:
@@ -243,7 +239,6 @@ class CompiledProgram:
                     received=repr(name),
                     fix=near(name, block.vars) or "use the names of static.data",
                     var=name,
-                    where=show(user_line()),
                 )
             known[name] = Meta(tuple(int(s) for s in shape), dtype_of(var.dtype))
         return known
@@ -342,7 +337,6 @@ def _strategy_copy(strategy: BuildStrategy | None) -> BuildStrategy:
             expected="a static.BuildStrategy or None",
             received=shown(strategy),
             fix="make one with static.BuildStrategy()",
-            where=show(user_line()),
         )
     return strategy.copy()
 
@@ -356,7 +350,6 @@ def _execution_copy(strategy: ExecutionStrategy | None) -> ExecutionStrategy:
             expected="a static.ExecutionStrategy or None",
             received=shown(strategy),
             fix="make one with static.ExecutionStrategy()",
-            where=show(user_line()),
         )
     return strategy.copy()
 

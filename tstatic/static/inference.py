@@ -11,7 +11,7 @@ from tstatic.ir import edit, serial
 from tstatic.ir.build import append_op
 from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program, Variable
-from tstatic.ir.where import show, user_line
+from tstatic.ir.where import show
 from tstatic.logs import warn_once
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.assign import assign
@@ -47,7 +47,6 @@ def check_executor(executor: Any, function: str) -> None:
             received=shown(executor),
             fix="pass the Executor that ran the startup program",
             op=function,
-            where=show(user_line()),
         )
 
 
@@ -67,7 +66,6 @@ def variables_of(value: Any, argument: str, function: str, least: int) -> list[V
             fix="pass the Variables themselves, not their names or values",
             op=function,
             var=argument,
-            where=show(user_line()),
         )
     return items
 
@@ -124,7 +122,6 @@ def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_
                 fix=near(name, block.vars) or "fetch a variable that was built before minimize",
                 op=function,
                 var=name,
-                where=show(user_line()),
             )
     results = [_result(twin, i, name) for i, name in enumerate(fetches)]
     if not options.get("skip_prune_program"):
@@ -171,7 +168,6 @@ def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
                 fix=f"take '{name}' out of feed_vars",
                 op="normalize_program",
                 var=name,
-                where=show(user_line()),
             )
     made = set(feeds)
     for op in block.ops:
@@ -232,7 +228,6 @@ def bytes_of(content: Any, function: str) -> bytes:
             received=f"{type(content).__name__}",
             fix="pass what serialize_program or serialize_persistables gave",
             op=function,
-            where=show(user_line()),
         )
     return bytes(content)
 
@@ -346,7 +341,6 @@ def read_model(data: bytes, source: object) -> Program:
             received="a program that static.save or serialize_to_string wrote",
             fix="read it with Program.parse_from_string, or save it with save_inference_model",
             op="load_inference_model",
-            where=show(user_line()),
         )
     return program
 

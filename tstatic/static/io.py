@@ -13,7 +13,7 @@ from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramErr
 from tstatic.ir import serial
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
-from tstatic.ir.where import show, user_line
+from tstatic.ir.where import show
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.runtime import checkpoint, files, random
@@ -55,7 +55,6 @@ def program_of(program: Any, function: str) -> Program:
             received=shown(program),
             fix="pass the program, for example static.default_main_program()",
             op=function,
-            where=show(user_line()),
         )
     return program
 
@@ -74,7 +73,6 @@ def path_of(model_path: Any, function: str) -> Path:
             received=repr(model_path),
             fix="pass for example 'checkpoints/model'",
             op=function,
-            where=show(user_line()),
         )
     return Path(text)
 
@@ -304,7 +302,6 @@ def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> 
             received=repr(mode),
             fix="choose one of these",
             op="state_dict",
-            where=show(user_line()),
         )
     where = scope if scope is not None else global_scope()
     values, kinds = state_of(self, where, "state_dict")
@@ -343,7 +340,6 @@ def get_value(self: Variable, scope: Scope | None = None) -> LoDTensor:
             fix="run the startup program first, or pass the scope that holds it",
             op="get_value",
             var=self.name,
-            where=show(user_line()),
         )
     return found.get_tensor()
 
@@ -365,7 +361,6 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
             fix="pass an array",
             op="set_value",
             var=self.name,
-            where=show(user_line()),
         )
     tensor = get_value(self, scope)
     array = array_of(value, self.name, "set_value")

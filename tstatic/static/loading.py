@@ -16,7 +16,6 @@ from tstatic.ir import serial
 from tstatic.ir.arrays import plain
 from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
-from tstatic.ir.where import show, user_line
 from tstatic.logs import get_logger
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.stamp import Stamp, older, parse_stamp
@@ -43,7 +42,6 @@ def available(
             received=f"values for {len(values)}: {', '.join(list(values)[:8])}",
             fix="load an older copy, or run the startup program",
             op=function,
-            where=show(user_line()),
         )
     get_logger().warning(
         "%s: %d of %d values are missing or damaged, and their variables stay as they are: %s",
@@ -78,7 +76,6 @@ def check_values(wanted: Sequence[Variable], values: Mapping[str, Array], source
             fix=near(missing[0], values) or "load into the program that was saved, or name the variables to load",
             var=missing[0],
             op=function,
-            where=show(user_line()),
         )
     for var in wanted:
         check_value(var, values[var.name], function)
@@ -98,7 +95,6 @@ def check_value(var: Variable, array: Array, function: str) -> None:
             fix="load a value of the variable's shape",
             op=function,
             var=var.name,
-            where=show(user_line()),
         )
     if dtype_of(array.dtype) is not var.dtype:
         raise ShapeError(
@@ -108,7 +104,6 @@ def check_value(var: Variable, array: Array, function: str) -> None:
             fix=f"convert it: value.astype('{var.dtype.name}')",
             op=function,
             var=var.name,
-            where=show(user_line()),
         )
 
 
@@ -184,7 +179,6 @@ def check_one_save(
             else "values that were saved with another program",
             fix="take all files from one save, or save again",
             op=function,
-            where=show(user_line()),
         )
     return []
 

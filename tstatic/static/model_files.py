@@ -10,7 +10,6 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import serial
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Program, Variable
-from tstatic.ir.where import show, user_line
 from tstatic.no_effect import no_effect
 from tstatic.runtime import checkpoint, files
 from tstatic.static.executor import Executor
@@ -85,7 +84,6 @@ def save_inference_model(
             received=f"model_filename {name!r} and params_filename {params_filename!r}",
             fix="choose another model_filename",
             op=function,
-            where=show(user_line()),
         )
     values = [] if program_only else persistables(made)
     write(folder, None if program_only else params_filename, values, function, (path, data))
@@ -102,7 +100,6 @@ def _inputs(program: Program, names: Any, function: str) -> list[Variable]:
             fix="pass [x.name]",
             op=function,
             var="feeded_var_names",
-            where=show(user_line()),
         )
     return [program.global_block().var(name) for name in rows]
 

@@ -8,7 +8,6 @@ from typing import Any
 from tstatic import places
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, shown
 from tstatic.ir.program import Program, default_main_program
-from tstatic.ir.where import show, user_line
 from tstatic.logs import warn_once
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.static.compiled_program import CompiledProgram
@@ -128,7 +127,6 @@ class ParallelExecutor:
                 received=f"{type(feed).__name__}",
                 fix="pass feed={'x': array}",
                 op="feed",
-                where=show(user_line()),
             )
         return self._executor.run(
             self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy

@@ -11,7 +11,6 @@ from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Operator, OpRole, Program, Variable, default_main_program
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show, user_line
 from tstatic.plan.shapes import infer_program
 from tstatic.runtime.scope import Scope
 from tstatic.static import pipeline
@@ -139,7 +138,6 @@ def check_holders(feed_var_name: Any, fetch_var_name: Any) -> None:
                 received=shown(name),
                 fix=f"leave '{argument}' out",
                 op="Executor.run",
-                where=show(user_line()),
             )
 
 
@@ -158,5 +156,4 @@ def damaged_program(program: Any, error: Exception) -> ProgramError | None:
         received=reason(error),
         fix="save it again from the code that built it, or take an older copy of the file",
         op="Executor.run",
-        where=show(user_line()),
     )

@@ -13,7 +13,6 @@ from tstatic.errors import CheckpointError, NotFoundError, ProgramError, Program
 from tstatic.ir import serial
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable, default_main_program
-from tstatic.ir.where import show, user_line
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint
@@ -102,7 +101,6 @@ def get_parameter_value_by_name(name: str, executor: Executor | None = None, pro
             received=repr(name),
             fix=near(str(name), names) or "see program.all_parameters()",
             op="get_parameter_value_by_name",
-            where=show(user_line()),
         )
     return get_parameter_value(names[name], executor)
 
@@ -127,7 +125,6 @@ def folder_of(dirname: Any, function: str) -> Path:
             received=repr(dirname),
             fix="pass for example './model'",
             op=function,
-            where=show(user_line()),
         )
     return Path(dirname)
 
@@ -145,7 +142,6 @@ def _chosen(
                     received=shown(var),
                     fix="pass [program.global_block().var(name)]",
                     op=function,
-                    where=show(user_line()),
                 )
         return found
     source = _get_valid_program(program)
