@@ -12,7 +12,6 @@ from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradO
 from tstatic.ir.program import Variable
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import UNKNOWN, Meta, numel
-from tstatic.ir.where import show, user_line
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import OutputView, check_parameter, check_wide, torch_wide
 from tstatic.ops._sliding import as_metas, check_float, int_list, parts
@@ -286,7 +285,6 @@ def layer_norm(
             received=f"input {list(x.shape)}",
             fix="pass the sizes of the last axes of x",
             op="layer_norm",
-            where=show(user_line()),
         )
     attrs = {"epsilon": epsilon, "begin_norm_axis": axis}
     ins = {"X": x, "Scale": weight, "Bias": bias}
