@@ -17,10 +17,20 @@ import sys
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_CLONE_NEWNET = 0x40000000
 
 
 def _answer(value: Any) -> None:
     os.write(1, json.dumps(value).encode() + b"\n")
+
+
+def _enter(namespace: str) -> None:
+    """Moves this process to a network namespace that ``ip netns`` made."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
+    if libc.setns(handle, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {namespace}")
+    os.close(handle)
 
 
 def _be_a_rank(order: dict[str, Any], rank: int, parent: int) -> None:
@@ -34,6 +44,10 @@ def _be_a_rank(order: dict[str, Any], rank: int, parent: int) -> None:
         os.dup2(os.open(f"{order['folder']}/{name}.{rank}", os.O_CREAT | os.O_WRONLY | os.O_APPEND), fd)
     os.environ |= order["environ"]
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(order["size"])}
+    if order["own"]:
+        os.environ |= order["own"][rank]
+    if order["namespaces"]:
+        _enter(order["namespaces"][rank])
 
 
 def serve() -> dict[str, Any] | None:

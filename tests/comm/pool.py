@@ -147,9 +147,21 @@ class Pool:
         size: int,
         environ: dict[str, str] | None = None,
         whole_exit: bool = False,
+        own: Sequence[dict[str, str]] = (),
+        namespaces: Sequence[str] = (),
         **arguments: Any,
     ) -> Trial:
-        """Starts ranks that run a function of ``cases.py``."""
+        """Starts ranks that run a function of ``cases.py``.
+
+        Args:
+            case: Its name.
+            size: How many ranks.
+            environ: Variables that all ranks get.
+            whole_exit: Whether ranks end as Python does, with the tearing down of modules.
+            own: Variables that each rank gets besides.
+            namespaces: The network namespace in which each rank runs; none: this process's.
+            **arguments: What the function gets.
+        """
         self._count += 1
         folder = Path(self._folder.name) / str(self._count)
         folder.mkdir()
@@ -160,6 +172,8 @@ class Pool:
                 "case": case,
                 "arguments": arguments,
                 "whole_exit": whole_exit,
+                "own": list(own),
+                "namespaces": list(namespaces),
                 "folder": str(folder),
                 "environ": meeting | (environ or {}),
             }
