@@ -37,10 +37,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.plain_draws import draw_plainly
 from tstatic import flags, logs, places
 from tstatic.ir import program
 from tstatic.runtime import scope
 
+draw_plainly()
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("dev", deadline=None, max_examples=40, suppress_health_check=_SLOW)
 # The same examples every time, and nothing remembered: a failure in CI is the change's fault and repeats anywhere.

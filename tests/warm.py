@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import tstatic.testing  # noqa: F401 - what scripts import, loaded once
+from tests.plain_draws import draw_plainly
 from tstatic import flags
 
 ROOT = Path(__file__).parents[1]
@@ -164,6 +165,7 @@ def _wait(pid: int, seconds: float) -> int | None:
 
 def serve(lines: Iterable[str]) -> None:
     """Answers each order with an exit code."""
+    draw_plainly()
     answers = os.fdopen(os.dup(1), "w")
     for line in lines:
         order = json.loads(line)
