@@ -121,7 +121,7 @@ def test_a_planted_fault_is_found_and_shrunk(
     hits = faults.plant(monkeypatch, fault)
 
     @settings(max_examples=200, deadline=None, database=None, derandomize=True, phases=[Phase.generate, Phase.shrink])
-    @given(testing.programs(max_ops=8, dtypes=("float32",), families=("unary", "binary"), focus=focus))
+    @given(testing.programs(max_ops=5, dtypes=("float32",), families=("unary", "binary"), focus=focus))
     def find(recipe: Recipe) -> None:
         testing.assert_equivalent(recipe, ON)
 
