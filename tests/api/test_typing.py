@@ -89,29 +89,37 @@ count: str = x.shape[0]  # Incompatible types
 """
 
 
-def check(tmp_path: Path, text: str) -> list[str]:
-    """What ``mypy --strict`` says of a user's script, without its name."""
-    script = tmp_path / "script.py"
-    script.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(script)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode in (0, 1), done.stderr
-    name = f"{script}:"
-    found = [line.removeprefix(name) for line in done.stdout.splitlines() if line.startswith(name)]
-    # Nothing about the package itself: what is wrong there is `make types`' business.
-    return [line for line in found if ": error: " in line]
+SCRIPTS = {"good": GOOD, "bad": BAD, "paths": PATHS}
 
 
-def test_a_right_script_passes(tmp_path: Path) -> None:
-    assert check(tmp_path, GOOD) == []
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What ``mypy --strict`` says of each of a user's scripts, without its name."""
+    folder = tmp_path_factory.mktemp("scripts")
+    paths = {name: folder / f"{name}.py" for name in SCRIPTS}
+    for name, path in paths.items():
+        path.write_text(SCRIPTS[name], encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml")]
+    done = subprocess.run([*command, *map(str, paths.values())], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr + done.stdout
+    found: dict[str, list[str]] = {}
+    for name, path in paths.items():
+        lines = [text.removeprefix(f"{path}:") for text in done.stdout.splitlines() if text.startswith(f"{path}:")]
+        # Nothing about the package itself: what is wrong there is `make types`' business.
+        found[name] = [text for text in lines if ": error: " in text]
+    return found
 
 
-@pytest.mark.parametrize("script", [BAD, PATHS], ids=["functions", "module paths"])
-def test_a_wrong_script_does_not(script: str, tmp_path: Path) -> None:
-    found = check(tmp_path, script)
-    wanted = {n: line.partition("  # ")[2] for n, line in enumerate(script.splitlines(), 1) if "  # " in line}
-    assert [int(line.partition(":")[0]) for line in found] == sorted(wanted)
-    for line in found:
+def test_a_right_script_passes(told: dict[str, list[str]]) -> None:
+    assert told["good"] == []
+
+
+@pytest.mark.parametrize("name", ["bad", "paths"], ids=["functions", "module paths"])
+def test_a_wrong_script_does_not(name: str, told: dict[str, list[str]]) -> None:
+    lines = SCRIPTS[name].splitlines()
+    wanted = {n: line.partition("  # ")[2] for n, line in enumerate(lines, 1) if "  # " in line}
+    assert [int(line.partition(":")[0]) for line in told[name]] == sorted(wanted)
+    for line in told[name]:
         assert wanted[int(line.partition(":")[0])] in line
 
 
