@@ -13,6 +13,7 @@ from hypothesis import given, settings
 import tstatic as paddle
 from tests.cpu.nets import regression
 from tests.programs import NAMES, canonical, programs, values
+from tests.soak import SOAK
 from tstatic import static
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError
 from tstatic.ir import restore, serial
@@ -47,7 +48,7 @@ def small() -> Program:
 
 # --------------------------------------------------------------------------------------------------------- round trips
 @given(programs(NAMES))
-@settings(max_examples=300)
+@settings(max_examples=3000 if SOAK else 100)
 def test_saving_and_reading_keep_everything(program: Program) -> None:
     data = saved(program)
     again = Program.parse_from_string(data)

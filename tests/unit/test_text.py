@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tests.cpu.nets import regression
 from tests.programs import WILD_NAMES, canonical, programs
+from tests.soak import SOAK
 from tstatic import static
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import process
@@ -29,7 +30,7 @@ SAMPLES = {
 
 # -------------------------------------------------------------------------------------------------------- round trips
 @given(programs(WILD_NAMES), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=3000 if SOAK else 100)
 def test_print_and_parse_keep_everything(program: Program, with_details: bool) -> None:
     text = program.to_string(True, with_details)
     again = Program.parse_from_text(text)
