@@ -41,7 +41,7 @@ def test_there_are_twenty_one_faults() -> None:
 
 
 def test_nothing_is_caught_where_nothing_is_planted() -> None:
-    count = MOST if ALL else 50
+    count = MOST if ALL else 30
     assert caught_at(count, 7) is None
 
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from tests.drawn import PLAIN, explained, made, only, recipes_of
 from tests.near_misses import BREAKS, Miss
+from tests.soak import SOAK
 from tstatic import testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Fusion
 from tstatic.testing.trial import Trial, everything_on, start_values, trial_of_recipe
 
-KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True, "runs": 5})
+KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True, "runs": 5 if SOAK else 3})
 fusions = pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)
 
 
@@ -28,7 +29,7 @@ def test_fused_equals_unfused(fusion: Fusion, kind: dict[str, Any]) -> None:
     seen: set[str] = set()
 
     @seed(1)
-    @settings(max_examples=20, **PLAIN)
+    @settings(max_examples=20 if SOAK else 10, **PLAIN)
     @given(recipes_of(fusion, **kind))
     def check(recipe: testing.Recipe) -> None:
         kernels = {r.kernel.name for r in made(fusion, recipe)}
@@ -71,7 +72,7 @@ def test_near_misses_stay_unfused_with_the_right_code(fusion: Fusion) -> None:
     seen: set[str] = set()
 
     @seed(3)
-    @settings(max_examples=14, **PLAIN)
+    @settings(max_examples=28 if SOAK else 14, **PLAIN)
     @given(recipes_of(fusion, backward=True), st.integers(0, 255))
     def check(recipe: testing.Recipe, pick: int) -> None:
         records = made(fusion, recipe)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.covering import choices, covering, pairs, strategies
 from tests.drawn import PLAIN, drawn, recipes_of
+from tests.soak import SOAK
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.static import pipeline
@@ -32,7 +33,7 @@ def test_subsets_and_orders_of_passes_agree(kind: dict[str, Any], monkeypatch: p
     orders = set()
 
     @seed(4)
-    @settings(max_examples=40, **PLAIN)
+    @settings(max_examples=40 if SOAK else 20, **PLAIN)
     @given(testing.programs(2, 40 if not kind else 15, **kind), some(FUSIONS), some(passes))
     def check(recipe: testing.Recipe, fusions: tuple[Any, ...], clean_ups: tuple[Any, ...]) -> None:
         note(f"fusions {[f.name for f in fusions]}, passes {[p.name for p in clean_ups]}")
@@ -51,7 +52,7 @@ def test_another_fusion_before_changes_nothing(fusion: Any, monkeypatch: pytest.
     """Programs that contain a fusion's pattern, with the other fusions in any order before and after it."""
 
     @seed(5)
-    @settings(max_examples=8, **PLAIN)
+    @settings(max_examples=8 if SOAK else 4, **PLAIN)
     @given(recipes_of(fusion, backward=True), st.randoms(use_true_random=False))
     def check(recipe: testing.Recipe, random: Any) -> None:
         fusions = tuple(random.sample(FUSIONS, len(FUSIONS)))
@@ -77,6 +78,6 @@ def test_the_covering_array_covers_all_pairs() -> None:
 def test_every_two_settings_agree(kind: dict[str, Any]) -> None:
     found = strategies()
     assert all(isinstance(s, static.BuildStrategy) for s in found)
-    count = 8 if not kind else 6
+    count = 8 if SOAK else 4 if not kind else 3
     for recipe in drawn(testing.programs(max_ops=10, **kind), count, 6):
         testing.assert_equivalent(recipe, found)
