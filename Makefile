@@ -18,6 +18,9 @@ PYTHON = $(shell for p in python3.12 python3.11 python3.13 python3; do \
 	if $$p -c '$(FITS)' > /dev/null 2>&1; then command -v $$p; break; fi; done)
 endif
 
+# Tests start hundreds of processes: without bytecode on disk each compiles 500 modules anew, which takes most of its time.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
