@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import tstatic as paddle
 from tstatic import static
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.norm_module import uses_running_statistics
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
@@ -110,7 +110,7 @@ def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel | None:
         return pipeline.kernel_of(op, metas)
     try:
         return loop_nest([op], metas, list(op.writes()))
-    except NoKernel:
+    except CodegenUnsupported:
         return None
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Applied, Fusion
+from tstatic.testing.runner import baseline_of
 from tstatic.testing.strategies import OPTIMIZERS
-from tstatic.testing.trial import baseline_of
 
 SWITCHES = sorted({f.switch for f in FUSIONS})
 

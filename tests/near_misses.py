@@ -14,7 +14,7 @@ from tstatic.ir.declare import NO_FUSE
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import dtype_of
 from tstatic.testing import Input, Step
-from tstatic.testing.families import domain_of, family_of
+from tstatic.testing.op_kinds import domain_of, family_of
 from tstatic.testing.recipe import Built
 
 

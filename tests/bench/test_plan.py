@@ -12,7 +12,7 @@ import pytest
 import tstatic as paddle
 from tests.bench.scripts import run, script
 from tstatic import static
-from tstatic.fusion.codegen.kernel import Buffer, Calls, Kernel, Launch, Table
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launch, Launches, Table
 from tstatic.ir.types import float32, int64
 
 plan = script("plan")
@@ -21,16 +21,16 @@ floors = script("plan_floors")
 page = script("plan_page")
 
 
-def kernel(calls: Calls, inputs: dict[str, int], outputs: dict[str, int]) -> Kernel:
+def kernel(calls: Launches, inputs: dict[str, int], outputs: dict[str, int]) -> Kernel:
     """A kernel of float32 buffers with these numbers of elements."""
-    first, second = (tuple(Buffer(v, float32, n) for v, n in side.items()) for side in (inputs, outputs))
+    first, second = (tuple(KernelArgument(v, float32, n) for v, n in side.items()) for side in (inputs, outputs))
     return Kernel("k", "", "t", (), first, second, lambda few: calls)
 
 
 # ------------------------------------------------------------------------------------------------------------- counting
 def test_a_launch_reads_and_writes_what_it_names_once() -> None:
     twice = Launch("kernel", (1024,), ("x", "x", "y"), {"BLOCK": 1024})
-    assert count.moved(kernel(Calls((twice,), {}), {"x": 1000}, {"y": 500})) == 4 * 1500
+    assert count.moved(kernel(Launches((twice,), {}), {"x": 1000}, {"y": 500})) == 4 * 1500
 
 
 def test_two_passes_count_twice_and_partial_sums_both_ways() -> None:
@@ -38,19 +38,19 @@ def test_two_passes_count_twice_and_partial_sums_both_ways() -> None:
         Launch("sums", (4,), ("x", "partial:sum"), {"ROWS": 32, "COLUMNS": 64}),
         Launch("kernel", (16,), ("x", "partial:sum", "y"), {"ROWS": 32, "COLUMNS": 64}),
     )
-    moved = count.moved(kernel(Calls(launches, {"partial:sum": (256, float32)}), {"x": 10_000}, {"y": 10_000}))
+    moved = count.moved(kernel(Launches(launches, {"partial:sum": (256, float32)}), {"x": 10_000}, {"y": 10_000}))
     assert moved == 4 * (3 * 10_000 + 2 * 256)
 
 
 def test_what_merges_partial_sums_does_not_read_the_tensor() -> None:
     merge = Launch("merge", (2,), ("x", "partial:sum", "y"), {"STRIPS": 4, "COLUMNS": 32})
-    found = count.moved(kernel(Calls((merge,), {"partial:sum": (256, float32)}), {"x": 10**6}, {"y": 64}))
+    found = count.moved(kernel(Launches((merge,), {"partial:sum": (256, float32)}), {"x": 10**6}, {"y": 64}))
     assert found == 4 * (256 + 256 + 64), "as many elements of x as its tiles hold"
 
 
 def test_a_main_function_may_walk_over_more_than_its_tiles() -> None:
     rows = Launch("kernel", (2,), ("x", "partial:sum"), {"COLUMNS": 32})
-    found = count.moved(kernel(Calls((rows,), {"partial:sum": (256, float32)}), {"x": 10**6}, {}))
+    found = count.moved(kernel(Launches((rows,), {"partial:sum": (256, float32)}), {"x": 10**6}, {}))
     assert found == 4 * (10**6 + 256)
 
 
@@ -60,7 +60,7 @@ def test_what_a_table_points_to_counts_where_the_elements_are_worked_on() -> Non
         Launch("prepare", (1,), ("table:addresses", "rate"), {"TENSORS": 16}),
         Launch("kernel", (9,), ("table:addresses", "table:blocks"), {"BLOCK": 1024}),
     )
-    moved = count.moved(kernel(Calls(launches, {}, tables), {"w": 9000, "g": 9000}, {"w2": 9000}))
+    moved = count.moved(kernel(Launches(launches, {}, tables), {"w": 9000, "g": 9000}, {"w2": 9000}))
     assert moved == 4 * 3 * 9000 + 8 * (3 + 3 + 8)
     assert int64.itemsize == 8
 

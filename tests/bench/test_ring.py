@@ -18,7 +18,7 @@ import numpy as np
 
 from tstatic.devices import interpret
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import Calls, Kernel
+from tstatic.fusion.codegen.kernel import Launches, Kernel
 
 TEXT = """
 import triton
@@ -52,7 +52,7 @@ def test_wrong():
 
 
 def test_of_launches():
-    made = Kernel("k", "", "t", (), (), (), lambda few: Calls((), {"few": few}))
+    made = Kernel("k", "", "t", (), (), (), lambda few: Launches((), {"few": few}))
     assert made.plan(True).partials["few"] is False, "planned as for a GPU"
     assert made.plan(True).partials["few"], "for the interpreter"
 

@@ -174,10 +174,10 @@ def test_without_a_launcher_the_endpoints_must_fit(strategy: Trainers) -> None:
 
 def test_a_settled_strategy_is_what_the_process_goes_by(monkeypatch: pytest.MonkeyPatch) -> None:
     assert distributed.get_world_size() == 1
-    launch.settle(Trainers(2, 1, ["h:6170", "h:6171"]))
+    launch.resolve_process(Trainers(2, 1, ["h:6170", "h:6171"]))
     assert (distributed.get_rank(), distributed.get_world_size()) == (1, 2)
     with pytest.raises(StrategyValueError):
-        launch.settle(Trainers(3, 1, ["h:1", "h:2", "h:3"]))
+        launch.resolve_process(Trainers(3, 1, ["h:1", "h:2", "h:3"]))
 
 
 def test_the_log_says_which_launcher_was_used(

@@ -122,7 +122,7 @@ def test_more_arrays_than_are_fast() -> None:
         for x in xs[1:]:
             out = out + x
     found = explained(main, [out], {f"x{i}": (4, 8) for i in range(12)})
-    assert [r.code for r in found.refused] == ["MANY_STREAMS"]
+    assert [r.code for r in found.refused] == ["MANY_ARRAYS"]
 
 
 # ------------------------------------------------------------------------------------------------- residual and layer norm

@@ -16,7 +16,7 @@ from tstatic import static
 from tstatic.fusion.codegen import emit as emit_module
 from tstatic.fusion.codegen import script as script_module
 from tstatic.fusion.codegen.emit import emit
-from tstatic.fusion.codegen.group import build as build_group
+from tstatic.fusion.codegen.loop_nest import build as build_group
 from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import FrozenOp, freeze
 from tstatic.ir.opdef import OPS

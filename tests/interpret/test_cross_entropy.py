@@ -14,7 +14,7 @@ from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_pointwise import size_of_terms, unit
 from tests.interpret.test_programs import TOLERANCE, close
 from tests.loss_programs import HEADS, build, vanishing
-from tstatic.fusion.codegen.group import NoKernel
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.rows import BLOCK, LONGEST
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
@@ -161,7 +161,7 @@ def test_one_row_and_rows_of_one() -> None:
     compare([forward()], {n: a[:1] for n, a in one.items()}, ["p", "loss"])
     single = {n: a[:, :1] for n, a in one.items()}
     single["label"][:] = 0
-    with pytest.raises(NoKernel, match="one element"):
+    with pytest.raises(CodegenUnsupported, match="one element"):
         compare([forward()], single, ["loss"])
 
 

@@ -18,7 +18,7 @@ from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
 from tests.soak import SOAK
 from tstatic import static
 from tstatic.runtime import generated, session
-from tstatic.testing.trial import everything_on, trial_of_recipe
+from tstatic.testing.runner import everything_on, trial_of_recipe
 
 PROGRAMS = 48 if SOAK else 24
 SHARDS = 4

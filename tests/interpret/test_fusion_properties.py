@@ -16,7 +16,7 @@ from tests.soak import SOAK
 from tstatic import testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Fusion
-from tstatic.testing.trial import Trial, everything_on, start_values, trial_of_recipe
+from tstatic.testing.runner import Trial, everything_on, start_values, trial_of_recipe
 
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True, "runs": 5 if SOAK else 3})
 fusions = pytest.mark.parametrize("fusion", FUSIONS, ids=lambda f: f.name)

@@ -15,8 +15,8 @@ from tstatic import static
 from tstatic.devices import interpret
 from tstatic.errors import FeedTypeError
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.segments import segments
 from tstatic.fusion.codegen.square_sum import square_sum_kernel
 from tstatic.fusion.codegen.update import update_kernel
@@ -336,5 +336,5 @@ def test_text_does_not_depend_on_names_and_sizes() -> None:
 def test_a_result_that_nobody_wants_has_no_kernel() -> None:
     body, arrays = updates("adam", "float32")
     metas = {n: meta_of(a) for n, a in run_ops(body, arrays).items()}
-    with pytest.raises(NoKernel):
+    with pytest.raises(CodegenUnsupported):
         update_kernel(body, metas, [v for op in body for v in op.writes()][1:])

@@ -15,7 +15,7 @@ from tests.soak import SOAK
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.static import pipeline
-from tstatic.testing.trial import everything_on
+from tstatic.testing.runner import everything_on
 
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True})
 

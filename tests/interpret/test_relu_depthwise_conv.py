@@ -13,7 +13,7 @@ import pytest
 from tests.cpu.depthwise_nets import net, trained
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
-from tstatic.fusion.codegen.group import NoKernel
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 
@@ -117,7 +117,7 @@ def test_a_filter_that_is_too_large() -> None:
     arrays = arrays_for((1, 2, 10, 10), (2, 1, 9, 9), {})
     ops = forward(groups=2)
     metas = metas_by_name(run_ops(ops, arrays))
-    with pytest.raises(NoKernel, match="too large"):
+    with pytest.raises(CodegenUnsupported, match="too large"):
         relu_depthwise_kernel(ops, metas, ["y"])
 
 

@@ -20,8 +20,8 @@ from tstatic import static
 from tstatic.errors import TstaticError
 from tstatic.fusion import cache
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
-from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Calls, Kernel, power_of_two
+from tstatic.fusion.codegen.kernel import Kernel, Launches, power_of_two
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import GRAD, NO_ATTRS, OPS, OpDef, Values, op_def
@@ -186,7 +186,7 @@ def calls(dtype: DType, only: Sequence[str] = ()) -> Iterator[Called]:
 def whole(kernel: Kernel) -> Kernel:
     """The kernel with one program for all elements: in the interpreter a program costs time by its lines, not by its size."""
 
-    def plan(few: bool) -> Calls:
+    def plan(few: bool) -> Launches:
         made = kernel.plan(few)
         (launch,) = made.launches
         block = power_of_two(launch.grid[0] * launch.constants["BLOCK"], 16, 1 << 20)
@@ -229,7 +229,7 @@ def judged(dtype: DType, only: Sequence[str] = ()) -> tuple[list[str], set[str]]
     for one in calls(dtype, only):
         try:
             kernel = loop_nest([one.op], metas_by_name({**one.given, **one.wanted}), list(one.wanted))
-        except NoKernel:
+        except CodegenUnsupported:
             continue
         tried.add(one.op.type)
         shapes = {a.shape for a in (*one.given.values(), *one.wanted.values())}

@@ -12,7 +12,7 @@ import tstatic as paddle
 from tests.drawn import PLAIN, ROW_FAMILIES
 from tests.soak import SOAK
 from tstatic import static, testing
-from tstatic.testing.trial import baseline_of, everything_on, trial_of_recipe
+from tstatic.testing.runner import baseline_of, everything_on, trial_of_recipe
 
 F = paddle.nn.functional
 

@@ -102,7 +102,7 @@ GRADIENTS = (
     Mutant("autodiff/backward.py", "run", "comparison", "last.get(n, -1) > i", "False", (C + "test_autodiff.py",)),
     Mutant(
         "autodiff/backward.py",
-        "Backward.settle",
+        "Backward.accumulate",
         "comparison",
         "len(parts) == 1",
         "len(parts) >= 1",
@@ -303,7 +303,7 @@ PASSES = (
     ),
     Mutant(
         "fusion/engine.py",
-        "_settled",
+        "_is_resolved",
         "comparison",
         "len(into) == 1",
         "True",

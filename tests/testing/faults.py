@@ -9,7 +9,7 @@ import pytest
 
 from tstatic import static
 from tstatic.ir.program import Program
-from tstatic.testing.trial import baseline_of
+from tstatic.testing.runner import baseline_of
 
 Mutate = Callable[[Program], bool]
 """Edits a clone; says whether it found something to break."""

@@ -16,8 +16,8 @@ from tests.testing import faults
 from tstatic import static, testing
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.testing import Recipe
+from tstatic.testing.runner import baseline_of, everything_on
 from tstatic.testing.script import MOST_LINES
-from tstatic.testing.trial import baseline_of, everything_on
 
 ON = static.BuildStrategy()
 ON.fuse_elewise_add_act_ops = True

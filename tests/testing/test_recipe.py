@@ -13,8 +13,8 @@ from tstatic import static, testing
 from tstatic.ir.domain import Values
 from tstatic.ir.types import DTYPES
 from tstatic.testing import Input, Recipe, Step
+from tstatic.testing.runner import everything_on
 from tstatic.testing.script import MOST_LINES
-from tstatic.testing.trial import everything_on
 
 TWO = Recipe(
     (Input("x", (2, 3)), Input("b", (3,), seed=1)),

@@ -15,10 +15,10 @@ from tstatic.errors import NotFoundError, ProgramError
 from tstatic.fusion.pattern import Pattern
 from tstatic.ir.types import dtype_of
 from tstatic.testing import Recipe
-from tstatic.testing.draft import Draft
+from tstatic.testing.program_builder import ProgramBuilder
+from tstatic.testing.runner import baseline_of, trial_of_recipe
 from tstatic.testing.strategies import FAMILIES
 from tstatic.testing.tolerance import check, retyped, ulps_of
-from tstatic.testing.trial import baseline_of, trial_of_recipe
 
 PLAIN = {"phases": [Phase.generate], "deadline": None, "database": None, "derandomize": True}
 
@@ -152,7 +152,7 @@ def test_training_may_be_told_its_optimizer_and_steps() -> None:
 
 
 def test_a_witness_shows_a_rounding() -> None:
-    draft = Draft()
+    draft = ProgramBuilder()
     draft.witness(draft.fresh((40,), "float32"), "bfloat16")
     (name,) = draft.asides
     assert name not in draft.pool
@@ -184,7 +184,7 @@ def test_a_fused_program_that_rounds_less_often_passes_the_rule(recipe: Recipe) 
 
 
 def test_a_comparison_that_rounding_could_turn_is_refused() -> None:
-    draft = Draft()
+    draft = ProgramBuilder()
     x = draft.fresh((40,), "float16")
     (y,) = draft.emit("exp", {"X": x}, {}) or [""]
     near = draft.fresh((40,), "float16")

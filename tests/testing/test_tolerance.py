@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tstatic import static
 from tstatic.ir.types import dtype_of
-from tstatic.testing.moves import SUFFIX, made_values, movable, nudge
-from tstatic.testing.terms import terms
+from tstatic.testing.magnitudes import magnitudes
+from tstatic.testing.perturbation import SUFFIX, made_values, movable, nudge
+from tstatic.testing.runner import Trial
 from tstatic.testing.tolerance import check, float64_twin, ulp, ulps_of, units
-from tstatic.testing.trial import Trial
 
 F32 = np.float32
 
@@ -233,7 +233,7 @@ def test_the_spread_grows_with_the_condition_of_a_sum() -> None:
     main, out = cancelling()
     rng = np.random.default_rng(0)
     x = rng.uniform(0.5, 2, 64).astype(F32)
-    terms = np.tanh(x.astype(float))
+    magnitudes = np.tanh(x.astype(float))
     spreads = {}
     for name, y in (("cancels", x[::-1].copy()), ("adds up", -x)):
         trial = Trial(main, {}, [out])
@@ -242,7 +242,7 @@ def test_the_spread_grows_with_the_condition_of_a_sum() -> None:
     # 128 terms, each moved by about half a unit of its own: many units of a sum near 0, hardly one of a large sum.
     assert spreads["adds up"] < 8
     assert spreads["cancels"] > 1e3 * spreads["adds up"]
-    assert float(np.abs(terms).sum()) > 30
+    assert float(np.abs(magnitudes).sum()) > 30
 
 
 def test_inner_values_move_each_for_itself() -> None:
@@ -270,7 +270,7 @@ def test_terms_are_those_of_expressions_and_of_broadcast_sums() -> None:
         (grad,) = static.gradients([y], [b], [static.data("d", [2, 3])])
     d = np.array([[1.0, -2.0, 3.0], [-1.0, 2.0, 3.0]])
     values = {"x": np.full((2, 3), 2.0), "b": np.ones(3), "d": d, y.name: np.ones((2, 3)), grad.name: -d.sum(0)}
-    found = terms(main, values)
+    found = magnitudes(main, values)
     assert found[y.name].tolist() == [[3.0] * 3] * 2
     assert found[grad.name] == pytest.approx([2, 4, 6], rel=1e-6)
 
@@ -289,7 +289,7 @@ def test_terms_along_rows_are_summed_and_the_largest_is_taken() -> None:
     names = [v for v in made_values(main) if "softmax" not in v] + [y.name]
     found = static.Executor(paddle.CPUPlace()).run(twin, feed=given, fetch_list=names)
     values = given | dict(zip(names, found, strict=True))
-    sizes = terms(twin, values)
+    sizes = magnitudes(twin, values)
     assert (sizes[y.name] >= values[y.name]).all()  # an exponent's own rounding counts, too
     assert (sizes[norm.name][0] > 100).all()  # 1 - 1, divided by the root of epsilon
     assert (values[norm.name][0] == 0).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.autodiff.backward import Backward, Draft, run
+from tstatic.autodiff.backward import Backward, PendingOp, run
 from tstatic.autodiff.paths import path_to, requirements
 from tstatic.autodiff.recompute import recompute
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
@@ -138,13 +138,13 @@ def append_backward(
         seed = work.grad_name(loss.name)
         work.metas[seed] = loss.meta
         if -1 in loss.shape:
-            draft = Draft("fill_any_like", {"X": (loss.name,)}, {"Out": (seed,)}, {"value": 1.0}, user_line())
+            draft = PendingOp("fill_any_like", {"X": (loss.name,)}, {"Out": (seed,)}, {"value": 1.0}, user_line())
         else:
             attrs = {"shape": loss.shape, "value": 1.0, "dtype": loss.dtype}
-            draft = Draft("fill_constant", {}, {"Out": (seed,)}, attrs, user_line())
+            draft = PendingOp("fill_constant", {}, {"Out": (seed,)}, attrs, user_line())
         draft.role = OpRole.Backward | OpRole.Loss
         work.drafts.append(draft)
-        work.contribute(loss.name, None, seed)
+        work.add_partial(loss.name, None, seed)
         if checkpoints:
             recompute(work, ops, path, needed, _names(checkpoints, "checkpoints"))
         else:
@@ -152,7 +152,7 @@ def append_backward(
     # Leaves have no op that settles them.
     leaves = list(work.parts)
     for name in leaves:
-        work.settle(name, None)
+        work.accumulate(name, None)
     parameters = [p for p in program.all_parameters() if (p.trainable if chosen is None else p.name in chosen)]
     if chosen is not None:
         known = {p.name for p in parameters}
@@ -174,7 +174,7 @@ def append_backward(
 def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:
     """Puts ``op_role_var`` on the op that finishes a parameter's gradient (what data parallelism reads)."""
     finals = {work.grad_name(p.name): p.name for p in parameters if isinstance(p, Parameter)}
-    last: dict[str, Draft] = {}
+    last: dict[str, PendingOp] = {}
     for draft in work.drafts:
         for row in draft.outputs.values():
             for name in row:
@@ -238,26 +238,26 @@ def gradients(
         if target.name not in needed:
             continue
         if seed is not None:
-            work.contribute(target.name, None, seed.name)
+            work.add_partial(target.name, None, seed.name)
             continue
         written = names.generate(f"{work.grad_name(target.name)}@SEED")
-        draft = Draft("fill_any_like", {"X": (target.name,)}, {"Out": (written,)}, {"value": 1.0}, user_line())
+        draft = PendingOp("fill_any_like", {"X": (target.name,)}, {"Out": (written,)}, {"value": 1.0}, user_line())
         work.drafts.append(draft)
-        work.contribute(target.name, draft, written)
+        work.add_partial(target.name, draft, written)
     # An input that an op of the path writes is settled by that op, and its gradient is what we want: keep the name.
     finals: dict[str, str] = {}
-    settle = work.settle
+    accumulate = work.accumulate
 
     def remember(name: str, where: Where | None) -> str | None:
-        final = settle(name, where)
+        final = accumulate(name, where)
         if final is not None and name in roots:
             finals[name] = final
         return final
 
-    work.settle = remember  # type: ignore[method-assign]
+    work.accumulate = remember  # type: ignore[method-assign]
     run(work, ops, path, needed)
     for name in list(work.parts):
-        work.settle(name, None)
+        work.accumulate(name, None)
     work.append()
     results: list[Variable | None] = []
     for v in ins:

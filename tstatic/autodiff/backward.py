@@ -18,7 +18,7 @@ from tstatic.ir.where import Where, show
 
 
 @dataclass
-class Draft:
+class PendingOp:
     """A backward op that is not appended yet."""
 
     type: str
@@ -77,9 +77,9 @@ class Backward:
         self.block = block
         self.target = target
         self.prefix = prefix
-        self.drafts: list[Draft] = []
+        self.drafts: list[PendingOp] = []
         # Forward name -> its contributions as (draft, name in that draft).
-        self.parts: dict[str, list[tuple[Draft | None, str]]] = {}
+        self.parts: dict[str, list[tuple[PendingOp | None, str]]] = {}
         self.metas: dict[str, Meta] = {}
 
     def grad_name(self, name: str) -> str:
@@ -89,11 +89,11 @@ class Backward:
         found = self.metas.get(name)
         return found if found is not None else self.block._var_recursive(name).meta
 
-    def contribute(self, name: str, draft: Draft | None, written: str) -> None:
+    def add_partial(self, name: str, draft: PendingOp | None, written: str) -> None:
         self.parts.setdefault(name, []).append((draft, written))
         self.metas[written] = self.meta(name)
 
-    def settle(self, name: str, where: Where | None) -> str | None:
+    def accumulate(self, name: str, where: Where | None) -> str | None:
         """Adds up what has arrived for a forward variable; returns the gradient's name, or ``None``."""
         parts = self.parts.pop(name, None)
         if not parts:
@@ -117,13 +117,13 @@ class Backward:
             self.metas[new] = self.meta(name)
             renamed.append(new)
         self.metas[final] = self.meta(name)
-        self.drafts.append(Draft("sum", {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
+        self.drafts.append(PendingOp("sum", {"X": tuple(renamed)}, {"Out": (final,)}, {}, where))
         return final
 
     def zeros_like(self, name: str, where: Where | None) -> str:
         new = names.generate(f"{name}{GRAD}@ZERO")
         self.metas[new] = self.meta(name)
-        self.drafts.append(Draft("fill_zeros_like", {"X": (name,)}, {"Out": (new,)}, {}, where))
+        self.drafts.append(PendingOp("fill_zeros_like", {"X": (name,)}, {"Out": (new,)}, {}, where))
         return new
 
     # ------------------------------------------------------------------------------------------------------ one op
@@ -131,7 +131,7 @@ class Backward:
         """Appends the backward ops of one forward op (drafts)."""
         grads: dict[str, str] = {}
         for name in dict.fromkeys(op.output_arg_names):
-            final = self.settle(name, op.where)
+            final = self.accumulate(name, op.where)
             if final is not None:
                 grads[name] = final
         if not grads:
@@ -154,7 +154,7 @@ class Backward:
             self.grad_op(op, op_def(f"{op.type}_grad"), grads, wanted, stale)
         else:
             assert callable(definition.grad)
-            self.emitted(op, definition, definition.grad, grads, wanted, stale)
+            self.grad_from_rule(op, definition, definition.grad, grads, wanted, stale)
 
     def target_of(self, name: str, count: dict[str, int]) -> str:
         """A fresh name for one contribution to ``name`` within one backward op."""
@@ -183,7 +183,7 @@ class Backward:
                     row = tuple(grads[n] if n in grads else self.zeros_like(n, op.where) for n in made)
             if row:
                 inputs[slot.name] = tuple(row)
-        draft = Draft(grad.type, inputs, {}, dict(op.attrs), op.where, position=op.position)
+        draft = PendingOp(grad.type, inputs, {}, dict(op.attrs), op.where, position=op.position)
         outputs: dict[str, tuple[str, ...]] = {}
         count: dict[str, int] = {}
         any_wanted = False
@@ -207,12 +207,12 @@ class Backward:
                 op.inputs.get(slot.name.removesuffix(GRAD), ()), outputs.get(slot.name, ()), strict=False
             ):
                 if written != EMPTY:
-                    self.contribute(name, draft, written)
+                    self.add_partial(name, draft, written)
         if grad.objects or any(spec.kind == "block" for spec in grad.attrs.values()):
             self.own_blocks(op, draft)
         self.drafts.append(draft)
 
-    def own_blocks(self, op: Operator, draft: Draft) -> None:
+    def own_blocks(self, op: Operator, draft: PendingOp) -> None:
         """Gives the backward op of a block-owning op the differentiated block."""
         index = op.attrs["sub_block"]
         body = self.block.program.blocks[index]
@@ -222,7 +222,7 @@ class Backward:
                if w != EMPTY]  # fmt: skip
         draft.attrs["sub_block"] = differentiate_block(body, outs, ins, self.prefix)
 
-    def emitted(
+    def grad_from_rule(
         self,
         op: Operator,
         definition: OpDef,
@@ -243,7 +243,7 @@ class Backward:
         context = GradContext(op.inputs, op.outputs, op.attrs, grads, targets, self.meta, fresh, asked=self.asked)
         owners = {written: name for name, written in targets.items()}
         for spec in rule(context):
-            draft = Draft(
+            draft = PendingOp(
                 spec.type, {s: tuple(r) for s, r in spec.inputs.items() if r}, {}, dict(spec.attrs), op.where,
                 position=op.position,
             )  # fmt: skip
@@ -254,7 +254,7 @@ class Backward:
                 draft.outputs[slot] = tuple(self.target_of(owners[n], count) if n in owners else n for n in made)
                 for given, written in zip(made, draft.outputs[slot], strict=True):
                     if given in owners:
-                        self.contribute(owners[given], draft, written)
+                        self.add_partial(owners[given], draft, written)
             self.drafts.append(draft)
 
     def check_fresh(
@@ -297,7 +297,7 @@ class Backward:
             block.ops.append(op)
         block.program._touch()
 
-    def infer_outputs(self, definition: OpDef, draft: Draft, attrs: Mapping[str, Any]) -> None:
+    def infer_outputs(self, definition: OpDef, draft: PendingOp, attrs: Mapping[str, Any]) -> None:
         """Finds the metadata of temporaries that a rule made; gradients of variables have the variable's own."""
         missing = [n for row in draft.outputs.values() for n in row if n != EMPTY and n not in self.metas]
         missing = [n for n in missing if not self.target.has_var_recursive(n)]
@@ -354,11 +354,11 @@ def differentiate_block(body: Block, outs: Sequence[str], ins: Sequence[str], pr
         if meta.dtype.is_float:
             seed = work.grad_name(name)
             block.vars[seed] = Variable(block, seed, meta.shape, meta.dtype)
-            work.contribute(name, None, seed)
+            work.add_partial(name, None, seed)
     path = path_to(body.ops, outs)
     run(work, body.ops, path, needed, frozenset(outs))
     for name in ins:
-        work.settle(name, None)
+        work.accumulate(name, None)
     work.append()
     program._touch()
     return block.idx

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tstatic.autodiff.backward import Backward, Draft, run
+from tstatic.autodiff.backward import Backward, PendingOp, run
 from tstatic.ir.program import Operator
 
 
@@ -57,5 +57,5 @@ def _repeat(
                 if old not in checkpoints:
                     mapping[old] = new
             outputs[slot] = fresh
-        work.drafts.append(Draft(op.type, inputs, outputs, dict(op.attrs), op.where, position=op.position))
+        work.drafts.append(PendingOp(op.type, inputs, outputs, dict(op.attrs), op.where, position=op.position))
     return mapping

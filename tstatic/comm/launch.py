@@ -104,7 +104,7 @@ def _announce() -> None:
     depart(_current, why, 0.0 if error is None else 2.0)
 
 
-def settle(strategy: Trainers) -> ProcessInfo:
+def resolve_process(strategy: Trainers) -> ProcessInfo:
     """The launch that the environment and a strategy agree on; from now on it is the current one.
 
     Raises:

@@ -31,7 +31,7 @@ class At(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RankFailure:
     """The rank that failed first, as all survivors say it.
 
     Attributes:
@@ -96,13 +96,13 @@ class Monitor:
         self.size = size
         self.current_op = current_op
         self.at = At()
-        self.verdict: Verdict | None = None
+        self.verdict: RankFailure | None = None
         self.delivered = False
         self.failed = ""
         self._mesh = mesh
         self._end = end
         self._peers = {other: _Peer() for other in range(size) if other != rank}
-        self._accused: dict[int, Verdict] = {}
+        self._accused: dict[int, RankFailure] = {}
         self._lock = threading.Lock()  # held for moments, and never by a signal handler
         self._leaving = False
         self._settled_at = 0.0
@@ -131,7 +131,7 @@ class Monitor:
 
     def accuse(self, rank: int, kind: str, text: str) -> None:
         """Says that a rank failed; the verdict follows when the others have been heard."""
-        seen = Verdict(time.time(), rank, kind, text, self.rank)
+        seen = RankFailure(time.time(), rank, kind, text, self.rank)
         self._suspect(seen)
         self._mesh.post({"t": "accuse", **asdict(seen)})
 
@@ -139,7 +139,7 @@ class Monitor:
         """Tells the others that this rank fails by itself; takes no lock, so a signal handler may call it."""
         if not self.failed and self.verdict is None:
             self.failed = text
-            self._mesh.post({"t": "accuse", **asdict(Verdict(time.time(), self.rank, kind, text, self.rank))})
+            self._mesh.post({"t": "accuse", **asdict(RankFailure(time.time(), self.rank, kind, text, self.rank))})
 
     def failed_rank(self, waited: float) -> tuple[int, str, str]:
         """Who is to blame for a collective that does not end: rank, kind and text."""
@@ -192,7 +192,7 @@ class Monitor:
         return self._mesh.flush(timeout)
 
     # --------------------------------------------------------------------------------------------------- the mesh's thread
-    def heard(self, rank: int, message: Message) -> None:
+    def on_message(self, rank: int, message: Message) -> None:
         peer = self._peers[rank]
         peer.silent = 0.0
         match message["t"]:
@@ -214,12 +214,12 @@ class Monitor:
                 peer.judged = True
                 self._judge(_verdict(message))
 
-    def lost(self, rank: int, why: str) -> None:
+    def on_disconnect(self, rank: int, why: str) -> None:
         peer = self._peers[rank]
         if peer.left is None and not peer.judged and not self._leaving:
             self.accuse(rank, "died", f"died: its connection closed without a goodbye{why and f' ({why})'}")
 
-    def tick(self, now: float) -> float:
+    def on_timer(self, now: float) -> float:
         # Time in which this process itself did not run is nobody's silence.
         elapsed = min(now - self._ticked, 2 * TICK)
         self._ticked = now
@@ -271,7 +271,7 @@ class Monitor:
             if mine.inside and peer.left is not None and peer.left < mine.number and rank not in self._accused:
                 self.accuse(rank, "left", f"ended its program while rank {self.rank} waits for it in {mine.label}")
 
-    def _suspect(self, one: Verdict) -> None:
+    def _suspect(self, one: RankFailure) -> None:
         with self._lock:
             known = self._accused.get(one.rank)
             if known is None or one.when < known.when:
@@ -279,7 +279,7 @@ class Monitor:
             if not self._settled_at:
                 self._settled_at = time.monotonic() + SETTLE
 
-    def _judge(self, verdict: Verdict) -> None:
+    def _judge(self, verdict: RankFailure) -> None:
         if self.verdict is not None or self._leaving:
             return
         self._suspect(verdict)
@@ -295,8 +295,8 @@ class Monitor:
             os.write(2, f"tstatic: rank {self.rank} of {self.size}: {text}\n".encode())
 
 
-def _verdict(message: Message) -> Verdict:
-    return Verdict(*(message[name] for name in ("when", "rank", "kind", "text", "by")))
+def _verdict(message: Message) -> RankFailure:
+    return RankFailure(*(message[name] for name in ("when", "rank", "kind", "text", "by")))
 
 
 def odd_ones(labels: dict[int, str]) -> tuple[Sequence[int], str]:
@@ -306,4 +306,4 @@ def odd_ones(labels: dict[int, str]) -> tuple[Sequence[int], str]:
     return [rank for rank in sorted(labels) if labels[rank] != usual], usual
 
 
-__all__ = ["SETTLE", "TICK", "At", "Monitor", "Verdict", "odd_ones"]
+__all__ = ["SETTLE", "TICK", "At", "Monitor", "RankFailure", "odd_ones"]

@@ -32,13 +32,13 @@ _BACKLOG = 64 << 20
 class Listener(Protocol):
     """What a mesh tells of; all methods are called in its thread and return quickly."""
 
-    def heard(self, rank: int, message: Message) -> None:
+    def on_message(self, rank: int, message: Message) -> None:
         """A message came."""
 
-    def lost(self, rank: int, why: str) -> None:
+    def on_disconnect(self, rank: int, why: str) -> None:
         """The connection closed, by itself or for a reason."""
 
-    def tick(self, now: float) -> float:
+    def on_timer(self, now: float) -> float:
         """The time came; returns the next one, in the seconds of ``time.monotonic``."""
 
 
@@ -207,7 +207,7 @@ class Mesh:
                         self._write(key.data, selector)
                 self._distribute(selector)
                 if time.monotonic() >= due:
-                    due = self._listener.tick(time.monotonic())
+                    due = self._listener.on_timer(time.monotonic())
                     self._distribute(selector)
 
     def _wake(self) -> None:
@@ -229,11 +229,11 @@ class Mesh:
             self._incoming[rank] += data
         *lines, self._incoming[rank] = self._incoming[rank].split(b"\n")
         for line in lines:
-            self._listener.heard(rank, json.loads(line))
+            self._listener.on_message(rank, json.loads(line))
         if closed:
             self._outgoing[rank].clear()
             self._sockets.pop(rank).close()
-            self._listener.lost(rank, why)
+            self._listener.on_disconnect(rank, why)
         return not closed
 
     def _distribute(self, selector: selectors.BaseSelector) -> None:

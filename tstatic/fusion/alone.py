@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
-from tstatic.fusion.codegen.group import NoKernel
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import Fusion, loop_nest
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import EMPTY, OpDef
@@ -28,7 +28,7 @@ def _alone(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
         return op
     try:
         kernel = loop_nest([op], metas, list(op.writes()))
-    except NoKernel:
+    except CodegenUnsupported:
         return op
     read = tuple(dict.fromkeys(b.value for b in kernel.inputs))
     shapes = tuple(v for v in dict.fromkeys(op.reads()) if v not in read)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from tstatic.fusion.codegen.define import Formula, define, is_pointwise, works_on_rows, worth_a_kernel
-from tstatic.fusion.codegen.group import NoKernel, build
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
 from tstatic.fusion.codegen.rows import check_sums
 from tstatic.fusion.elewise_add_act import prepared
 from tstatic.fusion.engine import Fusion, loop_nest
-from tstatic.fusion.reasons import Apart
+from tstatic.fusion.reasons import RejectedPair
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import UNKNOWN
@@ -18,7 +18,7 @@ from tstatic.ir.types import UNKNOWN
 MOST_OPS = 24
 """Ops in one group: registers run out before bytes do."""
 
-MOST_STREAMS = 10
+MAX_FULL_ARRAYS = 10
 """Arrays with all elements that one kernel reads and writes."""
 
 MOST_ARRAYS = 16
@@ -67,7 +67,7 @@ def _has_form(op: FrozenOp, view: View) -> bool:
         try:
             loop_nest([op], view.metas, list(op.writes()))
             found = True
-        except NoKernel:
+        except CodegenUnsupported:
             found = False
         if len(_forms) > 4096:
             _forms.clear()
@@ -136,28 +136,32 @@ class _Groups:
         """Takes an op into a group.
 
         Raises:
-            NoKernel: It stays out.
+            CodegenUnsupported: It stays out.
         """
         members = self.members[group]
         if len(members) >= MOST_OPS:
-            raise NoKernel("MANY_OPS", f"the group has {MOST_OPS} operators already")
+            raise CodegenUnsupported("MANY_OPS", f"the group has {MOST_OPS} operators already")
         if index - members[0] > WINDOW:
-            raise NoKernel("FAR", f"{index - members[0]} operators lie between the group's first one and this one")
+            raise CodegenUnsupported(
+                "FAR", f"{index - members[0]} operators lie between the group's first one and this one"
+            )
         between = self.outside(index, group)
         if self.reaches(between, group):
-            raise NoKernel("CYCLE", "another operator reads what the group makes and makes what this one reads")
+            raise CodegenUnsupported(
+                "CYCLE", "another operator reads what the group makes and makes what this one reads"
+            )
         inside = {*members, index}
         ops = [one for i in sorted(inside) for one in _parts(self.view.ops[i])]
         built = build(ops, self.view.metas, self.view.needed(inside), self.known)
         operands = (*built.inputs, *built.outputs)
         streams = sum(o.full for o in operands)
         if len(operands) > MOST_ARRAYS:
-            raise NoKernel(
-                "MANY_STREAMS", f"the kernel would read and write {len(operands)} arrays, at most {MOST_ARRAYS}"
+            raise CodegenUnsupported(
+                "MANY_ARRAYS", f"the kernel would read and write {len(operands)} arrays, at most {MOST_ARRAYS}"
             )
-        if streams > MOST_STREAMS:
-            raise NoKernel(
-                "MANY_STREAMS", f"the kernel would read and write {streams} arrays, at most {MOST_STREAMS} are fast"
+        if streams > MAX_FULL_ARRAYS:
+            raise CodegenUnsupported(
+                "MANY_ARRAYS", f"the kernel would read and write {streams} arrays, at most {MAX_FULL_ARRAYS} are fast"
             )
         check_sums(built)
         members.append(index)
@@ -174,7 +178,7 @@ def _alone(view: View, index: int) -> bool:
     return formula is not None and worth_a_kernel(formula)
 
 
-def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Apart]:
+def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | RejectedPair]:
     """Neighbours that stay apart though each could be in a group, and groups of two ops and more, in program order.
 
     Args:
@@ -194,7 +198,7 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Apart]:
                 nearest[group] = max(maker, nearest.get(group, maker))
         for group in sorted(nearest, key=lambda g: -state.members[g][-1]):
             if index in state.of:
-                yield Apart(
+                yield RejectedPair(
                     (nearest[group], index),
                     "TWO_GROUPS",
                     "the second operator reads from two groups, and joined the later one",
@@ -202,8 +206,8 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Apart]:
                 continue
             try:
                 state.join(index, group)
-            except NoKernel as found:
-                yield Apart((nearest[group], index), found.code, found.reason, found.op.type if found.op else "")
+            except CodegenUnsupported as found:
+                yield RejectedPair((nearest[group], index), found.code, found.reason, found.op.type if found.op else "")
         if index not in state.of:
             state.of[index] = len(state.members)
             before = state.before(index)

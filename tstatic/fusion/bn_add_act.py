@@ -6,7 +6,7 @@ from tstatic.fusion.bn_act import ACTIVATIONS, GRADS, backward_parts, forward_pa
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.pattern import Match, Pattern
-from tstatic.fusion.reasons import Unfit
+from tstatic.fusion.reasons import MatchRejected
 
 
 def norm_plus(p: Pattern) -> None:
@@ -60,9 +60,11 @@ def _fuse(match: Match) -> Fused:
     metas = match.view.metas
     x, y = add.input("X"), add.input("Y")
     if x == y and norm.type == "batch_norm":
-        raise Unfit("ATTRIBUTE", "batch norm's result is added to itself", "multiply it by 2 instead (paddle.scale)")
+        raise MatchRejected(
+            "ATTRIBUTE", "batch norm's result is added to itself", "multiply it by 2 instead (paddle.scale)"
+        )
     if metas[str(x)].shape != metas[str(y)].shape:
-        raise Unfit(
+        raise MatchRejected(
             "ATTRIBUTE",
             "the residual has another shape than batch norm's result",
             "broadcast it before, with paddle.expand",

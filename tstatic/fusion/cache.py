@@ -136,7 +136,7 @@ def load(text: str, name: str) -> ModuleType:
     known = _modules.get(stem)
     if known is not None:
         return known
-    module = _import(_settled(data, stem), data, stem[: -64 + 12])
+    module = _import(_ensure_entry(data, stem), data, stem[: -64 + 12])
     # Two threads may both have imported it: the first stays, for both.
     winner = _modules.setdefault(stem, module)
     sys.modules[winner.__name__] = winner
@@ -344,7 +344,7 @@ def _remove(path: str, used: float) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------------------ the import
-def _settled(data: bytes, stem: str) -> str:
+def _ensure_entry(data: bytes, stem: str) -> str:
     """Returns the path of a file that held ``data`` a moment ago; a name in angle brackets when no disk can hold it."""
     reason = "what is written there does not stay as it was written"
     try:

@@ -8,11 +8,11 @@ from functools import partial
 from tstatic.fusion import auto
 from tstatic.fusion.elewise_add_act import prepared
 from tstatic.fusion.engine import Fusion
-from tstatic.fusion.reasons import Apart
+from tstatic.fusion.reasons import RejectedPair
 from tstatic.fusion.view import View
 
 
-def groups(view: View) -> Iterator[tuple[int, ...] | Apart]:
+def groups(view: View) -> Iterator[tuple[int, ...] | RejectedPair]:
     """As :mod:`tstatic.fusion.auto`, and along rows."""
     return auto.groups(view, rows=True)
 

@@ -9,7 +9,7 @@ from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.pattern import Match, Pattern
-from tstatic.fusion.reasons import Unfit
+from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
@@ -151,7 +151,7 @@ def _fuse_again(match: Match) -> Fused:
     inner = str(act.output("X@GRAD"))
     follows = [view.ops[i].type for i in dict.fromkeys(view.readers.get(inner, ()))] == ["elementwise_add_grad"]
     if add is None and follows and inner not in view.fetched and inner not in view.kept:
-        raise Unfit("ATTRIBUTE", "the add's gradient follows", "nothing: it is taken in")
+        raise MatchRejected("ATTRIBUTE", "the add's gradient follows", "nothing: it is taken in")
     attrs = {"functor_list": ["elementwise_add", act.type], "axis": again.attrs["axis"]}
     outputs = {"X@GRAD": inner, "Y@GRAD": None}
     if add is not None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tstatic.fusion.codegen.emit import emit
-from tstatic.fusion.codegen.group import NoKernel, build
 from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.codegen.rows import rows_kernel
 from tstatic.fusion.pattern import Match, Pattern, find
-from tstatic.fusion.reasons import Apart, Unfit
+from tstatic.fusion.reasons import MatchRejected, RejectedPair
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import OpDef
@@ -59,7 +59,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejection:
     """Ops that a fusion's pattern fits and that stay apart, or one that stays as it is: the code, the reason, and what would
     allow it.
     """
@@ -105,11 +105,11 @@ class Fusion:
         name: Stable name.
         switch: Property of the BuildStrategy that turns it on.
         patterns: Functions that name ops and values.
-        fuse: What a match becomes; raises :class:`Unfit`.
+        fuse: What a match becomes; raises :class:`MatchRejected`.
         groups: Instead of patterns: proposes groups of ops by itself, and says which neighbours it leaves apart.
-        proposes: Instead of patterns: groups of ops, and what each becomes (or a function that raises :class:`Unfit`).
+        proposes: Instead of patterns: groups of ops, and what each becomes (or a function that raises :class:`MatchRejected`).
         kernel: ``(body, metas, values that it writes, in the op's order) -> Kernel``; by default the loop nest of the body's
-            expressions. Raises :class:`NoKernel`.
+            expressions. Raises :class:`CodegenUnsupported`.
         exact: Whether its kernel gives the bits that the ops give alone; a loop nest does.
         prepare: Rewrites the program before the search, so that patterns can fit; adds the metadata of new values.
     """
@@ -118,7 +118,7 @@ class Fusion:
     switch: str
     patterns: tuple[Callable[[Pattern], None], ...] = ()
     fuse: Callable[[Match], Fused] | None = None
-    groups: Callable[[View], Iterable[tuple[int, ...] | Apart]] | None = None
+    groups: Callable[[View], Iterable[tuple[int, ...] | RejectedPair]] | None = None
     proposes: Callable[[View], Iterable[tuple[tuple[int, ...], Callable[[], Fused]]]] | None = None
     kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] = loop_nest
     exact: bool = False
@@ -130,7 +130,7 @@ class Log:
     """What happened, in order."""
 
     applied: list[Applied] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[Rejection] = field(default_factory=list)
 
 
 def member(op: FrozenOp) -> OpInfo:
@@ -148,7 +148,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
     taken: dict[int, int] = {}
     made: list[tuple[tuple[int, ...], FrozenOp]] = []
     records: list[Applied] = []
-    refusals: dict[tuple[int, ...], Refused] = {}
+    refusals: dict[tuple[int, ...], Rejection] = {}
     for indices, fuse in _candidates(fusion, view):
         members = tuple(member(view.ops[i]) for i in indices)
         others = [i for i in indices if i in taken]
@@ -158,36 +158,36 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
         try:
             fused, record = _make(fusion, view, indices, fuse, members)
             if others:
-                raise Unfit("TWO_GROUPS", f"{view.ops[others[0]].type} is in another match already", _TAKEN)
-        except Unfit as unfit:
-            refusals[indices] = _refused(fusion, unfit, members)
+                raise MatchRejected("TWO_GROUPS", f"{view.ops[others[0]].type} is in another match already", _TAKEN)
+        except MatchRejected as unfit:
+            refusals[indices] = _rejection(fusion, unfit, members)
             continue
         refusals.pop(indices, None)
         for i in indices:
             taken[i] = len(made)
         made.append((indices, fused))
         records.append(record)
-    log.refused.extend(r for indices, r in refusals.items() if not _settled(fusion, indices, taken))
+    log.refused.extend(r for indices, r in refusals.items() if not _is_resolved(fusion, indices, taken))
     # Matches that are safe one by one may form a ring together: then the last one gives way.
     for count in range(len(made), 0, -1):
         done = _rewritten(program, view, made[:count])
         if done is not None:
             log.applied.extend(records[:count])
             for record in records[count:]:
-                log.refused.append(_refused(fusion, Unfit("CYCLE"), record.members))
+                log.refused.append(_rejection(fusion, MatchRejected("CYCLE"), record.members))
             return done
     return program
 
 
-def _refused(fusion: Fusion, unfit: Unfit, members: tuple[OpInfo, ...]) -> Refused:
-    return Refused(fusion.name, fusion.switch, unfit.code, members, unfit.reason, unfit.change)
+def _rejection(fusion: Fusion, unfit: MatchRejected, members: tuple[OpInfo, ...]) -> Rejection:
+    return Rejection(fusion.name, fusion.switch, unfit.code, members, unfit.reason, unfit.change)
 
 
-def _leave(apart: Apart) -> Fused:
-    raise Unfit(apart.code, apart.reason, reader=apart.reader)
+def _leave(apart: RejectedPair) -> Fused:
+    raise MatchRejected(apart.code, apart.reason, reader=apart.reader)
 
 
-def _settled(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, int]) -> bool:
+def _is_resolved(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, int]) -> bool:
     """Whether a refusal is no news: other matches took its ops. Neighbours in two groups are news."""
     into = {taken.get(i) for i in indices}
     return None not in into and (fusion.groups is None or len(into) == 1)
@@ -196,7 +196,7 @@ def _settled(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, int])
 def _candidates(fusion: Fusion, view: View) -> Iterator[tuple[tuple[int, ...], Callable[[], Fused] | None]]:
     if fusion.groups is not None:
         for one in fusion.groups(view):
-            yield (one.indices, partial(_leave, one)) if isinstance(one, Apart) else (one, None)
+            yield (one.indices, partial(_leave, one)) if isinstance(one, RejectedPair) else (one, None)
         return
     if fusion.proposes is not None:
         yield from fusion.proposes(view)
@@ -220,9 +220,9 @@ def _make(
 ) -> tuple[FrozenOp, Applied]:
     inside = set(indices)
     if inside & view.forbidden:
-        raise Unfit("FORBIDDEN")
+        raise MatchRejected("FORBIDDEN")
     if not (fusion.exact or fusion.kernel is loop_nest) and strict_numerics():
-        raise Unfit("NUM_STRICT")
+        raise MatchRejected("NUM_STRICT")
     ops = [view.ops[i] for i in indices]
     needed = view.needed(inside)
     result = fuse() if fuse is not None else None
@@ -231,7 +231,7 @@ def _make(
     _check_inner(view, inside, ops, needed, final)
     blocker = view.between(inside)
     if blocker is not None:
-        raise Unfit("CYCLE", reader=view.ops[blocker].type)
+        raise MatchRejected("CYCLE", reader=view.ops[blocker].type)
     outputs = result.outputs if result is not None else {"Outs": tuple(needed)}
     written = _entries({s: _only(e, set(needed)) for s, e in outputs.items()}, needed, "Kept")
     kernel = _kernel(fusion, view, body, flat(written[0]))
@@ -265,13 +265,13 @@ def _check_inner(view: View, inside: set[int], ops: Sequence[FrozenOp], needed: 
         if value in final:
             continue
         if value in view.fetched:
-            raise Unfit("FETCHED", value=value)
+            raise MatchRejected("FETCHED", value=value)
         if value in view.kept:
-            raise Unfit("PERSISTABLE", value=value)
+            raise MatchRejected("PERSISTABLE", value=value)
         for reader in view.outside(value, inside):
             other = view.ops[reader]
             if not (other.role & OpRole.Backward and other.type in backward):
-                raise Unfit("EXTRA_READER", value=value, reader=other.type)
+                raise MatchRejected("EXTRA_READER", value=value, reader=other.type)
 
 
 def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], written: Sequence[str]) -> Kernel:
@@ -279,11 +279,11 @@ def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], written: Seque
         for value in (*op.reads(), *op.writes()):
             meta = view.metas.get(value)
             if meta is None or UNKNOWN in meta.shape:
-                raise Unfit("DYNAMIC", f"a size of '{value}' is known only when the program runs")
+                raise MatchRejected("DYNAMIC", f"a size of '{value}' is known only when the program runs")
     try:
         return fusion.kernel(body, view.metas, written)
-    except NoKernel as error:
-        raise Unfit(error.code, error.reason, reader=error.op.type if error.op is not None else "") from None
+    except CodegenUnsupported as error:
+        raise MatchRejected(error.code, error.reason, reader=error.op.type if error.op is not None else "") from None
 
 
 def _contents(body: Sequence[FrozenOp]) -> list[str]:

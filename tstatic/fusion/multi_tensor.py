@@ -12,7 +12,7 @@ from typing import Any
 
 from tstatic.fusion.codegen.update import DEVICE_NUMBERS, update_kernel
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.reasons import Unfit
+from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ops._update import ROW_MASK
@@ -65,7 +65,7 @@ def _later_reader(view: View, op: FrozenOp) -> tuple[str, FrozenOp] | None:
     return None
 
 
-LEAVES_ROWS = Unfit(
+LEAVES_ROWS = MatchRejected(
     "ATTRIBUTE",
     "'lazy_mode' leaves rows alone that the batch does not name; kernels update whole tensors",
     "turn lazy_mode off, or make the table's lookups dense (is_sparse=False)",
@@ -140,16 +140,16 @@ def _refusals(
     for index, value, reader in refused:
         same = by_kind.get(view.ops[index].type)
         pair = (index, groups[same[0]][0]) if same else (index,)
-        yield tuple(sorted(pair)), partial(_refuse, Unfit("EXTRA_READER", value=value, reader=reader.type))
+        yield tuple(sorted(pair)), partial(_refuse, MatchRejected("EXTRA_READER", value=value, reader=reader.type))
     for same in by_kind.values():
         largest = max(same, key=lambda g: len(groups[g]))
         for g in same:
             if g == largest or len(groups[g]) > 1 or alone:
                 continue
             differs = _difference(keys[largest], keys[g])
-            unfit = Unfit("CYCLE", reader=view.ops[groups[g][0]].type)
+            unfit = MatchRejected("CYCLE", reader=view.ops[groups[g][0]].type)
             if differs is not None:
-                unfit = Unfit("ATTRIBUTE", f"'{differs}' of the two differs", f"give both the same '{differs}'")
+                unfit = MatchRejected("ATTRIBUTE", f"'{differs}' of the two differs", f"give both the same '{differs}'")
             yield tuple(sorted((groups[largest][0], groups[g][0]))), partial(_refuse, unfit)
 
 
@@ -157,7 +157,7 @@ def _difference(a: Key, b: Key) -> str | None:
     return next((name for (name, x), (_, y) in zip(a, b, strict=True) if x != y), None)
 
 
-def _refuse(unfit: Unfit) -> Fused:
+def _refuse(unfit: MatchRejected) -> Fused:
     raise unfit
 
 

@@ -15,7 +15,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class RejectedPair:
     """Two ops, by their indices, that a search for groups leaves apart: a code, a sentence, and the type of op in the way."""
 
     indices: tuple[int, int]
@@ -32,8 +32,8 @@ _ALL = (
            "let {reader} read another value, or fuse it too (enable_auto_fusion)"),
     Reason("CYCLE", "another operator reads what the first makes and makes what the second reads",
            "move {reader} before or after both"),
-    Reason("PLACE", "one value meets the others at two different axes", "reshape the operand once, before both operators"),
-    Reason("SPACE", "the operators work on shapes that do not broadcast to a common one",
+    Reason("AXIS_CONFLICT", "one value meets the others at two different axes", "reshape the operand once, before both operators"),
+    Reason("SHAPE_MISMATCH", "the operators work on shapes that do not broadcast to a common one",
            "bring the operands to one shape first"),
     Reason("SMALL_OUTPUT", "a result that is read elsewhere is smaller than the common shape",
            "compute it for its other reader separately"),
@@ -47,7 +47,7 @@ _ALL = (
     Reason("LONG_ROW", "columns are summed over rows, and there are more of them than one program of a kernel holds",
            "nothing: the sums run by themselves"),
     Reason("MANY_OPS", "the group has as many operators as one kernel takes", "nothing: the rest begins another kernel"),
-    Reason("MANY_STREAMS", "one kernel would read and write more arrays than is fast", "nothing: the rest begins another kernel"),
+    Reason("MANY_ARRAYS", "one kernel would read and write more arrays than is fast", "nothing: the rest begins another kernel"),
     Reason("TWO_GROUPS", "the second operator is in a group already, and groups do not grow together",
            "fuse_together() around both, if they are forward operators"),
     Reason("FAR", "too many operators lie between them", "build the second one nearer to the first"),
@@ -75,7 +75,7 @@ def explain_code(code: str, **parts: str) -> tuple[str, str]:
     return reason.meaning.format(**known), reason.change.format(**known)
 
 
-class Unfit(Exception):  # noqa: N818
+class MatchRejected(Exception):  # noqa: N818
     """A match that cannot be made.
 
     Args:

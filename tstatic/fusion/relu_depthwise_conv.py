@@ -9,7 +9,7 @@ from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
 from tstatic.fusion.codegen.per_channel import LAST
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.pattern import Match, Pattern
-from tstatic.fusion.reasons import Unfit
+from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import UNKNOWN, Meta
@@ -102,8 +102,10 @@ def _fuse(match: Match) -> Fused:
     if not is_depthwise(conv, metas):
         unknown = [v for v in (str(conv.input(s)) for s in ("Input", "Filter")) if UNKNOWN in metas[v].shape]
         if unknown:
-            raise Unfit("DYNAMIC", value=unknown[0])
-        raise Unfit("ATTRIBUTE", "the convolution has fewer groups than channels", "nothing: it is no depthwise one")
+            raise MatchRejected("DYNAMIC", value=unknown[0])
+        raise MatchRejected(
+            "ATTRIBUTE", "the convolution has fewer groups than channels", "nothing: it is no depthwise one"
+        )
     attrs = {**conv.attrs, "use_cudnn": False, "fuse_relu_before_depthwise_conv": True}
     ins = {"Input": match.values["x"], "Filter": _one(conv.input("Filter"))}
     if not conv.type.endswith("_grad"):
@@ -111,7 +113,7 @@ def _fuse(match: Match) -> Fused:
     ins["Output@GRAD"] = match.values["dout"]
     dx = _one(match.op("act").output("X@GRAD")) if "act" in match.ops else None
     if dx is None and conv.output("Input@GRAD") is not None:
-        raise Unfit("ATTRIBUTE", "the gradient of relu's result is read by another operator", "nothing")
+        raise MatchRejected("ATTRIBUTE", "the gradient of relu's result is read by another operator", "nothing")
     return Fused(conv.type, ins, {"Input@GRAD": dx, "Filter@GRAD": _one(conv.output("Filter@GRAD"))}, attrs)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from tstatic.fusion.aot import Source
-from tstatic.fusion.codegen.kernel import Kernel, Launch, Launches, Own
+from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launch, Launches
 
 
 def parameters(text: str, function: str) -> list[str]:
@@ -69,7 +69,7 @@ def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Lau
     ]
     off = tuple(n for n, a in zip(names, launch.arguments, strict=True) if isinstance(a, str) and small.get(a, True))
     widths = {b.value: 8 * b.dtype.itemsize for b in (*kernel.inputs, *kernel.outputs)}
-    tables = [calls.tables[a] for a in launch.arguments if isinstance(a, Own) and a in calls.tables]
+    tables = [calls.tables[a] for a in launch.arguments if isinstance(a, KernelLocal) and a in calls.tables]
     behind = {widths[v] for table in tables for v in table.values if v in widths}
     return Source(
         reached(kernel.code, launch.function),

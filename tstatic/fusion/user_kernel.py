@@ -14,11 +14,11 @@ from typing import Any
 
 from tstatic.errors import ProgramError, TstaticError
 from tstatic.fusion.codegen.emit import header, named
-from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelParameter, Launch, Launches, Own
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, KernelParameter, Launch, Launches
 from tstatic.fusion.codegen.lines import TYPES
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.reference import NoNameError, Reference
-from tstatic.fusion.codegen.script import alone
+from tstatic.fusion.codegen.script import standalone_main
 from tstatic.fusion.engine import Fused, Fusion, Log, apply
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -175,15 +175,15 @@ class UserKernel:
         found = _output_metas(op, metas)
         shapes = [metas[str(e)] for e in op.inputs] + found
         if any(0 in m.shape for m in shapes):
-            raise NoKernel("EMPTY", f"{op.type} has no elements", op)
+            raise CodegenUnsupported("EMPTY", f"{op.type} has no elements", op)
         grid, given = self._launch(shapes, op.attrs)
         operands: dict[str, tuple[str, DType]] = {}
-        partials: dict[Own, tuple[int, DType]] = {}
+        partials: dict[KernelLocal, tuple[int, DType]] = {}
         for (slot, entry), meta in zip(pairs, shapes, strict=True):
             value = str(entry)
             if slot in definition.outputs and (entry is None or value not in needed):
                 # The kernel writes it, whether somebody reads it or not.
-                value = Own(f"partial:{slot.param}")
+                value = KernelLocal(f"partial:{slot.param}")
                 partials[value] = meta.numel, meta.dtype
             operands[slot.param] = value, meta.dtype
         parameters, arguments, types, constants = [], [], [], {}
@@ -216,7 +216,7 @@ class UserKernel:
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in dict(read).items()),
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in written),
             lambda few: calls,
-            alone([op], metas, {self.op: self._exact}),
+            standalone_main([op], metas, {self.op: self._exact}),
         )
 
     def _launch(self, shapes: Sequence[Meta], attrs: Mapping[str, Any]) -> tuple[tuple[int, ...], dict[str, Any]]:

@@ -44,7 +44,7 @@ def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs:
     names_x, carried = run_block.names("X"), run_block.names("Out")
     arriving: dict[str, Any] = dict(zip(carried, grads, strict=True))
     total: dict[str, Any] = {n: np.zeros_like(x) for n, x in zip(names_x, xs, strict=True) if n not in arriving}
-    written = {name for name, _ in run_block.region.outputs}
+    written = {name for name, _ in run_block.sub_block.outputs}
     for env in reversed(scopes):
         done = run_block.run({**env, **{run_block.grad_name(n): g for n, g in arriving.items()}})
         for n in total:

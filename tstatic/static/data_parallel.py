@@ -387,7 +387,7 @@ class Companies:
 
     def _company(self, size: int, build: BuildStrategy) -> Replicas:
         """The company for so many places, among the processes that the launcher and the strategy agree on."""
-        launch.settle(build)
+        launch.resolve_process(build)
         outer = world()
         company = self._by_size.get(size)
         if company is None or company.outer is not outer:

@@ -11,7 +11,7 @@ from typing import Any
 from tstatic.comm.distribution import Report
 from tstatic.errors import NotFoundError, near
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.engine import Applied, OpInfo, Refused
+from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.fusion.reasons import explain_code
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.where import Where, show
@@ -106,7 +106,7 @@ class Explanation:
 
     verdicts: tuple[Verdict, ...]
     applied: tuple[Applied, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[Rejection, ...] = ()
     traffic: Traffic = Traffic(0, 0, 0, 0)
     note: str = ""
     kernel_kind: str = "reference"
@@ -287,7 +287,7 @@ def properties(
     build: BuildStrategy,
     execution: ExecutionStrategy,
     applied: Sequence[Applied] = (),
-    refused: Sequence[Refused] = (),
+    refused: Sequence[Rejection] = (),
     fusing: Mapping[str, str] | None = None,
     said: Mapping[str, str] | None = None,
 ) -> tuple[Verdict, ...]:
@@ -311,7 +311,7 @@ def properties(
     return tuple(verdicts)
 
 
-def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[Refused]) -> str:
+def _acted(switch: str, on: bool, applied: Sequence[Applied], refused: Sequence[Rejection]) -> str:
     if not on:
         return "off: " + explain_code("OFF", value=switch)[1] + " turns it on."
     times = sum(a.switch == switch for a in applied)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tstatic.comm.distribution import Report
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.engine import Applied, Fusion, Log, Refused
+from tstatic.fusion.engine import Applied, Fusion, Log, Rejection
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.reasons import explain_code
 from tstatic.fusion.shape_readers import shapes_from_contents
@@ -125,7 +125,7 @@ def inquire(
     )
 
 
-def _holds(record: Applied | Refused, values: tuple[str, str]) -> bool:
+def _holds(record: Applied | Rejection, values: tuple[str, str]) -> bool:
     made = {v for m in record.members for v in m.outputs}
     return all(v in made for v in values)
 
@@ -157,7 +157,7 @@ def _why(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy,
         if _holds(no, (a, b)):
             text = f"{pair} stay apart under {no.switch}: {no.code}, {no.reason}. To allow it: {no.change}."
             return Answer(False, no.code, text, no.change)
-    refused: Refused | None = None
+    refused: Rejection | None = None
     # A pattern's own switch is the smaller change than a compiler of everything.
     for fusion in sorted(FUSIONS, key=lambda f: f.groups is not None):
         if getattr(build, fusion.switch):
@@ -193,11 +193,11 @@ def _would(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrateg
     return [a for f in FUSIONS if not getattr(build, f.switch) for a in _alone(f, frozen, metas).applied]
 
 
-def _together(record: Applied | Refused) -> str:
+def _together(record: Applied | Rejection) -> str:
     return " + ".join(m.type for m in record.members)
 
 
-def _by_value(records: Sequence[Applied | Refused]) -> dict[str, list[int]]:
+def _by_value(records: Sequence[Applied | Rejection]) -> dict[str, list[int]]:
     """Value -> the records with a member that makes it; a fused op may be a member again."""
     found: dict[str, list[int]] = {}
     for i, r in enumerate(records):

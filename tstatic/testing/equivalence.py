@@ -13,9 +13,9 @@ from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.feeds import Range, sample_feeds
 from tstatic.testing.recipe import Feeds, Recipe
+from tstatic.testing.runner import Failure, Trial, baseline_of, everything_on, start_values, trial_of_recipe
 from tstatic.testing.shrink import postponed, smallest
 from tstatic.testing.tolerance import Difference
-from tstatic.testing.trial import Failure, Trial, baseline_of, everything_on, start_values, trial_of_recipe
 
 
 class EquivalenceError(AssertionError):

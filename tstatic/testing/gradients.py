@@ -16,10 +16,10 @@ from tstatic.ir.types import dtype_of
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope
 from tstatic.static.executor import Executor
-from tstatic.testing.moves import widen
+from tstatic.testing.perturbation import widen
 from tstatic.testing.recipe import Array, Feeds, Input, Recipe
+from tstatic.testing.runner import start_values
 from tstatic.testing.tolerance import float64_twin
-from tstatic.testing.trial import start_values
 
 STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
 STEP = 1e-3

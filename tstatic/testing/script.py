@@ -55,8 +55,8 @@ def write(recipe: Recipe, strategies: Any = ()) -> str:
     body += [line for i in (*recipe.inputs, *seeds) if (line := _stop_text(i, recipe))]
     body += [*steps, *(f"{n}.persistable = True" for n in recipe.kept), *_gradient_lines(recipe, metas)]
     if recipe.optimizer:
-        terms = [f"paddle.mean({n}{WIDEN * metas[n][1].is_low} * {n}_weights)" for n in _trained(recipe, metas)]
-        body.append(f"loss = {' + '.join(terms)}")
+        magnitudes = [f"paddle.mean({n}{WIDEN * metas[n][1].is_low} * {n}_weights)" for n in _trained(recipe, metas)]
+        body.append(f"loss = {' + '.join(magnitudes)}")
         clip = f", grad_clip=paddle.nn.ClipGradByGlobalNorm({recipe.clip})" if recipe.clip else ""
         body.append(f"paddle.optimizer.{recipe.optimizer}(learning_rate=0.01{clip}).minimize(loss)")
     feeds = [f"    {i.name!r}: {_array_text(i)}," for i in (*recipe.inputs, *seeds) if not i.parameter]

@@ -13,8 +13,8 @@ from tstatic.ir.domain import Values
 from tstatic.ir.types import dtype_of
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.recipe import Array, Feeds, Input, Recipe, Step
+from tstatic.testing.runner import Failure, Trial, baseline_of, trial_of_recipe
 from tstatic.testing.script import write
-from tstatic.testing.trial import Failure, Trial, baseline_of, trial_of_recipe
 
 MOST_TRIES = 200
 MOST_GIVEN = 4096

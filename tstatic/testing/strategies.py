@@ -13,10 +13,10 @@ from tstatic.ir.domain import Values
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of, numel
-from tstatic.testing.draft import MOST_ELEMENTS, Draft
-from tstatic.testing.families import family_of
 from tstatic.testing.feeds import Range, data_variables, sample_feeds
+from tstatic.testing.op_kinds import family_of
 from tstatic.testing.patterns import PatternFunction, is_forward
+from tstatic.testing.program_builder import MOST_ELEMENTS, ProgramBuilder
 from tstatic.testing.recipe import Feeds, Recipe
 from tstatic.testing.work import Work
 
@@ -133,7 +133,7 @@ def _family(definition: OpDef) -> str:
 @st.composite
 def _recipes(draw: Draw, options: _Options) -> Recipe:
     most = 4 * numel(LONG) if options.long_rows else MOST_ELEMENTS
-    draft = Draft(options.backward or bool(options.optimizers), bool(options.optimizers), most)
+    draft = ProgramBuilder(options.backward or bool(options.optimizers), bool(options.optimizers), most)
     wanted = draw(st.integers(options.least, options.most))
     work = Work(draw(_TAPE), draft, options.dtypes)
     if options.long_rows:

@@ -238,7 +238,7 @@ def units(op: Operator) -> float:
     forward = definition
     while forward.of:
         forward = op_def(forward.of)
-    terms = _terms(op)
+    magnitudes = _terms(op)
     if forward.amp == "white":
         inner = max(2, _inner(op))
         return 2.0 if low else 4.0 + math.log2(inner)
@@ -246,14 +246,14 @@ def units(op: Operator) -> float:
         return 0.0
     if definition.of and _copies(forward.type):
         # Gradients of gathers and expansions add up what was read several times.
-        return (2.0 if low else 4.0 + math.log2(terms)) if terms > 1 or _has_index(op) else 0.0
+        return (2.0 if low else 4.0 + math.log2(magnitudes)) if magnitudes > 1 or _has_index(op) else 0.0
     if not _reads_values(forward):
-        return _sum_units(terms, low)
-    return 2.0 if low else 8.0 + math.log2(max(2, terms))
+        return _sum_units(magnitudes, low)
+    return 2.0 if low else 8.0 + math.log2(max(2, magnitudes))
 
 
-def _sum_units(terms: int, low: bool) -> float:
-    return 1.0 + 0.25 * math.log2(max(1, terms)) if low else 2.0 + math.log2(max(1, terms))
+def _sum_units(magnitudes: int, low: bool) -> float:
+    return 1.0 + 0.25 * math.log2(max(1, magnitudes)) if low else 2.0 + math.log2(max(1, magnitudes))
 
 
 def _folded(text: str, attrs: Mapping[str, Any]) -> str:

@@ -9,9 +9,9 @@ from tstatic.fusion.pattern import Pattern
 from tstatic.ir.domain import Case
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import numel
-from tstatic.testing.draft import Draft, Value
-from tstatic.testing.families import broadcasts, domain_of, family_of
+from tstatic.testing.op_kinds import broadcasts, domain_of, family_of
 from tstatic.testing.patterns import lay_out
+from tstatic.testing.program_builder import ProgramBuilder, Value
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     (3,), (2, 3), (1,), (4, 4), (), (2, 3, 4), (3, 1), (1, 5), (5, 7), (2, 3, 1, 2), (17,), (3, 1, 5), (4, 5, 6), (33,),
@@ -23,7 +23,7 @@ EMPTY: tuple[tuple[int, ...], ...] = ((0,), (2, 0, 3), (0, 4))
 class Work:
     """Makes steps, family by family, from a tape of bytes; a method that finds nothing to do leaves the draft as it is."""
 
-    def __init__(self, tape: bytes, draft: Draft, dtypes: tuple[str, ...]) -> None:
+    def __init__(self, tape: bytes, draft: ProgramBuilder, dtypes: tuple[str, ...]) -> None:
         self.tape = iter(tape)
         self.draft = draft
         self.dtypes = dtypes

@@ -22,7 +22,7 @@ def batch_norm_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         needed: Values that are written to memory.
 
     Raises:
-        NoKernel: If the ops beside the batch norm do not work element by element on its shape.
+        CodegenUnsupported: If the ops beside the batch norm do not work element by element on its shape.
     """
     if body[0].type == "batch_norm":
         return Forward(body, metas, needed).kernel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tstatic.fusion.codegen.kernel import Kernel, Launches, Own
+from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.fusion.codegen.lines import Typed
 from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, normalised, one, uses_running_statistics
 from tstatic.fusion.codegen.norm_reference import AGAIN
@@ -22,7 +22,7 @@ from ``x`` instead of reading it: 5 streams instead of 7. A mask of one bit an e
 operations; a comparison rounds to 16 bits first, so a result that underflowed to 0 in memory counts as 0 here.
 """
 
-_INNER = Own("partial:normalised")
+_INNER = KernelLocal("partial:normalised")
 """What the norm's result is called; no value of a program is called so."""
 
 

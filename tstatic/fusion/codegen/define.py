@@ -122,7 +122,7 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
     along = any(expr.calls(n, ALONG) for n in nodes.values()) or COLUMN in read or (bool(per_row) and rows.length > 1)
     aligned: list[Shape | None] = []
     for slot, meta in zip(definition.inputs, ins, strict=True):
-        # A value of which only the shape is asked for says where the op lies in the space of a group, too.
+        # A value of which only the shape is asked for says where the op lies in the iteration space of a group, too.
         if meta is None or not (slot.param in read or slot.name in definition.shape_only):
             aligned.append(None)
         elif slot.name in rows.columns:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic.fusion.codegen.emit import header, helpers, module, named
-from tstatic.fusion.codegen.group import NoKernel
-from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launches, Own, power_of_two
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, Launches, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.per_channel import LAST, Extent, Function, Tiling, extent_of, merging, tiling
 from tstatic.fusion.codegen.reference import Reference
-from tstatic.fusion.codegen.script import alone
+from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.ops.conv import geometry
@@ -22,7 +22,7 @@ MOST_TAPS = 64
 
 _TILE = ("ROWS", "COLUMNS")
 
-FILTER = Own("partial:filter")
+FILTER = KernelLocal("partial:filter")
 """The strips' sums of the filter's gradient."""
 
 
@@ -36,7 +36,7 @@ def relu_depthwise_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], n
         needed: Values that are written to memory.
 
     Raises:
-        NoKernel: If the filter is too large, or there are no elements.
+        CodegenUnsupported: If the filter is too large, or there are no elements.
     """
     return _Module(body, metas, needed).kernel()
 
@@ -102,7 +102,9 @@ class _Module:
         channels = x[3] if last else x[1]
         times = w[0] // channels
         if w[2] * w[3] * times > MOST_TAPS:
-            raise NoKernel("NO_KERNEL_FORM", f"a filter of {w[2]} x {w[3]} is too large to be written out", self.conv)
+            raise CodegenUnsupported(
+                "NO_KERNEL_FORM", f"a filter of {w[2]} x {w[3]} is too large to be written out", self.conv
+            )
         return _Window(
             sizes[0], sizes[1], out[0], out[1], (w[2], w[3]), (strides[0], strides[1]), (pads[0], pads[2]),
             (dilations[0], dilations[1]), channels, times, last,
@@ -269,12 +271,12 @@ class _Module:
         text = module(header(self.body, name), helpers(self.used), functions)
         main, integers, constants = self.functions[-1]
         read = {p.operand: None for f, _, _ in self.functions for p in f.pointers.values()}
-        ins = [v for v in read if v not in self.needed and not isinstance(v, Own)]
+        ins = [v for v in read if v not in self.needed and not isinstance(v, KernelLocal)]
         outs = [v for v in read if v in self.needed]
         read_all, written = (
             tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in row) for row in (ins, outs)
         )
-        last = alone(self.body, self.metas, {self.conv.type: self.reference})
+        last = standalone_main(self.body, self.metas, {self.conv.type: self.reference})
         return Kernel(name, text, template, main.parameters(integers, constants), read_all, written, plan, last)
 
     def reference(self, reference: Reference, op: FrozenOp) -> None:

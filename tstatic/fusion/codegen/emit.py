@@ -10,11 +10,19 @@ from functools import cache
 from pathlib import Path
 
 from tstatic.fusion.codegen import sums
-from tstatic.fusion.codegen.group import Group, NoKernel, Operand
-from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelParameter, Launch, Launches, Own, power_of_two
+from tstatic.fusion.codegen.kernel import (
+    Kernel,
+    KernelArgument,
+    KernelLocal,
+    KernelParameter,
+    Launch,
+    Launches,
+    power_of_two,
+)
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed, safe
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
-from tstatic.fusion.codegen.script import alone
+from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
 
@@ -73,7 +81,7 @@ def stored(value: Typed, dtype: DType, used: set[str]) -> str:
     return value.text if value.dtype is dtype else f"{value.text}.to({LANGUAGE[dtype.name]})"
 
 
-def coordinates(space: tuple[int, ...], operand: Operand, offset: str) -> str:
+def coordinates(iteration_space: tuple[int, ...], operand: Operand, offset: str) -> str:
     """An operand's element for a linear offset into the space."""
     if operand.full:
         return offset
@@ -81,18 +89,18 @@ def coordinates(space: tuple[int, ...], operand: Operand, offset: str) -> str:
     stride = 1
     run: list[int] = []
     # Neighbouring dimensions that the operand has count as one.
-    dims = list(range(len(space)))
+    dims = list(range(len(iteration_space)))
     for d in reversed(dims):
         if operand.dims[d]:
             run.append(d)
         if (not operand.dims[d] or d == 0) and run:
             size = 1
             for i in run:
-                size *= space[i]
+                size *= iteration_space[i]
             low = max(run)
             below = 1
-            for i in range(low + 1, len(space)):
-                below *= space[i]
+            for i in range(low + 1, len(iteration_space)):
+                below *= iteration_space[i]
             text = offset if below == 1 else f"({offset} // {below})"
             if min(run) > 0:
                 text = f"({text} % {size})"
@@ -112,11 +120,11 @@ def header(ops: Sequence[FrozenOp], name: str) -> str:
     return "\n".join(lines)
 
 
-def emit(group: Group) -> Kernel:
+def emit(group: LoopNest) -> Kernel:
     """Writes the module of a group.
 
     Raises:
-        NoKernel: If a function or a sum of the group has no form in kernels.
+        CodegenUnsupported: If a function or a sum of the group has no form in kernels.
     """
     return _sum_kernel(group) if group.summed else _pointwise_kernel(group)
 
@@ -142,28 +150,28 @@ def named(text: str, template: str) -> str:
     return f"{template}_{hashlib.sha256(code.encode()).hexdigest()[:10]}"
 
 
-def offset_type(group: Group) -> str:
+def offset_type(group: LoopNest) -> str:
     """64-bit offsets unless the space is known to be small."""
     return "tl.int64" if group.numel >= 1 << 30 else "tl.int32"
 
 
-def pointers_of(group: Group) -> tuple[KernelParameter, ...]:
+def pointers_of(group: LoopNest) -> tuple[KernelParameter, ...]:
     """Parameters for a group's memory; a summed output is written to partial sums first."""
     summed = set(group.summed)
     return tuple(
-        KernelParameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], Own(f"partial:{o.name}"))
+        KernelParameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], KernelLocal(f"partial:{o.name}"))
         if o in summed
         else KernelParameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
         for o in (*group.inputs, *group.outputs)
     )
 
 
-def _pointwise_kernel(group: Group) -> Kernel:
+def _pointwise_kernel(group: LoopNest) -> Kernel:
     loads = []
     loaded: dict[int, Typed] = {}
     lines = Lines(group, loaded)
     for i, operand in enumerate(group.inputs):
-        text, dtype = load(operand, coordinates(group.space, operand, "offsets"), "mask", lines.used)
+        text, dtype = load(operand, coordinates(group.iteration_space, operand, "offsets"), "mask", lines.used)
         loads.append(f"a{i} = {text}")
         loaded[i] = Typed(f"a{i}", dtype)
     lines.write()
@@ -202,7 +210,7 @@ def function(name: str, parameters: tuple[KernelParameter, ...], body: list[str]
 
 
 def assemble(
-    group: Group,
+    group: LoopNest,
     template: str,
     parameters: tuple[KernelParameter, ...],
     used: set[str],
@@ -214,7 +222,9 @@ def assemble(
     body = [op for op, _ in group.ops]
     text = module(header(body, name), helpers(used), functions)
     buffers = [
-        KernelArgument(o.value, o.dtype, math.prod(n for n, has in zip(group.space, o.dims, strict=True) if has))
+        KernelArgument(
+            o.value, o.dtype, math.prod(n for n, has in zip(group.iteration_space, o.dims, strict=True) if has)
+        )
         for o in (*group.inputs, *group.outputs)
     ]
     count = len(group.inputs)
@@ -224,10 +234,12 @@ def assemble(
     def kept(few: bool) -> Launches:
         return uncontracted(plan(few)) if strict else plan(few)
 
-    return Kernel(name, text, template, parameters, read, written, kept, alone(body, group.metas), group.inplace)
+    return Kernel(
+        name, text, template, parameters, read, written, kept, standalone_main(body, group.metas), group.inplace
+    )
 
 
-def _sum_kernel(group: Group) -> Kernel:
+def _sum_kernel(group: LoopNest) -> Kernel:
     """Full outputs as in a pointwise kernel, and sums over all but one run of dimensions, in a fixed order.
 
     A program owns ``COLUMNS`` kept positions and a strip of the summed ones; partial sums of the strips are added by a
@@ -236,7 +248,7 @@ def _sum_kernel(group: Group) -> Kernel:
     dims = group.summed[0].dims
     runs = [d for d in range(len(dims)) if dims[d]]
     kept = inner = 1
-    for d, size in enumerate(group.space):
+    for d, size in enumerate(group.iteration_space):
         if dims[d]:
             kept *= size
         elif not runs or d > runs[-1]:
@@ -246,7 +258,7 @@ def _sum_kernel(group: Group) -> Kernel:
     loaded: dict[int, Typed] = {}
     lines = Lines(group, loaded)
     for i, operand in enumerate(group.inputs):
-        text, dtype = load(operand, coordinates(group.space, operand, "offsets"), "mask", lines.used)
+        text, dtype = load(operand, coordinates(group.iteration_space, operand, "offsets"), "mask", lines.used)
         loads.append(f"a{i} = {text}")
         loaded[i] = Typed(f"a{i}", dtype)
     lines.write()
@@ -257,7 +269,7 @@ def _sum_kernel(group: Group) -> Kernel:
             stores.append(f"tl.store({operand.name} + offsets, {stored(value, operand.dtype, lines.used)}, mask=mask)")
             continue
         if not value.dtype.is_float:
-            raise NoKernel("SUM_TYPE", "a group sums floats only")
+            raise CodegenUnsupported("SUM_TYPE", "a group sums floats only")
         total = f"sum_{operand.name}"
         totals.append(f"{total} = tl.zeros((ROWS, COLUMNS), {LANGUAGE[value.dtype.name]})")
         stores.append(f"{total} += tl.where(mask, {value.text}, 0.0)")
@@ -310,7 +322,7 @@ def _sum_kernel(group: Group) -> Kernel:
         strip = math.ceil(math.ceil(rows / strips) / tall) * tall
         strips = -(-rows // strip)
         launches = [Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})]
-        summed = [(Own(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
+        summed = [(KernelLocal(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
         launches += sums.finish(summed, strips, kept, few)
         return Launches(tuple(launches), {name: (strips * kept, dtype.compute) for name, _, dtype in summed})
 

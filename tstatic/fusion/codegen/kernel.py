@@ -14,22 +14,22 @@ import numpy as np
 from tstatic.ir.types import DType
 
 
-class Own(str):
+class KernelLocal(str):
     """The name of a buffer or table that a kernel's launches share.
 
-    It equals no value of the program, whatever a user calls his variables: only another ``Own`` of the same text.
+    It equals no value of the program, whatever a user calls his variables: only another ``KernelLocal`` of the same text.
     """
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Own) and str.__eq__(self, other)
+        return isinstance(other, KernelLocal) and str.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((Own, str.__hash__(self)))
+        return hash((KernelLocal, str.__hash__(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class KernelParameter:
         name: Its name.
         kind: ``"pointer"``, ``"integer"`` or ``"constant"``.
         type: Triton's type of the element or the integer; empty for a constant.
-        operand: The value that a pointer stands for; an :class:`Own` for partial sums or a
+        operand: The value that a pointer stands for; an :class:`KernelLocal` for partial sums or a
             table.
     """
 
@@ -119,8 +119,8 @@ class Launches:
     """The launches of a kernel, the buffers that they share (name -> (elements, type)), and their tables by name."""
 
     launches: tuple[Launch, ...]
-    partials: Mapping[Own, tuple[int, DType]]
-    tables: Mapping[Own, Table] = field(default_factory=dict)
+    partials: Mapping[KernelLocal, tuple[int, DType]]
+    tables: Mapping[KernelLocal, Table] = field(default_factory=dict)
 
     @property
     def programs(self) -> int:
@@ -153,7 +153,7 @@ class Kernel:
         inputs, outputs: Memory that is read and written.
         plan: ``(few) -> Calls``; ``few`` asks for few large programs, for the interpreter, where one costs about a
             millisecond whatever its size.
-        alone: ``(kernel) -> text`` of the part that makes the module run as a script.
+        standalone_main: ``(kernel) -> text`` of the part that makes the module run as a script.
         inplace: (input, output) that may lie in the same memory.
     """
 
@@ -164,13 +164,13 @@ class Kernel:
     inputs: tuple[KernelArgument, ...]
     outputs: tuple[KernelArgument, ...]
     plan: Callable[[bool], Launches] = field(repr=False, compare=False)
-    alone: Callable[[Kernel], str] = field(default=lambda kernel: "", repr=False, compare=False)
+    standalone_main: Callable[[Kernel], str] = field(default=lambda kernel: "", repr=False, compare=False)
     inplace: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def text(self) -> str:
         """The whole module; run as a script it makes inputs, launches, compares and times."""
-        return f"{self.code}\n\n{self.alone(self)}\n"
+        return f"{self.code}\n\n{self.standalone_main(self)}\n"
 
     @property
     def nbytes(self) -> int:

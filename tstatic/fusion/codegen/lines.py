@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.group import Group, NoKernel
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
 from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
@@ -106,7 +106,7 @@ class Lines:
         reductions: Names that lines make from whole rows.
     """
 
-    def __init__(self, group: Group, loaded: Mapping[int, Typed]) -> None:
+    def __init__(self, group: LoopNest, loaded: Mapping[int, Typed]) -> None:
         self.group = group
         self.loaded = loaded
         self.lines: list[str] = []
@@ -271,7 +271,7 @@ class _Expression:
             return Typed(f"(columns == {place.text})", bool_)
         if not function.triton:
             if not function.expand:
-                raise NoKernel("NO_KERNEL_FORM", f"{self.op} uses {node.op}, which has no form in kernels")
+                raise CodegenUnsupported("NO_KERNEL_FORM", f"{self.op} uses {node.op}, which has no form in kernels")
             body = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
             count_uses(body, self.uses)
             return self._value(body, like)
@@ -285,11 +285,13 @@ class _Expression:
             operands = tuple(self.lines.rounded(o) for o in operands)
         if dtype.is_integer and node.op not in _INTEGER_TOO and function.kind != "bool":
             if node.op != "div":
-                raise NoKernel("NO_KERNEL_FORM", f"{self.op} uses {node.op} on integers")
+                raise CodegenUnsupported("NO_KERNEL_FORM", f"{self.op} uses {node.op} on integers")
             dtype = self.float
             operands = tuple(convert(o, dtype) for o in operands)
         if dtype.is_float and node.op in ("floordiv", "remainder"):
-            raise NoKernel("NO_KERNEL_FORM", f"{self.op} uses {node.op} on floats, whose last bits numpy defines")
+            raise CodegenUnsupported(
+                "NO_KERNEL_FORM", f"{self.op} uses {node.op} on floats, whose last bits numpy defines"
+            )
         return self._call(node.op, operands, bool_ if function.kind == "bool" else dtype)
 
     def _call(self, name: str, operands: tuple[Typed, ...], dtype: DType) -> Typed:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from tstatic.fusion.codegen.emit import header, helpers, module, named
-from tstatic.fusion.codegen.group import Group, NoKernel, build
-from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launches, Own
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, Launches
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed, number
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, build
 from tstatic.fusion.codegen.norm_reference import RULES
 from tstatic.fusion.codegen.per_channel import Extent, Function, extent_of
-from tstatic.fusion.codegen.script import alone
+from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.types import DType, Meta
 
@@ -68,10 +68,12 @@ class NormModule:
         self.extent: Extent = extent_of(metas[self.x], norm.attrs["data_layout"])
         self.used: set[str] = set()
         self.made = [v for op in others for v in op.writes()]
-        self.group: Group = build(others, metas, self.made)
+        self.group: LoopNest = build(others, metas, self.made)
         for operand in (*self.group.inputs, *self.group.outputs):
             if metas[operand.value].shape != metas[self.x].shape:
-                raise NoKernel("SPACE", f"'{operand.value}' has another shape than the input of {norm.type}", norm)
+                raise CodegenUnsupported(
+                    "SHAPE_MISMATCH", f"'{operand.value}' has another shape than the input of {norm.type}", norm
+                )
         self.functions: list[tuple[Function, tuple[str, ...], tuple[str, ...]]] = []
 
     def function(self, name: str, integers: tuple[str, ...], constants: tuple[str, ...]) -> Function:
@@ -127,8 +129,8 @@ class NormModule:
             if value in self.needed
         ]
 
-    def partial(self, name: str) -> Own:
-        return Own(f"partial:{name}")
+    def partial(self, name: str) -> KernelLocal:
+        return KernelLocal(f"partial:{name}")
 
     def finish(self, template: str, plan: Callable[[bool], Launches]) -> Kernel:
         functions = "\n\n\n".join(f.finished(i, c) for f, i, c in self.functions)
@@ -139,13 +141,13 @@ class NormModule:
             p.operand: None
             for f, _, _ in self.functions
             for p in f.pointers.values()
-            if p.operand not in self.needed and not isinstance(p.operand, Own)
+            if p.operand not in self.needed and not isinstance(p.operand, KernelLocal)
         }
         written = [v for op in self.body for v in op.writes() if v in self.needed]
         return Kernel(
             name, text, template, main[0].parameters(main[1], main[2]),
             tuple(self.buffer(v) for v in read), tuple(self.buffer(v) for v in written), plan,
-            alone(self.told, self.metas, RULES),
+            standalone_main(self.told, self.metas, RULES),
         )  # fmt: skip
 
     def buffer(self, value: str) -> KernelArgument:

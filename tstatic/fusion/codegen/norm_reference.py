@@ -91,4 +91,4 @@ AGAIN = OpDef("batch_norm_again", "X, Scale?, Bias?, SavedMean, SavedVariance ->
 """A batch norm's result in its gradient; it stands in no program."""
 
 RULES = {"batch_norm": batch_norm, "batch_norm_grad": batch_norm_grad, AGAIN.type: batch_norm_again}
-"""For :func:`tstatic.fusion.codegen.script.alone`."""
+"""For :func:`tstatic.fusion.codegen.script.standalone_main`."""

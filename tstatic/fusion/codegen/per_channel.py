@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.emit import function, stored
-from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import KernelParameter, Launch, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.ir.types import DType, Meta
 
 LAST = ("NLC", "NHWC", "NDHWC")
@@ -71,10 +71,10 @@ def extent_of(x: Meta, layout: str) -> Extent:
     """How ``[n, c]``, ``[n, c, ...]`` or, channels last, ``[n, ..., c]`` lies in memory.
 
     Raises:
-        NoKernel: If there are no elements.
+        CodegenUnsupported: If there are no elements.
     """
     if 0 in x.shape:
-        raise NoKernel("EMPTY", "there are no elements")
+        raise CodegenUnsupported("EMPTY", "there are no elements")
     if x.rank == 2 or layout in LAST:
         return Extent(math.prod(x.shape[:-1]), x.shape[-1], 1)
     inner = math.prod(x.shape[2:])

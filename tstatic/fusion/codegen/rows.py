@@ -15,9 +15,9 @@ from tstatic.fusion.codegen.emit import (
     pointers_of,
     stored,
 )
-from tstatic.fusion.codegen.group import Group, NoKernel, Operand
-from tstatic.fusion.codegen.kernel import Kernel, KernelParameter, Launch, Launches, Own, power_of_two
+from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, KernelParameter, Launch, Launches, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand
 
 LONGEST = 16384
 """Elements of a row that one program's registers hold without spilling (32 values a thread)."""
@@ -34,39 +34,39 @@ _SPLIT = 264
 """Programs that share the rows when columns are summed: two per multiprocessor of an H100."""
 
 
-def _index(group: Group, operand: Operand) -> tuple[str, str]:
+def _index(group: LoopNest, operand: Operand) -> tuple[str, str]:
     """Offset and mask of an operand's elements."""
     assert group.inner is not None
     if operand.full:
         return "offsets", "mask"
     outer, inside = operand.dims[: group.inner], operand.dims[group.inner :]
     if not any(inside):
-        return coordinates(group.space[: group.inner], replace(operand, dims=outer), "rows"), "row_mask"
+        return coordinates(group.iteration_space[: group.inner], replace(operand, dims=outer), "rows"), "row_mask"
     if all(inside) and not any(outer):
-        return "columns", f"columns < {math.prod(group.space[group.inner :])}"
-    return f"({coordinates(group.space, operand, 'offsets')})", "mask"
+        return "columns", f"columns < {math.prod(group.iteration_space[group.inner :])}"
+    return f"({coordinates(group.iteration_space, operand, 'offsets')})", "mask"
 
 
-def check_sums(group: Group) -> None:
-    """Raises NoKernel if a group along rows sums more columns than a program holds."""
+def check_sums(group: LoopNest) -> None:
+    """Raises CodegenUnsupported if a group along rows sums more columns than a program holds."""
     if group.inner is None or not group.summed:
         return
-    length = math.prod(group.space[group.inner :])
+    length = math.prod(group.iteration_space[group.inner :])
     if length > LONGEST or len(group.summed) * power_of_two(length, 1, LONGEST) > LONGEST_SUMS:
-        raise NoKernel(
+        raise CodegenUnsupported(
             "LONG_ROW",
             f"{len(group.summed)} times columns are summed over rows of {length} elements, a program holds {LONGEST_SUMS} sums",
         )
 
 
-def rows_kernel(group: Group) -> Kernel:
+def rows_kernel(group: LoopNest) -> Kernel:
     """The kernel of a group that works along rows.
 
     Raises:
-        NoKernel: For sums over rows that are too long, or a function without a form.
+        CodegenUnsupported: For sums over rows that are too long, or a function without a form.
     """
     assert group.inner is not None
-    length, count = math.prod(group.space[group.inner :]), group.rows
+    length, count = math.prod(group.iteration_space[group.inner :]), group.rows
     check_sums(group)
     loads = []
     loaded: dict[int, Typed] = {}
@@ -85,7 +85,7 @@ def rows_kernel(group: Group) -> Kernel:
             stores.append(_store(group, operand, lines))
             continue
         if not value.dtype.is_float:
-            raise NoKernel("SUM_TYPE", "a group sums floats only")
+            raise CodegenUnsupported("SUM_TYPE", "a group sums floats only")
         total = f"sum_{operand.name}"
         totals.append(f"{total} = tl.zeros((COLUMNS,), {LANGUAGE[value.dtype.name]})")
         stores.append(f"{total} += tl.sum(tl.where(mask, {value.text}, 0.0), 0)")
@@ -133,23 +133,23 @@ def rows_kernel(group: Group) -> Kernel:
         # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too.
         warps = power_of_two(tall * wide // (512 if len(group.summed) < 2 else 256), 1, 16)
         launches = [Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)]
-        summed = [(Own(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
+        summed = [(KernelLocal(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
         launches += sums.finish(summed, strips, length, few)
         return Launches(tuple(launches), {name: (strips * length, dtype.compute) for name, _, dtype in summed})
 
     return assemble(group, "rows", parameters, lines.used, text, plan)
 
 
-def _store(group: Group, operand: Operand, lines: Lines) -> str:
+def _store(group: LoopNest, operand: Operand, lines: Lines) -> str:
     """The text that writes an output that is no sum over rows."""
     index, mask = _index(group, operand)
     value = stored(lines.done[operand.value], operand.dtype, lines.used)
     return f"tl.store({operand.name} + {index}, {value}, mask={mask})"
 
 
-def _long_rows(group: Group, loads: list[str], lines: Lines) -> Kernel:
+def _long_rows(group: LoopNest, loads: list[str], lines: Lines) -> Kernel:
     """The kernel of rows that are longer than what a program holds: it goes over them once per level of sums."""
-    length, count = math.prod(group.space[group.inner :]), group.rows
+    length, count = math.prod(group.iteration_space[group.inner :]), group.rows
     full = [_store(group, o, lines) for o in group.outputs if o.full]
     per_row = [_store(group, o, lines) for o in group.outputs if not o.full]
     parameters = (*pointers_of(group), KernelParameter("ROWS", "constant"), KernelParameter("COLUMNS", "constant"))

@@ -162,7 +162,7 @@ class Parts:
     jumps: bool = False
 
 
-def alone(
+def standalone_main(
     body: Sequence[FrozenOp], metas: Mapping[str, Meta], rules: Mapping[str, Rule] | None = None
 ) -> Callable[[Kernel], str]:
     """The last part of a module whose values have names and references one by one.
@@ -317,4 +317,4 @@ def _call(launch: Launch, keys: Mapping[str, str], few: bool) -> str:
     return f"{launch.function}[{launch.grid!r}]({', '.join([*given, *(f'{n}={v!r}' for n, v in named.items())])})"
 
 
-__all__ = ["Parts", "alone", "bounds", "entry", "script"]
+__all__ = ["Parts", "bounds", "entry", "script", "standalone_main"]

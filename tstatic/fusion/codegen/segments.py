@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.fusion.codegen.kernel import Own, Table
+from tstatic.fusion.codegen.kernel import KernelLocal, Table
 
 STEP = 16
 """Tensors in memory of plans and flat buffers may be read up to a multiple of this, so that accesses are wide."""
 
-ADDRESSES, BLOCKS = Own("table:addresses"), Own("table:blocks")
+ADDRESSES, BLOCKS = KernelLocal("table:addresses"), KernelLocal("table:blocks")
 
 HELPER = '''
 def blocks(most, step):

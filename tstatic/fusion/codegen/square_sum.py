@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tstatic.fusion.codegen.emit import function, header, module, named
-from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import (
     Kernel,
     KernelArgument,
+    KernelLocal,
     KernelParameter,
     Launch,
     Launches,
-    Own,
     Table,
     power_of_two,
 )
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.script import Parts, entry, script
 from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
 from tstatic.ir.frozen import FrozenOp
@@ -27,7 +27,7 @@ from tstatic.ir.types import DType, Meta
 BLOCK = 4096
 """Elements per program: 16 per thread, enough loads in flight."""
 
-FIRSTS, PARTIALS, SUMS = Own("table:firsts"), Own("partial:blocks"), Own("partial:tensors")
+FIRSTS, PARTIALS, SUMS = KernelLocal("table:firsts"), KernelLocal("partial:blocks"), KernelLocal("partial:tensors")
 
 
 def _functions(dtype: DType, compute: DType) -> str:
@@ -91,7 +91,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         needed: The sum.
 
     Raises:
-        NoKernel: If the tensors or the sums have several types.
+        CodegenUnsupported: If the tensors or the sums have several types.
     """
     last = body[-1]
     source = {str(op.output("Out")): str(op.input("X")) for op in body if op.type == "cast"}
@@ -103,7 +103,7 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
     compute = metas[result].dtype
     dtypes = {metas[t].dtype for t in tensors}
     if len(dtypes) > 1 or compute.is_low or next(iter(dtypes)).compute is not compute:
-        raise NoKernel("NO_KERNEL_FORM", "the gradients have several types", last)
+        raise CodegenUnsupported("NO_KERNEL_FORM", "the gradients have several types", last)
     dtype = dtypes.pop()
     functions = _functions(dtype, compute)
     name = named(module("", "", functions), "square_sum")

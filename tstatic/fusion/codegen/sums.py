@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from tstatic.fusion.codegen.kernel import Launch, Own, power_of_two
+from tstatic.fusion.codegen.kernel import KernelLocal, Launch, power_of_two
 from tstatic.fusion.codegen.lines import TYPES
 from tstatic.ir.types import DType
 
@@ -33,7 +33,7 @@ _TILE = 4096
 _FEW = 1 << 16
 """Columns of a tile in the interpreter."""
 
-Summed = tuple[Own, str, DType]
+Summed = tuple[KernelLocal, str, DType]
 """The buffer of an output's partial sums, ``[strips, kept]``, the value that is written, and its type."""
 
 

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.emit import function, header, helpers, module, named, stored
-from tstatic.fusion.codegen.group import NoKernel
 from tstatic.fusion.codegen.kernel import (
     Kernel,
     KernelArgument,
+    KernelLocal,
     KernelParameter,
     Launch,
     Launches,
-    Own,
     Table,
     power_of_two,
 )
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, number
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.script import Parts, bounds, entry, script
 from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
 from tstatic.fusion.codegen.update_rules import RULES
@@ -30,7 +30,7 @@ BLOCK = 1024
 MIXED_BLOCK = 512
 """Where types of several sizes meet: from 1,024 on Triton converts layouts through shared memory."""
 
-NUMBERS = Own("partial:numbers")
+NUMBERS = KernelLocal("partial:numbers")
 
 DEVICE_NUMBERS = ("Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
 """Slots that replace an attribute by a number in memory; kernels have attributes as constants."""
@@ -67,9 +67,9 @@ class _Update:
         self.skip = self.given("SkipUpdate")
         self.compute = self.dtype("MasterParam" if self.master else "Param").compute
         if any(self.given(s) for s in DEVICE_NUMBERS) or self.dtype("LearningRate").is_low:
-            raise NoKernel("NO_KERNEL_FORM", "the rule's numbers lie in memory", self.first)
+            raise CodegenUnsupported("NO_KERNEL_FORM", "the rule's numbers lie in memory", self.first)
         if any(self.dtype(s).is_low for s, _ in self.rule.powers):
-            raise NoKernel("NO_KERNEL_FORM", "the powers of the betas have 16 bits", self.first)
+            raise CodegenUnsupported("NO_KERNEL_FORM", "the powers of the betas have 16 bits", self.first)
         self.reads = self._reads()
         self.writes = [
             _Stream("ParamOut", "p", self.dtype("Param")),
@@ -90,7 +90,7 @@ class _Update:
     def value(self, op: FrozenOp, slot: str) -> str:
         entry = op.input(slot) if slot in self.inputs else op.output(slot)
         if not isinstance(entry, str):
-            raise NoKernel("NO_KERNEL_FORM", f"'{slot}' is not written", op)
+            raise CodegenUnsupported("NO_KERNEL_FORM", f"'{slot}' is not written", op)
         return self.raw[entry] if slot == "Grad" and self.raw else entry
 
     def dtype(self, slot: str) -> DType:
@@ -294,14 +294,14 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
         needed: Values that are written; all results of updates must be.
 
     Raises:
-        NoKernel: If a result is not wanted, or a number that is an attribute elsewhere lies in memory.
+        CodegenUnsupported: If a result is not wanted, or a number that is an attribute elsewhere lies in memory.
     """
     update = _Update(body, metas)
     addressed = tuple(update.value(op, slot) for op in update.body for slot in update.row)
     wanted = set(needed)
     for op in update.body:
         if not all(v in wanted for v in op.writes()):
-            raise NoKernel("NO_KERNEL_FORM", "a result is not wanted", op)
+            raise CodegenUnsupported("NO_KERNEL_FORM", "a result is not wanted", op)
     functions = update.kernel()
     if update.powers:
         functions = f"{update.prepare()}\n\n\n{functions}"
@@ -318,7 +318,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
         step = 1 if few else STEP
         rows = segments(sizes, block, step)
         launches: list[Launch] = []
-        partials: dict[Own, tuple[int, DType]] = {}
+        partials: dict[KernelLocal, tuple[int, DType]] = {}
         if update.powers:
             partials[NUMBERS] = 3 * len(sizes), update.compute
             tensors = power_of_two(len(sizes), 16, 1 << 12 if few else 128)

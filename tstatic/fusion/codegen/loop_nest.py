@@ -1,4 +1,4 @@
-"""Ops as one loop nest: where each value lies in the common space, what is read, computed and written per element."""
+"""Ops as one loop nest: where each value lies in the common iteration space, what is read, computed and written per element."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta, Shape
 
-Place = tuple[int, ...]
-"""Which dimensions of the space a value's own dimensions of size above 1 are, in order."""
+AxisMap = tuple[int, ...]
+"""Which dimensions of the iteration space a value's own dimensions of size above 1 are, in order."""
 
 
-class NoKernel(Exception):  # noqa: N818
+class CodegenUnsupported(Exception):  # noqa: N818
     """The ops cannot be one kernel: a stable code, and a sentence."""
 
     def __init__(self, code: str, reason: str, op: FrozenOp | None = None) -> None:
@@ -49,7 +49,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LoopNest:
     """A loop nest.
 
     Attributes:
@@ -60,7 +60,7 @@ class Group:
         inner: For a group along rows: where the dimensions of a row begin.
     """
 
-    space: Shape
+    iteration_space: Shape
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     ops: tuple[tuple[FrozenOp, Formula], ...]
@@ -70,12 +70,12 @@ class Group:
 
     @property
     def numel(self) -> int:
-        return _product(self.space)
+        return _product(self.iteration_space)
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return _product(self.space[: self.inner])
+        return _product(self.iteration_space[: self.inner])
 
     def per_row(self, operand: Operand) -> bool:
         """Whether an operand has one element per row."""
@@ -118,17 +118,17 @@ def _large(shape: Shape) -> tuple[int, ...]:
     return tuple(i for i, n in enumerate(shape) if n != 1)
 
 
-def _places(ops: Sequence[FrozenOp], formulas: Sequence[Formula]) -> tuple[Shape, list[Place]]:
-    """The space, and per op which of its dimensions the op's own ones are.
+def _axis_maps(ops: Sequence[FrozenOp], formulas: Sequence[Formula]) -> tuple[Shape, list[AxisMap]]:
+    """The iteration space, and per op which of its dimensions the op's own ones are.
 
     Placing begins at an op that has the whole space and follows shared values, so that an operand that one op meets at an
     ``axis`` stays there.
     """
     sizes = [tuple(d.full[i] for i in _large(d.full)) for d in formulas]
-    space = max(sizes, key=lambda s: (len(s), _product(s)))
-    start = sizes.index(space)
-    found: dict[int, Place] = {start: tuple(range(len(space)))}
-    values: dict[str, Place] = {}
+    iteration_space = max(sizes, key=lambda s: (len(s), _product(s)))
+    start = sizes.index(iteration_space)
+    found: dict[int, AxisMap] = {start: tuple(range(len(iteration_space)))}
+    values: dict[str, AxisMap] = {}
     pending = [start]
     while pending:
         index = pending.pop()
@@ -138,18 +138,22 @@ def _places(ops: Sequence[FrozenOp], formulas: Sequence[Formula]) -> tuple[Shape
             here = tuple(axis_of[i] for i in _large(shape))
             known = values.setdefault(entry, here)
             if known != here and entry in _made(ops):
-                raise NoKernel("PLACE", f"'{entry}' is used at two places of the common shape", op)
+                raise CodegenUnsupported("AXIS_CONFLICT", f"'{entry}' is used at two places of the common shape", op)
         for other, candidate in enumerate(ops):
             if other in found:
                 continue
-            placed = _placed(candidate, formulas[other], values, space)
+            placed = _placed(candidate, formulas[other], values, iteration_space)
             if placed is not None:
                 found[other] = placed
                 pending.append(other)
     for i, op in enumerate(ops):
         if i not in found:
-            raise NoKernel("SPACE", f"{op.type} works on {list(formulas[i].full)}, the others on {list(space)}", op)
-    return space, [found[i] for i in range(len(ops))]
+            raise CodegenUnsupported(
+                "SHAPE_MISMATCH",
+                f"{op.type} works on {list(formulas[i].full)}, the others on {list(iteration_space)}",
+                op,
+            )
+    return iteration_space, [found[i] for i in range(len(ops))]
 
 
 def _made(ops: Sequence[FrozenOp]) -> set[str]:
@@ -170,7 +174,7 @@ def _touched(op: FrozenOp, formula: Formula) -> list[tuple[str, Shape]]:
     return done
 
 
-def _placed(op: FrozenOp, formula: Formula, values: Mapping[str, Place], space: Shape) -> Place | None:
+def _placed(op: FrozenOp, formula: Formula, values: Mapping[str, AxisMap], iteration_space: Shape) -> AxisMap | None:
     """Where an op's dimensions lie, if values with known places say so."""
     axis_of: dict[int, int] = {}
     for entry, shape in _touched(op, formula):
@@ -182,13 +186,13 @@ def _placed(op: FrozenOp, formula: Formula, values: Mapping[str, Place], space: 
             continue
         for i, p in zip(large, place, strict=True):
             if axis_of.setdefault(i, p) != p:
-                raise NoKernel("PLACE", f"'{entry}' is used at two places of the common shape", op)
+                raise CodegenUnsupported("AXIS_CONFLICT", f"'{entry}' is used at two places of the common shape", op)
     wanted = _large(formula.full)
     if all(i in axis_of for i in wanted):
         return tuple(axis_of[i] for i in wanted)
     sizes = tuple(formula.full[i] for i in wanted)
-    if sizes == space:
-        return tuple(range(len(space)))
+    if sizes == iteration_space:
+        return tuple(range(len(iteration_space)))
     return None
 
 
@@ -204,7 +208,7 @@ def build(
     metas: Mapping[str, Meta],
     kept: Sequence[str],
     known: dict[int, Formula | None] | None = None,
-) -> Group:
+) -> LoopNest:
     """Puts ops into one loop nest.
 
     Args:
@@ -214,7 +218,7 @@ def build(
         known: Definitions by the op's ``id``, filled here: for a caller who holds the ops and builds groups that grow.
 
     Raises:
-        NoKernel: With the reason, if they do not fit.
+        CodegenUnsupported: With the reason, if they do not fit.
     """
     formulas = []
     for op in ops:
@@ -225,25 +229,25 @@ def build(
         else:
             formula = known[id(op)]
         if formula is None:
-            raise NoKernel("NOT_POINTWISE", f"{op.type} states no expression", op)
+            raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} states no expression", op)
         if 0 in formula.full:
-            raise NoKernel("EMPTY", f"{op.type} has no elements", op)
+            raise CodegenUnsupported("EMPTY", f"{op.type} has no elements", op)
         formulas.append(formula)
-    space, places = _places(ops, formulas)
+    iteration_space, places = _axis_maps(ops, formulas)
     made = _made(ops)
-    rank = len(space)
+    rank = len(iteration_space)
     reduced = _row_dimensions(formulas, places, ops)
     each_row = tuple(d for d in range(rank) if d not in reduced)
     if reduced and strict_numerics():
         for op, formula in zip(ops, formulas, strict=True):
             # By itself it is no kernel along rows, and adds in another order.
             if formula.inner is None and any(shape != formula.full for shape in formula.targets.values()):
-                raise NoKernel("NUM_STRICT", f"{op.type} adds in another order by itself", op)
+                raise CodegenUnsupported("NUM_STRICT", f"{op.type} adds in another order by itself", op)
     if reduced:
         formulas = [_summed_by_row(d, p, each_row, rank) for d, p in zip(formulas, places, strict=True)]
-    inputs: dict[tuple[str, Place], int] = {}
+    inputs: dict[tuple[str, AxisMap], int] = {}
     reads: dict[tuple[int, str], int | str] = {}
-    placed: dict[str, Place] = {}
+    placed: dict[str, AxisMap] = {}
     sums: set[str] = set()
     for k, (op, formula, place) in enumerate(zip(ops, formulas, places, strict=True)):
         axis_of = dict(zip(_large(formula.full), place, strict=True))
@@ -254,9 +258,9 @@ def build(
             here = tuple(axis_of[i] for i in _large(shape))
             if read in made:
                 if read in sums:
-                    raise NoKernel("SUM_INSIDE", f"{op.type} reads the sum '{read}'", op)
+                    raise CodegenUnsupported("SUM_INSIDE", f"{op.type} reads the sum '{read}'", op)
                 if read in placed and placed[read] != here:
-                    raise NoKernel("PLACE", f"'{read}' is used at two places of the common shape", op)
+                    raise CodegenUnsupported("AXIS_CONFLICT", f"'{read}' is used at two places of the common shape", op)
                 reads[k, name] = read
             else:
                 reads[k, name] = inputs.setdefault((read, here), len(inputs))
@@ -269,26 +273,28 @@ def build(
             if summed:
                 sums.add(entry)
             if summed and entry not in kept:
-                raise NoKernel("SUM_INSIDE", f"{op.type} sums '{entry}', which another op of the group reads", op)
+                raise CodegenUnsupported(
+                    "SUM_INSIDE", f"{op.type} sums '{entry}', which another op of the group reads", op
+                )
             small = not summed and len(placed[entry]) != rank
             # One value per row can be written along rows.
             if entry in kept and small and not (reduced and placed[entry] == each_row):
-                raise NoKernel("SMALL_OUTPUT", f"'{entry}' is smaller than the group's common shape", op)
+                raise CodegenUnsupported("SMALL_OUTPUT", f"'{entry}' is smaller than the group's common shape", op)
             if summed and len(whole) != rank:
-                raise NoKernel("SPACE", f"{op.type} sums over a part of the common shape", op)
+                raise CodegenUnsupported("SHAPE_MISMATCH", f"{op.type} sums over a part of the common shape", op)
     outputs = [(v, placed[v]) for v in kept]
     rows = [[d in p for d in range(rank)] for _, p in (*inputs, *outputs)]
     # A row's dimensions never join those before them.
     rows.append([d not in reduced for d in range(rank)])
-    space, rows = _collapsed(space, rows)
+    iteration_space, rows = _collapsed(iteration_space, rows)
     outer = rows.pop()
     if reduced and outer != sorted(outer, reverse=True):
-        raise NoKernel("ROWS", "the dimensions of a row are not the last ones of the common shape")
+        raise CodegenUnsupported("ROWS", "the dimensions of a row are not the last ones of the common shape")
     inner = outer.index(False) if reduced else None
     operands = [tuple(r) for r in rows]
     names = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(len(outputs))]
-    group = Group(
-        space,
+    group = LoopNest(
+        iteration_space,
         tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[0], inputs, operands, strict=False)),
         tuple(Operand(n, v, metas[v].dtype, d) for n, (v, _), d in zip(names[1], outputs, operands[len(inputs) :], strict=True)),
         tuple(zip(ops, formulas, strict=True)),
@@ -297,12 +303,12 @@ def build(
         inner,
     )  # fmt: skip
     if any(o.value in sums and group.per_row(o) for o in group.outputs):
-        raise NoKernel("SUM_SHAPE", "a sum along the rows of operators that work on whole rows")
+        raise CodegenUnsupported("SUM_SHAPE", "a sum along the rows of operators that work on whole rows")
     _check_sums(group)
     return group
 
 
-def _summed_by_row(formula: Formula, place: Place, each_row: Place, rank: int) -> Formula:
+def _summed_by_row(formula: Formula, place: AxisMap, each_row: AxisMap, rank: int) -> Formula:
     """A sum over just the dimensions of a row is one along rows: no second kernel, and others may read it."""
     axis_of = dict(zip(_large(formula.full), place, strict=True))
     mine = [
@@ -318,23 +324,23 @@ def _summed_by_row(formula: Formula, place: Place, each_row: Place, rank: int) -
     return replace(formula, nodes=nodes, per_row=formula.per_row | frozenset(mine))
 
 
-def _check_sums(group: Group) -> None:
+def _check_sums(group: LoopNest) -> None:
     """Sums that a kernel can make: all of the same shape, over a run of dimensions; along rows, over the rows."""
     summed = group.summed
     if not summed:
         return
     dims = summed[0].dims
     if any(o.dims != dims for o in summed):
-        raise NoKernel("TWO_SUMS", "the group sums over different dimensions")
+        raise CodegenUnsupported("TWO_SUMS", "the group sums over different dimensions")
     kept = [d for d, has in enumerate(dims) if has]
     if group.inner is not None and kept != list(range(group.inner, len(dims))):
-        raise NoKernel("SUM_SHAPE", "a sum over the rows keeps something else than the columns")
+        raise CodegenUnsupported("SUM_SHAPE", "a sum over the rows keeps something else than the columns")
     if kept and kept != list(range(kept[0], kept[-1] + 1)):
-        raise NoKernel("SUM_SHAPE", "a sum keeps dimensions that do not lie together")
+        raise CodegenUnsupported("SUM_SHAPE", "a sum keeps dimensions that do not lie together")
 
 
-def _row_dimensions(formulas: Sequence[Formula], places: Sequence[Place], ops: Sequence[FrozenOp]) -> frozenset[int]:
-    """Which dimensions of the space a row has; all ops along rows must agree."""
+def _row_dimensions(formulas: Sequence[Formula], places: Sequence[AxisMap], ops: Sequence[FrozenOp]) -> frozenset[int]:
+    """Which dimensions of the iteration space a row has; all ops along rows must agree."""
     found: frozenset[int] | None = None
     for formula, place, op in zip(formulas, places, ops, strict=True):
         if formula.inner is None:
@@ -342,18 +348,18 @@ def _row_dimensions(formulas: Sequence[Formula], places: Sequence[Place], ops: S
         large = _large(formula.full)
         mine = frozenset(p for i, p in zip(large, place, strict=True) if i >= formula.inner)
         if not mine:
-            raise NoKernel("ROWS", f"a row of {op.type} has one element", op)
+            raise CodegenUnsupported("ROWS", f"a row of {op.type} has one element", op)
         if found is not None and mine != found:
-            raise NoKernel("ROWS", f"{op.type} works along other rows than the operators before it", op)
+            raise CodegenUnsupported("ROWS", f"{op.type} works along other rows than the operators before it", op)
         found = mine
     return found or frozenset()
 
 
-def _collapsed(space: Shape, rows: list[list[bool]]) -> tuple[Shape, list[list[bool]]]:
+def _collapsed(iteration_space: Shape, rows: list[list[bool]]) -> tuple[Shape, list[list[bool]]]:
     """Joins neighbouring dimensions that every operand has, or none of them."""
     sizes: list[int] = []
     columns: list[list[bool]] = []
-    for d, size in enumerate(space):
+    for d, size in enumerate(iteration_space):
         column = [r[d] for r in rows]
         if columns and columns[-1] == column:
             sizes[-1] *= size

@@ -14,9 +14,9 @@ from tstatic.ir.domain import Case, Values
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import DERIVE, GRAD, GradOp, OpDef, op_def
 from tstatic.ir.types import dtype_of, numel
-from tstatic.testing.families import MOST_INPUT, attempt, bounds, flat
-from tstatic.testing.noise import noisy, quiet
+from tstatic.testing.op_kinds import MOST_INPUT, attempt, bounds, flat
 from tstatic.testing.recipe import GAP, Array, Input, Recipe, Step
+from tstatic.testing.rounding_noise import noisy, quiet
 from tstatic.testing.tolerance import is_free, ulp
 
 MOST_ELEMENTS = 600
@@ -60,7 +60,7 @@ class Value:
 
 
 # ---------------------------------------------------------------------------------------------------------------- draft
-class Draft:
+class ProgramBuilder:
     """Inputs and steps so far, with their values.
 
     Attributes:
@@ -384,4 +384,4 @@ def _apart(a: Array, b: Array) -> bool:
         return bool((~(np.abs(a - b) <= 0.25 * np.maximum(1.0, np.abs(a)))).any()) if a.size else False
 
 
-__all__ = ["MOST_ELEMENTS", "Draft", "Value"]
+__all__ = ["MOST_ELEMENTS", "ProgramBuilder", "Value"]

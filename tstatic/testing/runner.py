@@ -18,9 +18,9 @@ from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy
 from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
-from tstatic.testing.moves import SUFFIX, made_values, movable, nudge, unit_step, widen
+from tstatic.testing.magnitudes import magnitudes
+from tstatic.testing.perturbation import SUFFIX, made_values, movable, nudge, unit_step, widen
 from tstatic.testing.recipe import Array, Feeds, Recipe
-from tstatic.testing.terms import terms
 from tstatic.testing.tolerance import Difference, check, float64_twin, ulps_of
 
 PATTERNS = 2
@@ -139,7 +139,7 @@ class Trial:
         y64 = self.run(twin, wide, state)
         (middle, *_) = replace(self, fetches=list(made), steps=1).run(twin, wide, state)
         values = dict(zip(made, middle, strict=True))
-        sizes = terms(self.by_reference, {**wide, **state, **values})
+        sizes = magnitudes(self.by_reference, {**wide, **state, **values})
         spread = [[np.zeros(np.shape(v)) for v in row] for row in y64]
         for pattern in range(patterns):
             rng = np.random.default_rng([seed, pattern])

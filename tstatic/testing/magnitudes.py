@@ -21,7 +21,7 @@ DELTA = 1e-6
 """Relative step of the difference that stands for a function's derivative."""
 
 
-def terms(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
+def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
     """Sums of magnitudes, ``sum|x|`` where a value is ``sum x``.
 
     Args:
@@ -128,4 +128,4 @@ def _applied(function: Function, arrays: list[Array]) -> Array:
     return out
 
 
-__all__ = ["terms"]
+__all__ = ["magnitudes"]

@@ -9,10 +9,10 @@ import numpy as np
 
 from tstatic.ir.opdef import GRAD
 from tstatic.static.strategy import BuildStrategy
-from tstatic.testing.moves import widen
+from tstatic.testing.perturbation import widen
 from tstatic.testing.recipe import Recipe
+from tstatic.testing.runner import Trial, baseline_of, trial_of_recipe
 from tstatic.testing.tolerance import float64_twin
-from tstatic.testing.trial import Trial, baseline_of, trial_of_recipe
 
 NOISE = 1e-10
 """Gradients nearer to zero in float64 are what cancellation left."""
