@@ -148,7 +148,7 @@ wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a
 	@$(PIP) wheel -qq --no-deps --no-build-isolation --wheel-dir dist .
 	@$(BIN)/python -m venv --clear build/clean
 	@build/clean/bin/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt dist/*.whl
-	@$(BIN)/python tests/snippets.py README.md > build/readme_example.py
+	@$(BIN)/python tests/helpers/snippets.py README.md > build/readme_example.py
 	@cd build && CPU_NUM=1 clean/bin/python -W error readme_example.py
 	@ls dist/*.whl
 

@@ -37,7 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.plain_draws import draw_plainly
+from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags, logs, places
 from tstatic.ir import program
 from tstatic.runtime import scope

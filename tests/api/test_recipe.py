@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.snippets import python_blocks
+from tests.helpers.snippets import python_blocks
 
 ROOT = Path(__file__).parents[2]
 RECIPE = python_blocks(ROOT / "CONTRIBUTING.md")[0]

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from tests.bench.scripts import ROOT, hidden, run, script
-from tests.commit import commit
-from tests.soak import SOAK
+from tests.helpers.commit import commit
+from tests.helpers.soak import SOAK
 
 packfile, runner, compiling = (script(name) for name in ("packfile", "runner", "compiling"))
 

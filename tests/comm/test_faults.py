@@ -9,7 +9,7 @@ import pytest
 
 from tests.comm import soak
 from tests.comm.pool import SLACK, Pool, Trial
-from tests.commit import commit
+from tests.helpers.commit import commit
 
 pytestmark = pytest.mark.torch
 

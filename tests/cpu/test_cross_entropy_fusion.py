@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.fusion_programs import run
-from tests.loss_programs import HEADS, build
+from tests.helpers.fusion_programs import run
+from tests.helpers.loss_programs import HEADS, build
 from tstatic import static
 
 F = paddle.nn.functional

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.fusion_programs import CASES, build, run
+from tests.helpers.fusion_programs import CASES, build, run
 from tstatic import errors, static
 from tstatic.ir.frozen import freeze
 from tstatic.static import dot

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import tstatic as paddle
-from tests.browser import Browser, browsing, chromium
-from tests.fusion_programs import CASES, build
+from tests.helpers.browser import Browser, browsing, chromium
+from tests.helpers.fusion_programs import CASES, build
 from tstatic import errors, static
 from tstatic.ir.svg import clean
 

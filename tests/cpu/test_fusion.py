@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.fusion_programs import CASES, Case, build, run
+from tests.helpers.fusion_programs import CASES, Case, build, run
 from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.reasons import REASONS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.gradient_programs import COMPUTED, Built, build, learned, run, strategy
+from tests.helpers.gradient_programs import COMPUTED, Built, build, learned, run, strategy
 from tstatic import static
 from tstatic.fusion.handed_on import handed_on
 from tstatic.ir.frozen import FrozenProgram, freeze

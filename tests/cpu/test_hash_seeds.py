@@ -8,8 +8,8 @@ import subprocess
 import sys
 from functools import cache
 
-from tests.fusion_programs import CASES, build
-from tests.soak import SOAK
+from tests.helpers.fusion_programs import CASES, build
+from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.ir.frozen import freeze
 from tstatic.static import dot

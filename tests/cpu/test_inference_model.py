@@ -12,7 +12,7 @@ import pytest
 import safetensors
 
 import tstatic as paddle
-from tests.programs import canonical
+from tests.helpers.programs import canonical
 from tstatic import fluid, static
 from tstatic.errors import (
     CheckpointError,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import tstatic as paddle
-from tests.fusion_programs import CASES, build
-from tests.soak import SOAK
+from tests.helpers.fusion_programs import CASES, build
+from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.fusion.codegen import emit as emit_module
 from tstatic.fusion.codegen import script as script_module

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.optimizer_programs import CASES, CLIPPED, SHAPES, Case, same, state, train, training
+from tests.helpers.optimizer_programs import CASES, CLIPPED, SHAPES, Case, same, state, train, training
 from tstatic import static
 
 opt = paddle.optimizer

@@ -11,7 +11,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.nets import dense, regression, rows, state
-from tests.soak import SOAK
+from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.errors import FeedError, ProgramError
 from tstatic.ir.frozen import freeze

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import seeds, warm
+from tests.helpers import seeds, warm
 from tstatic import flags
 from tstatic.ir import program as ir_program
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
-from tests.snippets import python_blocks, samples
+from tests.helpers import warm
+from tests.helpers.snippets import python_blocks, samples
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

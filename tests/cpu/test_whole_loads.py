@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interrupts import Break, interrupts
+from tests.helpers.interrupts import Break, interrupts
 from tstatic import fluid, static
 from tstatic.errors import DTypeError, FeedTypeError, ShapeError
 from tstatic.runtime import random as seeds

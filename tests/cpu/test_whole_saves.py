@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests.commit import commit
-from tests.interrupts import interrupts
+from tests.helpers.commit import commit
+from tests.helpers.interrupts import interrupts
 from tstatic import fluid, static
 from tstatic.errors import CheckpointError
 from tstatic.runtime import checkpoint, files

@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests import warm
+from tests.helpers import warm
 from tstatic import static
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.fusion_programs import run
+from tests.helpers.fusion_programs import run
+from tests.helpers.loss_programs import HEADS, build, vanishing
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_pointwise import size_of_terms, unit
 from tests.interpret.test_programs import TOLERANCE, close
-from tests.loss_programs import HEADS, build, vanishing
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.rows import BLOCK, LONGEST
 from tstatic.fusion.engine import loop_nest

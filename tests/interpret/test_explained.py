@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import tstatic as paddle
-from tests.commit import commit
-from tests.drawn import mixture
-from tests.fusion_programs import CASES, build
+from tests.helpers.commit import commit
+from tests.helpers.drawn import mixture
+from tests.helpers.fusion_programs import CASES, build
+from tests.helpers.soak import SOAK
 from tests.parallel.golden import strategy
 from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
-from tests.soak import SOAK
 from tstatic import static
 from tstatic.runtime import generated, session
 from tstatic.testing.runner import everything_on, trial_of_recipe

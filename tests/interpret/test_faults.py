@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from tests.commit import commit
-from tests.drawn import mixture
+from tests.helpers.commit import commit
+from tests.helpers.drawn import mixture
 from tests.interpret.faults import FAULTS, Fault
 from tstatic import testing
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from tests.drawn import PLAIN, explained, made, only, recipes_of
-from tests.near_misses import BREAKS, Miss
-from tests.soak import SOAK
+from tests.helpers.drawn import PLAIN, explained, made, only, recipes_of
+from tests.helpers.near_misses import BREAKS, Miss
+from tests.helpers.soak import SOAK
 from tstatic import testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Fusion

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tests.optimizer_programs as programs
+import tests.helpers.optimizer_programs as programs
 import tstatic as paddle
+from tests.helpers.optimizer_programs import CASES, Case, same, train, training
 from tests.interpret.kernels import run_ops
-from tests.optimizer_programs import CASES, Case, same, train, training
 from tstatic import static
 from tstatic.devices import interpret
 from tstatic.errors import FeedTypeError

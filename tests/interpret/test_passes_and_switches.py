@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, note, seed, settings
 from hypothesis import strategies as st
 
-from tests.covering import choices, covering, pairs, strategies
-from tests.drawn import PLAIN, drawn, recipes_of
-from tests.soak import SOAK
+from tests.helpers.covering import choices, covering, pairs, strategies
+from tests.helpers.drawn import PLAIN, drawn, recipes_of
+from tests.helpers.soak import SOAK
 from tstatic import static, testing
 from tstatic.fusion import FUSIONS
 from tstatic.static import pipeline

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fusion_programs import CASES, Case, build, run
+from tests.helpers.fusion_programs import CASES, Case, build, run
 
 SWITCHES: tuple[dict[str, bool], ...] = ({"fuse_elewise_add_act_ops": True}, {"enable_auto_fusion": True})
 TOLERANCE = {"float32": 2e-6, "bfloat16": 2e-2, "float16": 3e-3}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, seed, settings
 
-from tests.drawn import PLAIN, ROW_FAMILIES, chosen
+from tests.helpers.drawn import PLAIN, ROW_FAMILIES, chosen
 from tstatic import static, testing
 from tstatic.runtime import generated, session
 

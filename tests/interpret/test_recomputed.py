@@ -11,7 +11,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.bn_nets import act_of, strategy
-from tests.gradient_programs import COMPUTED, build, run
+from tests.helpers.gradient_programs import COMPUTED, build, run
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_bn_act import DTYPES, STATISTICS, arrays_for, backward, forward, on_a_gpu
 from tstatic import static

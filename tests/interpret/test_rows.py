@@ -12,7 +12,7 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu.test_cross_entropy_fusion import LONE, lone_program
-from tests.fusion_programs import Built, run
+from tests.helpers.fusion_programs import Built, run
 from tests.interpret.kernels import metas_by_name, run_kernel, ulps
 from tests.interpret.test_pointwise import size_of_terms, unit
 from tests.interpret.test_programs import close

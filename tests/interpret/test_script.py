@@ -19,9 +19,9 @@ import pytest
 
 import tstatic as paddle
 from tests.cpu import bn_nets, depthwise_nets
-from tests.fusion_programs import CASES, Case, build
-from tests.optimizer_programs import CASES as OPTIMIZERS
-from tests.optimizer_programs import training
+from tests.helpers.fusion_programs import CASES, Case, build
+from tests.helpers.optimizer_programs import CASES as OPTIMIZERS
+from tests.helpers.optimizer_programs import training
 from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
+from tests.helpers.special_values import differing, largest, special_values
 from tests.interpret import kernels
 from tests.interpret.kernels import metas_by_name, run_kernel
 from tests.interpret.test_pointwise import has_forms
 from tests.ops import sampler
-from tests.special_values import differing, largest, special_values
 from tstatic import static
 from tstatic.errors import TstaticError
 from tstatic.fusion import cache

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, seed, settings
 
 import tstatic as paddle
-from tests.drawn import PLAIN, ROW_FAMILIES
-from tests.soak import SOAK
+from tests.helpers.drawn import PLAIN, ROW_FAMILIES
+from tests.helpers.soak import SOAK
 from tstatic import static, testing
 from tstatic.testing.runner import baseline_of, everything_on, trial_of_recipe
 

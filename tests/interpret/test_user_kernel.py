@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tstatic as paddle
-from tests import user_kernels as mine
+from tests.helpers import user_kernels as mine
 from tests.interpret.test_script import run_here
 from tstatic import static, testing
 from tstatic.fusion.aot import Source

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tstatic as paddle
-from tests.covering import covering
+from tests.helpers.covering import covering
 from tests.parallel.golden import strategy
 from tstatic import static
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
+from tests.helpers import warm
 from tstatic import logs as log
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.commit import commit
+from tests.helpers.commit import commit
 from tests.mutants.change import DoesNotApplyError, changed
 from tests.mutants.planting import LIMIT_S, ROOT, Mutant, plant
 from tests.mutants.table import MUTANTS

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 
 import tstatic as paddle
 from tests.cpu.nets import regression
-from tests.programs import NAMES, canonical, programs, values
-from tests.soak import SOAK
+from tests.helpers.programs import NAMES, canonical, programs, values
+from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError
 from tstatic.ir import restore, serial

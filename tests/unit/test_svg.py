@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tstatic as paddle
 from tests.cpu.nets import regression
-from tests.programs import WILD_NAMES, programs
+from tests.helpers.programs import WILD_NAMES, programs
 from tstatic import static
 from tstatic.errors import ProgramError
 from tstatic.ir.picture import ACROSS, FAN, REACH, picture

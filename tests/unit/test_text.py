@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import tstatic as paddle
 from tests.cpu.nets import regression
-from tests.programs import WILD_NAMES, canonical, programs
-from tests.soak import SOAK
+from tests.helpers.programs import WILD_NAMES, canonical, programs
+from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import process

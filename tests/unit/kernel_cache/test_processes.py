@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
-from tests.soak import SOAK
+from tests.helpers import warm
+from tests.helpers.soak import SOAK
 from tests.unit.kernel_cache.entries import age, is_whole, kernel, staged
 from tstatic.fusion import cache
 

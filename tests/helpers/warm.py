@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import tstatic.testing  # noqa: F401 - what scripts import, loaded once
-from tests.plain_draws import draw_plainly
+from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def run(
@@ -65,7 +65,7 @@ class _Server:
     def __init__(self) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS_", "TSTATIC_"))}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.warm"],
+            [sys.executable, "-m", "tests.helpers.warm"],
             cwd=ROOT,
             env=environment | {"PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tstatic as paddle
-from tests.fusion_programs import Built
+from tests.helpers.fusion_programs import Built
 from tstatic import static
 
 F = paddle.nn.functional
