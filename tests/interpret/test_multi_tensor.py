@@ -12,6 +12,7 @@ import tstatic as paddle
 from tests.helpers.optimizer_programs import CASES, Case, same, train, training
 from tests.interpret.kernels import run_ops
 from tstatic import static
+from tstatic.chips.sources import sources
 from tstatic.devices import interpret
 from tstatic.errors import FeedTypeError
 from tstatic.fusion import cache
@@ -20,7 +21,6 @@ from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.segments import segments
 from tstatic.fusion.codegen.square_sum import square_sum_kernel
 from tstatic.fusion.codegen.update import update_kernel
-from tstatic.fusion.sources import sources
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS

@@ -12,9 +12,9 @@ import tstatic as paddle
 from tests.helpers import user_kernels as mine
 from tests.interpret.test_script import run_here
 from tstatic import static, testing
-from tstatic.fusion.aot import Source
+from tstatic.chips.aot import Source
+from tstatic.chips.sources import sources
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.sources import sources
 
 X = testing.sample((5, 13), seed=1)
 Y = testing.sample((5, 13), seed=2)

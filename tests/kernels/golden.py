@@ -15,8 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tstatic.fusion.aot import Source, compile_all  # noqa: E402 - the line above makes it importable for a script
-from tstatic.fusion.limits import Kind, Report, violations  # noqa: E402
+from tests.kernels.limits import Kind, violations  # noqa: E402
+from tstatic.chips.aot import Source, compile_all  # noqa: E402 - the line above makes it importable for a script
+from tstatic.chips.report import Report  # noqa: E402
 
 FOLDER = Path(__file__).with_name("golden")
 REGISTRY = "tests.kernels.registry:kernels"

@@ -9,12 +9,12 @@ from typing import Any
 
 import tstatic as paddle
 from tests.bench.scripts import script
+from tests.kernels.limits import Kind
 from tstatic import static
+from tstatic.chips.aot import Source
+from tstatic.chips.sources import sources
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.aot import Source
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.limits import Kind
-from tstatic.fusion.sources import sources
 
 F = paddle.nn.functional
 Shape = tuple[int, ...]

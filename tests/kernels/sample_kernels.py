@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from tstatic.fusion.aot import Source
-from tstatic.fusion.limits import Kind
+from tests.kernels.limits import Kind
+from tstatic.chips.aot import Source
 
 HEAD = "import triton\nimport triton.language as tl\n"
 

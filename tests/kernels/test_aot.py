@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.kernels import environments, sample_kernels
+from tests.kernels.limits import Kind, violations
+from tstatic.chips.aot import Report, Source, compile_all
+from tstatic.chips.sass import Access
 from tstatic.errors import UnsupportedError
-from tstatic.fusion.aot import Report, Source, compile_all, violations
-from tstatic.fusion.limits import Kind
-from tstatic.fusion.sass import Access
 
 CHIPS = (80, 90, 100)
 Reports = dict[tuple[str, int], Report]
@@ -231,7 +231,7 @@ def test_triton_stays_out_of_the_caller(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from tests.kernels import sample_kernels
-from tstatic.fusion.aot import compile_all
+from tstatic.chips.aot import compile_all
 (report,) = compile_all([sample_kernels.add_relu()], (90,), sass=(), cache=Path(sys.argv[1]))
 assert report.error == "" and report.name == "add_relu", report
 assert "triton" not in sys.modules

@@ -10,10 +10,10 @@ import pytest
 
 from tests.kernels import environments, golden, registry, sample_kernels
 from tests.kernels.environments import ALL
+from tests.kernels.limits import Kind, violations
 from tests.kernels.test_limits import GOOD
-from tstatic.fusion.aot import Source, compile_all
-from tstatic.fusion.limits import Kind, violations
-from tstatic.fusion.sass import Access
+from tstatic.chips.aot import Source, compile_all
+from tstatic.chips.sass import Access
 
 CHIPS = (80, 90, 100)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tstatic.fusion.limits import SHARED_LIMIT, Kind, Report, violations
-from tstatic.fusion.sass import Access, Sass
+from tests.kernels.limits import Kind, violations
+from tstatic.chips.report import SHARED_LIMIT, Report
+from tstatic.chips.sass import Access, Sass
 
 GOOD = Report(
     name="k",

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.kernels import environments
 from tests.kernels.environments import ALL
+from tests.kernels.limits import violations
 from tstatic import static, testing
+from tstatic.chips.aot import Source, compile_all
+from tstatic.chips.sources import sources
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.aot import Source, compile_all
-from tstatic.fusion.limits import violations
-from tstatic.fusion.sources import sources
 
 CHIPS = (80, 90, 100)
 SEED = int(os.environ.get("TSTATIC_SEED", "1"))

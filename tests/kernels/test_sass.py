@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tstatic.fusion.sass import Access, Resources, read_log, read_ptx, read_sass, threads_per_block
+from tstatic.chips.sass import Access, Resources, read_log, read_ptx, read_sass, threads_per_block
 
 PARAMETERS = [("x", True), ("index", True), ("n", False), ("o", True)]
 HEAD = """

@@ -44,7 +44,7 @@ def test_tests_that_do_not_end_in_time_are_stopped_and_said_to_be() -> None:
 
 
 def test_a_mutant_that_its_tests_never_import_is_no_survivor() -> None:
-    outcome = plant(Mutant("fusion/aot_worker.py", "describe", "constant", "5", "6", QUICK))
+    outcome = plant(Mutant("chips/aot_worker.py", "describe", "constant", "5", "6", QUICK))
     assert (outcome.killed_by, outcome.problem) == ("", "its tests never import the module")
 
 

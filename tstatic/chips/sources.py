@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from functools import lru_cache
 
-from tstatic.fusion.aot import Source
+from tstatic.chips.aot import Source
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launch, Launches
 
 
@@ -19,7 +19,7 @@ def parameters(text: str, function: str) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def reached(text: str, function: str) -> str:
+def extract_function(text: str, function: str) -> str:
     """The part of a module that a function needs: kernels of different programs often share it."""
     tree = ast.parse(text)
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
@@ -72,7 +72,7 @@ def source(kernel: Kernel, launch: Launch, small: Mapping[str, bool], calls: Lau
     tables = [calls.tables[a] for a in launch.arguments if isinstance(a, KernelLocal) and a in calls.tables]
     behind = {widths[v] for table in tables for v in table.values if v in widths}
     return Source(
-        reached(kernel.code, launch.function),
+        extract_function(kernel.code, launch.function),
         launch.function,
         signature,
         launch.constants,

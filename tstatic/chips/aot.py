@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tstatic.chips.report import SHARED_LIMIT, Report
+from tstatic.chips.sass import read_log, read_ptx, read_sass, threads_per_block
 from tstatic.errors import UnsupportedError
-from tstatic.fusion.limits import SHARED_LIMIT, Report, violations
-from tstatic.fusion.sass import read_log, read_ptx, read_sass, threads_per_block
 
-__all__ = ["Report", "Source", "compile_all", "violations"]
+__all__ = ["Report", "Source", "compile_all"]
 
 # Variables by which Triton compiles differently, beside those with its prefixes.
 _KNOBS = frozenset({"DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "USE_IR_LOC", "DEBUG"})

@@ -1,0 +1,8 @@
+"""Generated kernels compiled for chips that need not be here.
+
+* ``sources``     a kernel's launches as what a compiler without a GPU takes
+* ``aot``         compiles them in processes that may crash, and reads what came out
+* ``aot_worker``  what runs in such a process, under any interpreter that has triton
+* ``sass``        reads the compiler's log, PTX and machine code
+* ``report``      the figures of one kernel on one chip, and what each chip has
+"""
