@@ -145,24 +145,35 @@ def dynamic(fusion: Fusion, recipe: testing.Recipe, record: Applied, pick: int) 
 
 
 def another_operator(fusion: Fusion, recipe: testing.Recipe, record: Applied, pick: int) -> Miss | None:
-    """An op of the pattern becomes one that the pattern does not name."""
+    """An op of the pattern becomes one that the pattern does not name, with a result of the same type and shape."""
     types = {t for f in fusion.patterns for op in Pattern(f).ops for t in op.types}
     others = [c for c in family_of("unary") if c.type not in types and not domain_of(c).values and c.type != "assign"]
     found = _inner(recipe, record, pick)
     if not types or found is None:
         return None
+    before = found[0].main.global_block()
     for k, step in enumerate(recipe.steps):
         if op_def(step.type) not in family_of("unary") or not any(
             set(step.writes) == set(m.outputs) for m in record.members
         ):
             continue
-        definition = others[pick % len(others)]
-        new = Step.of(
-            definition.type, {definition.inputs[0].name: step.reads}, {definition.outputs[0].name: step.writes}
-        )
-        built = replace(recipe, steps=(*recipe.steps[:k], new, *recipe.steps[k + 1 :])).build()
-        return Miss(built, found[1], "")
+        first = pick % len(others)
+        for definition in (*others[first:], *others[:first]):
+            slots = {definition.inputs[0].name: step.reads}, {definition.outputs[0].name: step.writes}
+            steps = (*recipe.steps[:k], Step.of(definition.type, *slots), *recipe.steps[k + 1 :])
+            try:
+                built = replace(recipe, steps=steps).build()
+            except paddle.errors.TstaticError:
+                continue
+            after = built.main.global_block()
+            if all(_meta(after, n) == _meta(before, n) for n in step.writes):
+                return Miss(built, found[1], "")
     return None
+
+
+def _meta(block: Any, name: str) -> tuple[Any, ...]:
+    var = block.var(name)
+    return var.dtype, tuple(var.shape)
 
 
 BREAKS: tuple[Break, ...] = (

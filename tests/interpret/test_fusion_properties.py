@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from tests.helpers.drawn import PLAIN, explained, made, only, recipes_of
-from tests.helpers.near_misses import BREAKS, Miss
+from tests.helpers.drawn import PLAIN, drawn, explained, made, only, recipes_of
+from tests.helpers.near_misses import BREAKS, Miss, another_operator
 from tests.helpers.soak import SOAK
 from tstatic import testing
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.engine import Fusion
+from tstatic.testing.op_kinds import family_of
 from tstatic.testing.runner import Trial, everything_on, start_values, trial_of_recipe
 
 KINDS: tuple[dict[str, Any], ...] = ({}, {"backward": True}, {"optimizer": True, "runs": 5 if SOAK else 3})
@@ -88,6 +89,19 @@ def test_near_misses_stay_unfused_with_the_right_code(fusion: Fusion) -> None:
     check()
     # Updates have no inner values, so there is nothing to break.
     assert len(tried) >= 6 if fusion.patterns else not tried or len(tried) >= 5, tried
+
+
+@pytest.mark.parametrize("fusion", [f for f in FUSIONS if f.patterns], ids=lambda f: f.name)
+def test_another_operator_gives_what_the_next_one_takes(fusion: Fusion) -> None:
+    """Whatever number it chooses by: no truth values where floats are read, and no error while it builds."""
+    recipe, records = next((r, m) for r in drawn(recipes_of(fusion), 20, number=3) if (m := made(fusion, r)))
+    plain_block = recipe.build().main.global_block()
+    dtypes = {n: plain_block.var(n).dtype for s in recipe.steps for n in s.writes}
+    for pick in range(len(family_of("unary"))):
+        miss = another_operator(fusion, recipe, records[0], pick)
+        if miss is not None:
+            block = miss.built.main.global_block()
+            assert {n: block.var(n).dtype for n in dtypes} == dtypes, pick
 
 
 def _stays_unfused(fusion: Fusion, miss: Miss, members: set[tuple[str, ...]], seen: set[str]) -> None:
