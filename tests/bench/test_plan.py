@@ -24,7 +24,7 @@ page = script("plan_page")
 def kernel(calls: Launches, inputs: dict[str, int], outputs: dict[str, int]) -> Kernel:
     """A kernel of float32 buffers with these numbers of elements."""
     first, second = (tuple(KernelArgument(v, float32, n) for v, n in side.items()) for side in (inputs, outputs))
-    return Kernel("k", "", "t", (), first, second, lambda few: calls)
+    return Kernel("k", "", "t", (), first, second, lambda target: calls)
 
 
 # ------------------------------------------------------------------------------------------------------------- counting

@@ -18,7 +18,8 @@ import numpy as np
 
 from tstatic.devices import interpret
 from tstatic.fusion import cache
-from tstatic.fusion.codegen.kernel import Launches, Kernel
+from tstatic.fusion.codegen.kernel import Kernel, Launches
+from tstatic.target import INTERPRETER
 
 TEXT = """
 import triton
@@ -52,9 +53,9 @@ def test_wrong():
 
 
 def test_of_launches():
-    made = Kernel("k", "", "t", (), (), (), lambda few: Launches((), {"few": few}))
-    assert made.plan(True).partials["few"] is False, "planned as for a GPU"
-    assert made.plan(True).partials["few"], "for the interpreter"
+    made = Kernel("k", "", "t", (), (), (), lambda target: Launches((), {"large": target.large_programs}))
+    assert made.plan(INTERPRETER).partials["large"] is False, "planned as for a GPU"
+    assert made.plan(INTERPRETER).partials["large"], "for the interpreter"
 
 
 def test_error():

@@ -14,6 +14,7 @@ from tests.helpers.fusion_programs import CASES, Case, build, run
 from tstatic import static
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.reasons import REASONS
+from tstatic.target import H100
 
 F = paddle.nn.functional
 SWITCHES: tuple[dict[str, bool], ...] = (
@@ -302,7 +303,7 @@ def test_a_variable_named_like_a_buffer_of_kernels_is_another_one() -> None:
     explained = static.CompiledProgram(main, auto()).explain(fetch_list=[out, *grads])
     assert {r.code for r in explained.refused} <= {"CYCLE"}
     (summed,) = [k for k in explained.kernels if k.template == "sum"]
-    calls = summed.plan(False)
+    calls = summed.plan(H100)
     for name in calls.partials:
         assert name in calls.launches[0].arguments
         assert str(name) not in calls.partials, "the text alone names nothing"

@@ -26,6 +26,7 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 from tstatic.ir.types import dtype_of
 from tstatic.plan.streams import gradient_streams, state_streams
+from tstatic.target import H100, INTERPRETER, Target
 
 SHARED = ("LearningRate", "SkipUpdate")
 POWERS = ("Beta1Pow", "Beta2Pow")
@@ -164,8 +165,8 @@ def _source(definition: Any, output: str, ins: list[str | None]) -> str | None:
     return ins[[s.name for s in definition.inputs].index(output.removesuffix("Out"))]
 
 
-def launch(kernel: Kernel, arrays: dict[str, Any], few: bool) -> None:
-    calls = kernel.plan(few)
+def launch(kernel: Kernel, arrays: dict[str, Any], target: Target) -> None:
+    calls = kernel.plan(target)
     given = dict(arrays)
     given.update((n, np.empty(count, dtype.np)) for n, (count, dtype) in calls.partials.items())
     given.update((n, table.filled(given)) for n, table in calls.tables.items())
@@ -211,7 +212,7 @@ def test_kernel_has_the_bits_of_the_refs(
         given = {n: a.copy() for n, a in arrays.items()}
         for v in results:
             given[v] = given[v.removesuffix("#1")] if inplace else np.full_like(wanted[v], 7)
-        launch(kernel, given, True)
+        launch(kernel, given, INTERPRETER)
         for v in results:
             assert same(given[v], wanted[v]), f"{v}, skip={skip}"
 
@@ -235,13 +236,13 @@ def test_a_factor_of_the_gradients_is_folded_in(kind: str, dtype: str, master: b
     kernel = update_kernel([*products, *body], {n: meta_of(a) for n, a in wanted.items()}, results)
     given = {n: a.copy() for n, a in arrays.items()}
     given.update((v, given[v.removesuffix("#1")]) for v in results)
-    launch(kernel, given, True)
+    launch(kernel, given, INTERPRETER)
     assert all(same(given[v], wanted[v]) for v in results)
 
 
-@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("target", [INTERPRETER, H100], ids=["interpreter", "gpu"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
-def test_sum_of_squares(dtype: str, few: bool) -> None:
+def test_sum_of_squares(dtype: str, target: Target) -> None:
     rng = np.random.default_rng(3)
     sizes = (5, 1, 4096, 0, 9001, 17)
     arrays: dict[str, Any] = {f"x{i}": rng.normal(size=n).astype(dtype_of(dtype).np) for i, n in enumerate(sizes)}
@@ -261,7 +262,7 @@ def test_sum_of_squares(dtype: str, few: bool) -> None:
     kernel = square_sum_kernel(body, metas, ["y"])
     given = {n: np.concatenate([a, np.full(32, np.nan, a.dtype)]) for n, a in arrays.items()}
     given["y"] = np.zeros(1, wide)
-    launch(kernel, given, few)
+    launch(kernel, given, target)
     exact = sum(float((a.astype(np.float64) ** 2).sum()) for a in arrays.values())
     assert abs(float(given["y"][0]) - exact) <= (1e-14 if wide == "float64" else 4e-7) * exact
 
@@ -278,7 +279,7 @@ def test_padding_is_zero_and_kept_zero(kind: str) -> None:
         flat[name][: array.size] = array.reshape(-1)
     for v in (v for op in body for v in op.writes()):
         flat[v] = flat[v.removesuffix("#1")]
-    launch(kernel, flat, False)
+    launch(kernel, flat, H100)
     for v in (v for op in body for v in op.writes()):
         size = wanted[v].size
         assert same(flat[v][:size], wanted[v].reshape(-1)), v
@@ -292,7 +293,7 @@ def test_updates_are_compiled_so_that_their_bits_are_those_of_single_operations(
     body, arrays = updates(rule, "float32", sizes=((4,), (5,)), **({"mu": 0.9} if rule == "momentum" else {}))
     metas = {n: meta_of(a) for n, a in run_ops(body, arrays).items()}
     kernel = update_kernel(body, metas, [v for op in body for v in op.writes()])
-    for launch in kernel.plan(False).launches:
+    for launch in kernel.plan(H100).launches:
         assert launch.options["enable_fp_fusion"] is False
     assert all(not source.contract for _, source in sources(kernel))
 
@@ -308,10 +309,10 @@ def test_empty_tensors_still_move_their_powers() -> None:
     wanted = run_ops(body, {n: a.copy() for n, a in arrays.items()})
     results = [v for op in body for v in op.writes()]
     kernel = update_kernel(body, {n: meta_of(a) for n, a in wanted.items()}, results)
-    assert [c.function for c in kernel.plan(True).launches] == ["prepare"]
+    assert [c.function for c in kernel.plan(INTERPRETER).launches] == ["prepare"]
     given = {n: a.copy() for n, a in arrays.items()}
     given.update((v, given[v.removesuffix("#1")]) for v in results)
-    launch(kernel, given, True)
+    launch(kernel, given, INTERPRETER)
     assert all(same(given[v], wanted[v]) for v in results)
 
 

@@ -26,6 +26,7 @@ from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import GRAD, NO_ATTRS, OPS, OpDef, Values, op_def
 from tstatic.ir.types import DType, dtype_of
+from tstatic.target import Target
 
 Array = np.ndarray[Any, Any]
 F = paddle.nn.functional
@@ -186,8 +187,8 @@ def calls(dtype: DType, only: Sequence[str] = ()) -> Iterator[Called]:
 def whole(kernel: Kernel) -> Kernel:
     """The kernel with one program for all elements: in the interpreter a program costs time by its lines, not by its size."""
 
-    def plan(few: bool) -> Launches:
-        made = kernel.plan(few)
+    def plan(target: Target) -> Launches:
+        made = kernel.plan(target)
         (launch,) = made.launches
         block = power_of_two(launch.grid[0] * launch.constants["BLOCK"], 16, 1 << 20)
         return replace(made, launches=(replace(launch, grid=(1,), constants={"BLOCK": block}),))

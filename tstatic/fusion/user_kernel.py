@@ -215,7 +215,7 @@ class UserKernel:
             tuple(parameters),
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in dict(read).items()),
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in written),
-            lambda few: calls,
+            lambda target: calls,
             standalone_main([op], metas, {self.op: self._exact}),
         )
 

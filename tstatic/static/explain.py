@@ -17,6 +17,7 @@ from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.where import Where, show
 from tstatic.static import explain_html
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+from tstatic.target import H100
 
 BANDWIDTH = 3.0e12
 """Bytes per second that a copy reaches on an H100; floors are stated for it."""
@@ -230,7 +231,7 @@ class Explanation:
             lines.append(f"  {a.switch}: {' + '.join(m.type for m in a.members)} -> {a.op} [{self.kernel_kind}]")
             lines.extend(f"    {m.type} -> {', '.join(m.outputs)}{_at(m.where)}" for m in a.members)
             if a.kernel is not None:
-                launches = zip(a.kernel.plan(False).launches, a.kernel.moved, strict=True)
+                launches = zip(a.kernel.plan(H100).launches, a.kernel.moved, strict=True)
                 lines.append(f"    moves {', '.join(f'{moved:,} bytes in {c.function}' for c, moved in launches)}")
             elif (into := self.taken_into(a)) is not None:
                 lines.append(f"    computed by the kernel of {into.op}, by {into.switch}")
@@ -263,7 +264,7 @@ def _applied(a: Applied, kind: str) -> dict[str, Any]:
         "kept": list(a.kept), "kernel": kind,
     }  # fmt: skip
     if a.kernel is not None:
-        calls = a.kernel.plan(False)
+        calls = a.kernel.plan(H100)
         done["source"] = {
             "name": a.kernel.name, "template": a.kernel.template, "text": a.kernel.text, "bytes": a.kernel.nbytes,
             "floor_us": a.kernel.nbytes / BANDWIDTH * 1e6,

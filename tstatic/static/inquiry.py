@@ -21,6 +21,7 @@ from tstatic.static import pipeline
 from tstatic.static.explain import Answer, Drawing, Explanation, Note, Traffic, properties
 from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+from tstatic.target import H100
 
 Kernels = Mapping[tuple[Entry, ...], Kernel]
 """Of the fused ops, by their outputs."""
@@ -44,7 +45,7 @@ def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, bu
     for op in planned(frozen, metas, kernels, build):
         kernel = kernels.get(op.outputs)
         # A kernel may compute again what the ops that it stands for read.
-        launches += 1 if kernel is None else len(kernel.plan(False).launches)
+        launches += 1 if kernel is None else len(kernel.plan(H100).launches)
         total += _bytes(op, metas) if kernel is None else kernel.nbytes
     return launches, total
 
@@ -54,7 +55,7 @@ def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, 
     given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
     if not all(meta is not None and meta.known for meta in given):
         return [op for op in frozen.ops if op.definition.view is None]
-    made = {outputs: Generated(kernel, kernel.plan(False)) for outputs, kernel in kernels.items()}
+    made = {outputs: Generated(kernel, kernel.plan(H100)) for outputs, kernel in kernels.items()}
     plan = make_plan(frozen, metas, pipeline.plan_options(build), made)
     return [step.op for step in plan.steps if step.how != "view"]
 

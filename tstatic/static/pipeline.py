@@ -29,6 +29,7 @@ from tstatic.passes.fold import fold
 from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
 from tstatic.static.strategy import BuildStrategy
+from tstatic.target import INTERPRETER
 
 _log = get_logger("fusion")
 
@@ -169,5 +170,5 @@ def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrat
         return make_plan(unfused(frozen), metas, plan_options(strategy))
     if strict_numerics():
         frozen = each_alone(frozen, metas)
-    kernels = {outputs: Generated(k, k.plan(True)) for outputs, k in kernels_of(frozen, metas).items()}
+    kernels = {outputs: Generated(k, k.plan(INTERPRETER)) for outputs, k in kernels_of(frozen, metas).items()}
     return make_plan(frozen, metas, plan_options(strategy), kernels)

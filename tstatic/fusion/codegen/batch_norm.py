@@ -11,6 +11,7 @@ from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, normalis
 from tstatic.fusion.codegen.per_channel import Function, merging, tiling
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
+from tstatic.target import Target
 
 
 def batch_norm_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
@@ -40,18 +41,18 @@ class Forward(NormModule):
         if self.given:
             main = self.apply()
 
-            def map_only(few: bool) -> Launches:
-                tiles = tiling(self.extent, few, sums=False)
+            def map_only(target: Target) -> Launches:
+                tiles = tiling(self.extent, target, sums=False)
                 return Launches((main.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
 
             return self.finish("batch_norm", map_only)
         statistics, merge, main = self.statistics(), self.merge(), self.apply()
         channels, compute = self.extent.channels, self.compute
 
-        def plan(few: bool) -> Launches:
-            tiles = tiling(self.extent, few, sums=True)
-            grid, constants = merging(self.extent, tiles, few)
-            mapped = tiling(self.extent, few, sums=False)
+        def plan(target: Target) -> Launches:
+            tiles = tiling(self.extent, target, sums=True)
+            grid, constants = merging(self.extent, tiles, target)
+            mapped = tiling(self.extent, target, sums=False)
             partials = {self.partial(n): (tiles.strips * channels, compute) for n in ("plain", "sum", "spread")}
             partials[self.partial("shift")] = channels, compute
             partials |= {

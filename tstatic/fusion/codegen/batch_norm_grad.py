@@ -12,6 +12,7 @@ from tstatic.fusion.codegen.per_channel import Function, merging, tiling
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta
+from tstatic.target import Target
 
 RECOMPUTES = "recomputes"
 """Mark among the attributes of an activation's gradient: its ``Out`` is the activation's of this norm's result.
@@ -58,8 +59,8 @@ class Backward(NormModule):
         if not self.sums:
             only = self.apply(first=True)
 
-            def map_only(few: bool) -> Launches:
-                tiles = tiling(self.extent, few, sums=False)
+            def map_only(target: Target) -> Launches:
+                tiles = tiling(self.extent, target, sums=False)
                 return Launches((only.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
 
             return self.finish("batch_norm_grad", map_only)
@@ -67,16 +68,16 @@ class Backward(NormModule):
         main = self.apply(first=False) if self.dx and not self.given else None
         tile = self.tile()
 
-        def plan(few: bool) -> Launches:
-            tiles = tiling(self.extent, few, sums=True, tile=tile)
-            grid, constants = merging(self.extent, tiles, few)
+        def plan(target: Target) -> Launches:
+            tiles = tiling(self.extent, target, sums=True, tile=tile)
+            grid, constants = merging(self.extent, tiles, target)
             launches = [
                 sums.launch(tiles.grid, (tiles.strip,), tiles.constants),
                 merge.launch(grid, (tiles.strips,), constants),
             ]
             partials = {self.partial(n): (tiles.strips * channels, compute) for n in ("sum", "along")}
             if main is not None:
-                mapped = tiling(self.extent, few, sums=False)
+                mapped = tiling(self.extent, target, sums=False)
                 launches.append(main.launch(mapped.grid, (mapped.strip,), mapped.constants))
                 partials |= {self.partial(n): (channels, compute) for n in ("level", "tilt")}
             return Launches(tuple(launches), partials)

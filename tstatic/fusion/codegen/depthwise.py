@@ -16,6 +16,7 @@ from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.ops.conv import geometry
+from tstatic.target import Target
 
 MOST_TAPS = 64
 """Places of a filter, times filters per channel: each is written out, and has a sum of its own in the filter's gradient."""
@@ -155,28 +156,28 @@ class _Module:
     def kernel(self) -> Kernel:
         if self.forward:
             main = self.output()
-            return self.finish("relu_depthwise", lambda few: self.mapped(main, self.inner, few))
+            return self.finish("relu_depthwise", lambda target: self.mapped(main, self.inner, target))
         dx = self.body[2].output("X@GRAD") if len(self.body) > 2 else None
         dw = self.conv.output("Filter@GRAD")
         first = self.filter_gradient(_one(dw)) if isinstance(dw, str) and dw in self.needed else None
         second = self.input_gradient(_one(dx)) if isinstance(dx, str) and dx in self.needed else None
         assert first or second, "a gradient is asked for"
 
-        def plan(few: bool) -> Launches:
-            calls = [self.summed(*first, few)] if first else []
-            calls += [self.mapped(second, self.outer, few)] if second else []
+        def plan(target: Target) -> Launches:
+            calls = [self.summed(*first, target)] if first else []
+            calls += [self.mapped(second, self.outer, target)] if second else []
             partials = {n: p for one in calls for n, p in one.partials.items()}
             return Launches(tuple(launch for one in calls for launch in one.launches), partials)
 
         return self.finish("relu_depthwise_grad", plan)
 
-    def mapped(self, f: Function, extent: Extent, few: bool) -> Launches:
-        tiles = self.tall_enough(tiling(extent, few, sums=False, pieces=2), few, 128)
+    def mapped(self, f: Function, extent: Extent, target: Target) -> Launches:
+        tiles = self.tall_enough(tiling(extent, target, sums=False, pieces=2), target, 128)
         return Launches((f.launch(tiles.grid, (tiles.strip,), tiles.constants),), {})
 
-    def summed(self, sums: Function, merge: Function, few: bool) -> Launches:
-        tiles = self.tall_enough(tiling(self.inner, few, sums=True, pieces=4), few, 64)
-        grid, constants = merging(self.inner, tiles, few)
+    def summed(self, sums: Function, merge: Function, target: Target) -> Launches:
+        tiles = self.tall_enough(tiling(self.inner, target, sums=True, pieces=4), target, 64)
+        grid, constants = merging(self.inner, tiles, target)
         size = self.window.kernel[0] * self.window.kernel[1]
         count = tiles.strips * self.inner.channels * size
         launches = (
@@ -185,9 +186,9 @@ class _Module:
         )
         return Launches(launches, {FILTER: (count, self.compute)})
 
-    def tall_enough(self, tiles: Tiling, few: bool, registers: int) -> Tiling:
+    def tall_enough(self, tiles: Tiling, target: Target, registers: int) -> Tiling:
         """Smaller tiles for larger filters, whose values and sums are held in registers by every thread."""
-        if few:
+        if target.large_programs:
             return tiles
         held = power_of_two(len(self.window.taps) * self.window.times, 16, 64)
         tall = power_of_two(128 * max(1, registers // held) // tiles.wide, 1, tiles.tall)
@@ -265,7 +266,7 @@ class _Module:
             g.add(g.write("dfilters", dw, dtype, "total", f"columns * {size} + {k}"))
         return f, g
 
-    def finish(self, template: str, plan: Callable[[bool], Launches]) -> Kernel:
+    def finish(self, template: str, plan: Callable[[Target], Launches]) -> Kernel:
         functions = "\n\n\n".join(f.finished(i, c) for f, i, c in self.functions)
         name = named(module("", helpers(self.used), functions), template)
         text = module(header(self.body, name), helpers(self.used), functions)

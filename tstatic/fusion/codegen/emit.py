@@ -25,6 +25,7 @@ from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType
+from tstatic.target import Target
 
 _PRELUDE = Path(__file__).with_name("prelude.py")
 
@@ -195,9 +196,9 @@ def _pointwise_kernel(group: LoopNest) -> Kernel:
     wide = max((o.dtype.itemsize for o in (*group.inputs, *group.outputs)), default=4)
     arguments: tuple[str | int | float, ...] = (*(p.operand for p in parameters if p.kind == "pointer"), numel)
 
-    def plan(few: bool) -> Launches:
+    def plan(target: Target) -> Launches:
         # 16 bytes a thread of the widest array: 128-bit accesses, and no change of layout for the narrower ones.
-        block = power_of_two(-(-numel // 3), 16, 1 << 17) if few else 2048 // wide
+        block = power_of_two(-(-numel // 3), 16, 1 << 17) if target.large_programs else 2048 // wide
         return Launches((Launch("kernel", (-(-numel // block),), arguments, {"BLOCK": block}),), {})
 
     return assemble(group, "pointwise", parameters, lines.used, function("kernel", parameters, body), plan)
@@ -215,7 +216,7 @@ def assemble(
     parameters: tuple[KernelParameter, ...],
     used: set[str],
     functions: str,
-    plan: Callable[[bool], Launches],
+    plan: Callable[[Target], Launches],
 ) -> Kernel:
     """The kernel of a group."""
     name = named(module("", helpers(used), functions), template)
@@ -231,8 +232,8 @@ def assemble(
     read, written = tuple(buffers[:count]), tuple(buffers[count:])
     strict = strict_numerics()
 
-    def kept(few: bool) -> Launches:
-        return uncontracted(plan(few)) if strict else plan(few)
+    def kept(target: Target) -> Launches:
+        return uncontracted(plan(target)) if strict else plan(target)
 
     return Kernel(
         name, text, template, parameters, read, written, kept, standalone_main(body, group.metas), group.inplace
@@ -308,8 +309,8 @@ def _sum_kernel(group: LoopNest) -> Kernel:
     lines.used.add("to_bf16")
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
-    def plan(few: bool) -> Launches:
-        if few:
+    def plan(target: Target) -> Launches:
+        if target.large_programs:
             wide = power_of_two(-(-kept // 2), 1, 1 << 14)
             tall = power_of_two(-(-rows // 3), 1, (1 << 16) // wide)
             strips = min(2, -(-rows // tall))
@@ -323,7 +324,7 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         strips = -(-rows // strip)
         launches = [Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})]
         summed = [(KernelLocal(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
-        launches += sums.finish(summed, strips, kept, few)
+        launches += sums.finish(summed, strips, kept, target)
         return Launches(tuple(launches), {name: (strips * kept, dtype.compute) for name, _, dtype in summed})
 
     code = f"{main}\n\n\n{sums.text(len(group.summed))}"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.types import DType
+from tstatic.target import H100, Target
 
 
 class KernelLocal(str):
@@ -151,8 +152,7 @@ class Kernel:
         template: What made it.
         parameters: Of the function ``kernel``.
         inputs, outputs: Memory that is read and written.
-        plan: ``(few) -> Calls``; ``few`` asks for few large programs, for the interpreter, where one costs about a
-            millisecond whatever its size.
+        plan: ``(target) -> Launches``: how the kernel is launched on a chip.
         standalone_main: ``(kernel) -> text`` of the part that makes the module run as a script.
         inplace: (input, output) that may lie in the same memory.
     """
@@ -163,7 +163,7 @@ class Kernel:
     parameters: tuple[KernelParameter, ...]
     inputs: tuple[KernelArgument, ...]
     outputs: tuple[KernelArgument, ...]
-    plan: Callable[[bool], Launches] = field(repr=False, compare=False)
+    plan: Callable[[Target], Launches] = field(repr=False, compare=False)
     standalone_main: Callable[[Kernel], str] = field(default=lambda kernel: "", repr=False, compare=False)
     inplace: tuple[tuple[str, str], ...] = ()
 
@@ -179,8 +179,8 @@ class Kernel:
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
-        """Bytes per launch on a GPU: what it names, read or written once by it, partial sums and tables included."""
-        calls = self.plan(False)
+        """Bytes per launch on an H100: what it names, read or written once by it, partial sums and tables included."""
+        calls = self.plan(H100)
         return tuple(self._moved(launch, calls) for launch in calls.launches)
 
     def _moved(self, launch: Launch, calls: Launches) -> int:

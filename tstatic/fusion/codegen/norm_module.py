@@ -14,6 +14,7 @@ from tstatic.fusion.codegen.per_channel import Extent, Function, extent_of
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.types import DType, Meta
+from tstatic.target import Target
 
 TILE = ("ROWS", "COLUMNS")
 MERGE = ("STRIPS", "COLUMNS")
@@ -132,7 +133,7 @@ class NormModule:
     def partial(self, name: str) -> KernelLocal:
         return KernelLocal(f"partial:{name}")
 
-    def finish(self, template: str, plan: Callable[[bool], Launches]) -> Kernel:
+    def finish(self, template: str, plan: Callable[[Target], Launches]) -> Kernel:
         functions = "\n\n\n".join(f.finished(i, c) for f, i, c in self.functions)
         name = named(module("", helpers(self.used), functions), template)
         text = module(header(self.body, name), helpers(self.used), functions)

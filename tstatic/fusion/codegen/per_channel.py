@@ -11,6 +11,7 @@ from tstatic.fusion.codegen.kernel import KernelParameter, Launch, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.ir.types import DType, Meta
+from tstatic.target import Target
 
 LAST = ("NLC", "NHWC", "NDHWC")
 """Layouts with channels last."""
@@ -100,18 +101,18 @@ class Tiling:
         return {"ROWS": self.tall, "COLUMNS": self.wide}
 
 
-def tiling(extent: Extent, few: bool, sums: bool, pieces: int = 6, tile: int = 0) -> Tiling:
+def tiling(extent: Extent, target: Target, sums: bool, pieces: int = 6, tile: int = 0) -> Tiling:
     """Tiles for kernels that sum (few strips, each program keeps partial sums) or that only map.
 
     Args:
         extent: The data.
-        few: For the interpreter.
+        target: The chip.
         sums: Whether partial sums are kept.
-        pieces: Into how many tiles at least ``few`` cuts the rows: what is carried from tile to tile is tried, too.
+        pieces: Into how many tiles at least large programs cut the rows: what is carried from tile to tile is tried, too.
         tile: Elements of a tile on a GPU, if not as many as usual.
     """
     rows, channels = extent.rows, extent.channels
-    if few:
+    if target.large_programs:
         wide = power_of_two(-(-channels // 2), 1, 1 << 16)
         tall = power_of_two(-(-rows // pieces), 1, (1 << 16) // wide)
         most = 2
@@ -135,10 +136,12 @@ def tiling(extent: Extent, few: bool, sums: bool, pieces: int = 6, tile: int = 0
     return Tiling(wide, tall, strip, -(-rows // strip), -(-channels // wide))
 
 
-def merging(extent: Extent, tiles: Tiling, few: bool) -> tuple[tuple[int, ...], dict[str, int]]:
+def merging(extent: Extent, tiles: Tiling, target: Target) -> tuple[tuple[int, ...], dict[str, int]]:
     """Grid and constants of the function that puts the partial sums of all strips together."""
     strips = power_of_two(tiles.strips, 1, MOST_STRIPS)
-    wide = power_of_two(-(-extent.channels // 2), 1, 1 << 15) if few else max(1, min(64, 2048 // strips))
+    wide = (
+        power_of_two(-(-extent.channels // 2), 1, 1 << 15) if target.large_programs else max(1, min(64, 2048 // strips))
+    )
     return (-(-extent.channels // wide),), {"STRIPS": strips, "COLUMNS": wide}
 
 

@@ -18,6 +18,7 @@ from tstatic.fusion.codegen.emit import (
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, KernelParameter, Launch, Launches, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand
+from tstatic.target import Target
 
 LONGEST = 16384
 """Elements of a row that one program's registers hold without spilling (32 values a thread)."""
@@ -122,19 +123,23 @@ def rows_kernel(group: LoopNest) -> Kernel:
         text += f"\n\n\n{sums.text(len(group.summed))}"
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
-    def plan(few: bool) -> Launches:
+    def plan(target: Target) -> Launches:
         wide = power_of_two(length, 1, LONGEST)
-        tall = power_of_two(-(-count // 2), 1, max(1, (1 << 16) // wide)) if few else max(1, min(8, 2048 // wide))
+        tall = (
+            power_of_two(-(-count // 2), 1, max(1, (1 << 16) // wide))
+            if target.large_programs
+            else max(1, min(8, 2048 // wide))
+        )
         strips = math.ceil(count / tall)
         if group.summed:
-            strips = min(strips, 2 if few else _SPLIT)
+            strips = min(strips, 2 if target.large_programs else _SPLIT)
         strip = math.ceil(math.ceil(count / strips) / tall) * tall
         strips = math.ceil(count / strip)
         # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too.
         warps = power_of_two(tall * wide // (512 if len(group.summed) < 2 else 256), 1, 16)
         launches = [Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)]
         summed = [(KernelLocal(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
-        launches += sums.finish(summed, strips, length, few)
+        launches += sums.finish(summed, strips, length, target)
         return Launches(tuple(launches), {name: (strips * length, dtype.compute) for name, _, dtype in summed})
 
     return assemble(group, "rows", parameters, lines.used, text, plan)
@@ -161,8 +166,8 @@ def _long_rows(group: LoopNest, loads: list[str], lines: Lines) -> Kernel:
     ]
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
-    def plan(few: bool) -> Launches:
-        tall = power_of_two(-(-count // 2), 1, 16) if few else 1
+    def plan(target: Target) -> Launches:
+        tall = power_of_two(-(-count // 2), 1, 16) if target.large_programs else 1
         constants = {"ROWS": tall, "COLUMNS": BLOCK}
         return Launches((Launch("kernel", (-(-count // tall),), pointers, constants, num_warps=16),), {})
 

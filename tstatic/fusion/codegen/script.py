@@ -12,6 +12,7 @@ from tstatic.ir.domain import Values
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef
 from tstatic.ir.types import DType, Meta, Shape
+from tstatic.target import H100, INTERPRETER
 
 _BEFORE = '''
 # Run alone, this part makes inputs, launches the kernel and compares it with numpy in float64. It needs torch, and a GPU or
@@ -246,7 +247,7 @@ def script(kernel: Kernel, parts: Parts) -> str:
 
     Nothing of it runs when the module is imported.
     """
-    calls, small = kernel.plan(False), kernel.plan(True)
+    calls, small = kernel.plan(H100), kernel.plan(INTERPRETER)
     low = any(b.dtype.is_float and b.dtype.name != "float64" for b in (*kernel.inputs, *kernel.outputs))
     lines = [
         *([f"SIZES = {_wrapped(parts.sizes)}"] if parts.sizes else []),

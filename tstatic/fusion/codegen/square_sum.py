@@ -23,6 +23,7 @@ from tstatic.fusion.codegen.script import Parts, entry, script
 from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
+from tstatic.target import Target
 
 BLOCK = 4096
 """Elements per program: 16 per thread, enough loads in flight."""
@@ -116,9 +117,9 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         KernelParameter("BLOCK", "constant"),
     )
 
-    def plan(few: bool) -> Launches:
-        block = power_of_two(max(sizes), 16, 1 << 16) if few else BLOCK
-        step = 1 if few else STEP
+    def plan(target: Target) -> Launches:
+        block = power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else BLOCK
+        step = 1 if target.large_programs else STEP
         rows = segments(sizes, block, step)
         firsts = np.concatenate([[0], np.cumsum(np.bincount(rows[:, 0], minlength=len(sizes)))]).astype(np.int64)
         wide = power_of_two(max(1, int(np.diff(firsts).max())), 16, 1024)

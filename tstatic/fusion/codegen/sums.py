@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from tstatic.fusion.codegen.kernel import KernelLocal, Launch, power_of_two
 from tstatic.fusion.codegen.lines import TYPES
 from tstatic.ir.types import DType
+from tstatic.target import Target
 
 _ONE = """@triton.jit
 def finish(p, y, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
@@ -42,16 +43,16 @@ def text(outputs: int) -> str:
     return _ONE if outputs == 1 else f"{_ONE}\n\n\n{_TWO}"
 
 
-def finish(summed: Sequence[Summed], strips: int, kept: int, few: bool) -> Iterator[Launch]:
+def finish(summed: Sequence[Summed], strips: int, kept: int, target: Target) -> Iterator[Launch]:
     """The launches that add the partial sums, two outputs at a time.
 
     Args:
         summed: The outputs.
         strips, kept: Sizes of the buffers.
-        few: Few large programs, for the interpreter.
+        target: The chip.
     """
     # 32 numbers beside each other are as much as a warp fetches at once.
-    columns = power_of_two(-(-kept // 2), 1, _FEW) if few else power_of_two(kept, 1, 32)
+    columns = power_of_two(-(-kept // 2), 1, _FEW) if target.large_programs else power_of_two(kept, 1, 32)
     constants = {"ROWS": power_of_two(strips, 1, max(1, _TILE // columns)), "COLUMNS": columns}
     for first in range(0, len(summed), 2):
         pair = summed[first : first + 2]

@@ -24,6 +24,7 @@ from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, seg
 from tstatic.fusion.codegen.update_rules import RULES
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta, float64
+from tstatic.target import Target
 
 BLOCK = 1024
 """Elements per program; flat buffers are padded to it."""
@@ -312,16 +313,22 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
     arguments = tuple(p.operand for p in parameters if p.kind == "pointer")
     widths = {s.dtype.itemsize for s in (*update.reads, *update.writes)}
 
-    def plan(few: bool) -> Launches:
-        block = power_of_two(max(sizes), 16, 1 << 16) if few else BLOCK if len(widths) == 1 else MIXED_BLOCK
+    def plan(target: Target) -> Launches:
+        block = (
+            power_of_two(max(sizes), 16, 1 << 16)
+            if target.large_programs
+            else BLOCK
+            if len(widths) == 1
+            else MIXED_BLOCK
+        )
         # The interpreter also meets memory that ends with its last element.
-        step = 1 if few else STEP
+        step = 1 if target.large_programs else STEP
         rows = segments(sizes, block, step)
         launches: list[Launch] = []
         partials: dict[KernelLocal, tuple[int, DType]] = {}
         if update.powers:
             partials[NUMBERS] = 3 * len(sizes), update.compute
-            tensors = power_of_two(len(sizes), 16, 1 << 12 if few else 128)
+            tensors = power_of_two(len(sizes), 16, 1 << 12 if target.large_programs else 128)
             skip = (update.value(update.first, "SkipUpdate"),) if update.skip else ()
             given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, NUMBERS, len(sizes))
             grid = (-(-len(sizes) // tensors),)
