@@ -1,7 +1,8 @@
-"""The op of CONTRIBUTING.md, put where the recipe says: the whole project takes it in, and a fault in it is found."""
+"""The op and the fusion of CONTRIBUTING.md, put where the recipes say: the whole project takes them in, and finds faults."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,24 +13,31 @@ import pytest
 from tests.helpers.snippets import python_blocks
 
 ROOT = Path(__file__).parents[2]
-RECIPE = python_blocks(ROOT / "CONTRIBUTING.md")[0]
+RECIPE, FUSION = python_blocks(ROOT / "CONTRIBUTING.md")
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A copy of the project with the recipe's file in it."""
+def copied(tmp_path: Path) -> Path:
+    """A copy of the project."""
     for folder in ("tstatic", "tests", "docs", "bench"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    (tmp_path / "tstatic" / "ops" / "exp2.py").write_text(RECIPE, encoding="utf-8")
     return tmp_path
 
 
-def python(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def project(copied: Path) -> Path:
+    """A copy of the project with the op's file in it."""
+    (copied / "tstatic" / "ops" / "exp2.py").write_text(RECIPE, encoding="utf-8")
+    return copied
+
+
+def python(project: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", *arguments]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(project)} | environ
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
 
 
 SCRIPTS = """
@@ -82,3 +90,59 @@ def test_a_fault_in_the_lowering_or_the_gradient_is_found(project: Path) -> None
     assert done.returncode == 1, done.stdout
     for name in ("test_lower", "test_grad"):
         assert f"FAILED tests/ops/{name}.py" in done.stdout
+
+
+# ------------------------------------------------------------------------------------------------------------- a fusion
+def with_fusion(project: Path, text: str) -> None:
+    """Adds the file and the two lines."""
+    (project / "tstatic" / "fusion" / "scale_tanh.py").write_text(text, encoding="utf-8")
+    front = project / "tstatic" / "fusion" / "__init__.py"
+    lines = front.read_text(encoding="utf-8")
+    for behind in ("    relu_depthwise_conv,\n", "    relu_depthwise_conv.FUSION,\n"):
+        assert lines.count(behind) == 1
+        lines = lines.replace(behind, behind + behind.replace("relu_depthwise_conv", "scale_tanh"))
+    front.write_text(lines, encoding="utf-8")
+
+
+PROPERTIES = """
+import sys, pytest, tstatic as paddle
+from tstatic import static
+x = static.data("x", [2, 3]); x.stop_gradient = False
+(g,) = static.gradients([paddle.tanh(paddle.scale(x, 2.0, 1.0))], [x])
+strategy = static.BuildStrategy(); strategy.fuse_elewise_add_act_ops = True
+compiled = static.CompiledProgram(static.default_main_program(), build_strategy=strategy)
+print(*(a.op for a in compiled.explain(fetch_list=[g]).applied))
+files = [f"tests/interpret/test_{name}.py" for name in ("fusion_properties", "passes_and_switches")]
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *files, "-k", "scale_tanh and (CHOSEN)"]))
+"""
+
+
+def properties(project: Path, chosen: str) -> subprocess.CompletedProcess[str]:
+    """Runs the generic tests of fusions, in Triton's interpreter."""
+    return python(project, "-c", PROPERTIES.replace("CHOSEN", chosen), TSTATIC_CPU_BACKEND="interpret", CPU_NUM="1")
+
+
+def test_generic_properties_pick_a_fusion_up(copied: Path) -> None:
+    pytest.importorskip("triton")
+    with_fusion(copied, FUSION)
+    done = properties(copied, "gradients or near_misses or takes or another_fusion")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0] == "fused_scale_tanh fused_scale_tanh_grad"
+    assert "4 passed" in done.stdout
+
+
+def test_a_fusion_with_a_wrong_kernel_is_found(copied: Path) -> None:
+    pytest.importorskip("triton")
+    wrong = """
+def lost_scale(body, metas, needed):
+    return loop_nest([replace(op, attrs={**op.attrs, "scale": 3.0}) if op.type == "scale" else op for op in body], metas, needed)
+"""
+    text = FUSION.replace("import Fused, Fusion", "import Fused, Fusion, loop_nest")
+    text = text.replace("from tstatic", "from dataclasses import replace\nfrom tstatic", 1).replace(
+        "tanh_of_scale), fuse)", "tanh_of_scale), fuse, kernel=lost_scale)"
+    )
+    assert "kernel=lost_scale" in text
+    with_fusion(copied, text.replace("\nFUSION =", f"{wrong}\n\nFUSION ="))
+    done = properties(copied, "gradients")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed" in done.stdout
