@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tstatic.fusion.limits import SHARED_LIMIT
 
+from tests.kernels.limits import SHARED_LIMIT
 from tstatic import target
 
 CHIPS = (target.A100, target.H100, target.B200)
