@@ -586,6 +586,26 @@ def run_updates(
     check(param, tensor, 1.0, ulps)
 
 
+def scalars(dtype: Any, **values: float) -> dict[str, Array]:
+    return {n: np.array(v, dtype) for n, v in values.items()}
+
+
+def adam_scalars(dtype: Any, rate: float, epsilon: float, shrink: float) -> dict[str, Array]:
+    return scalars(
+        dtype, rate=rate, epsilon=epsilon, beta1=0.9, rest1=1 - 0.9, beta2=0.999, rest2=1 - 0.999, shrink=shrink
+    )
+
+
+def perform(calls: update.Calls) -> None:
+    for function, args in calls:
+        function(*args)
+
+
+def blockwise(bind: Callable[..., update.Calls], *arrays: Array) -> None:
+    for at in range(0, arrays[0].size, BLOCK):
+        perform(bind(*(a[at : at + BLOCK] for a in arrays)))
+
+
 COUNTS = st.sampled_from([0, 1, 1000, 3000, BLOCK + 5])
 
 
@@ -598,8 +618,8 @@ def test_adam(count: int, dtype: Any, seed: int, decay: float) -> None:
 
     def step(p: Array, g: Array, t: int) -> None:
         root = math.sqrt(1 - 0.999**t)
-        rate = 0.01 * root / (1 - 0.9**t)
-        update.adam_update(p, g, m, v, rate, 0.9, 0.999, 1e-8 * root, p, m, v, scratch, 1 - 0.01 * decay)
+        s = adam_scalars(dtype, 0.01 * root / (1 - 0.9**t), 1e-8 * root, 1 - 0.01 * decay)
+        blockwise(lambda p, g, m, v: update.adam(p, g, m, v, s, decay != 0, p, m, v, scratch), p, g, m, v)
 
     run_updates(step, torch.optim.AdamW([tensor], lr=0.01, weight_decay=decay), tensor, param, seed, 32)
 
@@ -614,7 +634,11 @@ def test_momentum(count: int, dtype: Any, seed: int, nesterov: bool, decay: floa
 
     def step(p: Array, g: Array, t: int) -> None:
         whole = (g / dtype.type(rescale)).astype(dtype)
-        update.momentum(p, whole, velocity, 0.1, 0.9, nesterov, decay, rescale, p, velocity, scratch)
+        s = scalars(dtype, rate=0.1, mu=0.9, decay=decay, rescale=rescale)
+        blockwise(
+            lambda p, g, v: update.momentum(p, g, v, s, nesterov, decay != 0, rescale != 1, p, v, scratch),
+            p, whole, velocity,
+        )  # fmt: skip
 
     run_updates(step, optimizer, tensor, param, seed, 64)
 
@@ -626,7 +650,7 @@ def test_sgd(count: int, dtype: Any, seed: int) -> None:
     tensor = wide(param, True)
 
     def step(p: Array, g: Array, t: int) -> None:
-        update.sgd(p, g, 0.1, p, scratch)
+        blockwise(lambda p, g: update.sgd(p, g, scalars(dtype, rate=0.1), p, scratch), p, g)
 
     run_updates(step, torch.optim.SGD([tensor], lr=0.1), tensor, param, seed, 16)
 
@@ -634,11 +658,11 @@ def test_sgd(count: int, dtype: Any, seed: int) -> None:
 def test_updates_write_elsewhere_when_told_to() -> None:
     param, grad = np.ones(10, np.float32), np.full(10, 2, np.float32)
     out, scratch = np.empty(10, np.float32), make(update.update_scratch(10, param.dtype))
-    update.sgd(param, grad, 0.5, out, scratch)
+    perform(update.sgd(param, grad, scalars(np.float32, rate=0.5), out, scratch))
     assert (param == 1).all()
     assert (out == 0).all()
     m, v, m2, v2 = (np.zeros(10, np.float32) for _ in range(4))
-    update.adam_update(param, grad, m, v, 0.1, 0.9, 0.999, 0.0, out, m2, v2, scratch)
+    perform(update.adam(param, grad, m, v, adam_scalars(np.float32, 0.1, 0.0, 1.0), False, out, m2, v2, scratch))
     assert (param == 1).all()
     assert (m == 0).all()
     assert (v == 0).all()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
+from tstatic.ir.evaluate import allocate, metas_of
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._cut import cut_rows
 from tstatic.ops._flat import store
+from tstatic.ops._shapes import Call
 from tstatic.ops.kernels._common import BLOCK
+from tstatic.ops.kernels.update import Calls, Scalars
 
 Array = np.ndarray[Any, Any]
 
@@ -48,32 +51,48 @@ class Values:
         return self.named[slot]
 
 
-Step = Callable[[Values, dict[str, float], Mapping[str, Any], Sequence[Array]], None]
-"""``(arrays, numbers of the scalar slots, attributes, scratch blocks)``: updates the arrays of one block.
+@dataclass(frozen=True)
+class Rule:
+    """One pass of an update over the blocks of its arrays.
 
-Numbers may be added for the next pass, when a rule has several.
-"""
+    Attributes:
+        scalars: Names of the numbers that the calls use.
+        numbers: ``(attributes and numbers of the scalar slots) -> values`` of ``scalars``; runs once in every step. It may
+            set further entries of its argument.
+        calls: ``(arrays, scalars, attributes, scratch blocks) -> calls`` that update one block; runs once per plan, so only
+            attributes may decide here, never numbers.
+    """
+
+    scalars: tuple[str, ...]
+    numbers: Callable[[dict[str, Any]], Sequence[float]]
+    calls: Callable[[Values, Scalars, dict[str, Any], Sequence[Array]], Calls]
+
+
+TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2", "EpsilonTensor": "epsilon"}
+"""Scalar slots that take the place of an attribute."""
 
 
 class Update:
-    """The ``ref`` of an optimizer op: one function over flat arrays, whatever the dtypes and strides are.
+    """The ``ref`` of an optimizer op: one rule over flat arrays, whatever the dtypes and strides are.
 
     C-contiguous arrays of the computed type are passed as they are. Others go through blocks in the scratch space,
     which are rounded once when they are written back.
 
     Args:
         slots: Slots of the op definition.
-        steps: The rule on flat arrays: one pass, or several over all blocks. Only the last may write the parameter.
+        rules: The rule on flat arrays: one pass, or several over all blocks. Only the last may write the parameter.
         blocks: Scratch blocks that the rule needs.
         powers: Output slot -> (input slot, attribute): a number that is multiplied by an attribute.
     """
 
-    def __init__(self, slots: str, steps: Sequence[Step], blocks: int, powers: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(self, slots: str, rules: Sequence[Rule], blocks: int, powers: Mapping[str, tuple[str, str]]) -> None:
         self.inputs, self.outputs = (tuple(s.name for s in side) for side in parse_slots(slots))
-        self.steps = tuple(steps)
+        self.rules = tuple(rules)
         self.blocks = blocks
         self.powers = powers
         self.pairs = tuple((o.removesuffix("Out"), o) for o in self.outputs)
+        # ``OpDef.pick`` looks here for the names of the attributes that are used: all.
+        self.function = self.__call__
 
     def compute(self, named: Mapping[str, Any]) -> np.dtype[Any]:
         """The type that is computed in."""
@@ -118,30 +137,83 @@ class Update:
         }
         return {n: a for n, a in named.items() if a is not None and n not in left_out}
 
-    def __call__(self, *arrays: Any, scratch: Sequence[Array], **attrs: Any) -> None:
-        named = dict(zip((*self.inputs, *self.outputs), arrays, strict=True))
-        skip = named.get("SkipUpdate")
-        if skip is not None and bool(skip.flat[0]):
-            for source, target in self.pairs:
-                if named[target] is not None and named[target] is not named[source]:
-                    np.copyto(named[target], named[source])
-            return
-        numbers = {n: float(named[n].flat[0]) for n in SCALARS if n != "SkipUpdate" and named.get(n) is not None}
-        for tensor, attr in (("Beta1Tensor", "beta1"), ("Beta2Tensor", "beta2"), ("EpsilonTensor", "epsilon")):
-            if tensor in numbers:
-                attrs[attr] = numbers[tensor]
+    def bind(
+        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], scratch: Sequence[Any] | None = None
+    ) -> Calls:
+        """Returns the one call of a step: it reads the numbers, then runs the arithmetic, which is bound here.
+
+        Only the rows that a lazy update gathers are known no sooner than in the step.
+        """
+        if scratch is None:
+            scratch = allocate(self.scratch(*metas_of(ins), *metas_of(outs), **attrs))
+        named = dict(zip((*self.inputs, *self.outputs), (*ins, *outs), strict=True))
+        step = _UpdateStep(dict(attrs))
         if named["ParamOut"] is not None:
-            update = self._update_rows if self._lazy(named, attrs) else self._update
-            update(named, numbers, attrs, scratch)
+            compute = self.compute(named)
+            step.passes = [_Pass(rule, {n: np.empty((), compute) for n in rule.scalars}) for rule in self.rules]
+            if self._lazy(named, attrs):
+                assert len(step.passes) == 1
+                step.passes[0].calls = [(self._update_rows, (named, step, scratch))]
+            else:
+                for one, calls in zip(step.passes, self._calls(named, step, scratch), strict=True):
+                    one.calls = calls
+        step.skip = named.get("SkipUpdate")
+        step.read = [(TENSORS.get(n, n), named[n]) for n in SCALARS if n != "SkipUpdate" and named.get(n) is not None]
+        step.kept = [
+            (np.copyto, (named[target], named[source]))
+            for source, target in self.pairs
+            if named[target] is not None and named[target] is not named[source]
+        ]
         # After the rule has read them: input and output may be one array.
         for target, (source, attr) in self.powers.items():
             if named[target] is not None:
-                factor = 1.0 if attrs.get("use_global_beta_pow") else attrs[attr]
-                np.multiply(named[source], named[source].dtype.type(factor), out=named[target])
+                factor = np.full((), 1.0 if attrs.get("use_global_beta_pow") else attrs[attr], named[source].dtype)
+                if not attrs.get("use_global_beta_pow"):
+                    step.factors.append((factor, attr))
+                step.after.append((np.multiply, (named[source], factor, named[target])))
+        return [(step.run, ())]
 
-    def _update_rows(
-        self, named: Mapping[str, Any], numbers: dict[str, float], attrs: Mapping[str, Any], scratch: Sequence[Array]
-    ) -> None:
+    def __call__(self, *arrays: Any, scratch: Sequence[Array] | None = None, **attrs: Any) -> None:
+        for function, args in self.bind(arrays[: len(self.inputs)], arrays[len(self.inputs) :], attrs, scratch):
+            function(*args)
+
+    def _calls(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> list[Calls]:
+        """The calls of each pass, over all blocks."""
+        compute = self.compute(named)
+        bodies = self._bodies(named)
+        source = "Param" if named.get("MasterParam") is None else "MasterParam"
+        target = f"{source}Out"
+        assert target in bodies, f"{target} must be written"
+        total = bodies[source].size
+        odd = [n for n, a in bodies.items() if not (a.dtype == compute and a.flags.c_contiguous)]
+        own, spare = scratch[: self.blocks], list(scratch[self.blocks :])
+        buffers: dict[str, Array] = {}
+        # Inputs come before outputs, so an output finds the buffer of the value that it replaces.
+        for n in odd:
+            known = buffers.get(n.removesuffix("Out")) if n in self.outputs else spare.pop() if spare else None
+            buffers[n] = np.empty(min(total, BLOCK), compute) if known is None else known
+        found: list[Calls] = []
+        for turn, one in enumerate(step.passes):
+            last = turn == len(step.passes) - 1
+            calls: Calls = []
+            for at in range(0, total, BLOCK):
+                part = slice(at, min(at + BLOCK, total))
+                views = {
+                    n: buffers[n][: part.stop - at] if n in buffers else a.reshape(-1)[part] for n, a in bodies.items()
+                }
+                for n in odd:
+                    if n in self.inputs or (turn and n != target):
+                        calls.append(_load(views[n], bodies[n], part))
+                calls += one.rule.calls(Values(views, views[source], views[target]), one.scalars, step.known, own)
+                for n in odd:
+                    if n in self.outputs and (last or n != target):
+                        calls.append(_store(bodies[n], part, views[n]))
+                if last and source == "MasterParam":
+                    calls.append(_store(named["ParamOut"], part, views[target]))
+            found.append(calls)
+        return found
+
+    def _update_rows(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> None:
         """Updates gathered rows in blocks, and puts them back."""
         tables = dict(self._tables(named))
         outs = [(o, named[o]) for i, o in self.pairs if i in tables and named[o] is not None]
@@ -158,46 +230,79 @@ class Update:
                 for (n, table), buffer in zip(tables.items(), buffers, strict=True):
                     part[n] = np.take(table, index, axis=0, out=buffer[: index.size], mode="clip")
                 part |= {o: part[o.removesuffix("Out")] for o, _ in outs}
-                self._update(part, numbers, attrs, own)
+                (calls,) = self._calls(part, step, own)
+                for function, args in calls:
+                    function(*args)
                 for o, out in outs:
                     out[index] = part[o]
 
-    def _update(
-        self, named: Mapping[str, Any], numbers: dict[str, float], attrs: Mapping[str, Any], scratch: Sequence[Array]
-    ) -> None:
-        compute = self.compute(named)
-        bodies = self._bodies(named)
-        source = "Param" if named.get("MasterParam") is None else "MasterParam"
-        target = f"{source}Out"
-        assert target in bodies, f"{target} must be written"
-        total = bodies[source].size
-        odd = [n for n, a in bodies.items() if not (a.dtype == compute and a.flags.c_contiguous)]
-        if not odd and source == "Param":
-            views = {n: a.reshape(-1) for n, a in bodies.items()}
-            for one in self.steps:
-                one(Values(views, views[source], views[target]), numbers, attrs, scratch)
+
+@dataclass(slots=True)
+class _Pass:
+    rule: Rule
+    scalars: dict[str, Array]
+    calls: Calls = field(default_factory=list)
+
+
+class _UpdateStep:
+    """One update bound to arrays.
+
+    Attributes:
+        known: The attributes, and the numbers that are read in each step.
+        passes: The rules with their arithmetic.
+        skip: A truth value: this step changes nothing.
+        read: Names and arrays of the numbers.
+        kept: Calls in the place of all others in a step that changes nothing.
+        factors, after: Numbers that an attribute, or what is read for it, gives, and the calls that multiply by them.
+    """
+
+    __slots__ = ("after", "factors", "kept", "known", "passes", "read", "skip")
+
+    def __init__(self, known: dict[str, Any]) -> None:
+        self.known = known
+        self.passes: list[_Pass] = []
+        self.skip: Array | None = None
+        self.read: list[tuple[str, Array]] = []
+        self.kept: Calls = []
+        self.factors: list[tuple[Array, str]] = []
+        self.after: Calls = []
+
+    def run(self) -> None:
+        """One step."""
+        if self.skip is not None and self.skip.item():
+            for function, args in self.kept:
+                function(*args)
             return
-        own, spare = scratch[: self.blocks], list(scratch[self.blocks :])
-        buffers: dict[str, Array] = {}
-        # Inputs come before outputs, so an output finds the buffer of the value that it replaces.
-        for n in odd:
-            known = buffers.get(n.removesuffix("Out")) if n in self.outputs else spare.pop() if spare else None
-            buffers[n] = np.empty(min(total, BLOCK), compute) if known is None else known
-        flat = {n: a.reshape(-1) if a.flags.c_contiguous else a.flat for n, a in bodies.items()}
-        for turn, one in enumerate(self.steps):
-            last = turn == len(self.steps) - 1
-            for at in range(0, total, BLOCK):
-                part = slice(at, min(at + BLOCK, total))
-                views = {n: buffers[n][: part.stop - at] if n in buffers else flat[n][part] for n in bodies}
-                for n in odd:
-                    if n in self.inputs or (turn and n != target):
-                        views[n][...] = flat[n][part]
-                one(Values(views, views[source], views[target]), numbers, attrs, own)
-                for n in odd:
-                    if n in self.outputs and (last or n != target):
-                        flat[n][part] = views[n].astype(bodies[n].dtype, copy=False)
-                if last and source == "MasterParam":
-                    store(named["ParamOut"], part, views[target])
+        known = self.known
+        for name, array in self.read:
+            known[name] = float(array.item())
+        for one in self.passes:
+            for scalar, number in zip(one.scalars.values(), one.rule.numbers(known), strict=True):
+                scalar.fill(number)
+            for function, args in one.calls:
+                function(*args)
+        for factor, attr in self.factors:
+            factor.fill(known[attr])
+        for function, args in self.after:
+            function(*args)
+
+
+def _load(view: Array, array: Array, part: slice) -> Call:
+    """The call that copies values of an array, by their positions in C order, to a flat buffer of another type."""
+    if array.flags.c_contiguous:
+        return np.copyto, (view, array.reshape(-1)[part], "unsafe")
+    return _load_strided, (view, array, part)
+
+
+def _load_strided(view: Array, array: Array, part: slice) -> None:
+    view[...] = array.flat[part]
+
+
+def _store(array: Array, part: slice, values: Array) -> Call:
+    """The call that writes flat values to positions in C order, rounded to the array's type."""
+    if array.flags.c_contiguous:
+        return np.copyto, (array.reshape(-1)[part], values, "unsafe")
+    return store, (array, part, values)
 
 
 def _rows_of(shape: Sequence[int]) -> tuple[int, int]:
@@ -295,7 +400,7 @@ def register_update(
     type: str,
     slots: str,
     attrs: Mapping[str, Any],
-    steps: Sequence[Step],
+    rules: Sequence[Rule],
     blocks: int,
     lower: Callable[..., Any],
     domain: Domain,
@@ -307,7 +412,7 @@ def register_update(
         type: Op type.
         slots: Its slots.
         attrs: Its attributes.
-        steps: The rule on flat arrays, in passes; with one pass the work may be cut.
+        rules: The rule on flat arrays, in passes; with one pass the work may be cut.
         blocks: Scratch blocks that the rule needs.
         lower: The torch form.
         domain: Where tests may sample.
@@ -318,7 +423,7 @@ def register_update(
     pairs = tuple((o.removesuffix("Out"), o) for o in out_names)
     assert all(i in in_names for i, _ in pairs), type
     powers = powers or {}
-    ref = Update(slots, steps, blocks, powers)
+    ref = Update(slots, rules, blocks, powers)
 
     def split(*metas: Any) -> list[Tile] | None:
         tiles: list[Tile] | None = _split(in_names, out_names, frozenset(powers), *metas)
@@ -332,7 +437,7 @@ def register_update(
             infer=functools.partial(_infer, type, ins, outs),
             ref=ref,
             lower=lower,
-            split=split if len(steps) == 1 else None,
+            split=split if len(rules) == 1 else None,
             scratch=ref.scratch,
             state=pairs,
             inplace=pairs,

@@ -10,11 +10,11 @@ import numpy as np
 
 from tstatic.ir.opdef import Attr, Case, Domain
 from tstatic.ir.opdef import Values as Range
-from tstatic.ops._update import MULTI_PRECISION, Values, register_update, torch_end, torch_start
+from tstatic.ops._update import MULTI_PRECISION, Rule, Values, register_update, torch_end, torch_start
 from tstatic.ops.kernels import update
+from tstatic.ops.kernels.update import Calls, Scalars
 
 Array = np.ndarray[Any, Any]
-Numbers = Mapping[str, float]
 Attrs = Mapping[str, Any]
 
 POSITIVE = Range(0.01, 1.0)
@@ -32,8 +32,12 @@ def cases(scalars: int, bodies: int, *attrs: Attrs, tail: tuple[Any, ...] = ()) 
 
 
 # ----------------------------------------------------------------------------------------------------------------- sgd
-def _sgd(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array]) -> None:
-    update.sgd(a.p, a["Grad"], n["LearningRate"], a.out_p, scratch)
+def _sgd_numbers(n: Attrs) -> tuple[float, ...]:
+    return (n["LearningRate"],)
+
+
+def _sgd(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return update.sgd(a.p, a["Grad"], s, a.out_p, scratch)
 
 
 def _sgd_lower(torch: Any, param: Any, lr: Any, grad: Any, master: Any) -> Any:
@@ -51,7 +55,7 @@ register_update(
     "sgd",
     "Param, LearningRate, Grad, MasterParam? -> ParamOut, MasterParamOut?",
     {"multi_precision": MULTI_PRECISION},
-    [_sgd],
+    [Rule(("rate",), _sgd_numbers, _sgd)],
     1,
     _sgd_lower,
     Domain(cases=_sgd_cases(), values={"LearningRate": POSITIVE}, ulps=2),
@@ -59,11 +63,15 @@ register_update(
 
 
 # ------------------------------------------------------------------------------------------------------------ momentum
-def _momentum(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array]) -> None:
-    decay = attrs["regularization_coeff"] if attrs["regularization_method"] == "l2_decay" else 0.0
-    update.momentum(
-        a.p, a["Grad"], a["Velocity"], n["LearningRate"], attrs["mu"], attrs["use_nesterov"], decay,
-        attrs["rescale_grad"], a.out_p, a["VelocityOut"], scratch,
+def _momentum_numbers(n: Attrs) -> tuple[float, ...]:
+    return n["LearningRate"], n["mu"], n["regularization_coeff"], n["rescale_grad"]
+
+
+def _momentum(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    decays = attrs["regularization_method"] == "l2_decay" and attrs["regularization_coeff"] != 0
+    return update.momentum(
+        a.p, a["Grad"], a["Velocity"], s, attrs["use_nesterov"], decays, attrs["rescale_grad"] != 1, a.out_p,
+        a["VelocityOut"], scratch,
     )  # fmt: skip
 
 
@@ -96,7 +104,7 @@ register_update(
         "multi_precision": MULTI_PRECISION,
         "rescale_grad": 1.0,
     },
-    [_momentum],
+    [Rule(("rate", "mu", "decay", "rescale"), _momentum_numbers, _momentum)],
     2,
     _momentum_lower,
     Domain(
@@ -133,22 +141,23 @@ ADAM_ATTRS = {
 POWERS = {"Beta1PowOut": ("Beta1Pow", "beta1"), "Beta2PowOut": ("Beta2Pow", "beta2")}
 
 
-def _adam_on(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array], rate: float, decay: float) -> None:
+def _adam_numbers(n: Attrs) -> tuple[float, ...]:
     correct = math.sqrt(1 - n["Beta2Pow"])
-    rate = rate * correct / (1 - n["Beta1Pow"])
-    update.adam_update(
-        a.p, a["Grad"], a["Moment1"], a["Moment2"], rate, attrs["beta1"], attrs["beta2"], attrs["epsilon"] * correct,
-        a.out_p, a["Moment1Out"], a["Moment2Out"], scratch, decay,
-    )  # fmt: skip
+    rate = n["LearningRate"] * n.get("lr_ratio", 1.0)
+    shrink = 1 - rate * n["coeff"] if n.get("with_decay") else 1.0
+    beta1, beta2 = n["beta1"], n["beta2"]
+    epsilon = n["epsilon"] * correct
+    return rate * correct / (1 - n["Beta1Pow"]), epsilon, beta1, 1.0 - beta1, beta2, 1.0 - beta2, shrink
 
 
-def _adam(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array]) -> None:
-    _adam_on(a, n, attrs, scratch, n["LearningRate"], 1.0)
+def _adam(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    decays = bool(attrs.get("with_decay") and attrs["coeff"] != 0)
+    return update.adam(
+        a.p, a["Grad"], a["Moment1"], a["Moment2"], s, decays, a.out_p, a["Moment1Out"], a["Moment2Out"], scratch
+    )
 
 
-def _adamw(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array]) -> None:
-    rate = n["LearningRate"] * attrs["lr_ratio"]
-    _adam_on(a, n, attrs, scratch, rate, 1 - rate * attrs["coeff"] if attrs["with_decay"] else 1.0)
+ADAM = Rule(("rate", "epsilon", "beta1", "rest1", "beta2", "rest2", "shrink"), _adam_numbers, _adam)
 
 
 def _number(tensor: Any, other: float) -> Any:
@@ -218,12 +227,12 @@ def _adam_domain(*more: Attrs) -> Domain:
     )
 
 
-register_update("adam", ADAM_SLOTS, ADAM_ATTRS, [_adam], 1, _adam_lower, _adam_domain({}), POWERS)
+register_update("adam", ADAM_SLOTS, ADAM_ATTRS, [ADAM], 1, _adam_lower, _adam_domain({}), POWERS)
 register_update(
     "adamw",
     ADAM_SLOTS,
     {**ADAM_ATTRS, "lr_ratio": 1.0, "coeff": 0.01, "with_decay": True},
-    [_adamw],
+    [ADAM],
     1,
     _adam_lower,
     _adam_domain({"coeff": 0.1}, {"coeff": 0.1, "lr_ratio": 0.5}, {"with_decay": False}),

@@ -9,12 +9,12 @@ import numpy as np
 
 from tstatic.ir.opdef import Case, Domain
 from tstatic.ir.opdef import Values as Range
-from tstatic.ops._update import MULTI_PRECISION, Values, register_update, torch_end, torch_start
+from tstatic.ops._update import MULTI_PRECISION, Rule, Values, register_update, torch_end, torch_start
 from tstatic.ops.kernels import update_rules as rules
+from tstatic.ops.kernels.update import Calls, Scalars
 from tstatic.ops.optimizer import ONE, POSITIVE, POWERS, SHAPES
 
 Array = np.ndarray[Any, Any]
-Numbers = Mapping[str, float]
 Attrs = Mapping[str, Any]
 
 
@@ -28,11 +28,12 @@ def _cases(pattern: str, *attrs: Attrs) -> tuple[Case, ...]:
 
 
 # -------------------------------------------------------------------------------------------------------------- adamax
-def _adamax(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array]) -> None:
-    rules.adamax(
-        a.p, a["Grad"], a["Moment"], a["InfNorm"], n["LearningRate"] / (1 - n["Beta1Pow"]), attrs["beta1"],
-        attrs["beta2"], attrs["epsilon"], a.out_p, a["MomentOut"], a["InfNormOut"], scratch,
-    )  # fmt: skip
+def _adamax_numbers(n: Attrs) -> tuple[float, ...]:
+    return n["LearningRate"] / (1 - n["Beta1Pow"]), n["beta1"], 1 - n["beta1"], n["beta2"], n["epsilon"]
+
+
+def _adamax(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return rules.adamax(a.p, a["Grad"], a["Moment"], a["InfNorm"], s, a.out_p, a["MomentOut"], a["InfNormOut"], scratch)
 
 
 def _adamax_lower(
@@ -59,7 +60,7 @@ register_update(
     "adamax",
     "Param, Grad, LearningRate, Moment, InfNorm, Beta1Pow -> ParamOut, MomentOut, InfNormOut",
     {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
-    [_adamax],
+    [Rule(("rate", "beta1", "rest1", "beta2", "epsilon"), _adamax_numbers, _adamax)],
     1,
     _adamax_lower,
     Domain(
@@ -71,8 +72,12 @@ register_update(
 
 
 # ------------------------------------------------------------------------------------------------------------- adagrad
-def _adagrad(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array]) -> None:
-    rules.adagrad(a.p, a["Grad"], a["Moment"], n["LearningRate"], attrs["epsilon"], a.out_p, a["MomentOut"], scratch)
+def _adagrad_numbers(n: Attrs) -> tuple[float, ...]:
+    return n["LearningRate"], n["epsilon"]
+
+
+def _adagrad(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return rules.adagrad(a.p, a["Grad"], a["Moment"], s, a.out_p, a["MomentOut"], scratch)
 
 
 def _adagrad_lower(torch: Any, param: Any, grad: Any, moment: Any, lr: Any, master: Any, *, epsilon: float) -> Any:
@@ -86,7 +91,7 @@ register_update(
     "adagrad",
     "Param, Grad, Moment, LearningRate, MasterParam? -> ParamOut, MomentOut, MasterParamOut?",
     {"epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
-    [_adagrad],
+    [Rule(("rate", "epsilon"), _adagrad_numbers, _adagrad)],
     2,
     _adagrad_lower,
     Domain(
@@ -101,10 +106,14 @@ register_update(
 
 
 # ------------------------------------------------------------------------------------------------------------ adadelta
-def _adadelta(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array]) -> None:
-    rules.adadelta(
-        a.p, a["Grad"], a["AvgSquaredGrad"], a["AvgSquaredUpdate"], n.get("LearningRate", 1.0), attrs["rho"],
-        attrs["epsilon"], a.out_p, a["AvgSquaredGradOut"], a["AvgSquaredUpdateOut"], scratch,
+def _adadelta_numbers(n: Attrs) -> tuple[float, ...]:
+    return n.get("LearningRate", 1.0), n["rho"], 1 - n["rho"], n["epsilon"]
+
+
+def _adadelta(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return rules.adadelta(
+        a.p, a["Grad"], a["AvgSquaredGrad"], a["AvgSquaredUpdate"], s, a.out_p, a["AvgSquaredGradOut"],
+        a["AvgSquaredUpdateOut"], scratch,
     )  # fmt: skip
 
 
@@ -126,7 +135,7 @@ register_update(
     "Param, Grad, AvgSquaredGrad, AvgSquaredUpdate, LearningRate?, MasterParam? "
     "-> ParamOut, AvgSquaredGradOut, AvgSquaredUpdateOut, MasterParamOut?",
     {"rho": 0.95, "epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
-    [_adadelta],
+    [Rule(("rate", "rho", "rest", "epsilon"), _adadelta_numbers, _adadelta)],
     2,
     _adadelta_lower,
     Domain(
@@ -146,16 +155,19 @@ register_update(
 
 
 # ------------------------------------------------------------------------------------------------------------- rmsprop
-def _rmsprop(a: Values, n: Numbers, attrs: Attrs, scratch: Sequence[Array]) -> None:
+def _rmsprop_numbers(n: Attrs) -> tuple[float, ...]:
+    return n["LearningRate"], n["decay"], 1 - n["decay"], n["momentum"], n["epsilon"]
+
+
+def _rmsprop(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
     centered = attrs["centered"]
-    has_mean = "MeanGrad" in a.named and "MeanGradOut" in a.named
-    rules.rmsprop(
-        a.p, a["Grad"], a["Moment"], a["MeanSquare"], a["MeanGrad"] if centered else None, n["LearningRate"],
-        attrs["decay"], attrs["momentum"], attrs["epsilon"], a.out_p, a["MomentOut"], a["MeanSquareOut"],
-        a["MeanGradOut"] if centered else None, scratch,
+    calls = rules.rmsprop(
+        a.p, a["Grad"], a["Moment"], a["MeanSquare"], a["MeanGrad"] if centered else None, s, a.out_p, a["MomentOut"],
+        a["MeanSquareOut"], a["MeanGradOut"] if centered else None, scratch,
     )  # fmt: skip
-    if has_mean and not centered:
-        np.copyto(a["MeanGradOut"], a["MeanGrad"])
+    if not centered and "MeanGrad" in a.named and "MeanGradOut" in a.named:
+        calls.append((np.copyto, (a["MeanGradOut"], a["MeanGrad"])))
+    return calls
 
 
 def _rmsprop_lower(
@@ -179,7 +191,7 @@ register_update(
     "Param, MeanSquare, Grad, Moment, LearningRate, MeanGrad?, MasterParam? "
     "-> ParamOut, MomentOut, MeanSquareOut, MeanGradOut?, MasterParamOut?",
     {"epsilon": 1e-10, "decay": 0.9, "momentum": 0.0, "centered": False, "multi_precision": MULTI_PRECISION},
-    [_rmsprop],
+    [Rule(("rate", "rho", "rest", "momentum", "epsilon"), _rmsprop_numbers, _rmsprop)],
     2,
     _rmsprop_lower,
     Domain(
@@ -196,26 +208,37 @@ register_update(
 
 
 # ---------------------------------------------------------------------------------------------------------------- lamb
-def _lamb_scalars(n: Numbers, attrs: Attrs) -> rules.LambScalars:
-    return rules.LambScalars(
-        attrs["beta1"], attrs["beta2"], attrs["epsilon"], attrs["weight_decay"], n["Beta1Pow"], n["Beta2Pow"]
-    )
+def _lamb_first_numbers(n: dict[str, Any]) -> tuple[float, ...]:
+    n["squares_p"] = n["squares_r"] = 0.0
+    return n["beta1"], 1 - n["beta1"], n["beta2"], 1 - n["beta2"], *_lamb_direction(n)
 
 
-def _lamb_first(a: Values, n: dict[str, float], attrs: Attrs, scratch: Sequence[Array]) -> None:
-    p, r = rules.lamb_moments(
-        a.p, a["Grad"], a["Moment1"], a["Moment2"], _lamb_scalars(n, attrs), a["Moment1Out"], a["Moment2Out"], scratch
-    )
-    n["squares_p"] = n.get("squares_p", 0.0) + p
-    n["squares_r"] = n.get("squares_r", 0.0) + r
+def _lamb_first(a: Values, s: Scalars, attrs: dict[str, Any], scratch: Sequence[Array]) -> Calls:
+    return rules.lamb_moments(
+        a.p, a["Grad"], a["Moment1"], a["Moment2"], s, attrs["weight_decay"] != 0, attrs, a["Moment1Out"],
+        a["Moment2Out"], scratch,
+    )  # fmt: skip
 
 
-def _lamb_second(a: Values, n: dict[str, float], attrs: Attrs, scratch: Sequence[Array]) -> None:
-    adapts = attrs["always_adapt"] or attrs["weight_decay"] != 0
+def _lamb_second_numbers(n: Attrs) -> tuple[float, ...]:
+    adapts = n["always_adapt"] or n["weight_decay"] != 0
     ratio = rules.trust_ratio(n["squares_p"], n["squares_r"]) if adapts else 1.0
-    rules.lamb_step(
-        a.p, a["Moment1Out"], a["Moment2Out"], n["LearningRate"], ratio, _lamb_scalars(n, attrs), a.out_p, scratch
-    )
+    return n["LearningRate"] * ratio, *_lamb_direction(n)
+
+
+def _lamb_second(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return rules.lamb_step(a.p, a["Moment1Out"], a["Moment2Out"], s, attrs["weight_decay"] != 0, a.out_p, scratch)
+
+
+def _lamb_direction(n: Attrs) -> tuple[float, ...]:
+    return 1 - n["Beta1Pow"], 1 - n["Beta2Pow"], n["epsilon"], n["weight_decay"]
+
+
+_DIRECTION = ("correct1", "correct2", "epsilon", "decay")
+LAMB = (
+    Rule(("beta1", "rest1", "beta2", "rest2", *_DIRECTION), _lamb_first_numbers, _lamb_first),
+    Rule(("rate", *_DIRECTION), _lamb_second_numbers, _lamb_second),
+)
 
 
 def _lamb_lower(
@@ -250,7 +273,7 @@ register_update(
         # Off: a parameter without decay takes plain Adam steps.
         "always_adapt": False,
     },
-    [_lamb_first, _lamb_second],
+    LAMB,
     2,
     _lamb_lower,
     Domain(

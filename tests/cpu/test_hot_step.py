@@ -1,0 +1,73 @@
+"""The hot step: what a later run of a traced net costs, in calls of our own functions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tstatic as paddle
+from tstatic import static
+
+PACKAGE = os.path.dirname(paddle.__file__) + os.sep
+
+# Of these, two per parameter are its update: one that runs the arithmetic, one that works out the learning rate of the step.
+MOST_CALLS = 75
+
+
+def own_calls(step: Any) -> list[str]:
+    """Calls of functions of the package while ``step`` runs once, and of what stands in its functions (generators)."""
+    found: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            found.append(f"{frame.f_code.co_filename.removeprefix(PACKAGE)}:{frame.f_code.co_name}")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        step()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def trained(make: Any) -> Any:
+    """One step of two dense layers, ready to be run again."""
+    x = static.data("x", [4, 8])
+    loss = paddle.mean(static.nn.fc(static.nn.fc(x, 16, activation="relu"), 1))
+    make(0.01).minimize(loss)
+    exe = static.Executor(paddle.CPUPlace())
+    exe.run(static.default_startup_program())
+    feed = {"x": np.ones((4, 8), np.float32)}
+    main = static.default_main_program()
+
+    def step() -> Any:
+        return exe.run(main, feed=feed, fetch_list=[loss])
+
+    for _ in range(3):
+        step()
+    return step
+
+
+def test_a_later_run_makes_few_calls() -> None:
+    found = own_calls(trained(paddle.optimizer.Adam))
+    assert len(found) <= MOST_CALLS, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        paddle.optimizer.SGD, paddle.optimizer.Momentum, paddle.optimizer.Adam, paddle.optimizer.AdamW,
+        paddle.optimizer.Adamax, paddle.optimizer.Adagrad, paddle.optimizer.RMSProp,
+    ],
+)  # fmt: skip
+def test_an_update_is_bound_once(make: Any) -> None:
+    """A step works out neither names nor views nor buffers of a parameter's update."""
+    found = [call for call in own_calls(trained(make)) if call.startswith("ops/")]
+    parameters = len(static.default_main_program().all_parameters())
+    assert len(found) <= 3 * parameters, found
