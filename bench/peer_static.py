@@ -30,9 +30,9 @@ def with_threads(paddle: Any, program: Any, threads: int) -> Any:
     if NAME == "paddle":
         paddle.base.core.set_num_threads(threads)
         return program
-    compiled = paddle.static.CompiledProgram(program)
-    compiled._exec_strategy.num_threads = threads
-    return compiled
+    execution = paddle.static.ExecutionStrategy()
+    execution.num_threads = threads
+    return paddle.static.CompiledProgram(program, exec_strategy=execution)
 
 
 def set_parameter(paddle: Any, name: str, value: Any, place: Any) -> None:

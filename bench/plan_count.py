@@ -18,13 +18,12 @@ from tstatic.fusion.codegen.norm_module import uses_running_statistics
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.plan.shapes import infer_program
 from tstatic.runtime.scope import Scope
 from tstatic.static import inquiry, pipeline
-from tstatic.static.request import rewritten_for
+from tstatic.static.compile import LoweredProgram, compile_program
 
 __all__ = [
-    "FUSIONS", "Meta", "Row", "against_formulas", "built", "dtype_of", "formula", "fused_kernels", "infer_program",
+    "FUSIONS", "Meta", "Row", "Scope", "against_formulas", "built", "compile_program", "dtype_of", "formula", "fused_kernels",
     "kernel_of", "moved", "paddle", "pipeline", "planned", "rewritten", "second_launches", "second_passes", "static", "strategy",
 ]  # fmt: skip
 
@@ -76,24 +75,25 @@ def built(build: Callable[[Any], Any]) -> tuple[Any, Any]:
         return main, build(paddle)
 
 
+def lowered(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> LoweredProgram:
+    """A program before and after its fusions."""
+    block = main.global_block()
+    known = {n: Meta(tuple(s), dtype_of(block.var(n).dtype)) for n, s in feeds.items()}
+    return compile_program(main, chosen, [known], fetches, Scope()).first
+
+
 def rewritten(
     main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]
 ) -> tuple[tuple[FrozenOp, ...], tuple[FrozenOp, ...], Mapping[str, Meta]]:
     """The ops of a program before and after its fusions, and the metadata of all values."""
-    block = main.global_block()
-    known = {n: Meta(tuple(s), dtype_of(block.var(n).dtype)) for n, s in feeds.items()}
-    made = rewritten_for(main, chosen, known, fetches, Scope())
-    fused, metas = pipeline.fuse(made.frozen, made.metas, chosen)
-    return made.frozen.ops, fused.ops, metas
+    made = lowered(main, chosen, feeds, fetches)
+    return made.before.ops, made.after.ops, made.metas
 
 
 def planned(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> tuple[FrozenOp, ...]:
     """The ops that do work in a plan for a GPU: those whose result is no view of what they read."""
-    block = main.global_block()
-    known = {n: Meta(tuple(s), dtype_of(block.var(n).dtype)) for n, s in feeds.items()}
-    made = rewritten_for(main, chosen, known, fetches, Scope())
-    fused, metas = pipeline.fuse(made.frozen, made.metas, chosen)
-    return tuple(inquiry.planned(fused, metas, pipeline.kernels_of(fused, metas), chosen))
+    made = lowered(main, chosen, feeds, fetches)
+    return tuple(inquiry.planned(made.after, made.metas, pipeline.kernels_of(made.after, made.metas), chosen))
 
 
 def fused_kernels(

@@ -19,7 +19,7 @@ import tstatic as paddle
 from tests.parallel.test_equality import Nets, batch_of
 from tstatic import distributed, flags
 from tstatic.comm.processes import Processes
-from tstatic.static import data_parallel
+from tstatic.static import compile
 
 Array = np.ndarray[Any, Any]
 
@@ -93,7 +93,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "own start": lambda: mock.patch.object(Processes, "broadcast", _keep_own),
     "rank left out": lambda: mock.patch.object(Processes, "all_reduce", _leave_out),
     "other order": lambda: mock.patch.object(Processes, "all_reduce", _from_behind),
-    "wrong mean": lambda: mock.patch.object(data_parallel, "loss_scale", _per_process),
+    "wrong mean": lambda: mock.patch.object(compile, "loss_scale", _per_process),
 }
 
 

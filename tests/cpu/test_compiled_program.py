@@ -104,7 +104,7 @@ def test_num_threads_is_resolved_for_reading_without_touching_what_was_given(mon
     monkeypatch.setenv("CPU_NUM", "3")
     compiled = static.CompiledProgram(static.Program())
     assert compiled.exec_strategy.num_threads == 12
-    assert compiled._exec_strategy.num_threads == 0
+    assert compiled._settings.execution.num_threads == 0
 
 
 def test_strategies_that_only_order_or_reuse_never_change_a_result() -> None:

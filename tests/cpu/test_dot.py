@@ -146,6 +146,20 @@ def test_control_flow_shows_its_bodies(tmp_path: Path) -> None:
         assert {"/exp", "/tanh"} <= set(found.ops())
 
 
+def test_a_program_on_several_places_is_drawn_as_its_first_replica(tmp_path: Path) -> None:
+    strategy = static.BuildStrategy()
+    strategy.debug_graphviz_path = str(tmp_path / "g")
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        x = static.data("x", [None, 4], "float32")
+        y = F.relu(x)
+    compiled = static.CompiledProgram(main).with_data_parallel(None, strategy, places=["cpu", "cpu"])
+    static.Executor("cpu").run(compiled, feed={"x": np.ones((6, 4), "float32")}, fetch_list=[y])
+    for found in graphs(tmp_path / "g"):
+        assert found.ops() == ["/relu"]
+        assert found.values() == {"x": "[3, 4]", y.name: "[3, 4]"}
+
+
 @pytest.mark.parametrize("where", ["missing/g", "nul\0byte"])
 def test_a_path_that_cannot_be_written_is_said(tmp_path: Path, where: str) -> None:
     built = build(CASES[0])

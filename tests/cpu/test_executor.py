@@ -6,6 +6,7 @@ import logging
 import operator
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from tstatic.devices import blas
 from tstatic.errors import (
     DeviceError,
     FeedError,
+    FeedTypeError,
     ForkedProcessError,
     NotFoundError,
     NumericsError,
@@ -31,7 +33,7 @@ from tstatic.logs import get_logger, warn_once
 from tstatic.places import NullPlace
 from tstatic.runtime.scope import LoDTensor
 from tstatic.runtime.session import Session
-from tstatic.static.executor import CACHE_SIZE
+from tstatic.static.compile import CACHE_SIZE
 
 
 def trained(optimizer: Any = None) -> tuple[Any, Any, Any, Any]:
@@ -141,6 +143,81 @@ def test_the_cache_is_bounded_and_a_miss_says_what_differed(caplog: pytest.LogCa
     for n in range(1, CACHE_SIZE + 10):
         exe.run(main, feed={"x": rows(n)}, fetch_list=[])
     assert len(exe._cache) <= CACHE_SIZE
+
+
+def test_a_compiled_program_whose_plan_the_cache_had_already_knows_it() -> None:
+    exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
+    first, second = static.CompiledProgram(main), static.CompiledProgram(main)
+    for compiled in (first, second):
+        exe.run(compiled, feed={"x": rows(4)}, fetch_list=[loss])
+    assert second.plan is first.plan
+    assert first.program.global_block().ops
+
+
+def test_a_cached_run_finds_its_plan_with_few_calls() -> None:
+    exe, main, _, loss = trained(paddle.optimizer.Adam(0.01))
+    feed = {"x": rows(4)}
+    for _ in range(2):
+        exe.run(main, feed=feed, fetch_list=[loss])
+    root = str(Path(paddle.__file__).parent)
+    own: list[str] = []
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(root) and code.co_qualname != "Session.run":
+            own.append(code.co_qualname)
+        elif event == "call" and code.co_filename.startswith(root):
+            sys.setprofile(None)
+
+    sys.setprofile(note)
+    try:
+        exe.run(main, feed=feed, fetch_list=[loss])
+    finally:
+        sys.setprofile(None)
+    assert "Executor._run" in own
+    assert len(own) <= 15, own
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cls"),
+    [
+        (np.ones((4, 8), "f8"), FeedTypeError),
+        (np.ones((4, 7), "f4"), FeedError),
+        (np.ones(4, "f4"), FeedError),
+        (np.ma.masked_array(np.ones((4, 8), "f4"), np.ones((4, 8), bool)), FeedTypeError),
+        (np.full((4, 8), "a", object), FeedTypeError),
+        ("text", FeedTypeError),
+    ],
+    ids=["dtype", "size", "rank", "mask", "objects", "text"],
+)
+def test_a_feed_is_checked_in_every_run_also_after_a_good_one(wrong: Any, cls: type[Exception]) -> None:
+    exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
+    for _ in range(2):
+        (good,) = exe.run(main, feed={"x": rows(4)}, fetch_list=[loss])
+    with pytest.raises(cls):
+        exe.run(main, feed={"x": wrong}, fetch_list=[loss])
+    np.testing.assert_array_equal(exe.run(main, feed={"x": rows(4)}, fetch_list=[loss])[0], good)
+
+
+def test_a_declaration_that_changes_after_a_run_is_seen_by_the_next() -> None:
+    main = static.Program()
+    with static.program_guard(main):
+        x = static.data("x", [None, 2])
+        y = paddle.scale(x, 2.0)
+    exe = static.Executor("cpu")
+    exe.run(main, feed={"x": np.ones((3, 2), "f4")}, fetch_list=[y])
+    x.shape = (4, 2)
+    with pytest.raises(FeedError, match="x"):
+        exe.run(main, feed={"x": np.ones((3, 2), "f4")}, fetch_list=[y])
+
+
+def test_a_name_that_is_no_variable_is_mentioned_whether_the_feed_was_read_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
+    exe.run(main, feed={"x": rows(4)}, fetch_list=[loss])
+    exe.run(main, feed={"x": rows(4), "other": rows(4)}, fetch_list=[loss])
+    assert "'other', which is no variable" in caplog.text
 
 
 def test_a_program_edited_after_its_first_run_is_never_stale() -> None:

@@ -67,6 +67,17 @@ def test_recompiles_says_which_sizes_of_the_feed_differ(program, caplog: Lines) 
     assert second.endswith("differs in feed signature (x: (2, 4) float32 -> (3, 4) float32)")
 
 
+def test_recompiles_says_the_same_of_a_program_on_several_places(program, caplog: Lines) -> None:
+    exe, _, loss = program
+    compiled = static.CompiledProgram(static.default_main_program()).with_data_parallel(places=["cpu", "cpu"])
+    exe.run(compiled, feed=feed(4), fetch_list=[loss])
+    exe.run(compiled, feed=feed(5), fetch_list=[loss])
+    first, second = lines(caplog, "recompiles")
+    assert " for 2 places in " in first
+    assert first.endswith("first run")
+    assert second.endswith("differs in feed signature (replica 1: x: (2, 4) float32 -> (3, 4) float32)")
+
+
 def test_memory_says_what_is_allocated_and_freed_in_bytes(program, caplog: Lines) -> None:
     exe, compiled, loss = program
     exe.run(compiled, feed=feed(2), fetch_list=[loss])

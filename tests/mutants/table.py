@@ -314,10 +314,10 @@ PASSES = (
 
 CACHE_KEYS = (
     Mutant("static/executor.py", "", "call", "flags.key()", "()", (C + "test_executor.py", C + "test_debug.py")),
-    Mutant("static/executor.py", "", "call", "id(scope)", "0", (C + "test_executor.py",), "scope"),
-    Mutant("static/executor.py", "", "value", "program.version", "0", (C + "test_executor.py",), number=2),
+    Mutant("static/executor.py", "", "call", "id(where)", "0", (C + "test_executor.py",), "scope"),
+    Mutant("static/executor.py", "", "value", "base.version", "0", (C + "test_executor.py",)),
     Mutant(
-        "static/data_parallel.py",
+        "static/compile.py",
         "",
         "call",
         "id(mine)",

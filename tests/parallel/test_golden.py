@@ -137,8 +137,8 @@ def test_explain_counts_what_the_replicas_exchange() -> None:
     verdict = next(v for v in said.verdicts if v.name == "fuse_all_reduce_ops")
     assert verdict.reason == "2 gradients go in 1 collectives."
     assert said.to_dict()["collectives"]["after"] == 4
-    group = training.exe._companies
     training.step({"X": ROWS[:4]})
-    calls = group._by_size[2].group.calls
+    group = training.exe._replicas[2].group
+    calls = group.calls
     training.step({"X": ROWS[:4]})
-    assert group._by_size[2].group.calls - calls == report.after
+    assert group.calls - calls == report.after

@@ -376,7 +376,7 @@ def test_temporaries_are_dropped_on_demand_and_by_count() -> None:
         run.drop_local_exe_scopes()
 
     def held() -> int:
-        return sum(s.held_bytes for s in run._compiled._sessions)
+        return sum(s.held_bytes for s in run._compiled._history.sessions)
 
     first = run.run([built.loss], {"X": ROWS[:4]})
     assert held() > 0

@@ -73,7 +73,7 @@ def work_of(training: Training, clip: bool) -> Any:
 
 def group_of(training: Training, places: int) -> Group:
     """What the replicas of a training meet in."""
-    found: Group = training.exe._companies._by_size[places].group
+    found: Group = training.exe._replicas[places].group
     return found
 
 

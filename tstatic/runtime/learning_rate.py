@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 from tstatic.ir.program import Program
 from tstatic.runtime.scope import Scope
 
+_NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
+
+
+def scheduled(program: Program, scope: Scope) -> AbstractContextManager[None]:
+    """Writes the scheduler's current value; if the block raises, what was there before is put back."""
+    return _NOTHING if program.lr_scheduler is None else _scheduled(program, scope)
+
 
 @contextlib.contextmanager
-def scheduled(program: Program, scope: Scope) -> Iterator[None]:
-    """Writes the scheduler's current value; if the block raises, what was there before is put back."""
+def _scheduled(program: Program, scope: Scope) -> Iterator[None]:
     held = scope.everywhere(program.lr_var.name) if program.lr_var is not None else []
-    if program.lr_scheduler is None or not held:
+    if not held:
         yield
         return
     old = [array.copy() for array in held]

@@ -1,9 +1,10 @@
 """Paddle's static-graph classes and functions; the only layer that sees the whole line from program to run.
 
 * ``pipeline``          program and strategy to passes to plan: read this first
+* ``compile``           a program for given feeds and fetches: the one path, and the cache
 * ``executor``          runs programs
 * ``compiled_program``  a program with strategies
-* ``data_parallel``     a compiled program on several places; ``parallel_executor`` is its 1.x form
+* ``data_parallel``     the replicas of a program on several places; ``parallel_executor`` is its 1.x form
 * ``strategy``          BuildStrategy and ExecutionStrategy
 * ``explain``           what each property does, and why not
 * ``io``                save and load

@@ -3,32 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakSet
 
 from tstatic import places
 from tstatic.comm import launch
-from tstatic.comm.data_parallel import distribute, starts_loss_gradient
-from tstatic.devices import interpret
+from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
-from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import OpRole, Program
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report
-from tstatic.plan.shapes import infer_program
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
-from tstatic.static import pipeline
-from tstatic.static.data_parallel import distribution, places_of
+from tstatic.static.compile import Bound, Compilation, compile_program, distribution
+from tstatic.static.data_parallel import places_of
 from tstatic.static.explain import Explanation
 from tstatic.static.inquiry import inquire
-from tstatic.static.request import fetch_names, rewritten_for
+from tstatic.static.request import fetch_names
 from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 ASSUMED = 16
 """Size that an explanation takes where the program leaves one open."""
+
+
+@dataclass(eq=False, slots=True)
+class History:
+    """What compilations and runs of a CompiledProgram left.
+
+    Attributes:
+        compilation: The last one.
+        sessions: Of all runs; weakly, because an Executor that nobody has any more takes its memory with it.
+        scope: Where the last data-parallel run found its variables.
+    """
+
+    compilation: Compilation | None = None
+    sessions: WeakSet[Session] = field(default_factory=WeakSet)
+    scope: Scope | None = None
+
+    def ran(self, entry: Bound, drop_every: int) -> None:
+        """Notes a run; every so many runs the memory of temporaries is given back."""
+        if entry.sessions[0] not in self.sessions:
+            self.sessions.update(entry.sessions)
+        if drop_every:
+            for session in entry.sessions:
+                if session.runs % drop_every == 0:
+                    session.release()
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How an Executor is to run a program.
+
+    Attributes:
+        build, execution: The strategies in force.
+        history: What the runs leave; ``None`` for a plain Program, of which nothing is kept.
+        parallel: It runs on several places: replicas, each with a part of the batch.
+        places: Where; ``None`` leaves it to the Executor's place.
+        share: The history of the data-parallel program whose variables this one uses.
+        threads, dry_run, iterations, drop_every: What the execution strategy says, read once.
+    """
+
+    build: BuildStrategy
+    execution: ExecutionStrategy
+    history: History | None = None
+    parallel: bool = False
+    places: Any = None
+    share: History | None = None
+    threads: int = field(init=False)
+    dry_run: bool = field(init=False)
+    iterations: int = field(init=False)
+    drop_every: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("threads", self.execution.num_threads),
+            ("dry_run", self.execution._dry_run),
+            ("iterations", self.execution.num_iteration_per_run),
+            ("drop_every", self.execution.num_iteration_per_drop_scope),
+        ):
+            object.__setattr__(self, name, value)
+
+    def scope_for(self, given: Scope) -> Scope:
+        """Where a data-parallel run finds its variables."""
+        if self.share is not None and self.share.scope is not None:
+            given = self.share.scope
+        if self.history is not None:
+            self.history.scope = given
+        return given
 
 
 class CompiledProgram:
@@ -62,31 +126,20 @@ class CompiledProgram:
                 fix="pass the program, for example static.default_main_program()",
             )
         self._program = program_or_graph
-        self._build_strategy = _strategy_copy(build_strategy)
-        self._exec_strategy = _execution_copy(exec_strategy)
-        self._places: Any = None
-        self._loss_name: str | None = None
-        self._is_data_parallel = False
-        self._executor: Any = None
-        self._plan: Plan | None = None
-        self._rewritten: FrozenProgram | None = None
-        # Weakly: an Executor that nobody has any more takes its memory with it.
-        self._sessions: WeakSet[Session] = WeakSet()
-        self._share: CompiledProgram | None = None
-        self._scope: Scope | None = None
-        self._dropped = False
+        self._history = History()
+        self._settings = Settings(_strategy_copy(build_strategy), _execution_copy(exec_strategy), self._history)
 
     @property
     def build_strategy(self) -> BuildStrategy:
         """The strategy in force (a copy of what was given)."""
-        return self._build_strategy
+        return self._settings.build
 
     @property
     def exec_strategy(self) -> ExecutionStrategy:
         """The execution strategy in force, with ``num_threads`` resolved: 4 for each place (``CPU_NUM`` if none are given)."""
-        resolved = self._exec_strategy.copy()
+        resolved = self._settings.execution.copy()
         if not resolved.num_threads:
-            given = self._places
+            given = self._settings.places
             count = len(given) if isinstance(given, list | tuple) else 1 if given is not None else 0
             resolved.num_threads = places.cpu_threads(count or None)
         return resolved
@@ -94,9 +147,9 @@ class CompiledProgram:
     @property
     def program(self) -> Program:
         """The program as it runs: with fused ops after the first run or memory report, the user's own before."""
-        if self._rewritten is None:
+        if self._history.compilation is None:
             return self._program
-        return rewritten(self._program, self._rewritten)
+        return rewritten(self._program, self._history.compilation.first.after)
 
     @property
     def plan(self) -> Plan:
@@ -105,27 +158,14 @@ class CompiledProgram:
         Raises:
             ProgramError: Before the first run or memory report.
         """
-        if self._plan is None:
+        if self._history.compilation is None:
             raise ProgramError(
                 "there is no plan yet: feed shapes decide it",
                 expected="a program that ran, or for which memory_report(feed_shapes) was called",
                 received="a CompiledProgram that was never compiled",
                 fix="run it once, or call compiled.memory_report({'x': (32, 3)})",
             )
-        return self._plan
-
-    def _remember(self, plan: Plan, fused: FrozenProgram) -> None:
-        self._plan = plan
-        self._rewritten = fused
-
-    def _count_places(self, executor_place: Any) -> int:
-        return len(places_of(executor_place, self._places))
-
-    def _after_run(self, session: Session) -> None:
-        self._sessions.add(session)
-        every = self._exec_strategy.num_iteration_per_drop_scope
-        if every and session.runs % every == 0:
-            session.release()
+        return self._history.compilation.first.plan
 
     def with_data_parallel(
         self,
@@ -153,7 +193,7 @@ class CompiledProgram:
                 ``share_vars_from`` that is not data parallel.
             ProgramTypeError: For arguments of another type.
         """
-        if self._is_data_parallel:
+        if self._settings.parallel:
             raise self._refused(
                 "Already compiled with parallel, cannot be recompiled.",
                 "one call of with_data_parallel",
@@ -168,18 +208,21 @@ class CompiledProgram:
                 received=shown(share_vars_from),
                 fix="pass what CompiledProgram(...).with_data_parallel(...) returned",
             )
-        if share_vars_from is not None and not share_vars_from._is_data_parallel:
+        if share_vars_from is not None and not share_vars_from._settings.parallel:
             raise self._refused(
                 "The shared Program is not data parallel, cannot share variables from it.",
                 "a CompiledProgram on which with_data_parallel was called",
                 repr(share_vars_from),
                 "call with_data_parallel on it first",
             )
-        build = _strategy_copy(build_strategy) if build_strategy is not None else self._build_strategy
-        execution = _execution_copy(exec_strategy) if exec_strategy is not None else self._exec_strategy
-        self._build_strategy, self._exec_strategy = build, execution
-        self._loss_name, self._places, self._share = loss_name, places, share_vars_from
-        self._is_data_parallel = True
+        self._settings = replace(
+            self._settings,
+            build=self._settings.build if build_strategy is None else _strategy_copy(build_strategy),
+            execution=self._settings.execution if exec_strategy is None else _execution_copy(exec_strategy),
+            parallel=True,
+            places=places,
+            share=None if share_vars_from is None else share_vars_from._history,
+        )
         return self
 
     def _refused(self, what: str, expected: str, received: str, fix: str) -> ProgramError:
@@ -266,13 +309,12 @@ class CompiledProgram:
         where = scope if scope is not None else global_scope()
         known = self._feed_metas(feed_shapes)
         names, _ = fetch_names(fetch_list)
-        made = rewritten_for(self._program, self._build_strategy, known, names, where)
-        frozen, metas = pipeline.fuse(made.frozen, made.metas, self._build_strategy)
-        plan = pipeline.lower(frozen, metas, self._build_strategy, interpret.backend() == "interpret")
-        self._remember(plan, frozen)
-        held = sum(s.held_bytes for s in self._sessions) + where.held_bytes()
+        made = compile_program(self._program, self._settings.build, [known], names, where)
+        plan = made.first.plan
+        self._history.compilation = made
+        held = sum(s.held_bytes for s in self._history.sessions) + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
-        return memory_report(plan, made.state, held, parameters)
+        return memory_report(plan, made.states[0], held, parameters)
 
     def explain(self, fetch_list: Any = None, feed_shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
         """Says for every property of both strategies whether it acts, what was fused and what not, and why.
@@ -296,25 +338,14 @@ class CompiledProgram:
                     assumed.append(f"{name} {list(shape)}")
         note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
         names, _ = fetch_names(fetch_list)
-        count = self._count_places(places.CPUPlace()) if self._is_data_parallel else 1
-        among = launch.agree(launch.current(), self._build_strategy) if self._is_data_parallel else None
-        how = distribution(self._build_strategy, count, among)
-        if how.replicas > 1:
+        build, how = self._settings.build, None
+        if self._settings.parallel:
+            count = len(places_of(places.CPUPlace(), self._settings.places))
+            how = distribution(build, count, launch.agree(launch.current(), build))
             # Sizes are those of the whole batch; the first replica's part is what is planned.
-            known = {
-                n: m.with_shape((max(1, m.shape[0] // how.replicas), *m.shape[1:])) if m.shape else m
-                for n, m in known.items()
-            }
-        made = rewritten_for(self._program, self._build_strategy, known, names, self._scope or global_scope())
-        kind = "generated" if interpret.backend() == "interpret" else "reference"
-        frozen, metas, report = made.frozen, made.metas, None
-        if self._is_data_parallel:
-            programs, report = distribute(frozen, how)
-            frozen = programs[0]
-            metas = infer_program(
-                frozen, {**known, **{frozen.reads[v]: m for v, m in made.state.items() if v in frozen.reads}}
-            )
-        return inquire(frozen, metas, self._build_strategy, self.exec_strategy, kind, note, self._program, report)
+            known = {name: _part(meta, how.replicas) for name, meta in known.items()}
+        made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
+        return inquire(made, build, self.exec_strategy, note)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)
@@ -324,8 +355,19 @@ class CompiledProgram:
 
 
 def _part(meta: Meta, replicas: int) -> Meta:
-    """What the first of several replicas gets of an input."""
+    """What the first of so many replicas gets of an input."""
+    if replicas == 1:
+        return meta
     return meta.with_shape((max(1, meta.shape[0] // replicas), *meta.shape[1:])) if meta.shape else meta
+
+
+PLAIN = Settings(BuildStrategy(), ExecutionStrategy())
+"""How a Program runs that is not compiled."""
+
+
+def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
+    """The program as it was given, and how it is to be run."""
+    return compiled._program, compiled._settings
 
 
 def _strategy_copy(strategy: BuildStrategy | None) -> BuildStrategy:
@@ -354,4 +396,4 @@ def _execution_copy(strategy: ExecutionStrategy | None) -> ExecutionStrategy:
     return strategy.copy()
 
 
-__all__ = ["CompiledProgram"]
+__all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "settings_of"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from logging import DEBUG, INFO
+from logging import DEBUG
 from typing import Any
 
 from tstatic import flags, places
-from tstatic.devices import interpret
+from tstatic.comm import launch
+from tstatic.comm.processes import world
 from tstatic.errors import (
     EOFException,
     ForkedProcessError,
@@ -20,62 +19,29 @@ from tstatic.errors import (
     UnsupportedError,
     shown,
 )
-from tstatic.ir import edit
 from tstatic.ir.evaluate import meta_of
-from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.program import Program, default_main_program
-from tstatic.ir.types import Meta
 from tstatic.ir.where import show, user_line
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
-from tstatic.runtime.feed import Arrays, read_feed, uninitialised
+from tstatic.places import CPUPlace, Place
+from tstatic.runtime.feed import Arrays
 from tstatic.runtime.learning_rate import scheduled
 from tstatic.runtime.scope import Scope, global_scope, tensor_of
-from tstatic.runtime.session import Session
-from tstatic.static import pipeline
-from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.data_parallel import Companies
+from tstatic.runtime.shards import merged, shards
+from tstatic.static.compile import Bound, CompileCache, Key, compile_program, distribution
+from tstatic.static.compiled_program import PLAIN, CompiledProgram, Settings, settings_of
+from tstatic.static.data_parallel import Replicas, places_of
 from tstatic.static.dot import write_graphs
-from tstatic.static.request import check_holders, damaged_program, fetch_names, fits, rewritten_for, updated
-from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
+from tstatic.static.request import FeedReader, Signature, check_holders, damaged_program, fetch_names, signature_of
+from tstatic.static.strategy import BuildStrategy
 
-_log = get_logger("recompiles")
+_PLAIN_KEY = PLAIN.build.key()
 _steps = get_logger("steps")
 
-CACHE_SIZE = 32
-"""Plans kept per Executor; the least recently used one goes first."""
-
-_SIGNATURE = "feed signature"
-KEY_PARTS = (
-    "program",
-    "version",
-    "strategy",
-    "execution",
-    _SIGNATURE,
-    "fetch list",
-    "place",
-    "scope",
-    "flags",
-    "prune",
-)
-
-
-_DEFAULT = BuildStrategy()
-"""What a plain Program runs with."""
-_DEFAULT_KEY = _DEFAULT.key()
-
-
-class _Compiled:
-    """One cache entry: a session, and what is needed to notice that it no longer fits."""
-
-    def __init__(self, session: Session, state: Mapping[str, Meta]) -> None:
-        self.session = session
-        self.state = state
-
-    def fits(self, scope: Scope) -> bool:
-        """Whether the scope's values still have the metadata that the plan was made for."""
-        return fits(self.state, scope)
+MOST_READERS = 128
+"""Versions of programs for which an Executor remembers what they read."""
 
 
 class Executor:
@@ -90,9 +56,9 @@ class Executor:
 
     def __init__(self, place: Any = None) -> None:
         self.place = places.expected_place() if place is None else places.to_place(place)
-        self._cache: OrderedDict[tuple[Any, ...], _Compiled] = OrderedDict()
-        self._companies = Companies()
-        self._used: dict[tuple[int, int], frozenset[str]] = {}
+        self._cache = CompileCache()
+        self._replicas: dict[int, Replicas] = {}
+        self._readers: dict[tuple[int, int, tuple[str, ...]], FeedReader] = {}
         self._lock = rlock()
         self._closed = False
         self._pid = os.getpid()
@@ -138,7 +104,7 @@ class Executor:
         except (TstaticError, MemoryError, EOFException):
             raise
         except Exception as error:
-            damaged = damaged_program(program, error)
+            damaged = damaged_program(self._source_of(program)[0], error)
             if damaged is None:
                 raise
             raise damaged from error
@@ -155,9 +121,9 @@ class Executor:
         return_merged: bool,
         use_prune: bool,
     ) -> list[Any]:
-        self._check_usable()
-        compiled = program if isinstance(program, CompiledProgram) else None
-        base = self._program_of(program)
+        if self._closed or os.getpid() != self._pid:
+            raise self._unusable()
+        base, settings = (program, PLAIN) if isinstance(program, Program) else self._source_of(program)
         where = scope if scope is not None else global_scope()
         if not isinstance(where, Scope):
             raise ProgramTypeError(
@@ -169,49 +135,63 @@ class Executor:
             )
         check_holders(feed_var_name, fetch_var_name)
         names, kept = fetch_names(fetch_list)
-        if compiled is not None and compiled._is_data_parallel:
-            if compiled._share is not None and compiled._share._scope is not None:
-                where = compiled._share._scope
-            compiled._scope = where
-            with self._lock, where.lock:
-                used = self._needed(base, names)
-                return self._companies.run(
-                    compiled, self.place, feed, used, (names, kept), where, return_numpy, return_merged, use_prune
-                )
+        if settings.parallel:
+            where = settings.scope_for(where)
         with self._lock, where.lock:
-            entry, arrays = self._compile(
-                base, compiled, feed, names, kept, where, (feed_var_name, fetch_var_name), use_prune
-            )
-            if compiled is not None and compiled._exec_strategy._dry_run:
+            try:
+                place, replicas = self._place_of(settings)
+                feeds, signatures = self._read(base, feed, names, replicas)
+                # As many threads as CPU_NUM says; replicas have four each.
+                threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
+                key = Key(
+                    base.uid, base.version, _PLAIN_KEY if settings is PLAIN else settings.build.key(), threads, signatures,
+                    (tuple(names), feed_var_name, fetch_var_name), place, id(where), flags.key(), (use_prune, tuple(kept)),
+                )  # fmt: skip
+                entry = self._cache.find(key, where)
+                if entry is None:
+                    entry, replicas = self._compile(
+                        key, base, settings, feeds, names, kept if use_prune else None, where, replicas
+                    )
+            except TstaticError as error:
+                raise error.add_context(where=show(user_line())) from None
+            if settings.history is not None:
+                settings.history.compilation = entry.compilation
+            if settings.dry_run:
                 return [None] * len(names)
             start = time.perf_counter()
-            iterations = 1 if compiled is None else compiled._exec_strategy.num_iteration_per_run
             with scheduled(base, where):
-                values = entry.session.run(arrays, iterations)
-            if compiled is not None:
-                compiled._after_run(entry.session)
+                if replicas is None:
+                    results = [entry.sessions[0].run(feeds[0], settings.iterations)]
+                else:
+                    results = replicas.run(entry, feeds, where, settings.iterations)
+            if settings.history is not None:
+                settings.history.ran(entry, settings.drop_every)
             if _steps.isEnabledFor(DEBUG):
                 _steps.debug("ran %r in %.3f ms", base, (time.perf_counter() - start) * 1e3)
+        if replicas is not None and not return_merged:
+            rows = [[one[i] for one in results] for i in range(len(names))]
+            return rows if return_numpy else [[tensor_of(v) for v in row] for row in rows]
+        values = results[0] if replicas is None else merged(results, names)
         return values if return_numpy else [tensor_of(v) for v in values]
 
-    def _check_usable(self) -> None:
+    def _unusable(self) -> TstaticError:
         if self._closed:
-            raise ProgramError(
+            return ProgramError(
                 "Attempted to use a closed Executor",
                 expected="an open Executor",
                 received="one on which close() was called",
                 fix="make a new one: exe = static.Executor(place)",
             )
-        if os.getpid() != self._pid:
-            raise ForkedProcessError(
-                "this Executor was made in another process",
-                expected=f"the process that made it (pid {self._pid})",
-                received=f"pid {os.getpid()}",
-                fix="make the Executor in the child process, or start it with the 'spawn' method",
-            )
+        return ForkedProcessError(
+            "this Executor was made in another process",
+            expected=f"the process that made it (pid {self._pid})",
+            received=f"pid {os.getpid()}",
+            fix="make the Executor in the child process, or start it with the 'spawn' method",
+        )
 
     @staticmethod
-    def _program_of(program: Any) -> Program:
+    def _source_of(program: Any) -> tuple[Program, Settings]:
+        """The program to run, and how."""
         if program is None:
             main = default_main_program()
             if not main.global_block().ops:
@@ -220,9 +200,9 @@ class Executor:
                     "The current program is empty: exe.run() was called without a program and the default main program has "
                     "no operators",
                 )
-            return main
+            return main, PLAIN
         if isinstance(program, CompiledProgram):
-            return program._program
+            return settings_of(program)
         if not isinstance(program, Program):
             raise ProgramTypeError(
                 f"Executor requires Program as its Parameter. But you passed in {type(program).__name__}",
@@ -231,32 +211,16 @@ class Executor:
                 fix="pass the program, for example exe.run(static.default_main_program(), feed=...)",
                 op="Executor.run",
             )
-        return program
+        return program, PLAIN
 
-    # ---------------------------------------------------------------------------------------------------------- compile
-    def _needed(self, program: Program, fetches: Sequence[str]) -> frozenset[str]:
-        """Names that the program's ops read; kept per version."""
-        key = (program.uid, program.version)
-        found = self._used.get(key)
-        if found is None:
-            found = frozenset(n for b in program.blocks for op in b.ops for n in op.input_arg_names)
-            if len(self._used) > 4 * CACHE_SIZE:
-                self._used.clear()
-            self._used[key] = found
-        return found | set(fetches) if fetches else found
-
-    def _compile(
-        self,
-        program: Program,
-        compiled: CompiledProgram | None,
-        feed: Any,
-        fetches: list[str],
-        kept: list[str],
-        scope: Scope,
-        holders: tuple[str, str],
-        use_prune: bool,
-    ) -> tuple[_Compiled, Arrays]:
-        place = places.resolve(self.place)
+    def _place_of(self, settings: Settings) -> tuple[Place | tuple[Place, ...], Replicas | None]:
+        """Where a program runs: on one place, or on those of its replicas."""
+        if settings.parallel:
+            found = tuple(places_of(self.place, settings.places))
+            # Connected before the feed is looked at: the other processes hear of one that is refused.
+            return found, self._replicas.get(len(found)) or self._join(len(found), settings.build)
+        # Most programs run on the CPU, which is there.
+        place = self.place if type(self.place) is CPUPlace else places.resolve(self.place)
         if place.kind not in ("cpu", "null"):
             raise UnsupportedError(
                 f"this release runs programs on the CPU, not on {place}",
@@ -264,90 +228,75 @@ class Executor:
                 received=repr(place),
                 fix="use static.Executor(CPUPlace())",
             )
-        build = _DEFAULT if compiled is None else compiled._build_strategy
-        execution = None if compiled is None else compiled._exec_strategy
-        try:
-            arrays = read_feed(program, feed, self._needed(program, fetches))
-        except TstaticError as error:
-            raise error.add_context(where=show(user_line())) from None
-        signature = tuple((n, a.shape, a.dtype) for n, a in sorted(arrays.items()))
-        threads = _threads(execution)
-        key = (
-            program.uid, program.version, _DEFAULT_KEY if compiled is None else build.key(), threads, signature,
-            (tuple(fetches), *holders),
-            place, id(scope), flags.key(), (use_prune, tuple(kept)),
-        )  # fmt: skip
-        found = self._cache.get(key)
-        if found is not None and (not found.session.stale() or found.fits(scope)):
-            self._cache.move_to_end(key)
-            return found, arrays
-        start = time.perf_counter()
-        try:
-            entry, fused = self._build(program, build, arrays, fetches, kept, scope, threads, place.kind, use_prune)
-        except TstaticError as error:
-            raise error.add_context(where=show(user_line())) from None
-        if compiled is not None:
-            compiled._remember(entry.session.plan, fused)
-        self._report(key, (time.perf_counter() - start) * 1e3, program)
-        self._cache[key] = entry
-        while len(self._cache) > CACHE_SIZE:
-            self._cache.popitem(last=False)
-        return entry, arrays
+        return place, None
 
-    def _build(
+    def _join(self, size: int, build: BuildStrategy) -> Replicas:
+        """The replicas on so many places, among the processes that the launcher and the strategy agree on."""
+        launch.resolve_process(build)
+        outer = world()
+        found = self._replicas.get(size)
+        if found is None or found.outer is not outer:
+            if found is not None:
+                found.close()
+                self._cache.forget(found.group)
+            found = self._replicas[size] = Replicas(size, outer)
+        return found
+
+    def _read(
+        self, program: Program, feed: Any, names: list[str], replicas: Replicas | None
+    ) -> tuple[list[Arrays], tuple[Signature, ...]]:
+        """What each replica is fed, checked."""
+        version = program.uid, program.version, tuple(names)
+        reader = self._readers.get(version)
+        if reader is None:
+            if len(self._readers) >= MOST_READERS:
+                self._readers.clear()
+            reader = self._readers[version] = FeedReader(program, names)
+        if replicas is None:
+            arrays, signature = reader.read(program, feed)
+            return [arrays], (signature,)
+        parts = shards(program, feed, reader.used, replicas.group.size)
+        return parts, tuple(signature_of(part) for part in parts)
+
+    # ---------------------------------------------------------------------------------------------------------- compile
+    def _compile(
         self,
+        key: Key,
         program: Program,
-        build: BuildStrategy,
-        arrays: Arrays,
-        fetches: list[str],
-        kept: list[str],
+        settings: Settings,
+        feeds: list[Arrays],
+        names: list[str],
+        kept: list[str] | None,
         scope: Scope,
-        threads: int,
-        device: str,
-        use_prune: bool,
-    ) -> tuple[_Compiled, FrozenProgram]:
-        source = program
-        if use_prune:
-            targets = list(fetches) + (kept or updated(program))
-            source = edit.prune(program, list(arrays), targets)
-        made = rewritten_for(source, build, {n: meta_of(a) for n, a in arrays.items()}, fetches, scope)
-        interpreted = device == "cpu" and interpret.backend() == "interpret"
-        frozen, metas = pipeline.fuse(made.frozen, made.metas, build)
-        write_graphs(source, build, list(arrays), fetches, frozen, metas)
-        plan = pipeline.lower(frozen, metas, build, generated=interpreted)
-        for var in frozen.reads:
-            if scope.array(var) is None:
-                raise uninitialised(plan, var)
-        session = Session(
-            plan, scope, device, threads, program.random_seed, program.uid, bool(flags.flag("FLAGS_check_nan_inf"))
-        )
-        return _Compiled(session, made.state), frozen
-
-    def _report(self, key: tuple[Any, ...], milliseconds: float, program: Program) -> None:
-        """Says what was compiled, which part of the key differed from the nearest plan, and what it cost."""
-        if not _log.isEnabledFor(INFO):
-            return
-        best: dict[str, tuple[Any, Any]] | None = None
-        for other in self._cache:
-            if other[0] != key[0]:
-                continue
-            differs = {p: (old, new) for p, new, old in zip(KEY_PARTS, key, other, strict=True) if old != new}
-            if best is None or len(differs) <= len(best):  # of equals the newest
-                best = differs
-        reason = "first run" if best is None else "the scope's values changed size"
-        if best:
-            reason = f"differs in {', '.join(best)}"
-            if _SIGNATURE in best:
-                reason += f" ({changed_feeds(*best[_SIGNATURE])})"
-        _log.info("compiled %r in %.1f ms: %s", program, milliseconds, reason)
+        replicas: Replicas | None,
+    ) -> tuple[Bound, Replicas | None]:
+        """Compiles a program, binds it to a scope and keeps it."""
+        start = time.perf_counter()
+        build, group, how, rank = settings.build, None, None, 0
+        device = (key.place if isinstance(key.place, Place) else key.place[0]).kind
+        threads = settings.threads or places.cpu_threads(None if replicas is None else len(feeds))
+        if replicas is not None:
+            # Asked again: the processes may be others now.
+            replicas = self._join(len(feeds), build)
+            group, rank = replicas.group, replicas.rank
+            how = distribution(build, len(feeds), None if replicas.outer is None else replicas.outer.launch)
+        metas = [{name: meta_of(array) for name, array in part.items()} for part in feeds]
+        made = compile_program(program, build, metas, names, scope, how=how, kept=kept, device=device, key=key)
+        if not rank:
+            write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
+        entry = Bound(made, made.bind(scope, device, threads, group, rank), group)
+        if replicas is not None:
+            replicas.agree(made, build, scope)
+        self._cache.add(key, entry, (time.perf_counter() - start) * 1e3)
+        return entry, replicas
 
     def close(self) -> None:
         """Frees all plans; a later run raises. May be called twice."""
         self._closed = True
-        for entry in self._cache.values():
-            entry.session.drop()
-        self._cache.clear()
-        self._companies.close()
+        for replicas in self._replicas.values():
+            replicas.close()
+        self._replicas.clear()
+        self._cache.close()
 
     def flush(self) -> None:
         """Waits for running work; runs of this release are finished when ``run`` returns."""
@@ -363,7 +312,7 @@ class Executor:
     @property
     def held_bytes(self) -> int:
         """Bytes that the arenas of cached plans hold now."""
-        return sum(entry.session.held_bytes for entry in self._cache.values()) + self._companies.held_bytes
+        return self._cache.held_bytes
 
 
 def _no_dataset(name: str) -> UnsupportedError:
@@ -373,18 +322,6 @@ def _no_dataset(name: str) -> UnsupportedError:
         received=name,
         fix="loop over your data and call exe.run(program, feed=batch, fetch_list=[...])",
     )
-
-
-def _threads(execution: ExecutionStrategy | None) -> int:
-    wanted = 0 if execution is None else execution.num_threads
-    return wanted or places.cpu_threads(None)
-
-
-def changed_feeds(old: Sequence[tuple[Any, ...]], new: Sequence[tuple[Any, ...]]) -> str:
-    """What differs between two feed signatures: ``x: (32, 8) float32 -> (16, 8) float32``."""
-    before, after = ({n: f"{shape} {dtype.name}" for n, shape, dtype in one} for one in (old, new))
-    names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
-    return "; ".join(f"{n}: {before.get(n, 'not fed')} -> {after.get(n, 'not fed')}" for n in names)
 
 
 __all__ = ["Executor"]

@@ -1,11 +1,10 @@
-"""Asks the passes what they would do: explanations of a program under a strategy."""
+"""Explains a compilation: what the fusions did, what they cost, and what stopped the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tstatic.comm.distribution import Report
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Fusion, Log, Rejection
@@ -18,6 +17,7 @@ from tstatic.ir.types import Meta
 from tstatic.ir.where import show
 from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
+from tstatic.static.compile import Compilation
 from tstatic.static.explain import Answer, Drawing, Explanation, Note, Traffic, properties
 from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -67,40 +67,26 @@ def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied
     return tuple(replace(a, kernel=left.pop(a.written, None)) for a in reversed(applied))[::-1]
 
 
-def inquire(
-    frozen: FrozenProgram,
-    metas: Mapping[str, Meta],
-    build: BuildStrategy,
-    execution: ExecutionStrategy,
-    kernel_kind: str,
-    note: str = "",
-    program: Program | None = None,
-    collectives: Report | None = None,
-) -> Explanation:
-    """Runs the fusions on a frozen program and says what they did.
+def inquire(made: Compilation, build: BuildStrategy, execution: ExecutionStrategy, note: str = "") -> Explanation:
+    """Says what the fusions did to a program.
 
     Args:
-        frozen: After the passes before the fusions.
-        metas: Metadata of all its values.
+        made: The compilation; the first replica is explained.
         build, execution: The strategies.
-        kernel_kind: What runs fused ops here: ``reference`` or ``generated``.
         note: What was assumed.
-        program: The user's, to be drawn.
-        collectives: What was inserted for several replicas.
     """
-    log = Log()
-    fused, after_metas = pipeline.fuse(frozen, metas, build, log)
+    frozen, metas, log = made.first.before, made.first.metas_before, made.first.log
+    fused, after_metas = made.first.after, made.first.metas
     kernels = pipeline.kernels_of(fused, after_metas)
     # What runs with all switches off.
     before, after = _cost(handed_on(frozen, metas), metas, {}, build), _cost(fused, after_metas, kernels, build)
-    copy = program.clone() if program is not None else None
+    copy = made.program.clone()
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
     def why(a: str, b: str) -> Answer:
         return _why(frozen, metas, build, log, names[a], names[b])
 
     def draw() -> Drawing:
-        assert copy is not None
         notes = _Notes(log, _would(frozen, metas, build))
         after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
         return Drawing(copy, rewritten(copy, fused), _notes_before(copy, frozen, notes, _left(frozen, metas)), after)
@@ -112,17 +98,17 @@ def inquire(
             log.applied,
             log.refused,
             {f.switch: f.name for f in FUSIONS},
-            collectives.said() if collectives is not None else None,
+            made.report.said() if made.report is not None else None,
         ),
         _with_kernels(log.applied, kernels),
         tuple(log.refused),
         Traffic(before[0], after[0], before[1], after[1]),
         note,
-        kernel_kind,
-        collectives,
+        "generated" if made.first.generated else "reference",
+        made.report,
         why,
         tuple(names),
-        draw if copy is not None else None,
+        draw,
     )
 
 

@@ -22,7 +22,7 @@ from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.interrupt import check_whole
 from tstatic.runtime.scope import LoDTensor, Scope, global_scope
 from tstatic.runtime.stamp import new_stamp
-from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.compiled_program import CompiledProgram, settings_of
 from tstatic.static.loading import (
     array_of,
     available,
@@ -47,7 +47,7 @@ def program_of(program: Any, function: str) -> Program:
         ProgramTypeError: If it is neither.
     """
     if isinstance(program, CompiledProgram):
-        return program._program
+        return settings_of(program)[0]
     if not isinstance(program, Program):
         raise ProgramTypeError(
             f"The type of 'program' in {function} must be Program",

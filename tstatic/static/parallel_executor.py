@@ -10,7 +10,8 @@ from tstatic.errors import FeedError, ProgramError, ProgramTypeError, shown
 from tstatic.ir.program import Program, default_main_program
 from tstatic.logs import warn_once
 from tstatic.runtime.scope import Scope, global_scope
-from tstatic.static.compiled_program import CompiledProgram
+from tstatic.static.compiled_program import CompiledProgram, settings_of
+from tstatic.static.data_parallel import places_of
 from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
@@ -87,12 +88,13 @@ class ParallelExecutor:
         )
         self._executor = Executor(self._place)
         self._count: int | None = None
+        self._dropped = False
 
     @property
     def device_count(self) -> int:
         """Number of places: ``CPU_NUM``, or the GPUs; counted when first asked for, or at the first run."""
         if self._count is None:
-            self._count = self._compiled._count_places(self._place)
+            self._count = len(places_of(self._place, None))
         return self._count
 
     def run(
@@ -128,9 +130,11 @@ class ParallelExecutor:
                 fix="pass feed={'x': array}",
                 op="feed",
             )
-        return self._executor.run(
+        values = self._executor.run(
             self._compiled, feed=feed, fetch_list=fetch_list, scope=self._scope, return_numpy=return_numpy
         )
+        self._dropped = False
+        return values
 
     def drop_local_exe_scopes(self) -> None:
         """Gives the memory of temporary values back now; the next run takes it again.
@@ -138,7 +142,8 @@ class ParallelExecutor:
         Raises:
             ProgramError: Before the first run.
         """
-        sessions = self._compiled._sessions
+        _, settings = settings_of(self._compiled)
+        sessions = settings.history.sessions if settings.history is not None else ()
         if not sessions:
             raise ProgramError(
                 "there are no local execution scopes to drop before the first run",
@@ -149,10 +154,10 @@ class ParallelExecutor:
             )
         for session in sessions:
             session.release()
-        self._compiled._dropped = True
+        self._dropped = True
 
     def _need_create_local_exe_scopes(self) -> bool:
-        return self._compiled._dropped
+        return self._dropped
 
     def __repr__(self) -> str:
         count = "" if self._count is None else f"{self._count} x "  # counting may raise

@@ -1,0 +1,372 @@
+"""The one path from a program to what runs: strategy, feeds, fetches and scope become a Compilation, which a cache keeps."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from logging import INFO
+from typing import Any, NamedTuple
+
+from tstatic import flags
+from tstatic.comm import blocks, launch
+from tstatic.comm.data_parallel import distribute
+from tstatic.comm.distribution import Distribution, Report
+from tstatic.comm.group import Group
+from tstatic.devices import interpret
+from tstatic.devices.pool import usable_cpus
+from tstatic.fusion.engine import Log
+from tstatic.ir import edit
+from tstatic.ir.frozen import FrozenProgram
+from tstatic.ir.program import Program
+from tstatic.ir.types import Meta
+from tstatic.logs import get_logger
+from tstatic.places import Place
+from tstatic.plan.plan import Plan
+from tstatic.plan.shapes import infer_program
+from tstatic.runtime.feed import uninitialised
+from tstatic.runtime.scope import Scope
+from tstatic.runtime.session import Session
+from tstatic.static import pipeline
+from tstatic.static.request import Signature, state_metas, updated
+from tstatic.static.strategy import BuildStrategy
+
+_log = get_logger("recompiles")
+
+CACHE_SIZE = 32
+"""Compilations kept per Executor; the least recently used one goes first."""
+
+
+class Key(NamedTuple):
+    """What a compilation depends on; the log calls the parts by these names."""
+
+    program: int
+    version: int
+    strategy: Hashable
+    execution: Hashable
+    feed_signature: tuple[Signature, ...]
+    """One per replica."""
+    fetch_list: Hashable
+    place: Place | tuple[Place, ...]
+    """A data-parallel program has one for each replica."""
+    scope: int
+    flags: Hashable
+    prune: Hashable
+
+
+# ---------------------------------------------------------------------------------------------------------- distribution
+def loss_scale(strategy: BuildStrategy, world: int) -> float:
+    """What the gradient of the loss starts at on each of so many replicas, unless it is fed."""
+    independent = strategy.reduce_strategy is BuildStrategy.ReduceStrategy._NoReduce
+    coefficient = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.CoeffNumDevice
+    return 1.0 / world if coefficient and not independent else 1.0
+
+
+def distribution(strategy: BuildStrategy, replicas: int, processes: launch.ProcessInfo | None = None) -> Distribution:
+    """What a strategy says about a number of replicas in each of the processes.
+
+    Raises:
+        StrategyValueError: If the processes cannot be cut into the blocks that it asks for.
+    """
+    processes = processes or launch.ProcessInfo()
+    world = replicas * processes.size
+    block, levels = blocks.choose(strategy, processes)
+    kind = strategy.reduce_strategy
+    independent = kind is BuildStrategy.ReduceStrategy._NoReduce
+    megabytes = float(flags.flag("FLAGS_fuse_parameter_memory_size"))
+    least = int(flags.flag("FLAGS_fuse_parameter_groups_size"))
+    return Distribution(
+        replicas,
+        world,
+        collect=not independent,
+        share_updates=kind is BuildStrategy.ReduceStrategy.Reduce,
+        bucket_bytes=megabytes * (1 << 20) if megabytes >= 0 else None,
+        bucket_count=least if strategy.fuse_all_reduce_ops else 0,
+        fuse_broadcasts=strategy.fuse_broadcast_ops,
+        sync_batch_norm=strategy.sync_batch_norm,
+        block=block,
+        levels=levels,
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- compilation
+@dataclass(frozen=True)
+class LoweredProgram:
+    """The program of a replica, before and after its fusions, and its plan; equal replicas share one.
+
+    Attributes:
+        before: After the passes, before the fusions.
+        metas_before: Metadata of all its values.
+        after: With fused ops.
+        metas: Metadata of all its values.
+        log: The fusions that were made, and the matches that were not.
+        build: The strategy.
+        generated: Fused ops run as generated kernels.
+    """
+
+    before: FrozenProgram
+    metas_before: Mapping[str, Meta]
+    after: FrozenProgram
+    metas: Mapping[str, Meta]
+    log: Log
+    build: BuildStrategy
+    generated: bool
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Made when first asked for: an explanation does without."""
+        return pipeline.lower(self.after, self.metas, self.build, self.generated)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What a program became for one key.
+
+    Attributes:
+        key: ``None`` for one that no cache keeps.
+        program: As it was given.
+        source: Without what pruning removed.
+        replicas: One per replica; a program on one place has one.
+        states: Per replica the metadata of the variables that the plan was made for.
+        report: What data-parallel replicas exchange; ``None`` for a program on one place.
+    """
+
+    key: Key | None
+    program: Program
+    source: Program
+    replicas: tuple[LoweredProgram, ...]
+    states: tuple[Mapping[str, Meta], ...]
+    report: Report | None
+
+    @property
+    def first(self) -> LoweredProgram:
+        """The first replica's program, which stands for all where one is shown."""
+        return self.replicas[0]
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether the replicas depend on each other."""
+        return self.report is not None and bool(self.report.gradients or self.report.norms)
+
+    @cached_property
+    def touched(self) -> tuple[frozenset[str], ...]:
+        """Per replica the variables that it reads or writes."""
+        return tuple(frozenset(one.before.reads) | frozenset(one.before.writes) for one in self.replicas)
+
+    @cached_property
+    def copied(self) -> tuple[tuple[str, ...], ...]:
+        """Per replica the variables that it has a copy of, because all replicas work with them."""
+        shared = frozenset.intersection(*self.touched)
+        return tuple(tuple(sorted(names & shared)) for names in self.touched)
+
+    @cached_property
+    def exclusive(self) -> tuple[tuple[str, ...], ...]:
+        """Per replica the variables that it alone, or not every one, works with."""
+        shared = frozenset.intersection(*self.touched)
+        return tuple(tuple(sorted(names - shared)) for names in self.touched)
+
+    @cached_property
+    def trained(self) -> tuple[str, ...]:
+        """What is trained: it is equal in all replicas of all processes."""
+        return tuple(p.name for p in self.program.all_parameters() if p.trainable and p.name in self.touched[0])
+
+    def fits(self, scope: Scope) -> bool:
+        """Whether the scope's values still have the shapes that the plans were made for."""
+        for state in self.states:
+            for var, meta in state.items():
+                array = scope.array(var)
+                if array is None or array.shape != meta.shape:
+                    return False
+        return True
+
+    def bind(
+        self, scope: Scope, device: str, threads: int, group: Group | None = None, rank: int = 0
+    ) -> tuple[Session, ...]:
+        """Sessions, one per replica; each binds its arrays when it first runs.
+
+        Args:
+            scope: Where the persistable variables live.
+            device: Kind of the places.
+            threads: Of all replicas together.
+            group: What the replicas meet in; ``None`` for a program on one place.
+            rank: Of this process: it tells the random numbers of the replicas apart.
+
+        Raises:
+            FeedError: If a persistable variable that is read has no value.
+        """
+        count = len(self.replicas)
+        each = max(1, min(threads, usable_cpus()) // count)
+        check = bool(flags.flag("FLAGS_check_nan_inf"))
+        sessions = []
+        for i, one in enumerate(self.replicas):
+            for var in one.before.reads:
+                if scope.array(var) is None:
+                    raise uninitialised(one.plan, var)
+            sessions.append(
+                Session(
+                    one.plan,
+                    scope.replica(i),
+                    device,
+                    each,
+                    self.program.random_seed,
+                    self.program.uid,
+                    check,
+                    group.communicator(i) if group is not None else None,
+                    rank * count + i,
+                )
+            )
+        return tuple(sessions)
+
+
+def compile_program(
+    program: Program,
+    build: BuildStrategy,
+    feeds: Sequence[Mapping[str, Meta]],
+    fetches: Sequence[str],
+    scope: Scope,
+    *,
+    how: Distribution | None = None,
+    kept: Sequence[str] | None = None,
+    device: str = "cpu",
+    key: Key | None = None,
+) -> Compilation:
+    """Rewrites, distributes and fuses a program for what is fed and fetched.
+
+    Args:
+        program: The user's; it stays as it is.
+        build: Its strategy.
+        feeds: Per replica the metadata of what it is fed. An explanation gives the first replica's alone.
+        fetches: Names.
+        scope: Whose values say which sizes the state has; what it lacks is taken as declared.
+        how: How a data-parallel program is spread; ``None`` for one place.
+        kept: Prune the program to the fetches and these variables, or to all updates if there are none; ``None``: no pruning.
+        device: Kind of the places.
+        key: Under which a cache will keep it.
+
+    Raises:
+        TstaticError: For a feed or fetch that does not fit, or shapes that an op refuses.
+    """
+    names = list(feeds[0])
+    source = program if kept is None else edit.prune(program, names, [*fetches, *(kept or updated(program))])
+    scale = 1.0 if how is None else loss_scale(build, how.world)
+    frozen, _ = pipeline.rewrite(source, build, names, fetches, scale)
+    programs, report = ([frozen], None) if how is None else distribute(frozen, how)
+    generated = device == "cpu" and interpret.backend() == "interpret"
+    known: dict[tuple[Any, ...], LoweredProgram] = {}
+    replicas = []
+    states = []
+    for mine, metas in zip(programs, feeds, strict=False):
+        state = state_metas(mine, program, scope)
+        alike = id(mine), tuple(sorted(metas.items()))
+        if alike not in known:
+            inferred = infer_program(mine, {**metas, **{mine.reads[var]: meta for var, meta in state.items()}})
+            log = Log()
+            fused, after = pipeline.fuse(mine, inferred, build, log)
+            known[alike] = LoweredProgram(mine, inferred, fused, after, log, build, generated)
+        replicas.append(known[alike])
+        states.append(state)
+    return Compilation(key, program, source, tuple(replicas), tuple(states), report)
+
+
+# ----------------------------------------------------------------------------------------------------------------- cache
+@dataclass(frozen=True)
+class Bound:
+    """A compilation and its sessions.
+
+    Attributes:
+        compilation: What they run.
+        sessions: One per replica.
+        group: What the replicas meet in.
+    """
+
+    compilation: Compilation
+    sessions: tuple[Session, ...]
+    group: Group | None
+
+
+class CompileCache:
+    """The compilations of one Executor by their keys, with their sessions."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Key, Bound] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: Key, scope: Scope) -> Bound | None:
+        """The entry of a key, if the scope's values still fit it."""
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        for session in found.sessions:
+            if session.stale():
+                if not found.compilation.fits(scope):
+                    return None
+                break
+        self._entries.move_to_end(key)
+        return found
+
+    def add(self, key: Key, entry: Bound, milliseconds: float) -> None:
+        """Keeps an entry, and logs which part of its key differed from the nearest one and what it cost."""
+        if _log.isEnabledFor(INFO):
+            count = len(entry.sessions)
+            where = f" for {count} places" if count > 1 else ""
+            program = entry.compilation.program
+            _log.info("compiled %r%s in %.1f ms: %s", program, where, milliseconds, self._reason(key))
+        self._entries[key] = entry
+        self._entries.move_to_end(key)
+        while len(self._entries) > CACHE_SIZE:
+            self._entries.popitem(last=False)
+
+    def _reason(self, key: Key) -> str:
+        nearest: list[str] | None = None
+        other = key
+        for old in self._entries:
+            if old.program != key.program:
+                continue
+            differs = [name for name, a, b in zip(Key._fields, old, key, strict=True) if a != b]
+            if nearest is None or len(differs) <= len(nearest):  # of equals the newest
+                nearest, other = differs, old
+        if nearest is None:
+            return "first run"
+        if not nearest:
+            return "the scope's values changed size"
+        reason = f"differs in {', '.join(name.replace('_', ' ') for name in nearest)}"
+        if "feed_signature" in nearest:
+            reason += f" ({changed_feeds(other.feed_signature, key.feed_signature)})"
+        return reason
+
+    def forget(self, group: Group) -> None:
+        """Removes what replicas ran whose group has ended."""
+        for key in [key for key, entry in self._entries.items() if entry.group is group]:
+            del self._entries[key]
+
+    def close(self) -> None:
+        """Frees the memory of all sessions and removes all entries."""
+        for entry in self._entries.values():
+            for session in entry.sessions:
+                session.drop()
+        self._entries.clear()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that the arenas of all sessions hold now."""
+        return sum(session.held_bytes for entry in self._entries.values() for session in entry.sessions)
+
+
+def changed_feeds(old: Sequence[Signature], new: Sequence[Signature]) -> str:
+    """What differs first between the replicas' feeds: ``x: (32, 8) float32 -> (16, 8) float32``."""
+    if len(old) != len(new):
+        return f"{len(old)} -> {len(new)} replicas"
+    replica = next(i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b)
+    before, after = ({n: f"{shape} {dtype.name}" for n, shape, dtype in one[replica]} for one in (old, new))
+    names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
+    text = "; ".join(f"{n}: {before.get(n, 'not fed')} -> {after.get(n, 'not fed')}" for n in names)
+    return f"replica {replica}: {text}" if len(new) > 1 else text
+
+
+__all__ = [
+    "Bound", "Compilation", "CompileCache", "Key", "LoweredProgram", "changed_feeds", "compile_program", "distribution",
+    "loss_scale",
+]  # fmt: skip
