@@ -35,17 +35,20 @@ class History:
 
     Attributes:
         compilation: The last one.
+        counted: The one of the last run, whose sessions are known.
         sessions: Of all runs; weakly, because an Executor that nobody has any more takes its memory with it.
         scope: Where the last data-parallel run found its variables.
     """
 
     compilation: Compilation | None = None
+    counted: Compilation | None = None
     sessions: WeakSet[Session] = field(default_factory=WeakSet)
     scope: Scope | None = None
 
     def ran(self, entry: Bound, drop_every: int) -> None:
         """Notes a run; every so many runs the memory of temporaries is given back."""
-        if entry.sessions[0] not in self.sessions:
+        if self.counted is not entry.compilation:
+            self.counted = entry.compilation
             self.sessions.update(entry.sessions)
         if drop_every:
             for session in entry.sessions:

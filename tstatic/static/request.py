@@ -48,7 +48,7 @@ class FeedReader:
             FeedError, FeedTypeError: As of :func:`tstatic.runtime.feed.read_feed`.
         """
         if type(feed) is dict:
-            # One pass without a call for what passed before: a step on a small net takes 20 microseconds, checks took 4.
+            # One pass without a call for what passed before takes 0.6 us; all checks of one array take 4, a small step 25.
             arrays: Arrays = {}
             parts = []
             accepted = self._accepted

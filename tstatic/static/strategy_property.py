@@ -207,7 +207,7 @@ class Strategy:
     _table: ClassVar[dict[str, Property[Any]]] = {}
     _values: dict[str, Any]
     _finalized: bool
-    _key: tuple[Hashable, ...] | None
+    _key: tuple[tuple[tuple[Any, tuple[Any, ...]], ...], tuple[Hashable, ...]] | None
 
     def __init_subclass__(cls) -> None:
         cls._table = cls._table | {name: item for name, item in vars(cls).items() if isinstance(item, Property)}
@@ -233,12 +233,17 @@ class Strategy:
             StrategyTypeError: A list or set was changed in place and now holds something that is no str.
         """
         # An executor asks before every run. Lists and sets can change in place, so only those are looked at again.
-        live = tuple(tuple(v) for v in self._values.values() if isinstance(v, list | set))
-        if self._key is None or self._key[0] != live:
-            values = tuple(item.kind.freeze(item.read(self._values[name])) for name, item in self._table.items())
-            object.__setattr__(self, "_key", (live, values))
-        assert self._key is not None
-        return self._key[1]  # type: ignore[return-value]
+        if self._key is not None:
+            lists, values = self._key
+            for live, was in lists:
+                if tuple(live) != was:
+                    break
+            else:
+                return values
+        values = tuple(item.kind.freeze(item.read(self._values[name])) for name, item in self._table.items())
+        lists = tuple((value, tuple(value)) for value in self._values.values() if isinstance(value, list | set))
+        object.__setattr__(self, "_key", (lists, values))
+        return values
 
     def copy(self: S) -> S:
         """Returns an independent copy that is not finalized."""
