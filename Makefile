@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt test interpret kernels proof-kernels proof mutants golden triton36 plan pack gpu check format lint types layers api bench docs wheel clean parity
+.PHONY: help venv demo gpt test interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint types layers api bench docs wheel clean parity
 
 help:  ## This list.
 	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -105,6 +105,9 @@ parity: $(VENV)/.dev  ## Record what Paddle 2.6.2 answers to every described cal
 golden: $(VENV)/.dev $(TRITON36)/.made  ## Put the figures of compiled kernels on record anew.
 	@$(BIN)/python tests/kernels/golden.py --write
 	@$(BIN)/python tests/kernels/golden.py --write --python $(TRITON36)/bin/python
+
+ratchets: $(VENV)/.dev  ## Lower the numbers of tests/unit/ratchets.json that the source has become better than.
+	@$(BIN)/python -m tests.helpers.measures
 
 check: lint types layers  ## All that must hold before a commit: format, lint, types, layers, fast tests.
 	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/kernels -m "not slow" $(ARGS)

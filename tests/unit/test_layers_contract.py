@@ -1,4 +1,4 @@
-"""What changing it costs: imports point down, an op is one file, no second table is keyed by op, files stay readable."""
+"""What changing it costs: imports point down, an op is one file, files stay readable (tables of ops: test_ratchets)."""
 
 from __future__ import annotations
 
@@ -53,40 +53,6 @@ def test_an_op_def_stands_in_one_file() -> None:
     # A function makes the op definitions of a few families (reductions, comparisons, updates); most are written out.
     forward = [type for type, definition in OPS.items() if not definition.of]
     assert len([type for type in forward if type in places]) > 0.7 * len(forward)
-
-
-# ----------------------------------------------------------------------------------------------------- no second table
-def op_tables(tree: ast.AST, types: set[str]) -> list[int]:
-    """Lines of dict literals that have at least five op types as keys."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Dict):
-            keys = [k.value for k in node.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)]
-            if len(types.intersection(keys)) >= 5:
-                found.append(node.lineno)
-    return found
-
-
-# What looks like such a table and is none.
-ALLOWED = {
-    "tstatic/ops/compare.py": "the first table: its six op definitions are made from it",
-    "tstatic/nn/initializer.py": "names of nonlinearities, as calculate_gain takes them",
-}
-
-
-def test_no_second_table_is_keyed_by_op() -> None:
-    types = set(OPS)
-    found = {str(file.relative_to(ROOT)) for file, tree in TREES.items() if op_tables(tree, types)}
-    assert found - ALLOWED.keys() == set(), (
-        "an op's facts belong in its definition: add a field there, or look the op definition up"
-    )
-    assert ALLOWED.keys() - found == set(), "one of these is gone: take it out of ALLOWED"
-
-
-def test_a_second_table_is_noticed() -> None:
-    table = "FUSABLE = {'relu': 1, 'tanh': 2, 'conv2d': 3, 'softmax': 4, 'mul': 5, 'x': 6}"
-    assert op_tables(ast.parse(table), set(OPS)) == [1]
-    assert op_tables(ast.parse("{'relu': 1, 'x': 2}"), set(OPS)) == []
 
 
 # --------------------------------------------------------------------------------------------------------------- files

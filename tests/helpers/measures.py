@@ -1,0 +1,258 @@
+"""What the library's source is measured by: each function lists what should not be there, or counts what should be little.
+
+As a script it writes the numbers of ``tests/unit/ratchets.json`` that became better: ``python -m tests.helpers.measures``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from tstatic.ir.opdef import OPS
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "tstatic"
+RECORD = ROOT / "tests" / "unit" / "ratchets.json"
+
+Trees = Mapping[str, ast.Module]
+"""Path below the root -> syntax tree."""
+
+
+@cache
+def trees() -> Trees:
+    """All files of the library."""
+    return {str(f.relative_to(ROOT)): ast.parse(f.read_text(encoding="utf-8")) for f in sorted(PACKAGE.rglob("*.py"))}
+
+
+# -------------------------------------------------------------------------------------------------------- import circles
+def module_of(file: str) -> str:
+    """``tstatic/ops/__init__.py`` is ``tstatic.ops``."""
+    return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def imports(files: Trees) -> dict[str, set[str]]:
+    """Module -> modules that it names in an import: at the top, inside a function or for types only."""
+    modules = {module_of(f) for f in files}
+    found: dict[str, set[str]] = {}
+    for file, tree in files.items():
+        named: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                named |= {a.name for a in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                parts = {f"{node.module}.{a.name}" for a in node.names}
+                named |= {p if p in modules else node.module for p in parts}
+        found[module_of(file)] = (named & modules) - {module_of(file)}
+    return found
+
+
+def import_circles(files: Trees) -> list[str]:
+    """Sets of modules each of which imports every other one, directly or through others."""
+    graph = imports(files)
+
+    def reach(start: str) -> frozenset[str]:
+        seen: set[str] = set()
+        pending = [start]
+        while pending:
+            for one in graph[pending.pop()] - seen:
+                seen.add(one)
+                pending.append(one)
+        return frozenset(seen)
+
+    reached = {m: reach(m) for m in graph}
+    inside = sorted(m for m in graph if m in reached[m])
+    return sorted({", ".join(n for n in inside if n in reached[m] and m in reached[n]) for m in inside})
+
+
+# ------------------------------------------------------------------------------------------------- probes of references
+# What only some kinds of references have.
+_PROBED = {"bind", "code", "fold", "function", "nodes", "powers", "scratch_metas"}
+
+
+def reference_probes(files: Trees) -> list[str]:
+    """``hasattr``, ``getattr`` and ``isinstance`` by which code finds out what kind of reference an op has."""
+    found = []
+    for file, tree in files.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) >= 2:
+                first, second = node.args[:2]
+                asked = node.func.id in ("hasattr", "getattr")
+                name = (
+                    first.attr if isinstance(first, ast.Attribute) else first.id if isinstance(first, ast.Name) else ""
+                )
+                part = asked and isinstance(second, ast.Constant) and second.value in _PROBED
+                if part or (name in ("ref", "reference") and (asked or node.func.id == "isinstance")):
+                    found.append(f"{file}:{node.lineno} {ast.unparse(node)}")
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------- tables of ops
+# Texts that are types of ops and mean something else here.
+NOT_OPS = {
+    "tstatic/fusion/codegen/lines.py:_INTEGER_TOO": "functions of expressions",
+    "tstatic/ir/expr.py:make": "functions of expressions",
+    "tstatic/nn/initializer.py:calculate_gain": "names of nonlinearities, as Paddle's function takes them",
+    "tstatic/nn/initializer.py:op": "attributes of one op",
+    "tstatic/ops/compare.py:_SYMBOLS": "the first table: its six op definitions are made from it",
+    "tstatic/testing/strategies.py:FAMILIES": "kinds of steps",
+    "tstatic/testing/tolerance.py:_UNITS": "functions of expressions",
+}
+
+
+def _owners(tree: ast.AST, name: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Every node with the function, class or constant that it stands in."""
+    for node in ast.iter_child_nodes(tree):
+        own = name
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own = node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            own = name or node.targets[0].id
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            own = name or node.target.id
+        yield own, node
+        yield from _owners(node, own)
+
+
+def _texts(nodes: Iterable[ast.expr | None]) -> set[str]:
+    return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def op_tables(files: Trees, types: set[str]) -> list[str]:
+    """Dicts with two op types or more as keys, and tuples, lists and sets of three or more, outside the files of ops.
+
+    A file of ops may treat some of its own alike: there only dicts with five keys count.
+    """
+    found = []
+    for file, tree in files.items():
+        own = file.startswith("tstatic/ops/") and not Path(file).name.startswith("_")
+        for owner, node in _owners(tree):
+            if isinstance(node, ast.Dict):
+                keys, least = _texts(node.keys), 5 if own else 2
+            elif isinstance(node, ast.Tuple | ast.List | ast.Set) and not own:
+                keys, least = _texts(node.elts), 3
+            else:
+                continue
+            if len(keys & types) >= least:
+                found.append(f"{file}:{owner}")
+    return sorted(found)
+
+
+# ----------------------------------------------------------------------------------------------------------- tile sizes
+TILE_SIZES = ("TILE", "CUT_ABOVE", "SMALLEST")
+"""How the names of constants end that say below which size work stays whole, and how large a tile is."""
+
+
+def tile_sizes(files: Trees) -> list[str]:
+    """Numbers by which single ops and the CPU device cut work."""
+    found = []
+    for file, tree in files.items():
+        if not file.startswith(("tstatic/ops/", "tstatic/devices/")):
+            continue
+        for node in tree.body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            if isinstance(target, ast.Name) and target.id.endswith(TILE_SIZES):
+                found.append(f"{file}:{target.id}")
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------- docstrings
+_NAME = re.compile(r"``(\w+)``")
+
+
+def named_files(doc: str) -> set[str]:
+    """Names in the heads of a docstring's bullets: what stands before two spaces, over several lines where they are many."""
+    heads = []
+    for paragraph in doc.split("\n\n"):
+        for bullet in re.split(r"^\* ", paragraph, flags=re.MULTILINE)[1:]:
+            text = " ".join(line if k == 0 else line.strip() for k, line in enumerate(bullet.splitlines()))
+            heads.append(text.partition("  ")[0])
+    return {name for head in heads for name in _NAME.findall(head)}
+
+
+def wrong_maps(files: Trees) -> list[str]:
+    """Packages whose docstring does not name exactly their files and packages."""
+    found = []
+    for file, tree in files.items():
+        if not file.endswith("/__init__.py"):
+            continue
+        folder = ROOT / Path(file).parent
+        there = {p.stem for p in folder.glob("*.py")} | {p.parent.name for p in folder.glob("*/__init__.py")}
+        wrong = named_files(ast.get_docstring(tree) or "") ^ (there - {"__init__"})
+        if wrong:
+            found.append(f"{Path(file).parent}: {', '.join(sorted(wrong))}")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- how much
+def _step(count: int, size: int) -> int:
+    """The next multiple, so that a small change moves no number."""
+    return -(-count // size) * size
+
+
+def lines(pattern: str) -> int:
+    """Lines of the library's files, up to the next 500."""
+    return _step(sum(len(f.read_text(encoding="utf-8").splitlines()) for f in PACKAGE.rglob(pattern)), 500)
+
+
+def files(pattern: str) -> int:
+    """Files of the library, up to the next five."""
+    return _step(sum(1 for _ in PACKAGE.rglob(pattern)), 5)
+
+
+@cache
+def imported_modules() -> int:
+    """Own modules that ``import tstatic`` loads, in a fresh process; up to the next five."""
+    code = "import sys, tstatic; print(sum(m.split('.')[0] == 'tstatic' for m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return _step(int(done.stdout), 5)
+
+
+# ------------------------------------------------------------------------------------------------------------- the table
+MEASURES: Mapping[str, Callable[[], int | list[str]]] = {
+    "circles of imports, lazy and type-only ones counted": lambda: import_circles(trees()),
+    "files in circles of imports": lambda: [m for c in import_circles(trees()) for m in c.split(", ")],
+    "probes of references": lambda: reference_probes(trees()),
+    "tables of op types outside the files of ops": lambda: [
+        t for t in op_tables(trees(), set(OPS)) if t not in NOT_OPS
+    ],
+    "constants of tile sizes": lambda: tile_sizes(trees()),
+    "packages whose docstring does not name exactly their files": lambda: wrong_maps(trees()),
+    "lines of tstatic/ without generated stubs": lambda: lines("*.py"),
+    "lines of generated stubs": lambda: lines("*.pyi"),
+    "files of tstatic/ without generated stubs": lambda: files("*.py"),
+    "generated stubs": lambda: files("*.pyi"),
+    "own modules that `import tstatic` loads": imported_modules,
+}
+
+
+def number(found: int | list[str]) -> int:
+    """What is compared: a count, or how many were found."""
+    return found if isinstance(found, int) else len(found)
+
+
+def recorded() -> dict[str, int]:
+    """The numbers of the last commit."""
+    numbers: dict[str, int] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return numbers
+
+
+def main() -> None:
+    """Lowers the numbers that became better; what became worse is said and stays."""
+    before = recorded() if RECORD.exists() else {}
+    after = {name: number(measure()) for name, measure in MEASURES.items()}
+    for name, now in after.items():
+        then = before.get(name, now)
+        if now != then:
+            print(f"{name}: {then} -> {now}" + (", worse: not written" if now > then else ""))
+        after[name] = min(now, then)
+    RECORD.write_text(json.dumps(after, indent=4) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
