@@ -31,9 +31,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Sources of the kernels that were bound."""
     sources: list[str] = []
 
-    def noted(found: Any, known: Any) -> Any:
+    def noted(found: Any, *where: Any) -> Any:
         sources.append(found.kernel.text)
-        return generated.generated_work(found, known)
+        return generated.generated_work(found, *where)
 
     monkeypatch.setattr(session, "generated_work", noted)
     return sources

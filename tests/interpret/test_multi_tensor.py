@@ -169,7 +169,7 @@ def launch(kernel: Kernel, arrays: dict[str, Any], target: Target) -> None:
     calls = kernel.plan(target)
     given = dict(arrays)
     given.update((n, np.empty(count, dtype.np)) for n, (count, dtype) in calls.partials.items())
-    given.update((n, table.filled(given)) for n, table in calls.tables.items())
+    given.update((n, table.filled(given, interpret.DEVICE.span)) for n, table in calls.tables.items())
     module = cache.load(kernel.text, kernel.name)
     launches = [one.call for one in calls.launches]
     with np.errstate(all="ignore"):

@@ -26,7 +26,7 @@ def check(monkeypatch: pytest.MonkeyPatch, number: int, count: int, **kinds: Any
     """Runs ``count`` programs; returns how many generated kernels were bound."""
     kernels: list[str] = []
 
-    def counted(found: Any, known: Any) -> Any:
+    def counted(found: Any, *where: Any) -> Any:
         kernels.append(found.kernel.name)
         for launch in found.calls.launches:
             programs = 1
@@ -34,7 +34,7 @@ def check(monkeypatch: pytest.MonkeyPatch, number: int, count: int, **kinds: Any
                 programs *= size
             # What has one program per tensor follows their number.
             assert programs <= MOST_PROGRAMS or found.calls.tables, f"{found.kernel.name}: grid {launch.grid}"
-        return generated.generated_work(found, known)
+        return generated.generated_work(found, *where)
 
     monkeypatch.setattr(session, "generated_work", counted)
 

@@ -1,7 +1,133 @@
-"""Backends: one file each.
+"""Backends: one file each, and one line each in ``DEVICES``.
 
-* ``pool``  worker threads that share out the tiles of a step
+* ``base``  what a device is: memory, copies, streams and events, and how a step becomes calls
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays
-* ``tile_chain`` joins steps that are cut alike
+* ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
 * ``null``  runs nothing: plans and overhead
+* ``pool``  worker threads that share out the tiles of a step
+* ``tile_chain`` joins steps that are cut alike
+* ``buffer`` the host's memory
+* ``blas``  limits BLAS to one thread
 """
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from tstatic.devices import cpu, interpret, null
+from tstatic.devices.base import Array, Device, DeviceArray, HostArray
+from tstatic.errors import DeviceError, UnsupportedError
+from tstatic.places import Place
+
+DEVICES: dict[str, Device] = {
+    "cpu": cpu.DEVICE,
+    "interpret": interpret.DEVICE,
+    "null": null.DEVICE,
+}
+
+HOST = cpu.DEVICE
+
+_VARIABLE = "TSTATIC_CPU_BACKEND"
+_chosen: str | None = None
+_first: str | None = None
+
+
+def _wanted() -> str:
+    name = os.environ.get(_VARIABLE, "") or "numpy"
+    return "cpu" if name == "numpy" else name
+
+
+def cpu_device() -> Device:
+    """The device of CPU places (``TSTATIC_CPU_BACKEND``); chosen once, at the first use.
+
+    Raises:
+        DeviceError: If the variable names none.
+    """
+    global _chosen, _first
+    if _chosen is None:
+        wanted = _wanted()
+        if wanted not in DEVICES:
+            raise DeviceError(
+                f"{_VARIABLE} names no backend: {wanted!r}",
+                expected="'numpy' or 'interpret'",
+                received=repr(wanted),
+                fix=f"unset it, or export {_VARIABLE}=interpret",
+            )
+        DEVICES[wanted].begin()
+        _chosen = _first = wanted
+    return DEVICES[_chosen]
+
+
+def check_backend() -> None:
+    """Refuses a choice that changed after the first use.
+
+    Raises:
+        DeviceError: If it did.
+    """
+    if _first is not None and (wanted := _wanted()) != _first:
+        raise DeviceError(
+            f"{_VARIABLE} changed after a CPU place was used",
+            expected=f"{_first!r}, as it was at the first use",
+            received=repr(wanted),
+            fix="set it before the program starts; one process either interprets kernels or does not",
+        )
+
+
+@contextlib.contextmanager
+def use(name: str) -> Iterator[Device]:
+    """Runs CPU places on another device inside the block (for tests)."""
+    global _chosen
+    before = cpu_device()
+    device = DEVICES[name]
+    assert device is before or not (device.exclusive or before.exclusive), "one process either interprets or does not"
+    _chosen = name
+    try:
+        yield device
+    finally:
+        _chosen = before.name
+
+
+def of_place(place: Place) -> Device:
+    """The device that runs programs on a place.
+
+    Raises:
+        UnsupportedError: If there is none.
+    """
+    if place.kind == "cpu":
+        return cpu_device()
+    device = DEVICES.get(place.kind)
+    if device is None:
+        raise UnsupportedError(
+            f"this release runs programs on the CPU, not on {place}",
+            expected="CPUPlace()",
+            received=repr(place),
+            fix="use static.Executor(CPUPlace())",
+        )
+    return device
+
+
+def owner_of(array: Array) -> Device:
+    """The device whose memory an array lies in."""
+    return array.owner if isinstance(array, DeviceArray) else HOST
+
+
+def read(array: Array) -> HostArray:
+    """The values of an array of any device: the array itself if the host can read it, else a copy."""
+    return array.owner.to_host(array) if isinstance(array, DeviceArray) else array
+
+
+__all__ = [
+    "DEVICES",
+    "HOST",
+    "Array",
+    "Device",
+    "HostArray",
+    "check_backend",
+    "cpu_device",
+    "of_place",
+    "owner_of",
+    "read",
+    "use",
+]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from tstatic import target
+from tstatic.devices.base import Device, HostArray, KernelLaunch, Memory, MemoryKind, Stream
 from tstatic.devices.buffer import Buffer
 from tstatic.devices.pool import Call
+from tstatic.errors import DeviceError
+from tstatic.ir.evaluate import metas_of
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import Meta
 
 TILE = 1 << 18
 """Elements per tile of pointwise work. Smaller ones would stay in a nearer cache, but with several threads every call of
@@ -312,3 +320,99 @@ def _prepare_pointwise(
             return calls
 
         work.add(maker, [((out.size,), d) for d in program.registers], _read(definition, tile_ins), tile_outs)
+
+
+_STREAM = Stream()
+"""Everything is done when a call returns, so all streams are one."""
+
+
+class CpuDevice(Device):
+    """The CPU: arrays are numpy's, references run on them, and every call ends when its work is done."""
+
+    name = "cpu"
+    target = target.INTERPRETER
+
+    def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Buffer:
+        return Buffer(nbytes, purpose)
+
+    def view(self, memory: Memory, offset: int, meta: Meta) -> HostArray:
+        assert isinstance(memory, Buffer)
+        array: HostArray = memory.array[offset : offset + meta.nbytes].view(meta.dtype.np).reshape(meta.shape)
+        return array
+
+    def slice(self, array: HostArray, start: int, shape: Sequence[int]) -> HostArray:
+        return array[start : start + int(np.prod(shape, dtype=np.int64))].reshape(shape)
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> HostArray:
+        return np.empty(shape, dtype)
+
+    def holds(self, array: Any) -> bool:
+        return isinstance(array, np.ndarray)
+
+    def derive(self, array: HostArray, view: Callable[..., HostArray | None]) -> HostArray:
+        made = view(array)
+        assert made is not None, "the plan took a view that the op definition does not offer"
+        return made
+
+    def span(self, array: HostArray) -> Span:
+        return byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
+
+    def copy(self, destination: HostArray, source: HostArray, stream: Stream | None = None) -> None:
+        np.copyto(destination, source)
+
+    def fill(self, destination: HostArray, value: complex, stream: Stream | None = None) -> None:
+        destination[...] = value
+
+    def to_host(self, array: HostArray, stream: Stream | None = None) -> HostArray:
+        return np.array(array)
+
+    def from_host(self, destination: HostArray, source: HostArray, stream: Stream | None = None) -> None:
+        np.copyto(destination, source)
+
+    def upload(self, array: HostArray) -> HostArray:
+        return array
+
+    def assigning(self, destination: HostArray, source: HostArray) -> Call:
+        return operator.setitem, (destination, ..., source)
+
+    def stream(self) -> Stream:
+        return _STREAM
+
+    def bind(
+        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+    ) -> BoundStep:
+        return prepare(op.definition, ins, outs, op.attrs, metas_of, reserved)
+
+    def bind_dynamic(
+        self,
+        op: FrozenOp,
+        arrays: MutableMapping[str, Any],
+        reserved: Mapping[str, Any],
+        run: Callable[[FrozenOp, MutableMapping[str, Any], Mapping[str, Any]], None],
+        stream: Stream,
+    ) -> BoundStep:
+        return of_calls([(run, (op, arrays, reserved))])
+
+    def launch(
+        self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray], stream: Stream
+    ) -> list[Call]:
+        raise DeviceError(
+            f"the device '{self.name}' runs no generated kernels",
+            expected="a device that does",
+            received=module.__name__,
+            fix="export TSTATIC_CPU_BACKEND=interpret before the program starts",
+        )
+
+    def check_finite(self, arrays: Sequence[HostArray], stream: Stream | None = None) -> HostArray:
+        return np.array([a.size - np.count_nonzero(np.isfinite(a)) for a in arrays], np.int64)
+
+
+def of_calls(calls: list[Call]) -> BoundStep:
+    """A step that is these calls, of which it is not known what memory they touch."""
+    work = BoundStep()
+    work.spans = None
+    work.add(lambda arrays: calls)
+    return work
+
+
+DEVICE = CpuDevice()

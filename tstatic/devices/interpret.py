@@ -11,40 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tstatic import target
+from tstatic.devices.base import HostArray, KernelLaunch, Stream
+from tstatic.devices.cpu import CpuDevice
 from tstatic.devices.pool import Call
 from tstatic.errors import DeviceError, needed_for
 from tstatic.locks import lock
-
-_chosen: str | None = None
-
-
-def backend() -> str:
-    """How CPU places run fused ops: ``numpy`` or ``interpret`` (``TSTATIC_CPU_BACKEND``); read once, at the first use.
-
-    Raises:
-        DeviceError: For another value, or one that changed since.
-    """
-    global _chosen
-    wanted = os.environ.get("TSTATIC_CPU_BACKEND", "") or "numpy"
-    if _chosen is None:
-        if wanted not in ("numpy", "interpret"):
-            raise DeviceError(
-                f"TSTATIC_CPU_BACKEND names no backend: {wanted!r}",
-                expected="'numpy' or 'interpret'",
-                received=repr(wanted),
-                fix="unset it, or export TSTATIC_CPU_BACKEND=interpret",
-            )
-        if wanted == "interpret":
-            begin()
-        _chosen = wanted
-    if wanted != _chosen:
-        raise DeviceError(
-            "TSTATIC_CPU_BACKEND changed after a CPU place was used",
-            expected=f"{_chosen!r}, as it was at the first use",
-            received=repr(wanted),
-            fix="set it before the program starts; one process either interprets kernels or does not",
-        )
-    return _chosen
 
 
 def begin() -> None:
@@ -119,3 +91,23 @@ def _run(launcher: Any, values: Sequence[Any], constants: Mapping[str, int]) -> 
         # numpy warns of rows that are NaN throughout, which is what the program's values say.
         warnings.simplefilter("ignore", RuntimeWarning)
         launcher(*values, **constants)
+
+
+class InterpretDevice(CpuDevice):
+    """The CPU, where fused ops run as their generated kernels."""
+
+    name = "interpret"
+    target = target.INTERPRETER
+    generated = True
+    exclusive = True
+
+    def begin(self) -> None:
+        begin()
+
+    def launch(
+        self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray], stream: Stream
+    ) -> list[Call]:
+        return bind(module, launches, arrays)
+
+
+DEVICE = InterpretDevice()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices import owner_of
 from tstatic.runtime.scope import Scope, ScopeVar
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +39,8 @@ def assign(scope: Scope, values: Mapping[str, Array], runs: Mapping[int, tuple[i
                 steps.append((operator.setitem, scope._vars, name, var))
             elif old is not None and old.shape == array.shape and old.dtype == array.dtype:
                 found.scope.touched()
-                steps.append((operator.setitem, old, ..., array))
+                function, args = owner_of(old).assigning(old, array)
+                steps.append((function, *args))
             else:
                 # Plans that are bound to the old storage look for the new one, should it come.
                 found.scope._layout_changed()

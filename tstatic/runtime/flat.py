@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tstatic.devices.buffer import Buffer
-from tstatic.ir.types import dtype_of
+from tstatic.devices import Device
+from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.streams import PAD
 from tstatic.runtime.scope import Flat, Scope, ScopeVar
 
 
-def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]]) -> int:
+def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]], device: Device) -> int:
     """Moves variables that do not lie in a flat buffer yet into new ones, one per stream and dtype.
 
     Values, shapes and dtypes stay; bound plans bind anew. Variables without a value, and empty ones, are left alone.
@@ -18,6 +18,7 @@ def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]]) -> int:
     Args:
         scope: Whose variables, or whose parents', they are.
         wanted: Stream -> variables in order.
+        device: Whose memory they lie in, and the buffers will.
 
     Returns:
         How many variables were moved.
@@ -36,14 +37,14 @@ def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]]) -> int:
             # Before as well: if an exception breaks the move off, no plan may stay bound to what has moved.
             for owner in touched.values():
                 owner._layout_changed()
-            _move(stream, group)
+            _move(stream, group, device)
             moved += len(group)
     for owner in touched.values():
         owner._layout_changed()
     return moved
 
 
-def _move(stream: str, group: Sequence[ScopeVar]) -> None:
+def _move(stream: str, group: Sequence[ScopeVar], device: Device) -> None:
     offsets: list[int] = []
     total = 0
     dtype = None
@@ -54,8 +55,10 @@ def _move(stream: str, group: Sequence[ScopeVar]) -> None:
         total += -(-array.size // PAD) * PAD
         dtype = array.dtype
     assert dtype is not None
-    buffer = Buffer(total * dtype.itemsize, "parameters and moments")
-    buffer.touch()
-    flat = Flat(stream, buffer.array.view(dtype), tuple(v.name for v in group), tuple(offsets))
+    memory = device.allocate(total * dtype.itemsize, purpose="parameters and moments")
+    memory.touch()
+    flat = Flat(
+        stream, device.view(memory, 0, Meta((total,), dtype_of(dtype))), tuple(v.name for v in group), tuple(offsets)
+    )
     for var, offset in zip(group, offsets, strict=True):
         var.get_tensor()._move_to(flat, offset)

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from tstatic.devices import cpu, interpret
+from tstatic.devices import Device, cpu
+from tstatic.devices.base import Stream
 from tstatic.devices.pool import Call
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
 from tstatic.plan.plan import Generated
 
 
-def generated_work(found: Generated, known: Mapping[str, Any]) -> cpu.BoundStep:
+def generated_work(found: Generated, known: Mapping[str, Any], device: Device, stream: Stream) -> cpu.BoundStep:
     """Ready calls of one kernel.
 
     Args:
         found: The kernel and its launches.
         known: Value -> array.
+        device: Where it runs.
+        stream: In which of its streams.
 
     Raises:
         MissingPackageError: Without triton.
@@ -42,11 +43,13 @@ def generated_work(found: Generated, known: Mapping[str, Any]) -> cpu.BoundStep:
         mine = dict(arrays)
         calls: list[Call] = []
         for v, buffer in zip(loose, scratch, strict=False):
-            calls.append((np.copyto, (buffer, arrays[v])))
+            calls.append((device.copy, (buffer, arrays[v], stream)))
             mine[v] = buffer
         mine.update(zip((n for n, _ in partials), scratch[len(loose) :], strict=True))
-        mine.update((name, table.filled(mine)) for name, table in found.calls.tables.items())
-        return calls + interpret.bind(module, launches, mine)
+        mine.update(
+            (name, device.upload(table.filled(mine, device.span))) for name, table in found.calls.tables.items()
+        )
+        return calls + device.launch(module, launches, mine, stream)
 
     work.add(maker, [*shapes, *(shape for _, shape in partials)])
     return work

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-import numpy as np
-
+from tstatic.devices import owner_of
 from tstatic.ir.program import Program
 from tstatic.runtime.scope import Scope
 
@@ -25,13 +24,13 @@ def _scheduled(program: Program, scope: Scope) -> Iterator[None]:
     if not held:
         yield
         return
-    old = [array.copy() for array in held]
+    old = [owner_of(array).to_host(array) for array in held]
     value = program.lr_scheduler()
     for array in held:
-        array[...] = value
+        owner_of(array).fill(array, value)
     try:
         yield
     except BaseException:
         for array, before in zip(held, old, strict=True):
-            np.copyto(array, before)
+            owner_of(array).from_host(array, before)
         raise

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.devices import Array, Device, owner_of, read
 from tstatic.errors import DTypeError, FeedError, ProgramTypeError, shown
 from tstatic.guards import Guarded
 from tstatic.ir.arrays import plain
@@ -30,7 +31,7 @@ class Flat:
     """
 
     stream: str
-    array: np.ndarray[Any, Any]
+    array: Array
     names: tuple[str, ...]
     offsets: tuple[int, ...]
 
@@ -42,18 +43,18 @@ class LoDTensor:
     """
 
     def __init__(self, scope: Scope | None = None) -> None:
-        self._array: np.ndarray[Any, Any] | None = None
+        self._array: Array | None = None
         self._scope = scope
         self._lod: list[list[int]] = []
         self.flat: Flat | None = None
         """The buffer that the storage is a view of."""
 
     @property
-    def array(self) -> np.ndarray[Any, Any] | None:
-        """The storage itself, or ``None`` before it is set."""
+    def array(self) -> Array | None:
+        """The storage itself, on whatever device it lies, or ``None`` before it is set."""
         return self._array
 
-    def hold(self, array: np.ndarray[Any, Any]) -> None:
+    def hold(self, array: Array) -> None:
         """Takes ``array`` as the storage."""
         # Plans are told before and after: an exception in between must not leave one bound to storage that is left.
         if self._scope is not None:
@@ -69,7 +70,7 @@ class LoDTensor:
         if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
             if self._scope is not None:
                 self._scope.touched()
-            np.copyto(self._array, array)
+            owner_of(self._array).from_host(self._array, array)
             if self._scope is not None:
                 self._scope.torn.pop(self, None)
         else:
@@ -79,9 +80,22 @@ class LoDTensor:
         """Makes the storage a view of a flat buffer, with the same value; the caller says that the layout changed."""
         old = self._array
         assert old is not None
-        view = flat.array[offset : offset + old.size].reshape(old.shape)
-        np.copyto(view, old)
+        device = owner_of(flat.array)
+        view = device.slice(flat.array, offset, old.shape)
+        device.copy(view, old)
         self._array, self.flat = view, flat
+
+    def _move(self, device: Device) -> None:
+        """Makes the storage memory of a device, with the same value; what is torn stays torn."""
+        old = self._array
+        assert old is not None
+        fresh = device.empty(old.shape, old.dtype)
+        device.from_host(fresh, read(old))
+        if self._scope is not None:
+            self._scope._layout_changed()
+        self._array, self.flat = fresh, None
+        if self._scope is not None:
+            self._scope._layout_changed()
 
     @no_effect(place=PLACE)
     def set(self, value: Any, place: Any = None) -> None:
@@ -110,9 +124,10 @@ class LoDTensor:
                 received="an empty tensor",
                 fix="run the startup program, or call set(array, place)",
             )
-        if dtype is not None and self._array.dtype != dtype:
-            return self._array.astype(dtype)
-        return self._array if copy is False else self._array.copy()
+        values = read(self._array)
+        if dtype is not None and values.dtype != dtype:
+            return values.astype(dtype)
+        return values if copy is False or values is not self._array else values.copy()
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy of the value."""
@@ -142,7 +157,7 @@ class LoDTensor:
     def __repr__(self) -> str:
         if self._array is None:
             return "LoDTensor(empty)"
-        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)})\n{self._array!r}"
+        return f"LoDTensor({dtype_of(self._array.dtype).name}{list(self._array.shape)})\n{read(self._array)!r}"
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> LoDTensor:
@@ -249,18 +264,29 @@ class Scope:
             scope = scope.parent
         return None
 
-    def array(self, name: str) -> np.ndarray[Any, Any] | None:
-        """The storage of a variable, or ``None``."""
+    def array(self, name: str) -> Array | None:
+        """The storage of a variable, on whatever device it lies, or ``None``."""
         found = self.find_var(name)
         return None if found is None else found._tensor._array
 
-    def everywhere(self, name: str) -> list[np.ndarray[Any, Any]]:
+    def _value(self, name: str) -> np.ndarray[Any, Any] | None:
+        """The value of a variable for reading: its storage where the host can read that, else a copy; or ``None``."""
+        array = self.array(name)
+        return None if array is None else read(array)
+
+    def _move(self, name: str, device: Device) -> None:
+        """Moves the value of a variable into memory of a device; plans that are bound to its old storage bind anew."""
+        found = self.find_var(name)
+        assert found is not None
+        found._tensor._move(device)
+
+    def everywhere(self, name: str) -> list[Array]:
         """The storage of a variable, and the replicas' copies of it."""
         mine = self.array(name)
         copies = [where._vars[name].get_tensor().array for where in self.replicas if name in where._vars]
         return [a for a in (mine, *copies) if a is not None]
 
-    def publish(self, name: str, array: np.ndarray[Any, Any]) -> None:
+    def publish(self, name: str, array: Array) -> None:
         """Gives a variable new storage."""
         self.var(name)._tensor.hold(array)
 
@@ -344,10 +370,18 @@ class ReplicaScope(Scope):
             if source is None:
                 continue
             array = var.get_tensor().array
-            if array is not None and array.shape == source.shape and array.dtype == source.dtype:
-                np.copyto(array, source)
+            device = owner_of(source)
+            if (
+                array is not None
+                and array.shape == source.shape
+                and array.dtype == source.dtype
+                and device.holds(array)
+            ):
+                device.copy(array, source)
             else:
-                var.get_tensor().hold(source.copy())
+                copied = device.empty(source.shape, source.dtype)
+                device.copy(copied, source)
+                var.get_tensor().hold(copied)
         if not fresh:
             # What other programs copied before is out of date now.
             stale = self._vars.keys() - set(own)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tstatic.comm.group import Communicator
-from tstatic.devices import blas, cpu, null
-from tstatic.devices.buffer import Buffer
+from tstatic.devices import HOST, Array, Device, blas, cpu, read
+from tstatic.devices.base import Memory, QueuedWorkError, Stream
 from tstatic.devices.pool import Call, pool_of, usable_cpus
 from tstatic.devices.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
-from tstatic.ir.evaluate import metas_of
-from tstatic.ir.frozen import Entry, FrozenOp
+from tstatic.ir.frozen import Entry, FrozenOp, flat
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import dtype_of
@@ -28,10 +28,9 @@ from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.flat import flatten
 from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
+from tstatic.runtime.queues import Queued, in_order
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.sub_block import BlockRunner, annotate, run_op
-
-DEVICES: dict[str, Callable[..., cpu.BoundStep]] = {"cpu": cpu.prepare, "null": null.prepare}
 
 
 class Session:
@@ -40,7 +39,7 @@ class Session:
     Args:
         plan: What to run.
         scope: Where persistable variables live.
-        device: ``"cpu"`` or ``"null"``.
+        device: Where it runs.
         threads: Size of the thread pool; results do not depend on it.
         seed: The program's own ``random_seed``.
         uid: Identity of the program, for the run count.
@@ -53,7 +52,7 @@ class Session:
         self,
         plan: Plan,
         scope: Scope,
-        device: str = "cpu",
+        device: Device = HOST,
         threads: int = 1,
         seed: int = 0,
         uid: int = 0,
@@ -70,11 +69,13 @@ class Session:
         self.check_numerics = check_numerics
         self.communicator = communicator
         self.place = place
+        # One for copies, one for collectives, and those that the other steps are spread over.
+        self.streams: list[Stream] = [device.stream() for _ in range(2 + device.compute_streams)]
         self._at: tuple[str, Iterator[Any]] | None = None
         self.layout = -1
         self.runs = 0
         self._bound = False
-        self._streams = state_streams(plan.program)
+        self._flat_buffers = state_streams(plan.program)
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
         self._blas = any(
@@ -93,38 +94,45 @@ class Session:
         """
         plan = self.plan
         self._bound = False
-        flatten(self.scope, self._streams)
-        self.arena: Buffer | None = Buffer(plan.arena_bytes, "an arena of temporaries")
+        device = self.device
+        self._settle_state()
+        flatten(self.scope, self._flat_buffers, device)
+        self.arena: Memory | None = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
         self.keys: list[RngKey] = []
         self.runners: list[BlockRunner] = []
         # One object per place: numpy is slower when input and output are two views of the same bytes.
-        views: dict[Any, np.ndarray[Any, Any]] = {}
+        views: dict[Any, Array] = {}
         for value, slot in plan.storage.items():
             if slot.kind in ("arena", "feed"):
                 assert slot.meta is not None
                 place = (slot.offset, slot.meta)
                 if place not in views:
-                    views[place] = self._view(slot.offset, slot.meta)
+                    views[place] = device.view(self.arena, slot.offset, slot.meta)
                 self.arrays[value] = views[place]
             elif slot.kind == "const":
-                self.arrays[value] = plan.program.constants[value]
+                self.arrays[value] = device.upload(plan.program.constants[value])
             elif slot.kind == "state":
                 self.arrays[value] = self._state(slot.of, value)
             elif slot.kind == "object":
                 self.arrays[value] = []
         workspaces = [cpu.Workspace() for _ in range(self.threads)]
         works: list[tuple[Step, cpu.BoundStep]] = []
+        streams: dict[int, Stream] = {}
         for step in plan.steps:
             if step.how == "view":
                 self._bind_view(step.op)
                 continue
+            stream = streams[id(step.op)] = self._stream_of(step.op, len(works))
             if step.how == "dynamic":
-                work = self._dynamic(step.op)
+                work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run_op, stream)
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
-                work = generated_work(generated, self.arrays) if generated is not None else self._prepare(step.op)
+                if generated is not None:
+                    work = generated_work(generated, self.arrays, device, stream)
+                else:
+                    work = self._prepare(step.op, stream)
             for workspace in workspaces:
                 workspace.reserve(work.scratch_bytes)
             works.append((step, work))
@@ -136,28 +144,64 @@ class Session:
         pool = pool_of(self.threads)
         for region, group in itertools.groupby(works, key=lambda pair: pair[0].region):
             check = self.check_numerics and region == "main"
+            queued = [self._after_feeds()] if region == "main" else []
             for chain in chain_steps(
                 ((work, step.op) for step, work in group), self.threads, apart=check or plan.options.apart
             ):
                 calls, op_of_call = chain.bind(workspaces, pool)
+                op = chain.works[0][1]
                 if check:
-                    op = chain.works[0][1]
-                    calls.append((self._check, (op,)))
+                    calls.append((self._check, (op, streams[id(op)])))
                     op_of_call.append(op)
-                self.calls[region] += calls
-                self.op_of_call[region] += op_of_call
+                if device.deferred:
+                    queued.append(Queued(op, streams[id(op)], calls, *self._accesses(op)))
+                else:
+                    self.calls[region] += calls
+                    self.op_of_call[region] += op_of_call
+            if device.deferred:
+                calls = in_order(device, queued)
+                if not check:
+                    calls = [(device.replay, (device.capture(calls, self.streams),))]
+                # What follows, on the host, reads what the region made.
+                self.calls[region] = [*calls, (device.synchronize, (self.streams,))]
+                self.op_of_call[region] = [queued[-1].op] * len(self.calls[region])
         self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds]
         self.layout = self.scope.layout
         self._bound = True
 
-    def _view(self, offset: int, meta: Any) -> np.ndarray[Any, Any]:
-        assert self.arena is not None
-        view: np.ndarray[Any, Any] = (
-            self.arena.array[offset : offset + meta.nbytes].view(meta.dtype.np).reshape(meta.shape)
-        )
-        return view
+    def _stream_of(self, op: FrozenOp, number: int) -> Stream:
+        """Where an op runs: collectives beside everything else, and the others in turn over the device's streams."""
+        return self.streams[1] if op.definition.collective else self.streams[2 + number % (len(self.streams) - 2)]
 
-    def _state(self, var: str, value: str) -> np.ndarray[Any, Any]:
+    def _after_feeds(self) -> Queued:
+        """The copies of the feeds, which :meth:`replay` makes, for what reads them."""
+        feeds = [self.device.span(self.arrays[name]) for name in self.plan.program.feeds]
+        return Queued(None, self.streams[0], [], [], feeds)
+
+    def _accesses(self, op: FrozenOp) -> tuple[list[tuple[int, int]] | None, list[tuple[int, int]] | None]:
+        """The memory that an op reads and writes; ``None`` for both where that is not known."""
+        definition = op.definition
+        known = all(value in self.arrays for value in (*op.reads(), *op.writes()))
+        if not known or definition.objects or (definition.effects and not definition.collective) or op.sub_blocks:
+            return None, None
+        read = [
+            value
+            for slot, entry in zip(definition.inputs, op.inputs, strict=True)
+            if slot.name not in definition.shape_only
+            for value in flat([entry])
+        ]
+        if any(isinstance(self.arrays[v], list) for v in (*read, *op.writes())):
+            return None, None
+        return [self.device.span(self.arrays[v]) for v in read], [self.device.span(self.arrays[v]) for v in op.writes()]
+
+    def _settle_state(self) -> None:
+        """Moves values that lie elsewhere to the device: those of other devices, and what the user set."""
+        for var in (*self.plan.program.reads, *self.plan.program.writes):
+            array = self.scope.array(var)
+            if array is not None and not self.device.holds(array):
+                self.scope._move(var, self.device)
+
+    def _state(self, var: str, value: str) -> Array:
         array = self.scope.array(var)
         if array is None:
             raise uninitialised(self.plan, var)
@@ -171,9 +215,8 @@ class Session:
         assert isinstance(source, str)
         assert isinstance(result, str)
         assert op.definition.view is not None
-        self.arrays[result] = op.definition.view(
-            self.arrays[source], **op.definition.pick(op.definition.view, op.attrs)
-        )
+        view = partial(op.definition.view, **op.definition.pick(op.definition.view, op.attrs))
+        self.arrays[result] = self.device.derive(self.arrays[source], view)
 
     def _entry(self, entry: Entry) -> Any:
         if entry is None:
@@ -196,35 +239,29 @@ class Session:
             reserved["group"] = self.communicator
         return reserved
 
-    def _prepare(self, op: FrozenOp) -> cpu.BoundStep:
+    def _prepare(self, op: FrozenOp, stream: Stream) -> cpu.BoundStep:
         ins = [self._entry(e) for e in op.inputs]
         outs = [self._entry(e) for e in op.outputs]
-        return DEVICES[self.device](op.definition, ins, outs, op.attrs, metas_of, self._reserved(op))
-
-    def _dynamic(self, op: FrozenOp) -> cpu.BoundStep:
-        """An op whose result's size is known when it is there: its arrays are made and found by name as it runs."""
-        work = cpu.BoundStep()
-        work.spans = None
-        call: Call = run_op, (op, self.arrays, self._reserved(op))
-        work.add(lambda arrays: [call])
+        work: cpu.BoundStep = self.device.bind(op, ins, outs, self._reserved(op), stream)
         return work
 
-    def _check(self, op: FrozenOp) -> None:
-        for value in op.writes():
-            array = self.arrays.get(value)
-            if isinstance(array, np.ndarray) and dtype_of(array.dtype).is_float:
-                finite = np.isfinite(array)
-                if not finite.all():
-                    bad = int(array.size - np.count_nonzero(finite))
-                    raise NumericsError(
-                        f"'{value}' holds {bad} NaN or infinite values",
-                        expected="finite values (FLAGS_check_nan_inf is on)",
-                        received=f"{bad} of {array.size} elements are not finite",
-                        fix="look at the inputs of this operator; lower the learning rate or clip gradients",
-                        op=op.type,
-                        var=value,
-                        where=show(op.where),
-                    )
+    def _check(self, op: FrozenOp, stream: Stream) -> None:
+        device = self.device
+        device.synchronize([stream])  # the array of a dynamic result is there afterwards
+        made = {v: a for v in op.writes() if (a := self.arrays.get(v)) is not None and not isinstance(a, list)}
+        floats = {v: a for v, a in made.items() if dtype_of(a.dtype).is_float}
+        counts = device.to_host(device.check_finite(list(floats.values()), stream), stream)
+        for (value, array), bad in zip(floats.items(), counts, strict=True):
+            if bad:
+                raise NumericsError(
+                    f"'{value}' holds {bad} NaN or infinite values",
+                    expected="finite values (FLAGS_check_nan_inf is on)",
+                    received=f"{bad} of {array.size} elements are not finite",
+                    fix="look at the inputs of this operator; lower the learning rate or clip gradients",
+                    op=op.type,
+                    var=value,
+                    where=show(op.where),
+                )
 
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
@@ -251,16 +288,18 @@ class Session:
         self.arena.touch()
         for workspace in self.workspaces:
             workspace.touch()
+        device, copies = self.device, self.streams[0]
+        device.discard(self.streams)
         with np.errstate(all="ignore"):
             for name, slot in self._feeds:
-                np.copyto(slot, feeds[name])
+                device.from_host(slot, feeds[name], copies)
             for i in range(iterations):
                 results = self._step(last=i == iterations - 1)
                 if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
                     self.bind()
                     for name, slot in self._feeds:
-                        np.copyto(slot, feeds[name])
+                        device.from_host(slot, feeds[name], copies)
         self.runs += 1
         if self._transient:
             self.drop()
@@ -282,9 +321,9 @@ class Session:
             for i, (_, value) in enumerate(self.plan.program.fetches):
                 if self.plan.storage[value].kind == "state" or value in self._late:
                     late.append((i, value))
-                    fetched.append(np.empty_like(self.arrays[value]))
+                    fetched.append(np.empty(self.arrays[value].shape, self.arrays[value].dtype))
                 else:
-                    fetched.append(np.array(self.arrays[value]))
+                    fetched.append(self.device.to_host(self.arrays[value], self.streams[0]))
         pending = self._pending(late=False)
         if self.communicator is not None:
             self.communicator.commit()
@@ -294,11 +333,12 @@ class Session:
                     self.scope.touched()
                 self._execute("update")
                 self._commit([*pending, *self._pending(late=True)])
+                self.device.synchronize(self.streams)
                 self.scope.runs[self.uid] = (random.epoch(), count + 1)
         else:
             self.scope.runs[self.uid] = (random.epoch(), count + 1)
         for i, value in late:
-            np.copyto(fetched[i], self.arrays[value])
+            np.copyto(fetched[i], read(self.arrays[value]))
         return fetched
 
     def _run_count(self) -> int:
@@ -316,13 +356,17 @@ class Session:
         except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
             error, op = find_failed_op(raised, self.op_of_call[region][index])
+            if isinstance(error, QueuedWorkError):
+                op = error.op or op
+                error = error.__cause__ or error
         # Outside the handler, so that the error keeps its own cause and context.
         annotate(error, op)
         if region == "update":
+            kind, text = self.device.describe(error)
             raise DeviceError(
                 "a step failed while it wrote parameters",
                 expected="an update that cannot fail",
-                received=f"{type(error).__name__}: {error}",
+                received=f"{kind}: {text}",
                 fix="load the last good checkpoint before going on",
                 op=op.type,
                 where=show(op.where),
@@ -340,7 +384,7 @@ class Session:
         ops = [owner] if isinstance(owner, FrozenOp) else [op for ends in owner for _, op in ends]
         return " or ".join(dict.fromkeys(f"in operator '{op.type}' at {show(op.where)}" for op in ops[:3]))
 
-    def _pending(self, late: bool) -> list[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]]:
+    def _pending(self, late: bool) -> list[tuple[str, Array, Array | None]]:
         """What the commit copies: (variable, value, new storage if the old one does not fit).
 
         Args:
@@ -351,17 +395,18 @@ class Session:
             source = self.arrays[value]
             old = self.scope.array(var)
             fits = old is not None and old.shape == source.shape and old.dtype == source.dtype
-            done.append((var, source, None if fits else np.empty(source.shape, source.dtype)))
+            done.append((var, source, None if fits else self.device.empty(source.shape, source.dtype)))
         return done
 
-    def _commit(self, pending: Sequence[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]]) -> None:
+    def _commit(self, pending: Sequence[tuple[str, Array, Array | None]]) -> None:
+        device, stream = self.device, self.streams[0]
         for var, source, fresh in pending:
             if fresh is None:
                 target = self.scope.array(var)
                 assert target is not None
-                np.copyto(target, source)
+                device.copy(target, source, stream)
             else:
-                np.copyto(fresh, source)
+                device.copy(fresh, source, stream)
                 self.scope.publish(var, fresh)
 
     def release(self) -> None:
@@ -379,7 +424,7 @@ class Session:
         """Frees the arena and everything bound to it; the next run binds anew."""
         self._bound = False
         if self.arena is not None:
-            self.arena.forget()
+            self.device.free(self.arena)
         self.arena = None
         self.arrays = {}
         self.calls = {"main": [], "update": []}

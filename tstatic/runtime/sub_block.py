@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ def fetch_entry(entry: Entry, env: Mapping[str, Any]) -> Any:
     return [None if v == EMPTY else env[v] for v in entry]
 
 
-def store_entry(entry: Entry, result: Any, env: Env) -> None:
+def store_entry(entry: Entry, result: Any, env: MutableMapping[str, Any]) -> None:
     """Puts an op's result under the values of its slot."""
     if isinstance(entry, str):
         env[entry] = result
@@ -36,7 +36,7 @@ def store_entry(entry: Entry, result: Any, env: Env) -> None:
                 env[value] = one
 
 
-def run_op(op: FrozenOp, env: Env, reserved: Mapping[str, Any]) -> None:
+def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, Any]) -> None:
     """Runs one op on the arrays of ``env`` and adds its results; results get fresh memory."""
     definition = op.definition
     ins = [fetch_entry(e, env) for e in op.inputs]

@@ -14,7 +14,7 @@ from tstatic.comm import blocks, launch
 from tstatic.comm.data_parallel import distribute
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.group import Group
-from tstatic.devices import interpret
+from tstatic.devices import Device, cpu_device
 from tstatic.devices.pool import usable_cpus
 from tstatic.fusion.engine import Log
 from tstatic.ir import edit
@@ -50,6 +50,7 @@ class Key(NamedTuple):
     fetch_list: Hashable
     place: Place | tuple[Place, ...]
     """A data-parallel program has one for each replica."""
+    device: Device
     scope: int
     flags: Hashable
     prune: Hashable
@@ -181,13 +182,13 @@ class Compilation:
         return True
 
     def bind(
-        self, scope: Scope, device: str, threads: int, group: Group | None = None, rank: int = 0
+        self, scope: Scope, device: Device, threads: int, group: Group | None = None, rank: int = 0
     ) -> tuple[Session, ...]:
         """Sessions, one per replica; each binds its arrays when it first runs.
 
         Args:
             scope: Where the persistable variables live.
-            device: Kind of the places.
+            device: That of the places.
             threads: Of all replicas together.
             group: What the replicas meet in; ``None`` for a program on one place.
             rank: Of this process: it tells the random numbers of the replicas apart.
@@ -228,7 +229,7 @@ def compile_program(
     *,
     how: Distribution | None = None,
     kept: Sequence[str] | None = None,
-    device: str = "cpu",
+    device: Device | None = None,
     key: Key | None = None,
 ) -> Compilation:
     """Rewrites, distributes and fuses a program for what is fed and fetched.
@@ -241,7 +242,7 @@ def compile_program(
         scope: Whose values say which sizes the state has; what it lacks is taken as declared.
         how: How a data-parallel program is spread; ``None`` for one place.
         kept: Prune the program to the fetches and these variables, or to all updates if there are none; ``None``: no pruning.
-        device: Kind of the places.
+        device: That of the places; CPU places' own if ``None``.
         key: Under which a cache will keep it.
 
     Raises:
@@ -252,7 +253,7 @@ def compile_program(
     scale = 1.0 if how is None else loss_scale(build, how.world)
     frozen, _ = pipeline.rewrite(source, build, names, fetches, scale)
     programs, report = ([frozen], None) if how is None else distribute(frozen, how)
-    generated = device == "cpu" and interpret.backend() == "interpret"
+    generated = (device or cpu_device()).generated
     known: dict[tuple[Any, ...], LoweredProgram] = {}
     replicas = []
     states = []

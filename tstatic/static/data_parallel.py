@@ -14,7 +14,7 @@ import numpy as np
 from tstatic import flags, places
 from tstatic.comm.group import Group
 from tstatic.comm.processes import Processes, digest
-from tstatic.devices import blas
+from tstatic.devices import blas, owner_of
 from tstatic.errors import PlaceError
 from tstatic.ir.process import shared_text
 from tstatic.ir.program import Program
@@ -73,7 +73,7 @@ def _digest(program: Program, build: BuildStrategy) -> str:
 
 def _held(scope: Scope, names: Iterable[str]) -> list[tuple[str, np.ndarray[Any, Any]]]:
     """Those variables that have a value."""
-    return [(name, array) for name in names if (array := scope.array(name)) is not None]
+    return [(name, array) for name in names if (array := scope._value(name)) is not None]
 
 
 class Replicas:
@@ -118,7 +118,12 @@ class Replicas:
             met[uid] = next(_numbers)
         if self.outer.check_same(f"{met[uid]} {_digest(compilation.program, build)}", "program or strategy"):
             # Each process initialised its own: all begin with the first one's.
-            self.outer.broadcast([a for _, a in _held(scope, sorted(compilation.touched[0]))])
+            held = _held(scope, sorted(compilation.touched[0]))
+            self.outer.broadcast([a for _, a in held])
+            for name, array in held:
+                storage = scope.array(name)
+                if storage is not array:  # a copy, of a device whose memory the host does not see
+                    owner_of(storage).from_host(storage, array)
             scope.touched()
             self.seen[scope] = scope.writes
         self.outer.form(compilation.report.block)

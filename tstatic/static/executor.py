@@ -10,6 +10,7 @@ from typing import Any
 from tstatic import flags, places
 from tstatic.comm import launch
 from tstatic.comm.processes import world
+from tstatic.devices import check_backend, of_place
 from tstatic.errors import (
     EOFException,
     ForkedProcessError,
@@ -140,12 +141,13 @@ class Executor:
         with self._lock, where.lock:
             try:
                 place, replicas = self._place_of(settings)
+                device = of_place(place if isinstance(place, Place) else place[0])
                 feeds, signatures = self._read(base, feed, names, replicas)
                 # As many threads as CPU_NUM says; replicas have four each.
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
                 key = Key(
                     base.uid, base.version, _PLAIN_KEY if settings is PLAIN else settings.build.key(), threads, signatures,
-                    (tuple(names), feed_var_name, fetch_var_name), place, id(where), flags.key(), (use_prune, tuple(kept)),
+                    (tuple(names), feed_var_name, fetch_var_name), place, device, id(where), flags.key(), (use_prune, tuple(kept)),
                 )  # fmt: skip
                 entry = self._cache.find(key, where)
                 if entry is None:
@@ -220,15 +222,7 @@ class Executor:
             # Connected before the feed is looked at: the other processes hear of one that is refused.
             return found, self._replicas.get(len(found)) or self._join(len(found), settings.build)
         # Most programs run on the CPU, which is there.
-        place = self.place if type(self.place) is CPUPlace else places.resolve(self.place)
-        if place.kind not in ("cpu", "null"):
-            raise UnsupportedError(
-                f"this release runs programs on the CPU, not on {place}",
-                expected="CPUPlace()",
-                received=repr(place),
-                fix="use static.Executor(CPUPlace())",
-            )
-        return place, None
+        return self.place if type(self.place) is CPUPlace else places.resolve(self.place), None
 
     def _join(self, size: int, build: BuildStrategy) -> Replicas:
         """The replicas on so many places, among the processes that the launcher and the strategy agree on."""
@@ -273,7 +267,7 @@ class Executor:
         """Compiles a program, binds it to a scope and keeps it."""
         start = time.perf_counter()
         build, group, how, rank = settings.build, None, None, 0
-        device = (key.place if isinstance(key.place, Place) else key.place[0]).kind
+        check_backend()
         threads = settings.threads or places.cpu_threads(None if replicas is None else len(feeds))
         if replicas is not None:
             # Asked again: the processes may be others now.
@@ -281,10 +275,10 @@ class Executor:
             group, rank = replicas.group, replicas.rank
             how = distribution(build, len(feeds), None if replicas.outer is None else replicas.outer.launch)
         metas = [{name: meta_of(array) for name, array in part.items()} for part in feeds]
-        made = compile_program(program, build, metas, names, scope, how=how, kept=kept, device=device, key=key)
+        made = compile_program(program, build, metas, names, scope, how=how, kept=kept, device=key.device, key=key)
         if not rank:
             write_graphs(made.source, build, list(feeds[0]), names, made.first.after, made.first.metas)
-        entry = Bound(made, made.bind(scope, device, threads, group, rank), group)
+        entry = Bound(made, made.bind(scope, key.device, threads, group, rank), group)
         if replicas is not None:
             replicas.agree(made, build, scope)
         self._cache.add(key, entry, (time.perf_counter() - start) * 1e3)

@@ -109,7 +109,7 @@ def values_of_variables(
     values: dict[str, Array] = {}
     kinds: dict[str, str] = {}
     for var in variables:
-        array = scope.array(var.name)
+        array = scope._value(var.name)
         if array is None:
             raise FeedError(
                 f"Can not find Variable '{var.name}' in the scope. Make sure it is initialized",

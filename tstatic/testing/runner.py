@@ -244,13 +244,13 @@ def start_values(program: Program, startup: Program | None, scope: Scope | None 
     wanted = [v.name for v in program.list_vars() if v.persistable]
     where = global_scope() if scope is None else scope
     if startup is None and all(where.array(n) is not None for n in wanted):
-        return {n: where.array(n).copy() for n in wanted}  # type: ignore[union-attr]
+        return {n: np.array(where._value(n)) for n in wanted}
     fresh = Scope()
     start = (default_startup_program() if startup is None else startup).clone()
     if start.global_block().ops:
         start.random_seed = start.random_seed or 1
         Executor(CPUPlace()).run(start, scope=fresh)
-    found = {n: fresh.array(n) for n in wanted}
+    found = {n: fresh._value(n) for n in wanted}
     missing = [n for n, a in found.items() if a is None and _is_read(program, n)]
     if missing:
         raise ProgramError(

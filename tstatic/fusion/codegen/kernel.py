@@ -108,11 +108,16 @@ class Table:
     def nbytes(self) -> int:
         return 8 * (len(self.values) if self.numbers is None else int(self.numbers.size))
 
-    def filled(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """The table's content, for values that lie in these arrays; who launches the kernel keeps them alive."""
+    def filled(self, arrays: Mapping[str, Any], span: Callable[[Any], tuple[int, int]]) -> np.ndarray[Any, Any]:
+        """The table's content, for values that lie in these arrays; who launches the kernel keeps them alive.
+
+        Args:
+            arrays: Value -> array of a device.
+            span: The device's, which says at which addresses an array begins and ends.
+        """
         if self.numbers is not None:
             return self.numbers
-        return np.array([arrays[v].ctypes.data for v in self.values], np.int64)
+        return np.array([span(arrays[v])[0] for v in self.values], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
