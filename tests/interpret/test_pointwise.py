@@ -13,7 +13,7 @@ from tests.ops import sampler
 from tstatic.fusion.codegen.define import is_pointwise
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
-from tstatic.ir.expr import FUNCTIONS, parse
+from tstatic.ir.expr import FUNCTIONS
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef
 
@@ -25,11 +25,8 @@ ALLOWED = {"NO_KERNEL_FORM", "TWO_SUMS", "SUM_TYPE", "SUM_SHAPE", "NOT_POINTWISE
 
 def has_forms(definition: OpDef) -> bool:
     """Whether every function of an op definition's expressions has a form in kernels that floats can use."""
-    stated = definition.pointwise
-    if hasattr(definition.ref, "fold"):
-        pending = [parse(definition.ref.fold)]
-    else:
-        pending = list(definition.ref.nodes.values()) if stated is None else [parse(text) for text in stated.values()]
+    assert definition.expression is not None
+    pending = list(definition.expression.nodes.values())
     while pending:
         node = pending.pop()
         if node.op in FUNCTIONS:

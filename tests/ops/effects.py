@@ -219,10 +219,10 @@ def _named(definition: OpDef, name: str) -> bool:
     """Whether a function of an op definition without samples reads an attribute: as its parameter, or as an entry of ``attrs``."""
     backward = [OPS[f"{definition.type}_grad"]] if f"{definition.type}_grad" in OPS else []
     functions = [
-        getattr(f, "function", f)
+        f
         for c in (definition, *backward)
-        for f in (c.infer, c.ref, c.split, c.scratch, c.cost, c.rows, c.prepare, c.grad)
-        if callable(getattr(f, "function", f))
+        for f in (c.infer, *c.ref.functions, c.split, c.cost, c.rows, c.prepare, c.grad)
+        if callable(f)
     ]
     if any(name in loaded(f) for f in functions):
         return True

@@ -355,12 +355,7 @@ def run(definition: OpDef, sample: Sample, wanted: Sequence[bool] | None = None,
     ins = list(sample.ins)
     if definition.dynamic:
         with np.errstate(all="ignore"):
-            extra = {n: v for n, v in reserved(definition).items() if definition.takes(n)}
-            return list(
-                definition.ref(
-                    *ins, *([None] * len(definition.outputs)), **definition.pick(definition.ref, done), **extra
-                )
-            )
+            return definition.ref.compute(ins, [None] * len(definition.outputs), done, reserved(definition))
     metas = infer_outputs(definition, metas_of(ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]

@@ -11,6 +11,7 @@ from hypothesis import Phase, given, settings
 import tstatic as paddle
 from tstatic import static, testing
 from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.ir.evaluate import call_ref
 from tstatic.ir.opdef import OPS, op_def, with_
 from tstatic.testing import Recipe
 
@@ -23,13 +24,12 @@ def plant(patch: pytest.MonkeyPatch, type: str, wrong: Any) -> None:
     count = len(definition.inputs)
 
     def ref(*arrays: Any) -> None:
-        for function, args in definition.ref.bind(arrays[:count], arrays[count:], {}):
-            function(*args)
+        call_ref(definition, arrays[:count], arrays[count:], {})
         for out in arrays[count:]:
             if out is not None:
                 wrong(out)
 
-    patch.setitem(OPS, type, with_(definition, ref=ref, split=None, scratch=None))
+    patch.setitem(OPS, type, with_(definition, ref=ref, split=None))
 
 
 def test_functions_of_one_and_two_inputs() -> None:

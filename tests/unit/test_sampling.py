@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tstatic.errors import FeedError, ProgramError, ShapeError
-from tstatic.ir.evaluate import evaluate, meta_of
+from tstatic.ir.evaluate import call_ref, evaluate, meta_of
 from tstatic.ir.opdef import op_def
 from tstatic.ir.rng import RngKey
 from tstatic.ops.kernels.philox import CHUNK
@@ -107,5 +107,5 @@ def test_pieces_continue_the_stream() -> None:
         assert len(tiles) > 1
         cut = np.empty_like(whole)
         for (part,) in tiles:
-            definition.ref(cut[part], **definition.pick(definition.ref, done), rng=RngKey(4).part(part, whole.shape))
+            call_ref(definition, [], [cut[part]], done, rng=RngKey(4).part(part, whole.shape))
         assert np.array_equal(cut, whole)

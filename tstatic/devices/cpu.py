@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +17,8 @@ from tstatic.devices.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import PARTIAL_SUM, OpDef
+from tstatic.ir.ref import Ref
 from tstatic.ir.types import Meta
 
 TILE = 1 << 18
@@ -181,11 +182,10 @@ def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any], size: int = TIL
 
 
 def prepare(
-    definition: Any,
+    definition: OpDef,
     ins: Sequence[Any],
     outs: Sequence[Any],
     attrs: Mapping[str, Any],
-    metas: Callable[[Sequence[Any]], Sequence[Any]],
     reserved: Mapping[str, Any],
     cut: bool = True,
 ) -> BoundStep:
@@ -195,37 +195,49 @@ def prepare(
         definition: The op definition.
         ins, outs: Arrays (lists of them, ``None``) per slot.
         attrs: Complete attributes.
-        metas: Makes the metadata that the op definition's ``split`` and ``scratch`` take.
         reserved: Values for reserved keywords of ``ref`` (``rng``, ``run_block``).
         cut: Whether heavy work may be cut into tiles.
     """
     work = BoundStep()
-    if definition.effects or definition.objects or definition.takes("run_block"):
+    ref = definition.ref
+    if definition.effects or definition.objects or "run_block" in ref.takes:
         # Prints, raises, or touches more than its arguments.
         work.spans = None
-    if hasattr(definition.ref, "code"):
-        _prepare_pointwise(definition, ins, outs, attrs, work, cut)
+    read = [slot.name not in definition.shape_only for slot in definition.inputs]
+
+    def add(ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any]) -> None:
+        work.add(
+            lambda scratch: ref.bind(ins, outs, attrs, scratch, reserved),
+            _shapes(ref.scratch(metas_of(ins), metas_of(outs), attrs)),
+            [a for a, is_read in zip(ins, read, strict=True) if is_read],
+            outs,
+        )
+
+    aligned = ref.aligned(ins, attrs)
+    if aligned is not None and cut:
+        for tile_ins, tile_outs in _tiles_of_pointwise(aligned[1], outs):
+            add(aligned[0], tile_ins, tile_outs, reserved)
         return work
     tiles = None
     if definition.split is not None and cut:
-        tiles = definition.split(*metas(ins), *metas(outs), **definition.pick(definition.split, attrs))
+        tiles = definition.split(*metas_of(ins), *metas_of(outs), **definition.pick(definition.split, attrs))
     if not tiles:
-        _add_tile(definition, ins, outs, attrs, metas, reserved, work)
+        add(ref, ins, outs, reserved)
         return work
     count = len(ins)
     partials: dict[int, list[Any]] = {}
     for tile in tiles:
-        tile_ins = [_cut(a, p) for a, p in zip(ins, tile[:count], strict=True)]
-        tile_outs = []
+        inner_ins = [_cut(a, p) for a, p in zip(ins, tile[:count], strict=True)]
+        inner_outs = []
         for i, (a, p) in enumerate(zip(outs, tile[count:], strict=True)):
-            if a is not None and type(p).__name__ == "_PartialSum":
+            if a is not None and p is PARTIAL_SUM:
                 part = np.empty_like(a)
                 partials.setdefault(i, []).append(part)
-                tile_outs.append(part)
+                inner_outs.append(part)
             else:
-                tile_outs.append(_cut(a, p))
-        if any(o is not None for o in tile_outs):
-            _add_tile(definition, tile_ins, tile_outs, attrs, metas, _of_tile(reserved, outs, tile[count:]), work)
+                inner_outs.append(_cut(a, p))
+        if any(o is not None for o in inner_outs):
+            add(ref, inner_ins, inner_outs, _of_tile(reserved, outs, tile[count:]))
     for i, parts in partials.items():
         work.after.append((_add_up, (parts, outs[i])))
         work.after_spans += spans_of([*parts, outs[i]])
@@ -260,66 +272,6 @@ def _of_tile(reserved: Mapping[str, Any], outs: Sequence[Any], parts: Sequence[A
     rng = reserved.get("rng")
     at = next(((p, a.shape) for a, p in zip(outs, parts, strict=True) if a is not None and isinstance(p, tuple)), None)
     return reserved if rng is None or at is None else {**reserved, "rng": rng.part(*at)}
-
-
-def _read(definition: Any, ins: Sequence[Any]) -> list[Any]:
-    """Arrays whose contents an op definition reads."""
-    return [a for a, slot in zip(ins, definition.inputs, strict=True) if slot.name not in definition.shape_only]
-
-
-def _add_tile(
-    definition: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], metas: Any, reserved: Mapping[str, Any],
-    work: BoundStep,
-) -> None:  # fmt: skip
-    if hasattr(definition.ref, "bind"):
-        picked = definition.pick(definition.ref, attrs)
-        needs = (
-            definition.scratch(*metas(ins), *metas(outs), **definition.pick(definition.scratch, attrs))
-            if definition.scratch
-            else ()
-        )
-        work.add(
-            lambda arrays: definition.ref.bind(ins, outs, picked, arrays if definition.scratch else None),
-            _shapes(needs),
-            ins,
-            outs,
-        )
-        return
-    keywords = dict(definition.pick(definition.ref, attrs))
-    keywords.update((n, v) for n, v in reserved.items() if definition.takes(n))
-    shapes: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
-    if definition.takes("scratch"):
-        needs = (
-            definition.scratch(*metas(ins), *metas(outs), **definition.pick(definition.scratch, attrs))
-            if definition.scratch
-            else ()
-        )
-        shapes = _shapes(needs)
-
-    def maker(arrays: list[Any]) -> list[Call]:
-        if definition.takes("scratch"):
-            return [(partial(definition.ref, scratch=tuple(arrays), **keywords), (*ins, *outs))]
-        function = partial(definition.ref, **keywords) if keywords else definition.ref
-        return [(function, (*ins, *outs))]
-
-    work.add(maker, shapes, _read(definition, ins), outs)
-
-
-def _prepare_pointwise(
-    definition: Any, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], work: BoundStep, cut: bool
-) -> None:
-    ref = definition.ref
-    picked = definition.pick(ref, attrs)
-    program = ref.code(ins, outs, picked)
-    shaped = ref.prepare(ins, picked) if ref.prepare is not None else ins
-    for tile_ins, tile_outs in _tiles_of_pointwise(shaped, outs) if cut else [(list(shaped), list(outs))]:
-        out = next(o for o in tile_outs if o is not None)
-
-        def maker(arrays: list[Any], ins: Any = tile_ins, outs: Any = tile_outs, shape: Any = out.shape) -> list[Call]:
-            calls: list[Call] = program.bind(ins, outs, [a.reshape(shape) for a in arrays])
-            return calls
-
-        work.add(maker, [((out.size,), d) for d in program.registers], _read(definition, tile_ins), tile_outs)
 
 
 _STREAM = Stream()
@@ -381,7 +333,7 @@ class CpuDevice(Device):
     def bind(
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
     ) -> BoundStep:
-        return prepare(op.definition, ins, outs, op.attrs, metas_of, reserved)
+        return prepare(op.definition, ins, outs, op.attrs, reserved)
 
     def bind_dynamic(
         self,

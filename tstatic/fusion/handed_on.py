@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from tstatic.fusion.codegen.define import define
-from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.program import OpRole
@@ -46,14 +45,7 @@ def _copies(kind: str) -> frozenset[int]:
     """Positions of an op's outputs whose expression is the name of an input."""
     definition = op_def(kind)
     names = {s.param for s in definition.inputs}
-    if definition.pointwise is not None:
-        texts = {
-            i: expr.parse(definition.pointwise[s.name])
-            for i, s in enumerate(definition.outputs)
-            if s.name in definition.pointwise
-        }
-    else:
-        texts = dict(getattr(definition.ref, "nodes", {}))
+    texts = {} if definition.expression is None else definition.expression.nodes
     return frozenset(i for i, node in texts.items() if node.op == "var" and node.value in names)
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops.fill import Fill
 
 
 def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
@@ -31,8 +30,9 @@ def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     slots = op.definition.inputs
     if not op.definition.shape_only:
         return op
-    if isinstance(op.definition.ref, Fill):
-        return _filled(op, op.definition.ref, metas)
+    number = op.definition.ref.constant(op.attrs)
+    if number is not None:
+        return _filled(op, number, metas)
     read = [
         e
         for s, e in zip(slots, op.inputs, strict=True)
@@ -48,13 +48,12 @@ def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     return op if tuple(inputs) == op.inputs else replace(op, inputs=tuple(inputs))
 
 
-def _filled(op: FrozenOp, ref: Fill, metas: Mapping[str, Meta]) -> FrozenOp:
+def _filled(op: FrozenOp, number: float, metas: Mapping[str, Meta]) -> FrozenOp:
     """A fill of a shape that is known."""
     (result,) = op.writes()
     meta = metas.get(result)
     if meta is None or not meta.known or not {s.name for s in op.definition.inputs}.issubset(op.definition.shape_only):
         return op
     constant = op_def("fill_constant")
-    number = ref.value(**{n: op.attrs[n] for n in ref.attrs})
     attrs = constant.complete({"shape": meta.shape, "dtype": meta.dtype, "value": number})
     return replace(op, definition=constant, inputs=(), attrs=attrs)

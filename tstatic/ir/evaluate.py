@@ -19,13 +19,18 @@ def meta_of(array: Array) -> Meta:
 
 
 def metas_of(values: Sequence[Any]) -> list[Any]:
-    """Metadata per slot: ``None`` stays, a list of arrays becomes a list of metas (holes stay ``None``)."""
+    """Metadata per slot: ``None`` stays, a list of arrays becomes a list of metas (holes stay ``None``).
+
+    A list of Python objects has none: ``None``.
+    """
     return [
         None
         if v is None
-        else [None if a is None else meta_of(a) for a in v]
-        if isinstance(v, list | tuple)
         else meta_of(v)
+        if not isinstance(v, list | tuple)
+        else [None if a is None else meta_of(a) for a in v]
+        if all(isinstance(a, np.ndarray | None) for a in v)
+        else None
         for v in values
     ]
 
@@ -56,20 +61,10 @@ def allocate(metas: Sequence[Any]) -> list[Any]:
 def call_ref(
     definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], **reserved: Any
 ) -> None:
-    """Calls ``ref`` with the attributes and reserved keywords (``rng``, ``run_block``, ``scratch``) that it names."""
-    if hasattr(definition.ref, "bind"):
-        for function, args in definition.ref.bind(ins, outs, attrs):
-            function(*args)
-        return
-    extra = {n: v for n, v in reserved.items() if definition.takes(n)}
-    if definition.takes("scratch") and "scratch" not in extra:
-        needs = (
-            definition.scratch(*metas_of(ins), *metas_of(outs), **definition.pick(definition.scratch, attrs))
-            if definition.scratch
-            else ()
-        )
-        extra["scratch"] = tuple(allocate(needs))
-    definition.ref(*ins, *outs, **definition.pick(definition.ref, attrs), **extra)
+    """Runs the reference once on arrays, with scratch of its own and those reserved values that it takes."""
+    scratch = allocate(definition.ref.scratch(metas_of(ins), metas_of(outs), attrs))
+    for function, args in definition.ref.bind(ins, outs, attrs, scratch, reserved):
+        function(*args)
 
 
 def evaluate(
@@ -90,7 +85,7 @@ def evaluate(
     """
     done = definition.complete(attrs or {})
     if definition.dynamic:
-        return list(definition.ref(*ins, *([None] * len(definition.outputs)), **definition.pick(definition.ref, done)))
+        return definition.ref.compute(ins, [None] * len(definition.outputs), done, reserved)
     metas = infer_outputs(definition, metas_of(ins), done)
     if wanted is not None:
         metas = [m if w else None for m, w in zip(metas, wanted, strict=True)]

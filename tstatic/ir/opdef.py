@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EXPECT, NO_ATTRS, REQUIRED, Attr
 from tstatic.ir.domain import Case, Domain, Values
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
-from tstatic.ir.pointwise import Pointwise, Prepare, derive_gradient, same_as_first, torch_lowering
+from tstatic.ir.pointwise import PointwiseRef, Prepare, derive_gradient, same_as_first, torch_lowering
+from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.rows import Rows
 from tstatic.ir.slots import EMPTY, GRAD, Slot, parse_slots
 from tstatic.ir.types import Meta
@@ -49,9 +49,6 @@ __all__ = [
     "register",
     "with_",
 ]  # fmt: skip
-
-# Keyword arguments of ``ref`` that are no attributes: the device fills them in.
-RESERVED = ("scratch", "rng", "run_block", "state", "group")
 
 
 # --------------------------------------------------------------------------------------------------- op definition
@@ -129,6 +126,16 @@ DERIVE = _Derive()
 """As ``grad``: the backward op follows from the pointwise expression by differentiation."""
 
 
+class _RefField:
+    """The field ``ref``: given a reference, a bare function or nothing, it always holds a :class:`Ref`."""
+
+    def __get__(self, definition: OpDef | None, owner: type) -> Ref:
+        return NO_REF if definition is None else cast(Ref, definition.__dict__["ref"])
+
+    def __set__(self, definition: OpDef, given: Ref | Callable[..., Any] | None) -> None:
+        definition.__dict__["ref"] = as_ref(given)
+
+
 @dataclass(frozen=True)
 class GradOp:
     """The backward op ``<type>_grad``: its slots and its functions; attributes are the forward op's.
@@ -138,12 +145,11 @@ class GradOp:
     """
 
     slots: str
-    ref: Any = None
+    ref: Ref | Callable[..., Any] | None = None
     lower: Callable[..., Any] | None = None
     infer: Callable[..., Any] | None = None
     pointwise: Mapping[str, str] | None = None
     split: Callable[..., list[Tile] | None] | None = None
-    scratch: Callable[..., tuple[Meta, ...]] | None = None
     cost: Callable[..., Cost] | None = None
     shape_only: tuple[str, ...] = ()
     linear_in: tuple[str, ...] = ()
@@ -172,16 +178,14 @@ class OpDef:
         attrs: Attribute name -> :class:`Attr` or a default value.
         infer: ``(*input metas, **attrs) -> Meta`` or a tuple of one Meta per output slot (a list for a ``*`` slot,
             ``None`` for an absent one). Raises ShapeError or DTypeError. Unknown sizes are ``-1``.
-        ref: ``(*input arrays, *output arrays, **attrs)``: numpy, writes every output that is not ``None`` and keeps none of
-            its arguments; it takes any strides and works in float64. It *is* the op's definition and its CPU execution.
-            An object with a ``bind(ins, outs, attrs)`` method answers with ready calls ``[(function, arguments), ...]``.
+        ref: A :class:`~tstatic.ir.ref.Ref`, or a bare function ``(*input arrays, *output arrays, **attrs)``: numpy, writes every
+            output that is not ``None`` and keeps none of its arguments; it takes any strides and works in float64. It *is* the
+            op's definition and its CPU execution.
         lower: ``(torch, *input tensors, **attrs) -> tensor`` or a tuple of one per output slot.
         grad: :class:`GradOp`, a function that answers with ordinary ops, or ``None``.
         pointwise: Output slot -> expression over the slots' lower-case names; the op is fusable *because* it states one.
         split: ``(*input metas, *output metas, **attrs) -> list of tiles`` or ``None`` when the work is too small. Must not
             depend on anything but shapes and attributes.
-        scratch: ``(*input metas, *output metas, **attrs) -> metas`` of buffers that ``ref`` gets as ``scratch=(...)``;
-            computed for each tile when the work is cut.
         cost: ``(*input metas, *output metas, **attrs) -> Cost``.
         view: ``(array, **attrs) -> array``: the first output is a view of the first input and needs no step; ``None`` where
             the strides of the array need a copy (then ``ref`` runs).
@@ -195,6 +199,7 @@ class OpDef:
         effects: Prints, calls Python, or raises depending on values: never removed or merged.
         update: May run after the commit point: cannot fail on its values and allocates nothing.
         dynamic: The output's shape depends on values, not only on shapes.
+        numbers: State slots that hold one number, whatever the shape of the parameter is.
         objects: Slots that hold a Python list (saved scopes of control flow) instead of an array.
         amp: ``"white"``, ``"black"`` or ``"gray"`` for mixed precision, ``""`` for none.
         domain: Where tests may sample; ``None`` for ops that own blocks or call Python (tested through programs).
@@ -210,12 +215,11 @@ class OpDef:
     slots: str
     attrs: Mapping[str, Any] = NO_ATTRS
     infer: Callable[..., Any] | None = None
-    ref: Any = None
+    ref: _RefField = _RefField()
     lower: Callable[..., Any] | None = None
     grad: GradRule | None = None
     pointwise: Mapping[str, str] | None = None
     split: Callable[..., list[Tile] | None] | None = None
-    scratch: Callable[..., tuple[Meta, ...]] | None = None
     cost: Callable[..., Cost] | None = None
     view: Callable[..., np.ndarray[Any, Any] | None] | None = None
     shape_only: tuple[str, ...] = ()
@@ -227,6 +231,7 @@ class OpDef:
     effects: bool = False
     update: bool = False
     dynamic: bool = False
+    numbers: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
     amp: str = ""
     domain: Domain | None = None
@@ -256,26 +261,13 @@ class OpDef:
         return {s.name: s for s in self.outputs}
 
     @cached_property
-    def _accepts(self) -> dict[str, tuple[frozenset[str], bool]]:
-        return {}
+    def expression(self) -> ExpressionRef | None:
+        """The expressions that the op states; with ``pointwise`` these, whatever the reference is made of."""
+        return self.ref.expression if self.pointwise is None else _pointwise_ref(self)
 
-    def pick(self, function: Any, attrs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns those attributes that ``function`` names in its signature (all of them if it takes ``**attrs``)."""
-        key = str(id(function))
-        known = self._accepts.get(key)
-        if known is None:
-            target = getattr(function, "function", function)
-            params = inspect.signature(target).parameters.values()
-            everything = any(p.kind is p.VAR_KEYWORD for p in params)
-            known = frozenset(p.name for p in params), everything
-            self._accepts[key] = known
-        names, everything = known
-        return {n: v for n, v in attrs.items() if n in self.attrs and (everything or n in names)}
-
-    def takes(self, keyword: str) -> bool:
-        """Whether ``ref`` names the reserved keyword (``scratch``, ``rng``, ``run_block``, ``state``)."""
-        self.pick(self.ref, NO_ATTRS)
-        return keyword in self._accepts[str(id(self.ref))][0]
+    def pick(self, function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
+        return {n: v for n, v in pick(function, attrs).items() if n in self.attrs}
 
     def complete(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Checks given attributes and fills in defaults.
@@ -328,21 +320,30 @@ def register(definition: OpDef, backward: GradOp | None = None) -> OpDef:
 
 def _complete_pointwise(definition: OpDef) -> OpDef:
     assert definition.pointwise is not None
-    params = [s.param for s in definition.inputs]
-    position = {s.name: i for i, s in enumerate(definition.outputs)}
-    texts = {position[name]: text for name, text in definition.pointwise.items()}
     changes: dict[str, Any] = {}
-    if definition.ref is None:
-        changes["ref"] = Pointwise(params, texts, tuple(definition.attrs), definition.prepare)
+    if definition.ref is NO_REF:
+        changes["ref"] = _pointwise_ref(definition)
     if definition.lower is None:
+        params = [s.param for s in definition.inputs]
         changes["lower"] = torch_lowering(
-            params, texts, len(definition.outputs), tuple(definition.attrs), definition.prepare
+            params, _texts(definition), len(definition.outputs), tuple(definition.attrs), definition.prepare
         )
     if definition.infer is None:
         changes["infer"] = same_as_first
     if not definition.inplace and len(definition.outputs) == 1 and definition.prepare is None:
         changes["inplace"] = tuple((s.name, definition.outputs[0].name) for s in definition.inputs)
     return replace(definition, **changes)
+
+
+def _texts(definition: OpDef) -> dict[int, str]:
+    assert definition.pointwise is not None
+    position = {s.name: i for i, s in enumerate(definition.outputs)}
+    return {position[name]: text for name, text in definition.pointwise.items()}
+
+
+def _pointwise_ref(definition: OpDef) -> PointwiseRef:
+    params = [s.param for s in definition.inputs]
+    return PointwiseRef(params, _texts(definition), tuple(definition.attrs), definition.prepare)
 
 
 def _derive(base: OpDef) -> OpDef | None:
@@ -384,7 +385,6 @@ def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
         grad=rule.grad,
         pointwise=rule.pointwise,
         split=rule.split,
-        scratch=rule.scratch,
         cost=rule.cost,
         rows=rule.rows,
         shape_only=rule.shape_only,

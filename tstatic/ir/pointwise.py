@@ -8,67 +8,95 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir import expr, expr_numpy
-from tstatic.ir.types import Meta, dtype_of
+from tstatic.ir.ref import Calls, ExpressionRef, Expressions, Metas, Ref
+from tstatic.ir.types import Meta, Shape, dtype_of
 
 Prepare = Callable[[Sequence[Any], Mapping[str, Any]], Sequence[Any]]
 
 
-class Pointwise:
-    """A ``ref`` made from expressions; it binds to single ufunc calls, so that a step costs no Python frame of ours.
+class PointwiseRef(ExpressionRef):
+    """A reference made of pointwise expressions; it binds to single ufunc calls, so that a step costs no Python frame of ours.
 
     Args:
         inputs: Names of the input slots inside the expressions, in order.
         outputs: Output position -> expression text.
         attrs: Names of attributes that expressions may use.
         prepare: Maps ``(input arrays, attributes)`` to input arrays that broadcast by numpy's rule.
-        drop: Output positions that have no expression.
     """
+
+    elementwise = True
 
     def __init__(
         self, inputs: Sequence[str], outputs: Mapping[int, str], attrs: Sequence[str], prepare: Prepare | None = None
     ) -> None:
         self.inputs = tuple(inputs)
         self.nodes = {i: expr.parse(text) for i, text in outputs.items()}
-        self.attrs = tuple(attrs)
+        self.attrs: frozenset[str] = frozenset(attrs)
         self.prepare = prepare
         self._codes: dict[Any, expr_numpy.Code] = {}
-        # ``OpDef.pick`` looks here for the names of the attributes that are used.
-        self.function = self.__call__
+        self._aligned = self if prepare is None else PointwiseRef(inputs, outputs, attrs)
 
-    def code(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> expr_numpy.Code:
-        """Returns the code for these dtypes, wanted outputs and attribute values."""
-        wanted = tuple((i, outs[i].dtype) for i in self.nodes if outs[i] is not None)
-        present = tuple(None if a is None else a.dtype for a in ins)
-        used = tuple((n, attrs[n]) for n in self.attrs if n in attrs)
-        key = (wanted, present, used)
+    def _code(
+        self, ins: Sequence[np.dtype[Any] | None], outs: Sequence[np.dtype[Any] | None], attrs: Mapping[str, Any]
+    ) -> expr_numpy.Code:
+        """The code for these dtypes, wanted outputs and attribute values."""
+        wanted = tuple((i, d) for i in self.nodes if (d := outs[i]) is not None)
+        used = {n: v for n, v in attrs.items() if n in self.attrs and isinstance(v, bool | int | float)}
+        # By their text: 0.0 and -0.0, or 1 and True, are equal but not the same constant.
+        key = (wanted, tuple(ins), repr(used))
         found = self._codes.get(key)
         if found is None:
-            values = {n: expr.const(v) for n, v in used if isinstance(v, bool | int | float)}
+            values = {n: expr.const(v) for n, v in used.items()}
             found = expr_numpy.compile_numpy(
                 {i: expr.substitute(self.nodes[i], values) for i, _ in wanted},
-                {n: (i, d) for i, (n, d) in enumerate(zip(self.inputs, present, strict=True)) if d is not None},
+                {n: (i, d) for i, (n, d) in enumerate(zip(self.inputs, ins, strict=True)) if d is not None},
                 dict(wanted),
                 {},
             )
             self._codes[key] = found
         return found
 
-    def bind(
-        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], scratch: Sequence[Any] | None = None
-    ) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-        """Returns ready calls; ``scratch`` is made here when the caller has none."""
-        code = self.code(ins, outs, attrs)
-        if self.prepare is not None:
-            ins = self.prepare(ins, attrs)
-        if scratch is None:
-            shape = next(o.shape for o in outs if o is not None)
-            scratch = [np.empty(shape, d) for d in code.registers]
-        return code.bind(ins, outs, scratch)
+    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+        dtypes = [None if m is None else m.dtype.np for m in ins], [None if m is None else m.dtype.np for m in outs]
+        code = self._code(*dtypes, attrs)
+        shape = next(m.shape for m in outs if m is not None)
+        return tuple(Meta(shape, dtype_of(d)) for d in code.registers)
 
-    def __call__(self, *arrays: Any, **attrs: Any) -> None:
-        count = len(self.inputs)
-        for function, args in self.bind(arrays[:count], arrays[count:], attrs):
-            function(*args)
+    def bind(
+        self,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        scratch: Sequence[Any],
+        reserved: Mapping[str, Any],
+    ) -> Calls:
+        dtypes = [None if a is None else a.dtype for a in ins], [None if a is None else a.dtype for a in outs]
+        code = self._code(*dtypes, attrs)
+        shaped = ins if self.prepare is None else self.prepare(ins, attrs)
+        return code.bind(shaped, outs, scratch)
+
+    def aligned(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Ref, Sequence[Any]]:
+        return self._aligned, ins if self.prepare is None else self.prepare(ins, attrs)
+
+    def expressions(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Expressions | None:
+        if any(isinstance(m, list | tuple) for m in ins):
+            return None
+        shapes: Sequence[Any] = [None if m is None else _Shaped(m.shape) for m in ins]
+        if self.prepare is not None:
+            shapes = self.prepare(shapes, attrs)
+        return Expressions(self.nodes, self.inputs, [None if s is None else tuple(s.shape) for s in shapes], {})
+
+
+class _Shaped:
+    """In the place of an array while inputs are aligned: only shapes are asked for and changed."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.ndim = len(shape)
+
+    def reshape(self, *shape: Any) -> _Shaped:
+        sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return _Shaped(tuple(int(s) for s in sizes))
 
 
 def torch_lowering(

@@ -25,8 +25,9 @@ from tstatic.ir.opdef import (
     parse_slots,
 )
 from tstatic.ir.pointwise import derive_gradient
+from tstatic.ir.ref import Calls, ExpressionRef, Expressions
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, dtype_of
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops._elementwise import Align, align, align_last
 from tstatic.ops._sum import sum_calls, sum_scratch
 
@@ -55,8 +56,8 @@ class _Plan:
     scratch: tuple[Meta, ...]
 
 
-class Reduced(Bound):
-    """A ``ref`` whose outputs are expressions over broadcast inputs, each summed back to the shape of one input.
+class SummedRef(CallRef, ExpressionRef):
+    """A reference whose outputs are expressions over broadcast inputs, each summed back to the shape of one input.
 
     Args:
         params: Names of the inputs inside the expressions.
@@ -67,6 +68,8 @@ class Reduced(Bound):
         aligned: How the inputs meet.
     """
 
+    elementwise = False
+
     def __init__(
         self,
         params: Sequence[str],
@@ -76,21 +79,20 @@ class Reduced(Bound):
         unread: Sequence[int] = (),
         aligned: Align = align_last,
     ) -> None:
-        super().__init__(len(params), self._calls, self._needs, unread)
-        self._call_attrs = self._need_attrs = tuple(attrs)
+        super().__init__(self._calls, self._planned_scratch, unread, attrs=attrs)
         self.params = tuple(params)
         self.nodes = {i: expr.parse(text) for i, text in texts.items()}
         self.like = dict(like)
         self.align = aligned
         self._planned = lru_cache(maxsize=4096)(self._plan)
 
-    def _needs(self, ins: Sequence[Any], outs: Sequence[Any], **attrs: Any) -> Sequence[Meta]:
-        return self._planned(tuple(ins), tuple(outs), tuple(attrs.items())).scratch
+    def _planned_scratch(self, ins: Sequence[Any], outs: Sequence[Any], **attrs: Any) -> Sequence[Meta]:
+        return self._planned(tuple(ins), tuple(outs), _by_text(attrs)).scratch
 
-    def _plan(self, ins: tuple[Any, ...], outs: tuple[Any, ...], attrs: tuple[tuple[str, Any], ...]) -> _Plan:
-        shapes = self.align([None if m is None else m.shape for m in ins], dict(attrs))
+    def _plan(self, ins: tuple[Any, ...], outs: tuple[Any, ...], attrs: tuple[tuple[str, str, Any], ...]) -> _Plan:
+        shapes = self.align([None if m is None else m.shape for m in ins], {n: v for n, _, v in attrs})
         full = _full(shapes)
-        known = {n: expr.const(v) for n, v in attrs if isinstance(v, bool | int | float)}
+        known = {n: expr.const(v) for n, _, v in attrs if isinstance(v, bool | int | float)}
         absent = [p for p, m in zip(self.params, ins, strict=True) if m is None]
         inputs = {p: (i, m.dtype.np) for i, (p, m) in enumerate(zip(self.params, ins, strict=True)) if m is not None}
         nodes: dict[int, expr.Node] = {}
@@ -124,7 +126,7 @@ class Reduced(Bound):
 
     def _calls(self, ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], **attrs: Any) -> Calls:
         metas = [[None if a is None else meta_of(a) for a in side] for side in (ins, outs)]
-        plan = self._planned(tuple(metas[0]), tuple(metas[1]), tuple(attrs.items()))
+        plan = self._planned(tuple(metas[0]), tuple(metas[1]), _by_text(attrs))
         views = [a if a is None else a.reshape(s) for a, s in zip(ins, plan.shapes, strict=True)]
         places: list[Any] = [None] * len(outs)
         early: Calls = []
@@ -140,6 +142,12 @@ class Reduced(Bound):
                 places[t.index] = scratch[t.room]
                 late += sum_calls(scratch[t.room], t.axes, kept, scratch[t.sums])
         return [*early, *plan.code.bind(views, places, scratch[: plan.registers]), *late]
+
+    def expressions(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Expressions | None:
+        if any(isinstance(m, list | tuple) for m in ins):
+            return None
+        shapes = self.align([None if m is None else m.shape for m in ins], dict(attrs))
+        return Expressions(self.nodes, self.params, shapes, self.like)
 
     def lower(self, torch: Any, *tensors: Any, **attrs: Any) -> Any:
         """The same with torch; one tensor per output slot."""
@@ -169,14 +177,14 @@ class Reduced(Bound):
 
     def split(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
         """Tiles along the axis where the fewest sums have to be put together afterwards."""
-        ins, outs = metas[: self.inputs], metas[self.inputs :]
+        ins, outs = metas[: len(self.params)], metas[len(self.params) :]
         shapes = self.align([None if m is None else m.shape for m in ins], attrs)
         full = _full(shapes)
         total = math.prod(full)
         if total <= TILE + TILE // 2:
             return None
         rows = [*shapes, *(None if m is None else shapes[self.like[i]] for i, m in enumerate(outs))]
-        written = [r for r, m in zip(rows[self.inputs :], outs, strict=True) if r is not None and m is not None]
+        written = [r for r, m in zip(rows[len(self.params) :], outs, strict=True) if r is not None and m is not None]
         axis = _best_axis(full, written)
         if axis < 0:
             return None
@@ -193,11 +201,16 @@ class Reduced(Bound):
                 if m is None or r is None:
                     tile.append(None)
                 elif r[axis] == 1:
-                    tile.append(WHOLE if i < self.inputs else PARTIAL_SUM)
+                    tile.append(WHOLE if i < len(self.params) else PARTIAL_SUM)
                 else:
                     tile.append((*(slice(None),) * own, part))
             tiles.append(tuple(tile))
         return tiles
+
+
+def _by_text(attrs: Mapping[str, Any]) -> tuple[tuple[str, str, Any], ...]:
+    """Attributes as a key: 0.0 and -0.0, or 1 and True, are equal but not the same constant."""
+    return tuple((name, repr(value), value) for name, value in attrs.items())
 
 
 def _full(shapes: Sequence[Shape | None]) -> Shape:
@@ -258,7 +271,7 @@ def reduced_gradient(
         aligned = align if "axis" in attrs else align_last
     if grad is DERIVE:
         grad = _second_order(inputs, outputs, texts, attrs, shape_only, aligned)
-    ref = Reduced(
+    ref = SummedRef(
         [s.param for s in inputs],
         {i: texts[s.name] for i, s in enumerate(outputs)},
         {i: names.index(s.name.removesuffix(GRAD)) for i, s in enumerate(outputs)},
@@ -271,7 +284,6 @@ def reduced_gradient(
         ref=ref,
         lower=ref.lower,
         split=ref.split,
-        scratch=ref.scratch,
         shape_only=shape_only,
         inplace=inplace,
         grad=grad,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Shape
-from tstatic.ops._bound import Calls
 from tstatic.ops._shapes import Array, need_sizes
 
 Pads = Sequence[tuple[int, int]]

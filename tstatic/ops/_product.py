@@ -11,8 +11,9 @@ import numpy as np
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.opdef import WHOLE, Cost, Tile
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
-from tstatic.ops._bound import Calls, float_scratch, in_place
+from tstatic.ops._call_ref import float_scratch, in_place
 from tstatic.ops._sum import sum_calls, sum_scratch
 
 NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
@@ -155,7 +156,9 @@ def _collapses(x: Sequence[int], y: Sequence[int], trans_x: bool) -> bool:
     return len(y) <= 2 and (len(x) <= 2 or not trans_x)
 
 
-def gradient_needs(ins: Sequence[Any], outs: Sequence[Any], *, trans_x: bool, trans_y: bool) -> tuple[Meta, ...]:
+def gradient_scratch_metas(
+    ins: Sequence[Any], outs: Sequence[Any], *, trans_x: bool, trans_y: bool
+) -> tuple[Meta, ...]:
     """Buffers of :func:`gradient_calls`: the gradients of operands that were broadcast, before they are added up."""
     x, y, dout = ins
     dx, dy = outs

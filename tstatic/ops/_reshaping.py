@@ -7,8 +7,9 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.opdef import GradContext, OpSpec
+from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
-from tstatic.ops._shapes import Array, Call, copy_reshaped, need_sizes
+from tstatic.ops._shapes import Array, copy_reshaped, need_sizes
 
 
 def resolve(old: Shape, wanted: Sequence[int]) -> Shape:

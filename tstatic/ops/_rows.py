@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.opdef import Tile
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
-from tstatic.ops._bound import Calls, in_place
+from tstatic.ops._call_ref import in_place
 from tstatic.ops._product import along, cuts
 from tstatic.ops.kernels.softmax import rows_scratch
 
@@ -23,7 +24,7 @@ def row_axis(rank: int, axis: int) -> int:
     return normalize_axis(axis, rank) if rank else 0
 
 
-def rows_needs(x: Meta, axis: int, arrays: int) -> tuple[Meta, ...]:
+def rows_scratch_metas(x: Meta, axis: int, arrays: int) -> tuple[Meta, ...]:
     """Scratch of :func:`by_rows`: the kernel's own, and for an axis that is not the last a buffer per array."""
     at = row_axis(x.rank, axis)
     length = x.shape[at] if x.rank else 1
@@ -43,7 +44,7 @@ def by_rows(
         ins: Arrays of the full shape that are read; ``None`` stays.
         outs: Arrays of the full shape that are written; ``None`` stays.
         axis: The axis that rows run along.
-        scratch: Buffers of :func:`rows_needs`.
+        scratch: Buffers of :func:`rows_scratch_metas`.
         call: ``(matrices of ins, matrices of outs, the kernel's scratch) -> Calls``.
     """
     buffers = iter(scratch[2:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,11 @@ from tstatic.errors import DTypeError, IndexRangeError, ShapeError, TstaticError
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.opdef import GRAD, WHOLE, GradContext, OpSpec, Tile
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.ir.where import show, user_line
 
 Array = np.ndarray[Any, Any]
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 # Work above this number of elements is cut, into tiles of about PIECE elements.
 CUT_ABOVE = 100_000
@@ -203,51 +202,6 @@ def check_index(index: Array, size: int, what: str = "Index", low: int = 0) -> N
 
 
 # --------------------------------------------------------------------------------------------------------------- copies
-class Copies:
-    """A ``ref`` made of ready calls (mostly ``np.copyto`` between views), so that a step costs no frame of ours.
-
-    Args:
-        function: ``(*inputs, *outputs, **attrs) -> [(function, arguments), ...]``.
-        fresh: For calls whose output shape depends on values: ``(*inputs, *outputs, **attrs) -> [output, ...]``,
-            called when no output array is given.
-        outputs: Number of output slots.
-        names: The attributes that ``function`` uses, where its signature does not say them.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., list[Call]],
-        fresh: Callable[..., list[Any]] | None = None,
-        outputs: int = 1,
-        names: Sequence[str] | None = None,
-    ) -> None:
-        # ``OpDef.pick`` looks here for the names of the attributes that are used (``fresh`` may use more).
-        self.function = self.__call__
-        self.calls = function
-        self.fresh = fresh
-        self.outputs = outputs
-        self._names = keywords(function) if names is None else tuple(names)
-        self._fresh_names = () if fresh is None else keywords(fresh) if names is None else tuple(names)
-
-    def bind(
-        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], scratch: Sequence[Any] | None = None
-    ) -> list[Call]:
-        """Returns the calls for these arrays."""
-        return self.calls(*ins, *outs, **{n: attrs[n] for n in self._names})
-
-    def __call__(self, *arrays: Any, **attrs: Any) -> list[Any] | None:
-        if self.fresh is not None and all(a is None for a in arrays[-self.outputs :]):
-            return self.fresh(*arrays, **{n: attrs[n] for n in self._fresh_names})
-        for function, args in self.calls(*arrays, **{n: attrs[n] for n in self._names}):
-            function(*args)
-        return None
-
-
-def keywords(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the keyword-only parameters of a function: the attributes that it uses."""
-    return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
-
-
 def copy(target: Array, source: Any) -> Call:
     """The call that copies ``source`` (broadcast) into ``target``."""
     return np.copyto, (target, source)

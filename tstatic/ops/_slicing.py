@@ -9,8 +9,10 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.opdef import Domain, GradOp, OpDef
+from tstatic.ir.ref import Call, keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
-from tstatic.ops._shapes import Array, Call, Copies, again, clear, copy, keywords
+from tstatic.ops._call_ref import copies
+from tstatic.ops._shapes import Array, again, clear, copy
 
 Runs = dict[int, tuple[int, int, int]]
 """Axis -> (start, stop, step), as ``slice`` was asked for."""
@@ -191,12 +193,12 @@ def selection(
         f"{slots} -> Out",
         attrs=attrs,
         infer=infer,
-        ref=Copies(calls, fresh, names=names),
+        ref=copies(calls, fresh, attrs=names),
         lower=lambda torch, *given, **values: lower(torch, *given, **{n: values[n] for n in names}),
         view=lambda array, **values: view(array, *[None] * count, **{n: values[n] for n in names}),
         grad=GradOp(
             f"{slots}, Out@GRAD -> {x}@GRAD",
-            ref=Copies(back_calls, names=names),
+            ref=copies(back_calls, attrs=names),
             lower=lambda torch, *given, **values: back_lower(torch, *given, **{n: values[n] for n in names}),
             shape_only=(x,),
             grad=again(type, "Out@GRAD", f"{x}@GRAD", x, "Out", plain),

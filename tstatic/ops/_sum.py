@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, Shape
-from tstatic.ops._bound import Calls, float_scratch, in_place
+from tstatic.ops._call_ref import float_scratch, in_place
 from tstatic.ops.kernels._common import ones
 
 ROW = 1024

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
-from tstatic.ir.evaluate import allocate, metas_of
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
+from tstatic.ir.ref import Call, Calls, Metas, Ref
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._cut import cut_rows
 from tstatic.ops._flat import store
-from tstatic.ops._shapes import Call
 from tstatic.ops.kernels._common import BLOCK
-from tstatic.ops.kernels.update import Calls, Scalars
+from tstatic.ops.kernels.update import Scalars
 
 Array = np.ndarray[Any, Any]
 
@@ -72,8 +71,8 @@ TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2", "EpsilonTensor": "eps
 """Scalar slots that take the place of an attribute."""
 
 
-class Update:
-    """The ``ref`` of an optimizer op: one rule over flat arrays, whatever the dtypes and strides are.
+class UpdateRef(Ref):
+    """The reference of an optimizer op: one rule over flat arrays, whatever the dtypes and strides are.
 
     C-contiguous arrays of the computed type are passed as they are. Others go through blocks in the scratch space,
     which are rounded once when they are written back.
@@ -90,23 +89,22 @@ class Update:
         self.rules = tuple(rules)
         self.blocks = blocks
         self.powers = powers
+        self.attrs = None
         self.pairs = tuple((o.removesuffix("Out"), o) for o in self.outputs)
-        # ``OpDef.pick`` looks here for the names of the attributes that are used: all.
-        self.function = self.__call__
 
-    def compute(self, named: Mapping[str, Any]) -> np.dtype[Any]:
+    def _computed(self, named: Mapping[str, Any]) -> np.dtype[Any]:
         """The type that is computed in."""
         master = named.get("MasterParam")
         dtype = named["Param"].dtype if master is None else master.dtype
         found: np.dtype[Any] = dtype_of(dtype).compute.np
         return found
 
-    def scratch(self, *metas: Meta | None, **attrs: Any) -> tuple[Meta, ...]:
+    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
         """Blocks of the rule, one for each array that cannot be used as it is, and the rows that a lazy update gathers."""
-        named = dict(zip((*self.inputs, *self.outputs), metas, strict=True))
+        named = self._named(ins, outs)
         param = named["Param"]
         assert param is not None
-        compute = dtype_of(self.compute({n: m for n, m in named.items() if m is not None and n in self.inputs}))
+        compute = dtype_of(self._computed({n: m for n, m in named.items() if m is not None and n in self.inputs}))
         block: Meta = Meta((min(max(param.numel, 0), BLOCK),), compute)
         bodies = self._bodies(named)
         odd = [n for n, m in bodies.items() if n in self.inputs and m.dtype != compute]
@@ -137,19 +135,25 @@ class Update:
         }
         return {n: a for n, a in named.items() if a is not None and n not in left_out}
 
+    def _named(self, ins: Sequence[Any], outs: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip((*self.inputs, *self.outputs), (*ins, *outs), strict=True))
+
     def bind(
-        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], scratch: Sequence[Any] | None = None
+        self,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        scratch: Sequence[Any],
+        reserved: Mapping[str, Any],
     ) -> Calls:
         """Returns the one call of a step: it reads the numbers, then runs the arithmetic, which is bound here.
 
         Only the rows that a lazy update gathers are known no sooner than in the step.
         """
-        if scratch is None:
-            scratch = allocate(self.scratch(*metas_of(ins), *metas_of(outs), **attrs))
-        named = dict(zip((*self.inputs, *self.outputs), (*ins, *outs), strict=True))
+        named = self._named(ins, outs)
         step = _UpdateStep(dict(attrs))
         if named["ParamOut"] is not None:
-            compute = self.compute(named)
+            compute = self._computed(named)
             step.passes = [_Pass(rule, {n: np.empty((), compute) for n in rule.scalars}) for rule in self.rules]
             if self._lazy(named, attrs):
                 assert len(step.passes) == 1
@@ -173,13 +177,9 @@ class Update:
                 step.after.append((np.multiply, (named[source], factor, named[target])))
         return [(step.run, ())]
 
-    def __call__(self, *arrays: Any, scratch: Sequence[Array] | None = None, **attrs: Any) -> None:
-        for function, args in self.bind(arrays[: len(self.inputs)], arrays[len(self.inputs) :], attrs, scratch):
-            function(*args)
-
     def _calls(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> list[Calls]:
         """The calls of each pass, over all blocks."""
-        compute = self.compute(named)
+        compute = self._computed(named)
         bodies = self._bodies(named)
         source = "Param" if named.get("MasterParam") is None else "MasterParam"
         target = f"{source}Out"
@@ -423,7 +423,7 @@ def register_update(
     pairs = tuple((o.removesuffix("Out"), o) for o in out_names)
     assert all(i in in_names for i, _ in pairs), type
     powers = powers or {}
-    ref = Update(slots, rules, blocks, powers)
+    ref = UpdateRef(slots, rules, blocks, powers)
 
     def split(*metas: Any) -> list[Tile] | None:
         tiles: list[Tile] | None = _split(in_names, out_names, frozenset(powers), *metas)
@@ -438,8 +438,8 @@ def register_update(
             ref=ref,
             lower=lower,
             split=split if len(rules) == 1 else None,
-            scratch=ref.scratch,
             state=pairs,
+            numbers=tuple(source for source, _ in powers.values()),
             inplace=pairs,
             update=True,
             domain=domain,

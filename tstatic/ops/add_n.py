@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ShapeError
+from tstatic.ir import expr
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls, ExpressionRef, Expressions, Metas
 from tstatic.ir.types import UNKNOWN, Meta, float32
-from tstatic.ops._bound import Calls
 from tstatic.ops._cut import cut_rows
 
 
@@ -44,19 +45,28 @@ def _infer(xs: Sequence[Meta]) -> Meta:
     return xs[0].with_shape(shape)
 
 
-class _Sum:
+class FoldRef(ExpressionRef):
     """Adds the inputs up from left to right; low-precision floats in float32, rounded once."""
 
-    fold = "a + b"
-    """One step, for kernels."""
+    elementwise = True
 
     def __init__(self) -> None:
-        self.function = self.__call__
+        self.nodes = {0: expr.parse("a + b")}
 
-    def bind(self, ins: Any, outs: Any, attrs: Any, scratch: Any = None) -> Calls:
+    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+        return (Meta(outs[0].shape, float32),) * 2 if outs[0].dtype.is_low else ()
+
+    def bind(
+        self,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        scratch: Sequence[Any],
+        reserved: Mapping[str, Any],
+    ) -> Calls:
         xs, out = list(ins[0]), outs[0]
         if out.dtype.itemsize == 2 and out.dtype.kind in "fV":
-            total, wide = scratch if scratch else (np.empty(out.shape, np.float32) for _ in range(2))
+            total, wide = scratch
             calls: Calls = [(np.copyto, (total, xs[0], "unsafe"))]
             for x in xs[1:]:
                 calls += [(np.copyto, (wide, x, "unsafe")), (np.add, (total, wide, total))]
@@ -65,13 +75,15 @@ class _Sum:
             return [(np.copyto, (out, xs[0]))]
         return [(np.add, (xs[0], xs[1], out)), *((np.add, (out, x, out)) for x in xs[2:])]
 
-    def __call__(self, xs: Any, out: Any, scratch: Any = None) -> None:
-        for function, args in self.bind([xs], [out], {}, scratch):
-            function(*args)
-
-
-def _scratch(xs: Sequence[Meta], out: Meta) -> tuple[Meta, ...]:
-    return (Meta(out.shape, float32),) * 2 if out.dtype.is_low else ()
+    def expressions(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Expressions | None:
+        xs = ins[0]
+        if any(x is None or x.shape != xs[0].shape for x in xs):
+            return None
+        names = [f"x{i}" for i in range(len(xs))]
+        node = expr.parse(names[0])
+        for name in names[1:]:
+            node = expr.substitute(self.nodes[0], {"a": node, "b": expr.parse(name)})
+        return Expressions({0: node}, names, [x.shape for x in xs], {})
 
 
 def _split(xs: Sequence[Meta], out: Meta) -> list[Tile] | None:
@@ -95,7 +107,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(OpDef(
-    "sum", "X* -> Out", infer=_infer, ref=_Sum(), lower=_lower, grad=_grad, split=_split, scratch=_scratch, amp="black",
+    "sum", "X* -> Out", infer=_infer, ref=FoldRef(), lower=_lower, grad=_grad, split=_split, amp="black",
     domain=Domain(
         cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),
         others=("int64", "int32"), ulps=2,

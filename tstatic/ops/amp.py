@@ -10,6 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._flat import flat_parts, store
 from tstatic.ops.kernels._common import BLOCK
@@ -75,17 +76,17 @@ def _check_lower(torch: Any, xs: list[Any], scale: Any) -> Any:
     return outs, bad
 
 
+def _check_scratch(xs: Sequence[Meta], scale: Meta, outs: Sequence[Meta], found: Meta) -> tuple[Meta, ...]:
+    return Meta((BLOCK,), dtype_of("bool")), Meta((8 * BLOCK,), dtype_of("uint8"))
+
+
 register(
     OpDef(
         "check_finite_and_unscale",
         "X*, Scale -> Out*, FoundInfinite",
         infer=_check_infer,
-        ref=_check_ref,
+        ref=plain(_check_ref, _check_scratch),
         lower=_check_lower,
-        scratch=lambda xs, scale, outs, found: (
-            Meta((BLOCK,), dtype_of("bool")),
-            Meta((8 * BLOCK,), dtype_of("uint8")),
-        ),
         domain=Domain(
             cases=(
                 Case(([(3, 4), (5,)], (1,))),

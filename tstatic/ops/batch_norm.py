@@ -12,6 +12,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
 from tstatic.ops._batch_norm_lower import is_global, lower_batch_norm, lower_batch_norm_grad
 from tstatic.ops._low import in_float32
@@ -38,7 +39,7 @@ def _shape(shape: Sequence[int], layout: str) -> tuple[int, ...]:
     return shape[0], shape[1], math.prod(shape[2:])
 
 
-def _needs(x: Meta, layout: str) -> tuple[Meta, ...]:
+def _scratch_metas(x: Meta, layout: str) -> tuple[Meta, ...]:
     shape, dtype = _shape(x.shape, layout), x.dtype.compute.np
     return as_metas(batch_norm_rows_scratch(*shape, dtype) if len(shape) == 2 else batch_norm_scratch(shape, dtype))
 
@@ -72,7 +73,7 @@ def _scratch(
     *outs: Meta | None,
     data_layout: str,
 ) -> tuple[Meta, ...]:
-    return (*_needs(x, data_layout), Meta((3, _shape(x.shape, data_layout)[1]), x.dtype.compute))
+    return (*_scratch_metas(x, data_layout), Meta((3, _shape(x.shape, data_layout)[1]), x.dtype.compute))
 
 
 @in_float32(outputs=6)
@@ -170,7 +171,7 @@ def _channel_parts(x: Meta, layout: str) -> list[tuple[tuple[slice, ...], slice]
 
 
 def _grad_scratch(x: Meta, *rest: Meta | None, data_layout: str) -> tuple[Meta, ...]:
-    return _needs(x, data_layout)
+    return _scratch_metas(x, data_layout)
 
 
 @in_float32(outputs=3)
@@ -262,15 +263,13 @@ register(
             "data_layout": layout_attr("NCHW"),
         },
         infer=_infer,
-        ref=_ref,
+        ref=plain(_ref, _scratch),
         lower=lower_batch_norm,
-        scratch=_scratch,
         split=_split,
         grad=GradOp(
             "X, Scale?, Bias?, SavedMean, SavedVariance, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=lower_batch_norm_grad,
-            scratch=_grad_scratch,
             split=_grad_split,
             shape_only=("Bias",),
             inplace=(("Y@GRAD", "X@GRAD"),),

@@ -11,9 +11,10 @@ from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops import _labels as labels
-from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._cut import cut_alike
 from tstatic.ops._shapes import single
 from tstatic.ops._unary import of_floats
@@ -113,7 +114,7 @@ def _sigmoid_calls(
     return [(_sigmoid_loss, (*ins, outs[0], ignore_index, normalize, *scratch))]
 
 
-def _sigmoid_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+def _sigmoid_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
     return float_scratch(ins[0], ins[0].shape), Meta(ins[0].shape, bool_)
 
 
@@ -158,8 +159,8 @@ def _counted(torch: Any, value: Any, label: Any, normalize: bool, ignore: int) -
     return value / (label != ignore).sum().clamp(min=1) if normalize else value
 
 
-_SIGMOID = Bound(3, _sigmoid_calls, _sigmoid_needs)
-_SIGMOID_GRAD = Bound(4, _sigmoid_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),))
+_SIGMOID = CallRef(_sigmoid_calls, _sigmoid_scratch_metas)
+_SIGMOID_GRAD = CallRef(_sigmoid_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),))
 
 register(
     OpDef(
@@ -170,13 +171,11 @@ register(
         ref=_SIGMOID,
         lower=_sigmoid_lower,
         split=_sigmoid_split,
-        scratch=_SIGMOID.scratch,
         grad=GradOp(
             f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}",
             ref=_SIGMOID_GRAD,
             lower=_sigmoid_grad_lower,
             split=_sigmoid_grad_split,
-            scratch=_SIGMOID_GRAD.scratch,
         ),
         amp="black",
         domain=Domain(

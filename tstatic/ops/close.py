@@ -11,6 +11,7 @@ from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Case, Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
 from tstatic.ops._elementwise import same_dtype
 
@@ -63,7 +64,7 @@ def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, 
 
 
 register(OpDef(
-    "allclose", "Input, Other -> Out", attrs=_ATTRS, infer=_one, ref=_allclose, scratch=_allclose_scratch,
+    "allclose", "Input, Other -> Out", attrs=_ATTRS, infer=_one, ref=plain(_allclose, _allclose_scratch),
     lower=lambda torch, x, y, rtol, atol, equal_nan: _torch_close(torch, x, y, rtol, atol, equal_nan).all(),
     # Shapes with few elements, so that both answers come up.
     domain=Domain(
@@ -95,7 +96,7 @@ def _equal_all_infer(x: Meta, y: Meta) -> Meta:
 
 
 register(OpDef(
-    "equal_all", "X, Y -> Out", infer=_equal_all_infer, ref=_equal_all, scratch=_equal_all_scratch,
+    "equal_all", "X, Y -> Out", infer=_equal_all_infer, ref=plain(_equal_all, _equal_all_scratch),
     lower=lambda torch, x, y: torch.tensor(torch.equal(x, y)),
     domain=Domain(
         cases=tuple(Case(s) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3,), (4,)), ((3, 1), (3,)))),

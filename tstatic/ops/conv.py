@@ -9,6 +9,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import Layer, check_variable, emit, layer
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
 from tstatic.ops._bilinear import bilinear_grad
 from tstatic.ops._convolution import (
@@ -174,16 +175,14 @@ def _definition(type: str, cases: tuple[Case, ...]) -> OpDef:
         "Input, Filter -> Output",
         attrs=conv_attrs(2),
         infer=_infer,
-        ref=_ref,
+        ref=plain(_ref, _scratch),
         lower=_lower,
-        scratch=_scratch,
         split=conv_split,
         cost=conv_cost,
         grad=GradOp(
             "Input, Filter, Output@GRAD -> Input@GRAD, Filter@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=conv_grad_split,
             cost=twice(conv_cost),
             linear_in=("Input", "Filter"),

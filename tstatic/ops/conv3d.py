@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
 from tstatic.ops._bilinear import bilinear_grad
 from tstatic.ops._convolution import (
@@ -194,16 +195,14 @@ register(
         "Input, Filter -> Output",
         attrs=conv_attrs(3),
         infer=_infer,
-        ref=_ref,
+        ref=plain(_ref, _scratch),
         lower=_lower,
-        scratch=_scratch,
         split=conv_split,
         cost=conv_cost,
         grad=GradOp(
             "Input, Filter, Output@GRAD -> Input@GRAD, Filter@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=conv_grad_split,
             cost=twice(conv_cost),
             grad=bilinear_grad("conv3d", "Input", "Filter", "Output"),

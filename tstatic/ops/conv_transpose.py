@@ -9,6 +9,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, layer
 from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._bilinear import bilinear_grad
 from tstatic.ops._convolution import (
@@ -248,16 +249,14 @@ def _definition(type: str, cases: tuple[Case, ...]) -> OpDef:
         "Input, Filter -> Output",
         attrs={**conv_attrs(2), "output_padding": Attr((), "ints", not_negative), "output_size": Attr((), "ints")},
         infer=_infer,
-        ref=_ref,
+        ref=plain(_ref, _scratch),
         lower=_lower,
-        scratch=_scratch,
         split=_split,
         cost=_cost,
         grad=GradOp(
             "Input, Filter, Output@GRAD -> Input@GRAD, Filter@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=_grad_split,
             cost=_grad_cost,
             grad=bilinear_grad(type, "Input", "Filter", "Output"),

@@ -8,10 +8,11 @@ from typing import Any
 from tstatic.errors import ShapeError
 from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, Shape
 from tstatic.ops import _labels as labels
-from tstatic.ops._bound import Bound, Calls, float_scratch
-from tstatic.ops._rows import by_rows, rows_needs, vector
+from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._rows import by_rows, rows_scratch_metas, vector
 from tstatic.ops._shapes import single
 from tstatic.ops._unary import of_floats
 
@@ -38,9 +39,9 @@ def _entropy_shape(x: Meta, label: Meta, soft: bool) -> Shape:
     return (*labels.need_fitting(given, wanted, x.shape)[:-1], 1)
 
 
-def _needs(ins: Sequence[Meta], outs: Sequence[Any], *, soft_label: bool) -> tuple[Meta, ...]:
+def _scratch_metas(ins: Sequence[Meta], outs: Sequence[Any], *, soft_label: bool) -> tuple[Meta, ...]:
     work = (float_scratch(ins[0], ins[0].shape),) if soft_label else ()
-    return (*work, *rows_needs(ins[0], -1, 2))
+    return (*work, *rows_scratch_metas(ins[0], -1, 2))
 
 
 def _calls(
@@ -129,8 +130,8 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("cross_entropy_grad", ins, {f"X{GRAD}": [ctx.in_grads[x[0]]]}, ctx.attrs)]
 
 
-_ENTROPY = Bound(3, _calls, _needs, unread=(2,))
-_ENTROPY_GRAD = Bound(3, _grad_calls, lambda ins, outs: rows_needs(ins[0], -1, 3))
+_ENTROPY = CallRef(_calls, _scratch_metas, unread=(2,))
+_ENTROPY_GRAD = CallRef(_grad_calls, lambda ins, outs: rows_scratch_metas(ins[0], -1, 3))
 _CASES = (
     Case(((3, 4), (3, 1), None)),
     Case(((3, 4), (3,), None)),
@@ -150,14 +151,13 @@ register(
         infer=lambda x, label, source, soft_label: x.with_shape(_entropy_shape(x, label, soft_label)),
         ref=_ENTROPY,
         lower=_lower,
-        scratch=_ENTROPY.scratch,
         shape_only=("SoftmaxX",),
         effects=True,
         grad=_rule,
         amp="black",
         domain=Domain(cases=_CASES, values={"X": PROBABILITIES, "Label": Values(0, "X.-1", dtype="int64")}, ulps=16.0),
     ),
-    GradOp(f"X, Label, Y{GRAD} -> X{GRAD}", ref=_ENTROPY_GRAD, lower=_grad_lower, scratch=_ENTROPY_GRAD.scratch),
+    GradOp(f"X, Label, Y{GRAD} -> X{GRAD}", ref=_ENTROPY_GRAD, lower=_grad_lower),
 )
 
 
@@ -224,8 +224,8 @@ def _rule2(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("cross_entropy2_grad", ins, {f"X{GRAD}": [ctx.in_grads[x]]}, ctx.attrs)]
 
 
-_ENTROPY2 = Bound(3, _calls2, lambda ins, outs: rows_needs(ins[0], -1, 1), unread=(2,))
-_ENTROPY2_GRAD = Bound(4, _grad_calls2, lambda ins, outs: rows_needs(outs[0], -1, 1), unread=(2,))
+_ENTROPY2 = CallRef(_calls2, lambda ins, outs: rows_scratch_metas(ins[0], -1, 1), unread=(2,))
+_ENTROPY2_GRAD = CallRef(_grad_calls2, lambda ins, outs: rows_scratch_metas(outs[0], -1, 1), unread=(2,))
 
 register(
     OpDef(
@@ -235,7 +235,6 @@ register(
         infer=_infer2,
         ref=_ENTROPY2,
         lower=_lower2,
-        scratch=_ENTROPY2.scratch,
         shape_only=("SoftmaxX",),
         effects=True,
         grad=_rule2,
@@ -247,7 +246,6 @@ register(
         ref=_ENTROPY2_GRAD,
         lower=_grad_lower2,
         infer=lambda label, match, xshape, dloss: xshape.with_shape(xshape.shape[:-1]),
-        scratch=_ENTROPY2_GRAD.scratch,
         shape_only=("XShape",),
     ),
 )

@@ -11,8 +11,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
-from tstatic.ops._shapes import Array, Call, Copies, again, clear, copy, listed, need_rank, need_sizes, single
+from tstatic.ops._call_ref import copies
+from tstatic.ops._shapes import Array, again, clear, copy, listed, need_rank, need_sizes, single
 from tstatic.ops._slicing import embed
 from tstatic.ops.expanding import expand
 from tstatic.ops.reshape import ANY
@@ -83,12 +85,12 @@ register(
         "Input -> Out",
         attrs={"offset": 0, "axis1": 0, "axis2": 1},
         infer=_infer_diagonal,
-        ref=Copies(_diagonal_calls),
+        ref=copies(_diagonal_calls),
         lower=lambda torch, x, *, offset, axis1, axis2: torch.diagonal(x, offset, axis1, axis2).contiguous(),
         view=_view,
         grad=GradOp(
             "Input, Out@GRAD -> Input@GRAD",
-            ref=Copies(_diagonal_back),
+            ref=copies(_diagonal_back),
             lower=_lower_diagonal_back,
             shape_only=("Input",),
             grad=again("diagonal", "Out@GRAD", "Input@GRAD", "Input", "Out"),
@@ -172,11 +174,11 @@ register(
         "X -> Out",
         attrs={"offset": 0, "padding_value": 0.0},
         infer=_infer_diag,
-        ref=Copies(_diag_calls),
+        ref=copies(_diag_calls),
         lower=_lower_diag,
         grad=GradOp(
             "X, Out@GRAD -> X@GRAD",
-            ref=Copies(_diag_back),
+            ref=copies(_diag_back),
             lower=_lower_diag_back,
             shape_only=("X",),
             grad=_diag_again,
@@ -246,7 +248,7 @@ register(
         "-> Out",
         attrs={"num_rows": Attr(kind="int"), "num_columns": -1, "dtype": Attr(float32, "dtype")},
         infer=lambda *, num_rows, num_columns, dtype: Meta(_eye_shape(num_rows, num_columns), dtype),
-        ref=Copies(_eye_calls),
+        ref=copies(_eye_calls),
         lower=_eye_lower,
         domain=Domain(
             cases=tuple(

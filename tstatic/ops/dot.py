@@ -11,9 +11,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._bilinear import bilinear_grad
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops._product import same_dtype
 from tstatic.ops._shapes import single
 from tstatic.ops._sum import dot_calls, dot_scratch
@@ -46,8 +47,8 @@ def _dot_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Ca
     return [(np.multiply, (dout[..., None], other, target)) for other, target in pairs if target is not None]
 
 
-_DOT = Bound(2, _dot_calls, lambda ins, outs: dot_scratch(ins[0]))
-_DOT_GRAD = Bound(3, _dot_grad_calls)
+_DOT = CallRef(_dot_calls, lambda ins, outs: dot_scratch(ins[0]))
+_DOT_GRAD = CallRef(_dot_grad_calls)
 
 register(
     OpDef(
@@ -56,13 +57,11 @@ register(
         infer=_dot_infer,
         ref=_DOT,
         lower=_dot_lower,
-        scratch=_DOT.scratch,
         cost=lambda x, y, out: Cost(2.0 * x.numel, float(x.nbytes + y.nbytes)),
         grad=GradOp(
             f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}",
             ref=_DOT_GRAD,
             lower=lambda torch, x, y, dout: (dout[..., None] * y, dout[..., None] * x),
-            scratch=_DOT_GRAD.scratch,
             grad=bilinear_grad("dot"),
         ),
         domain=Domain(

@@ -11,22 +11,11 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._joining import variables
-from tstatic.ops._shapes import (
-    Array,
-    Call,
-    Copies,
-    copy,
-    need_sizes,
-    refuse,
-    several,
-    single,
-    sizes_given,
-    sizes_of,
-    tensor_rank,
-)
+from tstatic.ops._shapes import Array, copy, need_sizes, refuse, several, single, sizes_given, sizes_of, tensor_rank
 from tstatic.ops._sum import sum_calls, sum_scratch
 from tstatic.ops.reshape import ANY
 
@@ -94,12 +83,12 @@ def _back_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any])
     return sum_calls(dout, _summed(outs[0].shape, dout.shape), outs[0], scratch)
 
 
-def _back_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+def _back_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
     _, dout = ins
     return sum_scratch(dout, _summed(outs[0].shape, dout.shape))
 
 
-_BACK = Bound(2, _back_calls, _back_needs, unread=(0,))
+_BACK = CallRef(_back_calls, _back_scratch_metas, unread=(0,))
 
 
 def _expand_like(ctx: GradContext) -> list[OpSpec]:
@@ -113,7 +102,6 @@ def _expand_like(ctx: GradContext) -> list[OpSpec]:
 _GRAD = GradOp(
     "X, Out@GRAD -> X@GRAD",
     ref=_BACK,
-    scratch=_BACK.scratch,
     lower=lambda torch, x, dout: dout.sum_to_size(tuple(x.shape)),
     shape_only=("X",),
     # The new shape may be known at run time only, so the gradient's gradient follows the incoming gradient's.
@@ -127,7 +115,7 @@ register(
         "X, Shape?, expand_shapes_tensor*? -> Out",
         attrs={"shape": Attr((), "ints")},
         infer=_infer,
-        ref=Copies(_calls, _fresh),
+        ref=copies(_calls, _fresh),
         lower=_lower,
         grad=_GRAD,
         amp="gray",
@@ -204,7 +192,7 @@ register(
         "X, Y? -> Out",
         attrs={"target_shape": Attr((), "ints")},
         infer=_infer_as,
-        ref=Copies(_as_calls),
+        ref=copies(_as_calls),
         lower=_as_lower,
         grad=_GRAD,
         shape_only=("Y",),
@@ -261,7 +249,7 @@ register(
         "broadcast_tensors",
         "X* -> Out*",
         infer=_infer_all,
-        ref=Copies(_all_calls),
+        ref=copies(_all_calls),
         lower=lambda torch, xs: ([t.contiguous() for t in torch.broadcast_tensors(*xs)],),
         grad=_all_grad,
         domain=Domain(

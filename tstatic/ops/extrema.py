@@ -9,8 +9,9 @@ import numpy as np
 
 from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_, int64
-from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._reduce import (
     CASES,
     CHOICE_ATTRS,
@@ -62,7 +63,7 @@ def _at_least_one(count: Any) -> None:
     np.maximum(count, 1, out=count)
 
 
-def _grad_needs(share: bool) -> Any:
+def _grad_scratch_metas(share: bool) -> Any:
     def needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
         x, out, _ = ins
         count = (Meta(out.shape, int64),) if share else ()
@@ -108,8 +109,8 @@ def _extremum(type: str) -> None:
         out = function(x, axes, keepdim=keep_dim) if axes else x.clone()
         return out.reshape(1) if one_d and not out.dim() else out
 
-    ref = Bound(1, calls)
-    back = Bound(3, _grad_calls(share), _grad_needs(share))
+    ref = CallRef(calls)
+    back = CallRef(_grad_calls(share), _grad_scratch_metas(share))
     register(
         OpDef(
             type,
@@ -119,8 +120,7 @@ def _extremum(type: str) -> None:
             ref=ref,
             lower=lower,
             split=_split,
-            scratch=ref.scratch,
-            grad=GradOp(f"X, Out, Out{GRAD} -> X{GRAD}", ref=back, lower=_grad_lower(share), scratch=back.scratch),
+            grad=GradOp(f"X, Out, Out{GRAD} -> X{GRAD}", ref=back, lower=_grad_lower(share)),
             amp="gray",
             domain=Domain(cases=CASES, values={"X": Values(distinct=True)}, others=("int32", "int64"), ulps=0.0),
         )
@@ -154,7 +154,7 @@ def _logical(type: str) -> None:
             out = function(out, axis, keepdim=True)
         return out.reshape(reduced_shape(tuple(x.shape), axes, keep_dim, one_d))
 
-    ref = Bound(1, calls)
+    ref = CallRef(calls)
     register(
         OpDef(
             type,
@@ -164,7 +164,6 @@ def _logical(type: str) -> None:
             ref=ref,
             lower=lower,
             split=_split,
-            scratch=ref.scratch,
             domain=Domain(cases=(*CASES, *EMPTY_CASES), values={"X": Values(-1.0, 1.0)}, others=("bool", "int32")),
         )
     )

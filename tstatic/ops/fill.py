@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.no_effect import PLACE
+from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._shape_arg import batch_shape, check_sizes
 
 Array = np.ndarray[Any, Any]
@@ -72,30 +74,18 @@ def as_scalar(value: Number, dtype: DType) -> Number:
     return bool(value) if dtype.name == "bool" else int(value)
 
 
-class Fill:
-    """A ``ref`` that fills its output; bound to the array's own ``fill``, so that it costs no Python frame.
+def filled(value: Callable[..., Number], *attrs: str) -> CallRef:
+    """A reference that fills its output with a number; bound to the array's own ``fill``.
 
     Args:
         value: Gives the number from attributes.
         attrs: Names of the attributes that ``value`` takes.
     """
 
-    def __init__(self, value: Callable[..., Number], *attrs: str) -> None:
-        self.value = value
-        self.attrs = attrs
-        # ``OpDef.pick`` looks here for the names of the attributes that are used.
-        self.function = value
+    def calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], **values: Any) -> Calls:
+        return [(outs[0].fill, (as_scalar(value(**values), dtype_of(outs[0].dtype)),))]
 
-    def bind(
-        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], scratch: Sequence[Any] | None = None
-    ) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-        """Returns the one call."""
-        number = self.value(**{n: attrs[n] for n in self.attrs})
-        return [(outs[0].fill, (as_scalar(number, dtype_of(outs[0].dtype)),))]
-
-    def __call__(self, *arrays: Any, **attrs: Any) -> None:
-        for function, args in self.bind(arrays[:-1], arrays[-1:], attrs):
-            function(*args)
+    return CallRef(calls, widen=False, attrs=attrs, constant=value)
 
 
 def _plain(value: Number) -> Number:
@@ -139,7 +129,7 @@ register(
             "place_type": Attr.idle(-1, PLACE),
         },
         infer=_fill_infer,
-        ref=Fill(number_of, "value", "str_value"),
+        ref=filled(number_of, "value", "str_value"),
         lower=_fill_lower,
         domain=Domain(cases=_FILL_CASES, ulps=0),
     )
@@ -167,7 +157,7 @@ register(
         "X -> Out",
         attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")},
         infer=_like_infer,
-        ref=Fill(_plain, "value"),
+        ref=filled(_plain, "value"),
         lower=_like_lower,
         shape_only=("X",),
         domain=Domain(
@@ -185,7 +175,7 @@ register(
         "fill_zeros_like",
         "X -> Out",
         infer=lambda x: x,
-        ref=Fill(lambda: 0),
+        ref=filled(lambda: 0),
         lower=lambda torch, x: torch.zeros_like(x),
         shape_only=("X",),
         domain=Domain(
@@ -221,7 +211,7 @@ register(
             "force_cpu": Attr.idle(False, PLACE),
         },
         infer=_batch_infer,
-        ref=Fill(_plain, "value"),
+        ref=filled(_plain, "value"),
         lower=_batch_lower,
         shape_only=("Input",),
         domain=Domain(
@@ -251,7 +241,7 @@ register(
         attrs={"shape": Attr((), "ints"), "dtype": float32},
         infer=_empty_infer,
         # Any content is right; zeros make runs repeatable.
-        ref=Fill(lambda: 0),
+        ref=filled(lambda: 0),
         lower=lambda torch, *, shape, dtype: _full(torch, shape, dtype, 0),
         domain=Domain(cases=tuple(Case((), {"shape": s}) for s in ((), (0,), (2, 3))), ulps=0),
     )
@@ -341,20 +331,8 @@ def _assign_infer(shape: Shape, dtype: DType, values: Any) -> Meta:
     return Meta(shape, dtype)
 
 
-class AssignValue:
-    """The ``ref``: one copy of an array that is made when the step is bound."""
-
-    def bind(
-        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], scratch: Sequence[Any] | None = None
-    ) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-        """Returns the copy."""
-        return [(np.copyto, (outs[0], unpacked(attrs["values"], attrs["dtype"], attrs["shape"])))]
-
-    def function(self, out: Array, *, shape: Shape, dtype: DType, values: Any) -> None:
-        """The same as a plain call."""
-        np.copyto(out, unpacked(values, dtype, shape))
-
-    __call__ = function
+def _assign_calls(out: Array, *, shape: Shape, dtype: DType, values: Any) -> Calls:
+    return [(np.copyto, (out, unpacked(values, dtype, shape)))]
 
 
 def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any) -> Any:
@@ -372,7 +350,7 @@ register(
         "-> Out",
         attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
         infer=_assign_infer,
-        ref=AssignValue(),
+        ref=copies(_assign_calls),
         lower=_assign_lower,
         domain=Domain(
             cases=(

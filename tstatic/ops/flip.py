@@ -12,8 +12,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, normalize_axis
-from tstatic.ops._shapes import Array, Call, Copies, axes_of, copy, cut_together, listed, mapped, refuse, single
+from tstatic.ops._call_ref import copies
+from tstatic.ops._shapes import Array, axes_of, copy, cut_together, listed, mapped, refuse, single
 from tstatic.ops.reshape import ANY
 from tstatic.ops.transpose import swapaxes
 
@@ -43,7 +45,7 @@ register(
         "X -> Out",
         attrs={"axis": Attr(kind="ints")},
         infer=_infer_flip,
-        ref=Copies(_flip_calls),
+        ref=copies(_flip_calls),
         lower=lambda torch, x, *, axis: torch.flip(x, list(axis)),
         view=lambda x, *, axis: _reversed(x, axis),
         split=_split_flip,
@@ -175,7 +177,7 @@ register(
         "X -> Out",
         attrs={"shifts": Attr(kind="ints"), "axis": Attr((), "ints")},
         infer=_infer_roll,
-        ref=Copies(_roll_calls),
+        ref=copies(_roll_calls),
         lower=_roll_lower,
         split=_split_roll,
         grad=mapped("roll", _back),

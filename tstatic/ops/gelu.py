@@ -6,9 +6,10 @@ from typing import Any
 
 from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta
 from tstatic.ops import _functions  # noqa: F401 - erf in expressions
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops._cut import cut_alike
 from tstatic.ops._unary import of_floats, unary
 from tstatic.ops.kernels.special import gelu as gelu_kernel
@@ -30,7 +31,7 @@ _TANH = f"x / (1 + {_E})"
 _TANH_GRAD = f"dout * ({_S} + {_S} * {_REST} * {_W})"
 
 
-def _needs(ins: Any, outs: Any) -> list[Meta]:
+def _scratch_metas(ins: Any, outs: Any) -> list[Meta]:
     x = ins[0]
     return [Meta(shape, x.dtype) for shape, _ in special_scratch(x.numel, x.dtype.np)]
 
@@ -43,7 +44,7 @@ def _grad_calls(ins: Any, outs: Any, scratch: Any, *, approximate: bool) -> Call
     return [(gelu_grad_kernel, (ins[0], ins[1], outs[0], approximate, scratch))]
 
 
-_REF, _GRAD_REF = Bound(1, _calls, _needs), Bound(2, _grad_calls, _needs)
+_REF, _GRAD_REF = CallRef(_calls, _scratch_metas), CallRef(_grad_calls, _scratch_metas)
 
 
 def _split(*metas: Any) -> Any:
@@ -52,10 +53,10 @@ def _split(*metas: Any) -> Any:
 
 register(OpDef(
     "gelu", "X -> Out", attrs={"approximate": False}, pointwise={"Out": f"where(approximate, {_TANH}, {_EXACT})"},
-    infer=of_floats, ref=_REF, scratch=_REF.scratch, split=_split,
+    infer=of_floats, ref=_REF, split=_split,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": f"where(approximate, {_TANH_GRAD}, {_EXACT_GRAD})"},
-        ref=_GRAD_REF, scratch=_GRAD_REF.scratch, split=_split, grad=DERIVE,
+        ref=_GRAD_REF, split=_split, grad=DERIVE,
     ),
     lower=lambda torch, x, approximate: torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none"),
     amp="gray", domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),

@@ -11,6 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._groups import (
     Groups,
@@ -151,15 +152,13 @@ register(
             "data_layout": layout_attr("NCHW"),
         },
         infer=_infer,
-        ref=_ref,
+        ref=plain(_ref, _scratch),
         lower=_lower,
-        scratch=_scratch,
         split=_split,
         grad=GradOp(
             "X, Scale?, Bias?, Mean, Variance, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=_grad_split,
             shape_only=("Bias",),
             inplace=(("Y@GRAD", "X@GRAD"),),

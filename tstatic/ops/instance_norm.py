@@ -11,6 +11,7 @@ from tstatic.errors import UnsupportedError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, numel
 from tstatic.no_effect import no_effect
 from tstatic.ops._groups import (
@@ -123,15 +124,13 @@ register(
         "X, Scale?, Bias? -> Y, SavedMean~, SavedVariance~",
         attrs={"epsilon": Attr(1e-5, "float", lambda e: None if e >= 0 else "a number of at least 0")},
         infer=_infer,
-        ref=_ref,
+        ref=plain(_ref, _scratch),
         lower=_lower,
-        scratch=_scratch,
         split=_split,
         grad=GradOp(
             "X, Scale?, Bias?, SavedMean, SavedVariance, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=_grad_split,
             shape_only=("Bias",),
             inplace=(("Y@GRAD", "X@GRAD"),),

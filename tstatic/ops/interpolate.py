@@ -10,6 +10,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, Values, register
+from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import torch_wide
@@ -313,16 +314,14 @@ def _definition(type: str, method: str, rank: int, layout: str) -> OpDef:
             ),
         },
         infer=_infer,
-        ref=_ref,
+        ref=plain(_ref, _scratch),
         lower=_lower,
-        scratch=_scratch,
         split=_split,
         cost=_cost,
         grad=GradOp(
             "X, Out@GRAD -> X@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=_grad_split,
             shape_only=("X",),
         ),

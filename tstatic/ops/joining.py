@@ -10,21 +10,11 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.ops._call_ref import copies
 from tstatic.ops._joining import common_shape, gathered, scattered, section_sizes, variables
-from tstatic.ops._shapes import (
-    Array,
-    Call,
-    Copies,
-    along,
-    copy,
-    listed,
-    need_same_dtype,
-    need_some,
-    refuse,
-    several,
-    single,
-)
+from tstatic.ops._shapes import Array, along, copy, listed, need_same_dtype, need_some, refuse, several, single
 from tstatic.ops.reshape import ANY
 
 
@@ -88,7 +78,7 @@ register(
         "X* -> Out",
         attrs={"axis": 0},
         infer=_infer_concat,
-        ref=Copies(_concat_calls),
+        ref=copies(_concat_calls),
         lower=lambda torch, xs, *, axis: torch.cat(list(xs), axis),
         grad=_concat_grad,
         amp="gray",
@@ -128,7 +118,7 @@ register(
         "X*, Out@GRAD -> X@GRAD*",
         attrs={"axis": 0},
         infer=lambda xs, dout, *, axis: (list(xs),),
-        ref=Copies(_back_calls),
+        ref=copies(_back_calls),
         lower=_split_lower,
         grad=_back_grad,
         shape_only=("X",),
@@ -205,7 +195,7 @@ register(
         "X -> Out*",
         attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0},
         infer=_infer_split,
-        ref=Copies(_split_calls),
+        ref=copies(_split_calls),
         lower=_lower_split,
         grad=_split_grad,
         amp="gray",

@@ -11,8 +11,9 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
-from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._shapes import single
 from tstatic.ops._unary import of_floats
 
@@ -44,7 +45,7 @@ def _calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, e
     return [*calls, (np.multiply, (flat, np.asarray(epsilon, out.dtype), part)), (np.add, (out, part, out))]
 
 
-def _needs(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[Meta, ...]:
+def _scratch_metas(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[Meta, ...]:
     return () if ins[1] is None else (float_scratch(ins[0], (ins[1].numel,)),)
 
 
@@ -61,7 +62,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("scale", {"X": [dout]}, {"Out": [ctx.in_grads[x]]}, {"scale": 1.0 - ctx.attrs["epsilon"]})]
 
 
-_REF = Bound(2, _calls, _needs)
+_REF = CallRef(_calls, _scratch_metas)
 
 register(
     OpDef(
@@ -71,7 +72,6 @@ register(
         infer=_infer,
         ref=_REF,
         lower=_lower,
-        scratch=_REF.scratch,
         grad=_grad,
         amp="gray",
         domain=Domain(

@@ -11,7 +11,7 @@ from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.opdef import Domain, OpDef, Values, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, broadcast_shapes
-from tstatic.ops._bound import Calls
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops._cut import cut_alike
 from tstatic.ops._elementwise import same_dtype
 from tstatic.ops._unary import to_bool
@@ -36,18 +36,8 @@ register(OpDef(
 ))  # fmt: skip
 
 
-class _Ufunc:
-    """A ``ref`` that is one ufunc."""
-
-    def __init__(self, ufunc: np.ufunc) -> None:
-        self.ufunc = ufunc
-        self.function = self.__call__
-
-    def bind(self, ins: Any, outs: Any, attrs: Any, scratch: Any = None) -> Calls:
-        return [(self.ufunc, (*ins, *outs))]
-
-    def __call__(self, *arrays: Any) -> None:
-        self.ufunc(*arrays)
+def _bitwise(ufunc: np.ufunc) -> CallRef:
+    return CallRef(lambda ins, outs, scratch: [(ufunc, (*ins, *outs))], widen=False)
 
 
 def _bits(*metas: Meta) -> Meta:
@@ -69,7 +59,7 @@ def _split(*metas: Meta) -> Any:
 
 for _name, _ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor), ("not", np.bitwise_not)):
     register(OpDef(
-        f"bitwise_{_name}", "X -> Out" if _name == "not" else "X, Y -> Out", infer=_bits, ref=_Ufunc(_ufunc),
+        f"bitwise_{_name}", "X -> Out" if _name == "not" else "X, Y -> Out", infer=_bits, ref=_bitwise(_ufunc),
         lower=lambda torch, *xs, _function=f"bitwise_{_name}": getattr(torch, _function)(*xs), split=_split,
         inplace=(("X", "Out"),) if _name == "not" else (("X", "Out"), ("Y", "Out")),
         domain=Domain(

@@ -10,8 +10,9 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta
-from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._reduce import axis_attr, need_elements, reduced_axes, reduced_shape, split_reduction, spread
 from tstatic.ops._shapes import single
 from tstatic.ops._sum import sum_calls, sum_scratch
@@ -25,7 +26,9 @@ def _infer(x: Meta, axis: Sequence[int], keepdim: bool, reduce_all: bool) -> Met
     return x.with_shape(reduced_shape(x.shape, axes, keepdim))
 
 
-def _needs(ins: Sequence[Meta], outs: Sequence[Meta], *, axis: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
+def _scratch_metas(
+    ins: Sequence[Meta], outs: Sequence[Meta], *, axis: Sequence[int], reduce_all: bool
+) -> tuple[Meta, ...]:
     x = ins[0]
     axes = reduced_axes(x.rank, axis, reduce_all)
     return float_scratch(x, x.shape), float_scratch(x, outs[0].shape), *sum_scratch(x, axes)
@@ -84,8 +87,8 @@ def _split(x: Meta, out: Meta, axis: Sequence[int], keepdim: bool, reduce_all: b
     return split_reduction(x, out, reduced_axes(x.rank, axis, reduce_all), keepdim)
 
 
-_REF = Bound(1, _calls, _needs)
-_GRAD = Bound(3, _grad_calls)
+_REF = CallRef(_calls, _scratch_metas)
+_GRAD = CallRef(_grad_calls)
 
 register(
     OpDef(
@@ -96,8 +99,7 @@ register(
         ref=_REF,
         lower=_lower,
         split=_split,
-        scratch=_REF.scratch,
-        grad=GradOp(f"X, Out, Out{GRAD} -> X{GRAD}", ref=_GRAD, lower=_grad_lower, scratch=_GRAD.scratch),
+        grad=GradOp(f"X, Out, Out{GRAD} -> X{GRAD}", ref=_GRAD, lower=_grad_lower),
         amp="black",
         domain=Domain(
             cases=(

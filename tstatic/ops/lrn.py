@@ -11,6 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import torch_wide
@@ -157,15 +158,13 @@ register(
             "data_format": layout_attr("NCHW"),
         },
         infer=_infer,
-        ref=_ref,
+        ref=plain(_ref, _scratch),
         lower=_lower,
-        scratch=_scratch,
         split=_split,
         grad=GradOp(
             "X, Out, MidOut, Out@GRAD -> X@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=_split,
         ),
         amp="gray",

@@ -9,12 +9,13 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._bilinear import bilinear_grad
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops._product import (
     gradient_calls,
-    gradient_needs,
+    gradient_scratch_metas,
     product_calls,
     product_cost,
     product_shape,
@@ -101,8 +102,8 @@ _MATMUL_CASES = (
     Case(((7, 18), (18, 5))),
 )
 
-_MATMUL = Bound(2, _matmul_calls)
-_MATMUL_GRAD = Bound(3, gradient_calls, gradient_needs)
+_MATMUL = CallRef(_matmul_calls)
+_MATMUL_GRAD = CallRef(gradient_calls, gradient_scratch_metas)
 
 register(
     OpDef(
@@ -113,14 +114,12 @@ register(
         ref=_MATMUL,
         lower=_matmul_lower,
         split=split_product,
-        scratch=_MATMUL.scratch,
         cost=product_cost,
         grad=GradOp(
             f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}",
             ref=_MATMUL_GRAD,
             lower=_matmul_grad_lower,
             split=split_gradient,
-            scratch=_MATMUL_GRAD.scratch,
             cost=_matmul_grad_cost,
             linear_in=("X", "Y"),
             grad=bilinear_grad("matmul_v2"),
@@ -169,12 +168,12 @@ def _plain_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> 
     return gradient_calls(ins, outs, scratch, trans_x=False, trans_y=False)
 
 
-def _plain_grad_needs(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[Meta, ...]:
-    return gradient_needs(ins, outs, trans_x=False, trans_y=False)
+def _plain_grad_scratch_metas(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[Meta, ...]:
+    return gradient_scratch_metas(ins, outs, trans_x=False, trans_y=False)
 
 
-_PLAIN = Bound(2, _plain_calls)
-_PLAIN_GRAD = Bound(3, _plain_grad_calls, _plain_grad_needs)
+_PLAIN = CallRef(_plain_calls)
+_PLAIN_GRAD = CallRef(_plain_grad_calls, _plain_grad_scratch_metas)
 
 
 def _plain_grad(second: str, type: str) -> GradOp:
@@ -183,7 +182,6 @@ def _plain_grad(second: str, type: str) -> GradOp:
         ref=_PLAIN_GRAD,
         lower=_matmul_grad_lower,
         split=lambda x, y, dout, dx, dy: split_gradient(x, y, dout, dx, dy),
-        scratch=_PLAIN_GRAD.scratch,
         cost=_matmul_grad_cost,
         linear_in=("X", second),
         grad=bilinear_grad(type, "X", second),
@@ -198,7 +196,6 @@ register(
         ref=_PLAIN,
         lower=lambda torch, x, y: torch.bmm(x, y),
         split=split_product,
-        scratch=_PLAIN.scratch,
         cost=product_cost,
         grad=_plain_grad("Y", "bmm"),
         amp="white",
@@ -225,7 +222,6 @@ register(
         infer=_mv_infer,
         ref=_PLAIN,
         lower=lambda torch, x, vec: torch.mv(x, vec),
-        scratch=_PLAIN.scratch,
         cost=product_cost,
         grad=_plain_grad("Vec", "mv"),
         domain=Domain(

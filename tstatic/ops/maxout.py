@@ -11,6 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import OutputView, torch_wide
@@ -100,9 +101,7 @@ register(
         ref=_ref,
         lower=_lower,
         split=_split,
-        grad=GradOp(
-            "X, Out, Out@GRAD -> X@GRAD", ref=_grad_ref, lower=_grad_lower, scratch=_grad_scratch, split=_split
-        ),
+        grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=_split),
         amp="gray",
         domain=Domain(
             cases=(

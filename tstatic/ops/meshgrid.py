@@ -7,9 +7,11 @@ from typing import Any
 
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta
+from tstatic.ops._call_ref import copies
 from tstatic.ops._joining import variables
-from tstatic.ops._shapes import Array, Call, Copies, copy, need_rank, need_same_dtype, need_sizes, need_some, several
+from tstatic.ops._shapes import Array, copy, need_rank, need_same_dtype, need_sizes, need_some, several
 from tstatic.ops.reshape import ANY
 
 
@@ -52,7 +54,7 @@ register(
         "meshgrid",
         "X* -> Out*",
         infer=_infer,
-        ref=Copies(_calls),
+        ref=copies(_calls),
         lower=lambda torch, xs: ([t.contiguous() for t in torch.meshgrid(*xs, indexing="ij")],),
         grad=_grad,
         domain=Domain(

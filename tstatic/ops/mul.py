@@ -11,9 +11,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._bilinear import bilinear_grad
-from tstatic.ops._bound import Bound, Calls, in_place
+from tstatic.ops._call_ref import CallRef, in_place
 from tstatic.ops._product import Way, cut, multiply, pieces_of, same_dtype, swap
 from tstatic.ops._shapes import single
 
@@ -150,8 +151,8 @@ def _mul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | Non
     return Cost(one.flops * wanted, one.bytes * wanted)
 
 
-_MUL = Bound(2, _mul_calls)
-_MUL_GRAD = Bound(3, _mul_grad_calls)
+_MUL = CallRef(_mul_calls)
+_MUL_GRAD = CallRef(_mul_grad_calls)
 
 register(
     OpDef(
@@ -162,14 +163,12 @@ register(
         ref=_MUL,
         lower=_mul_lower,
         split=_mul_split,
-        scratch=_MUL.scratch,
         cost=_mul_cost,
         grad=GradOp(
             f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}",
             ref=_MUL_GRAD,
             lower=_mul_grad_lower,
             split=_mul_grad_split,
-            scratch=_MUL_GRAD.scratch,
             cost=_mul_grad_cost,
             linear_in=("X", "Y"),
             grad=bilinear_grad("mul"),

@@ -11,9 +11,10 @@ from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops._shapes import single
 from tstatic.ops._unary import of_floats
 
@@ -143,8 +144,8 @@ def _grad_lower(
     return torch.zeros(x.shape, dtype=factor.dtype, device=x.device).scatter(1, index.unsqueeze(1), values).to(x.dtype)
 
 
-_REF = Bound(3, _calls)
-_GRAD = Bound(5, _grad_calls, unread=(0,))
+_REF = CallRef(_calls)
+_GRAD = CallRef(_grad_calls, unread=(0,))
 
 register(
     OpDef(
@@ -157,13 +158,11 @@ register(
         infer=_infer,
         ref=_REF,
         lower=_lower,
-        scratch=_REF.scratch,
         effects=True,
         grad=GradOp(
             f"X, Label, Weight?, Total_weight, Out{GRAD} -> X{GRAD}",
             ref=_GRAD,
             lower=_grad_lower,
-            scratch=_GRAD.scratch,
             shape_only=("X",),
         ),
         amp="black",

@@ -9,10 +9,11 @@ from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import Meta
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._padding import Pads, fold_calls, pad_calls, padded, torch_fold, torch_pad
-from tstatic.ops._shapes import Array, Call, Copies, again, cut_together, listed, mapped, need_rank, refuse, single
+from tstatic.ops._shapes import Array, again, cut_together, listed, mapped, need_rank, refuse, single
 from tstatic.ops._slicing import END
 from tstatic.ops.squeeze import squeeze, unsqueeze
 
@@ -64,7 +65,7 @@ register(
         "X -> Out",
         attrs={"paddings": Attr(kind="ints"), "pad_value": 0.0},
         infer=_infer,
-        ref=Copies(_calls),
+        ref=copies(_calls),
         lower=_lower,
         split=_split,
         grad=_grad,
@@ -150,10 +151,10 @@ def _definition(
         pads, kind = pads_of({"paddings": paddings, "mode": mode, "data_format": data_format})
         return fold_calls(ins[1], outs[0], pads, kind, scratch[0] if scratch else None)
 
-    def back_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, mode: str) -> tuple[Meta, ...]:
+    def back_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta], *, mode: str) -> tuple[Meta, ...]:
         return () if modes[mode] == "constant" else (ins[1],)
 
-    back = Bound(2, back_calls, back_needs, unread=(0,))
+    back = CallRef(back_calls, back_scratch_metas, unread=(0,))
 
     def gradient(ctx: GradContext) -> Any:
         specs = again(type, "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
@@ -169,13 +170,12 @@ def _definition(
             "data_format": Attr(formats[0], "str", lambda v: None if v in formats else f"one of {', '.join(formats)}"),
         },
         infer=infer,
-        ref=Copies(calls, names=names),
+        ref=copies(calls, attrs=names),
         lower=lambda torch, x, **attrs: torch_pad(torch, x, *pads_of(attrs), attrs[value]),
         split=split,
         grad=GradOp(
             "X, Out@GRAD -> X@GRAD",
             ref=back,
-            scratch=back.scratch,
             lower=lambda torch, x, dout, **attrs: torch_fold(torch, x.shape, dout, *pads_of(attrs)),
             split=split,
             shape_only=("X",),

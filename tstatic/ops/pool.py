@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.ir.opdef import Case, Cost, Domain, GradOp, OpDef, Tile, Values, register
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
 from tstatic.ops._convolution import np_compute, torch_back, torch_first, wide
 from tstatic.ops._low import in_float32
@@ -157,16 +158,14 @@ register(
         "X -> Out",
         attrs=pool_attrs(True),
         infer=_infer,
-        ref=_ref,
-        scratch=_scratch,
+        ref=plain(_ref, _scratch),
         lower=_lower,
         split=_split,
         cost=_cost,
         grad=GradOp(
             "X, Out, Out@GRAD -> X@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=_grad_split,
             cost=_grad_cost,
         ),

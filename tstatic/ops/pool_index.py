@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, Values, register
+from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, int32
 from tstatic.ops._convolution import wide
 from tstatic.ops._low import in_float32
@@ -98,9 +99,8 @@ register(
         split=_split,
         grad=GradOp(
             "X, Mask, Out@GRAD -> X@GRAD",
-            ref=_grad_ref,
+            ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            scratch=_grad_scratch,
             split=_grad_split,
             shape_only=("X",),
         ),

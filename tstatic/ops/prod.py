@@ -10,8 +10,9 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import DType, Meta, bool_, dtype_of, int32
-from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._reduce import (
     CASES,
     EMPTY_CASES,
@@ -34,7 +35,9 @@ def _infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, out_dt
     return total_infer(x, dim, keep_dim, reduce_all, _dtype(x.dtype, out_dtype), one_d)
 
 
-def _prod_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
+def _prod_scratch_metas(
+    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
+) -> tuple[Meta, ...]:
     return (ins[0].with_dtype(outs[0].dtype),) if converts(ins[0].dtype, outs[0].dtype) else ()
 
 
@@ -98,9 +101,9 @@ def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, dim: Any, reduce_a
     return torch.autograd.grad(product, wide, seeds)[0].to(x.dtype)
 
 
-_PROD = Bound(1, _prod_calls, _prod_needs)
-_PROD_GRAD = Bound(
-    3, _prod_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_), float_scratch(ins[0], ins[0].shape))
+_PROD = CallRef(_prod_calls, _prod_scratch_metas)
+_PROD_GRAD = CallRef(
+    _prod_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_), float_scratch(ins[0], ins[0].shape))
 )
 
 register(
@@ -112,13 +115,11 @@ register(
         ref=_PROD,
         lower=_prod_lower,
         split=kept_split,
-        scratch=_PROD.scratch,
         cost=reduce_cost,
         grad=GradOp(
             f"X, Out, Out{GRAD} -> X{GRAD}",
             ref=_PROD_GRAD,
             lower=_prod_grad_lower,
-            scratch=_PROD_GRAD.scratch,
         ),
         amp="black",
         domain=Domain(

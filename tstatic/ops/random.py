@@ -11,6 +11,7 @@ from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, Unsupport
 from tstatic.ir.build import emit
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
 from tstatic.ops._random import SHAPE, SHAPES, pieces_of_fill, to_dtype
 from tstatic.ops._shape_arg import check_sizes, has_variable, known_shape
@@ -110,9 +111,8 @@ register(
         "-> Out",
         attrs={"n": Attr(kind="int"), "dtype": int64, "seed": 0},
         infer=_randperm_infer,
-        ref=_randperm_ref,
+        ref=plain(_randperm_ref, lambda out: () if out.dtype.name == "int64" else (out.with_dtype(int64),)),
         lower=_randperm_lower,
-        scratch=lambda out: () if out.dtype.name == "int64" else (out.with_dtype(int64),),
         random=True,
         domain=Domain(
             cases=tuple(

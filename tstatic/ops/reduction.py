@@ -23,9 +23,10 @@ from tstatic.ir.opdef import (
     register,
 )
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.rows import Rows, trailing
 from tstatic.ir.types import DType, Meta, dtype_of, float32, float64, int64
-from tstatic.ops._bound import Bound, Calls
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops._reduce import (
     CASES,
     EMPTY_CASES,
@@ -81,7 +82,9 @@ def converts(x: DType, out: DType) -> bool:
     return x is not out and (x.is_float or out.is_float or out.name == "bool")
 
 
-def _sum_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool) -> tuple[Meta, ...]:
+def _sum_scratch_metas(
+    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
+) -> tuple[Meta, ...]:
     x, out = ins[0], outs[0]
     axes = reduced_axes(x.rank, dim, reduce_all)
     if not converts(x.dtype, out.dtype):
@@ -147,7 +150,7 @@ def _spread_calls(
     return [(np.copyto, (dx, spread(dout, dx.shape, axes), "unsafe"))]
 
 
-def _mean_grad_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+def _mean_grad_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
     return (ins[1].with_dtype(ins[1].dtype.compute),)
 
 
@@ -211,10 +214,10 @@ def _rows(text: str, slot: str) -> Callable[..., Rows | None]:
     return rows
 
 
-_SUM = Bound(1, _sum_calls, _sum_needs)
-_MEAN = Bound(1, _mean_calls, _sum_needs)
-_SUM_GRAD = Bound(2, _spread_calls, unread=(0,), widen=False)
-_MEAN_GRAD = Bound(2, _mean_grad_calls, _mean_grad_needs, unread=(0,), widen=False)
+_SUM = CallRef(_sum_calls, _sum_scratch_metas)
+_MEAN = CallRef(_mean_calls, _sum_scratch_metas)
+_SUM_GRAD = CallRef(_spread_calls, unread=(0,), widen=False)
+_MEAN_GRAD = CallRef(_mean_grad_calls, _mean_grad_scratch_metas, unread=(0,), widen=False)
 _CAST_CASES = (
     Case(((2, 3),), {"dim": (1,), "out_dtype": float64}),
     Case(((2, 3),), {"reduce_all": True, "in_dtype": float32, "out_dtype": float64}),
@@ -235,14 +238,12 @@ register(
         ref=_SUM,
         lower=_sum_lower,
         split=_sum_split,
-        scratch=_SUM.scratch,
         cost=reduce_cost,
         grad=GradOp(
             f"X, Out{GRAD} -> X{GRAD}",
             ref=_SUM_GRAD,
             lower=_spread_lower,
             split=_grad_split,
-            scratch=_SUM_GRAD.scratch,
             shape_only=("X",),
             grad=_again("reduce_sum"),
             rows=_rows("dout", f"X{GRAD}"),
@@ -262,14 +263,12 @@ register(
         ref=_MEAN,
         lower=_mean_lower,
         split=kept_split,
-        scratch=_MEAN.scratch,
         cost=reduce_cost,
         grad=GradOp(
             f"X, Out{GRAD} -> X{GRAD}",
             ref=_MEAN_GRAD,
             lower=_mean_grad_lower,
             split=_grad_split,
-            scratch=_MEAN_GRAD.scratch,
             shape_only=("X",),
             grad=_again("reduce_mean"),
             rows=_rows("dout / n", f"X{GRAD}"),
@@ -290,8 +289,8 @@ def _mean_op_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[An
     return _mean_calls(ins, outs, scratch, dim=(), reduce_all=True)
 
 
-def _mean_op_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
-    return _sum_needs(ins, outs, dim=(), reduce_all=True)
+def _mean_op_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+    return _sum_scratch_metas(ins, outs, dim=(), reduce_all=True)
 
 
 def _mean_op_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
@@ -306,8 +305,8 @@ def _mean_op_again(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("mean", {"X": [arriving]}, {"Out": [ctx.in_grads[dout]]})]
 
 
-_MEAN_OP = Bound(1, _mean_op_calls, _mean_op_needs)
-_MEAN_OP_GRAD = Bound(2, _mean_op_grad_calls, _mean_grad_needs, unread=(0,), widen=False)
+_MEAN_OP = CallRef(_mean_op_calls, _mean_op_scratch_metas)
+_MEAN_OP_GRAD = CallRef(_mean_op_grad_calls, _mean_grad_scratch_metas, unread=(0,), widen=False)
 
 register(
     OpDef(
@@ -316,14 +315,12 @@ register(
         infer=_mean_op_infer,
         ref=_MEAN_OP,
         lower=lambda torch, x: torch.mean(x).reshape(1),
-        scratch=_MEAN_OP.scratch,
         cost=reduce_cost,
         grad=GradOp(
             f"X, Out{GRAD} -> X{GRAD}",
             ref=_MEAN_OP_GRAD,
             lower=lambda torch, x, dout: _mean_grad_lower(torch, x, dout, (), True),
             split=lambda x, dout, dx: split_spread(x, dout, dx, range(x.rank), False),
-            scratch=_MEAN_OP_GRAD.scratch,
             shape_only=("X",),
             grad=_mean_op_again,
         ),

@@ -11,9 +11,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, layer
 from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, Values, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops import _labels as labels
-from tstatic.ops._bound import Bound, Calls, float_scratch
+from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._shapes import single
 from tstatic.ops._sum import sum_calls, sum_scratch
 from tstatic.ops.binary_loss import SAME, alike
@@ -70,7 +71,7 @@ def _kl_count(shape: Sequence[int], reduction: str) -> int:
     return shape[0] if reduction == "batchmean" and len(shape) else 1
 
 
-def _kl_needs(ins: Sequence[Meta], outs: Sequence[Meta], *, reduction: str) -> tuple[Meta, ...]:
+def _kl_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta], *, reduction: str) -> tuple[Meta, ...]:
     x = ins[0]
     mask = Meta(x.shape, bool_)
     if reduction == "none":
@@ -130,8 +131,8 @@ def _kl_grad_lower(torch: Any, x: Any, target: Any, dloss: Any, reduction: str) 
     return (inner / _kl_count(x.shape, reduction) if _kl_count(x.shape, reduction) != 1 else inner).to(x.dtype)
 
 
-_KL = Bound(2, _kl_calls, _kl_needs)
-_KL_GRAD = Bound(3, _kl_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),), unread=(0,))
+_KL = CallRef(_kl_calls, _kl_scratch_metas)
+_KL_GRAD = CallRef(_kl_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),), unread=(0,))
 
 register(
     OpDef(
@@ -145,12 +146,10 @@ register(
         infer=_kl_infer,
         ref=_KL,
         lower=_kl_lower,
-        scratch=_KL.scratch,
         grad=GradOp(
             f"X, Target, Loss{GRAD} -> X{GRAD}",
             ref=_KL_GRAD,
             lower=_kl_grad_lower,
-            scratch=_KL_GRAD.scratch,
             shape_only=("X",),
         ),
         amp="black",

@@ -11,13 +11,13 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.no_effect import IN_PLACE, no_effect
+from tstatic.ops._call_ref import copies
 from tstatic.ops._reshaping import plain_copy, reshape_back, resolve, with_shape
 from tstatic.ops._shapes import (
     Array,
-    Call,
-    Copies,
     copy_reshaped,
     listed,
     refuse,
@@ -60,7 +60,7 @@ register(
         "X, Shape?, ShapeTensor*? -> Out, XShape~",
         attrs={"shape": Attr((), "ints")},
         infer=_infer_reshape,
-        ref=Copies(_reshape_calls, _reshape_fresh, outputs=2),
+        ref=copies(_reshape_calls, _reshape_fresh),
         lower=_reshape_lower,
         view=lambda x, *, shape: view_of(x, resolve(x.shape, shape)),
         grad=reshape_back,
@@ -113,7 +113,7 @@ register(
         "reshape2_grad",
         "X, Out@GRAD -> X@GRAD",
         infer=_infer_like,
-        ref=Copies(_like_calls),
+        ref=copies(_like_calls),
         lower=lambda torch, x, dout: torch.reshape(dout, x.shape),
         grad=_like_grad,
         shape_only=("X",),
@@ -153,7 +153,7 @@ register(
         "X -> Out, XShape~",
         attrs={"start_axis": 1, "stop_axis": 1},
         infer=lambda x, *, start_axis, stop_axis: with_shape(x, _flat_shape(x.shape, start_axis, stop_axis)),
-        ref=Copies(plain_copy, outputs=2),
+        ref=copies(plain_copy),
         lower=lambda torch, x, *, start_axis, stop_axis: (torch.flatten(x, start_axis, stop_axis), None),
         view=lambda x, *, start_axis, stop_axis: view_of(x, _flat_shape(x.shape, start_axis, stop_axis)),
         grad=reshape_back,
@@ -192,7 +192,7 @@ register(
         "X -> Out, XShape~",
         attrs={"axis": 1},
         infer=lambda x, *, axis: with_shape(x, _matrix_shape(x.shape, axis)),
-        ref=Copies(plain_copy, outputs=2),
+        ref=copies(plain_copy),
         lower=lambda torch, x, *, axis: (torch.reshape(x, _matrix_shape(tuple(x.shape), axis)), None),
         view=lambda x, *, axis: view_of(x, _matrix_shape(x.shape, axis)),
         grad=reshape_back,

@@ -8,8 +8,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, int32, int64
-from tstatic.ops._shapes import Array, Call, Copies, copy, single
+from tstatic.ops._call_ref import copies
+from tstatic.ops._shapes import Array, copy, single
 from tstatic.ops.reshape import ANY
 
 MOST = 2**31 - 1
@@ -36,7 +38,7 @@ register(
         "shape",
         "Input -> Out",
         infer=_infer_shape,
-        ref=Copies(_shape_calls),
+        ref=copies(_shape_calls),
         lower=lambda torch, x: torch.tensor(tuple(x.shape), dtype=torch.int32, device=x.device),
         shape_only=("Input",),
         domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
@@ -63,7 +65,7 @@ register(
         "size",
         "Input -> Out",
         infer=lambda x: Meta((), int64),
-        ref=Copies(_size_calls),
+        ref=copies(_size_calls),
         lower=lambda torch, x: torch.tensor(x.numel(), device=x.device),
         shape_only=("Input",),
         domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),

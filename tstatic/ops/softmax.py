@@ -8,11 +8,12 @@ from typing import Any
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops._bound import Bound, Calls
-from tstatic.ops._rows import by_rows, row_axis, rows_needs, split_rows
+from tstatic.ops._call_ref import CallRef
+from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, split_rows
 from tstatic.ops._shapes import single
 from tstatic.ops._unary import of_floats
 from tstatic.ops.kernels import softmax as kernels
@@ -23,13 +24,13 @@ def _infer(x: Meta, axis: int) -> Meta:
     return of_floats(x)
 
 
-def _ref(kernel: Callable[..., None], inputs: int) -> Bound:
+def _ref(kernel: Callable[..., None], inputs: int) -> CallRef:
     """A kernel on ``inputs`` arrays and one result, all of one shape."""
 
     def calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, axis: int) -> Calls:
         return by_rows(ins, outs, axis, scratch, lambda read, written, own: [(kernel, (*read, *written, own))])
 
-    return Bound(inputs, calls, lambda ins, outs, *, axis: rows_needs(ins[0], axis, inputs + 1))
+    return CallRef(calls, lambda ins, outs, *, axis: rows_scratch_metas(ins[0], axis, inputs + 1))
 
 
 def _split(x: Meta, out: Meta, axis: int) -> list[Tile] | None:
@@ -158,14 +159,12 @@ def _register(
             ref=ref,
             lower=_lower(type),
             split=_split,
-            scratch=ref.scratch,
             inplace=(("X", "Out"),),
             grad=GradOp(
                 f"Out, Out{GRAD} -> X{GRAD}",
                 ref=grad,
                 lower=lower,
                 split=_grad_split,
-                scratch=grad.scratch,
                 inplace=((f"Out{GRAD}", f"X{GRAD}"),),
                 grad=second,
                 rows=_rows({f"X{GRAD}": texts[1]}),

@@ -13,11 +13,12 @@ from tstatic.ir.build import emit
 from tstatic.ir.domain import Values
 from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
 from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
-from tstatic.ops._bound import Bound, Calls, float_scratch
-from tstatic.ops._rows import by_rows, row_axis, rows_needs, split_rows, vector
+from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, split_rows, vector
 from tstatic.ops._unary import of_floats
 from tstatic.ops.kernels import softmax as kernels
 
@@ -40,10 +41,10 @@ def _infer(logits: Meta, label: Meta, source: Meta | None, soft_label: bool, axi
 
 
 # ------------------------------------------------------------------------------------------------------------- forward
-def _needs(
+def _scratch_metas(
     ins: Sequence[Meta], outs: Sequence[Any], *, axis: int, soft_label: bool, use_softmax: bool
 ) -> tuple[Meta, ...]:
-    rows = rows_needs(ins[0], axis, 3)
+    rows = rows_scratch_metas(ins[0], axis, 3)
     # Logarithms of given probabilities need a place of their own: the softmax may share the buffer of the logits.
     return (float_scratch(ins[0], ins[0].shape), *rows) if soft_label and not use_softmax else rows
 
@@ -107,9 +108,9 @@ def _soft_calls(
 
 
 # ------------------------------------------------------------------------------------------------------------ gradient
-def _grad_needs(ins: Sequence[Any], outs: Sequence[Meta], *, axis: int) -> tuple[Meta, ...]:
+def _grad_scratch_metas(ins: Sequence[Any], outs: Sequence[Meta], *, axis: int) -> tuple[Meta, ...]:
     extra = () if ins[2] is None else (float_scratch(ins[1], ins[1].shape),)
-    return (*extra, *rows_needs(ins[1], axis, 5))
+    return (*extra, *rows_scratch_metas(ins[1], axis, 5))
 
 
 def _grad_calls(
@@ -289,8 +290,8 @@ def _rule(ctx: GradContext) -> list[OpSpec]:
     return [*(joint or []), OpSpec("softmax_with_cross_entropy_grad", ins, {f"Logits{GRAD}": [wanted]}, ctx.attrs)]
 
 
-_REF = Bound(3, _calls, _needs, unread=(2,))
-_GRAD = Bound(4, _grad_calls, _grad_needs)
+_REF = CallRef(_calls, _scratch_metas, unread=(2,))
+_GRAD = CallRef(_grad_calls, _grad_scratch_metas)
 
 register(
     OpDef(
@@ -308,7 +309,6 @@ register(
         ref=_REF,
         lower=_lower,
         split=_split,
-        scratch=_REF.scratch,
         inplace=(("Logits", "Softmax"),),
         shape_only=("SoftmaxX",),
         effects=True,
@@ -337,7 +337,6 @@ register(
         lower=_grad_lower,
         infer=lambda label, out, dout, dloss: out,
         split=_grad_split,
-        scratch=_GRAD.scratch,
         inplace=(("Softmax", f"Logits{GRAD}"),),
         rows=_grad_rows,
     ),

@@ -8,8 +8,9 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Shape, normalize_axis
+from tstatic.ops._call_ref import copies
 from tstatic.ops._reshaping import plain_copy, with_shape
-from tstatic.ops._shapes import Copies, axes_of, listed, single, view_of
+from tstatic.ops._shapes import axes_of, listed, single, view_of
 from tstatic.ops.reshape import ANY, reshape
 
 
@@ -73,7 +74,7 @@ register(
         "X -> Out, XShape~",
         attrs={"axes": Attr((), "ints")},
         infer=lambda x, *, axes: with_shape(x, _squeeze_shape(x.shape, axes)),
-        ref=Copies(plain_copy, outputs=2),
+        ref=copies(plain_copy),
         lower=lambda torch, x, *, axes: (torch.reshape(x, _squeeze_shape(tuple(x.shape), axes)), None),
         view=lambda x, *, axes: view_of(x, _squeeze_shape(x.shape, axes)),
         grad=_squeeze_grad,
@@ -99,7 +100,7 @@ register(
         "X -> Out, XShape~",
         attrs={"axes": Attr(kind="ints")},
         infer=lambda x, *, axes: with_shape(x, _unsqueeze_shape(x.shape, axes)),
-        ref=Copies(plain_copy, outputs=2),
+        ref=copies(plain_copy),
         lower=lambda torch, x, *, axes: (torch.reshape(x, _unsqueeze_shape(tuple(x.shape), axes)), None),
         view=lambda x, *, axes: view_of(x, _unsqueeze_shape(x.shape, axes)),
         grad=_unsqueeze_grad,

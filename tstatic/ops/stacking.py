@@ -9,9 +9,11 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.ops._call_ref import copies
 from tstatic.ops._joining import common_shape, gathered, scattered, variables, without
-from tstatic.ops._shapes import Array, Call, Copies, along, copy, need_same_dtype, need_some, refuse, several, single
+from tstatic.ops._shapes import Array, along, copy, need_same_dtype, need_some, refuse, several, single
 from tstatic.ops.reshape import ANY
 
 
@@ -49,7 +51,7 @@ register(
         "X* -> Y",
         attrs={"axis": 0},
         infer=_infer_stack,
-        ref=Copies(_stack_calls),
+        ref=copies(_stack_calls),
         lower=lambda torch, xs, *, axis: torch.stack(list(xs), axis),
         grad=_stack_grad,
         amp="gray",
@@ -151,7 +153,7 @@ register(
         "X -> Y*",
         attrs={"axis": 0, "num": 0},
         infer=_pieces,
-        ref=Copies(_apart_calls),
+        ref=copies(_apart_calls),
         lower=_lower_apart,
         grad=_together("Y"),
         amp="gray",
@@ -165,7 +167,7 @@ register(
         "X -> Out*",
         attrs={"axis": 0, "num": 0},
         infer=_pieces,
-        ref=Copies(_apart_calls),
+        ref=copies(_apart_calls),
         lower=_lower_apart,
         grad=_together("Out"),
         amp="gray",

@@ -11,21 +11,10 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._bound import Bound, Calls
-from tstatic.ops._shapes import (
-    Array,
-    Call,
-    Copies,
-    again,
-    clear,
-    copy,
-    need_sizes,
-    single,
-    sizes_given,
-    sizes_of,
-    tensor_rank,
-)
+from tstatic.ops._call_ref import CallRef, copies
+from tstatic.ops._shapes import Array, again, clear, copy, need_sizes, single, sizes_given, sizes_of, tensor_rank
 from tstatic.ops._sum import sum_calls, sum_scratch
 from tstatic.ops.reshape import ANY
 
@@ -91,7 +80,7 @@ def _back_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any])
     return sum_calls(dout.reshape(pairs, copy=False), _back_axes(pairs), dx, scratch)
 
 
-def _back_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+def _back_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
     dout, dx = ins[1], outs[0]
     if dout.numel == 0:
         return ()
@@ -99,7 +88,7 @@ def _back_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
     return sum_scratch(dout.with_shape(pairs), _back_axes(pairs))
 
 
-_BACK = Bound(2, _back_calls, _back_needs, unread=(0,))
+_BACK = CallRef(_back_calls, _back_scratch_metas, unread=(0,))
 
 
 def _lower_back(torch: Any, x: Any, dout: Any) -> Any:
@@ -115,7 +104,6 @@ def _grad(again_rule: Any) -> GradOp:
     return GradOp(
         "X, Out@GRAD -> X@GRAD",
         ref=_BACK,
-        scratch=_BACK.scratch,
         lower=_lower_back,
         shape_only=("X",),
         grad=again_rule,
@@ -133,7 +121,7 @@ register(
         "X, RepeatTimes?, repeat_times_tensor*? -> Out",
         attrs={"repeat_times": Attr((), "ints")},
         infer=lambda x, given, each, *, repeat_times: _infer(x, given, each, repeat_times),
-        ref=Copies(_calls, lambda x, given, each, out, *, repeat_times: _fresh(x, given, each, repeat_times)),
+        ref=copies(_calls, lambda x, given, each, out, *, repeat_times: _fresh(x, given, each, repeat_times)),
         lower=lambda torch, x, given, each, *, repeat_times: _lower(torch, x, given, each, repeat_times),
         grad=_grad(again("tile", "Out@GRAD", "X@GRAD", "X", "Out")),
         amp="gray",
@@ -195,7 +183,7 @@ register(
         "X, ExpandTimes?, expand_times_tensor*? -> Out",
         attrs={"expand_times": Attr((), "ints")},
         infer=_infer_expand,
-        ref=Copies(_calls, lambda x, given, each, out, *, expand_times: _fresh(x, given, each, expand_times)),
+        ref=copies(_calls, lambda x, given, each, out, *, expand_times: _fresh(x, given, each, expand_times)),
         lower=lambda torch, x, given, each, *, expand_times: _lower(torch, x, given, each, expand_times),
         grad=_grad(again("expand", "Out@GRAD", "X@GRAD", "X", "Out")),
         domain=Domain(
@@ -252,7 +240,7 @@ register(
         "expand_as",
         "X, target_tensor -> Out",
         infer=_infer_as,
-        ref=Copies(lambda x, target, out: _calls(x, None, None, out)),
+        ref=copies(lambda x, target, out: _calls(x, None, None, out)),
         lower=_lower_as,
         grad=_grad(_as_grad),
         shape_only=("target_tensor",),

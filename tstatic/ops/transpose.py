@@ -11,9 +11,11 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, normalize_axis
+from tstatic.ops._call_ref import copies
 from tstatic.ops._reshaping import with_shape
-from tstatic.ops._shapes import Array, Call, Copies, along, copy, cut, free_axis, listed, mapped, refuse, single
+from tstatic.ops._shapes import Array, along, copy, cut, free_axis, listed, mapped, refuse, single
 from tstatic.ops.reshape import ANY
 
 
@@ -57,7 +59,7 @@ register(
         "X -> Out, XShape~",
         attrs={"axis": Attr(kind="ints")},
         infer=_infer,
-        ref=Copies(_calls, outputs=2),
+        ref=copies(_calls),
         lower=lambda torch, x, *, axis: (x.permute(_order(axis, x.dim())).contiguous(), None),
         view=lambda x, *, axis: x.transpose(_order(axis, x.ndim)),
         split=_split,

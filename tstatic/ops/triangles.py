@@ -10,8 +10,10 @@ import numpy as np
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Case, Domain, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta
-from tstatic.ops._shapes import Array, Call, Copies, clear, cut_together, mapped, need_rank, single
+from tstatic.ops._call_ref import copies
+from tstatic.ops._shapes import Array, clear, cut_together, mapped, need_rank, single
 from tstatic.ops.reshape import ANY
 
 
@@ -49,7 +51,7 @@ register(
         "X -> Out",
         attrs={"diagonal": 0, "lower": True},
         infer=_infer,
-        ref=Copies(_calls),
+        ref=copies(_calls),
         lower=_lower,
         split=_split,
         grad=mapped("tril_triu", lambda ctx: ctx.attrs),

@@ -11,6 +11,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops._norm import torch_wide
@@ -238,15 +239,13 @@ register(
         "X -> Y",
         attrs=_GEOMETRY,
         infer=_unfold_infer,
-        ref=_unfold_ref,
+        ref=plain(_unfold_ref, _unfold_scratch),
         lower=_unfold_lower,
-        scratch=_unfold_scratch,
         split=_split,
         grad=GradOp(
             "X, Y@GRAD -> X@GRAD",
-            ref=_unfold_grad_ref,
+            ref=plain(_unfold_grad_ref, _unfold_grad_scratch),
             lower=_unfold_grad_lower,
-            scratch=_unfold_grad_scratch,
             split=_split,
             shape_only=("X",),
             grad=_unfold_grad_grad,
@@ -270,9 +269,8 @@ register(
         "X -> Y",
         attrs={"output_sizes": Attr(kind="ints"), **_GEOMETRY},
         infer=_fold_infer,
-        ref=_fold_ref,
+        ref=plain(_fold_ref, _fold_scratch),
         lower=_fold_lower,
-        scratch=_fold_scratch,
         split=_split,
         grad=_fold_grad,
         amp="gray",

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Tile, Values, register
+from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_
-from tstatic.ops._bound import Bound, Calls, float_scratch, in_place
+from tstatic.ops._call_ref import CallRef, float_scratch, in_place
 from tstatic.ops._reduce import need_elements, reduced_axes, reduced_shape, split_reduction, spread
 from tstatic.ops._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
 from tstatic.ops._unary import of_floats
@@ -21,7 +22,7 @@ def _frobenius_infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bo
     return of_floats(x).with_shape(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim))
 
 
-def _frobenius_needs(
+def _frobenius_scratch_metas(
     ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
 ) -> tuple[Meta, ...]:
     x = ins[0]
@@ -36,7 +37,7 @@ def _frobenius_calls(
     return [(np.multiply, (x, x, scratch[0])), *total, (np.sqrt, (out, out))]
 
 
-def _frobenius_grad_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+def _frobenius_grad_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
     return (float_scratch(ins[1], ins[1].shape),)
 
 
@@ -76,8 +77,8 @@ def _frobenius_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, red
     return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
 
 
-_FROBENIUS = Bound(1, _frobenius_calls, _frobenius_needs)
-_FROBENIUS_GRAD = Bound(3, _frobenius_grad_calls, _frobenius_grad_needs)
+_FROBENIUS = CallRef(_frobenius_calls, _frobenius_scratch_metas)
+_FROBENIUS_GRAD = CallRef(_frobenius_grad_calls, _frobenius_grad_scratch_metas)
 
 register(
     OpDef(
@@ -90,14 +91,12 @@ register(
             torch, x, reduced_axes(x.dim(), dim, reduce_all), keep_dim, 2.0
         ),
         split=_frobenius_split,
-        scratch=_FROBENIUS.scratch,
         grad=GradOp(
             f"X, Out, Out{GRAD} -> X{GRAD}",
             ref=_FROBENIUS_GRAD,
             lower=lambda torch, x, out, dout, dim, reduce_all: _norm_grad_lower(
                 torch, x, dout, reduced_axes(x.dim(), dim, reduce_all), 2.0
             ),
-            scratch=_FROBENIUS_GRAD.scratch,
         ),
         amp="black",
         domain=Domain(
@@ -131,7 +130,7 @@ def _p_infer(x: Meta, porder: float, axis: int, keepdim: bool, asvector: bool) -
     return x.with_shape(reduced_shape(x.shape, axes, keepdim))
 
 
-def _p_needs(
+def _p_scratch_metas(
     ins: Sequence[Meta], outs: Sequence[Meta], *, porder: float, axis: int, asvector: bool
 ) -> tuple[Meta, ...]:
     x = ins[0]
@@ -161,7 +160,7 @@ def _p_calls(
     return [(np.absolute, (x, work)), (np.power, (work, order, work)), *total, (np.power, (out, inverse, out))]
 
 
-def _p_grad_needs(
+def _p_grad_scratch_metas(
     ins: Sequence[Meta], outs: Sequence[Meta], *, porder: float, axis: int, asvector: bool
 ) -> tuple[Meta, ...]:
     x, out, _ = ins
@@ -214,8 +213,8 @@ def _p_split(x: Meta, out: Meta, axis: int, keepdim: bool, asvector: bool) -> li
     return split_reduction(x, out, _p_axes(x.rank, axis, asvector), keepdim)
 
 
-_P_NORM = Bound(1, _p_calls, _p_needs)
-_P_NORM_GRAD = Bound(3, _p_grad_calls, _p_grad_needs)
+_P_NORM = CallRef(_p_calls, _p_scratch_metas)
+_P_NORM_GRAD = CallRef(_p_grad_calls, _p_grad_scratch_metas)
 
 register(
     OpDef(
@@ -234,14 +233,12 @@ register(
             torch, x, _p_axes(x.dim(), axis, asvector), keepdim, porder
         ),
         split=_p_split,
-        scratch=_P_NORM.scratch,
         grad=GradOp(
             f"X, Out, Out{GRAD} -> X{GRAD}",
             ref=_P_NORM_GRAD,
             lower=lambda torch, x, out, dout, porder, axis, asvector: _norm_grad_lower(
                 torch, x, dout, _p_axes(x.dim(), axis, asvector), porder
             ),
-            scratch=_P_NORM_GRAD.scratch,
         ),
         amp="black",
         domain=Domain(
@@ -277,7 +274,7 @@ def _flat_meta(x: Meta) -> Meta:
     return x.with_shape((x.numel,))
 
 
-def _squared_needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+def _squared_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
     return dot_scratch(_flat_meta(ins[0]))
 
 
@@ -300,8 +297,8 @@ def _squared_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequen
     return [(np.multiply, (dout.reshape(()), np.asarray(2, dx.dtype), scratch[0])), (np.multiply, (x, scratch[0], dx))]
 
 
-_SQUARED = Bound(1, _squared_calls, _squared_needs)
-_SQUARED_GRAD = Bound(2, _squared_grad_calls, lambda ins, outs: (float_scratch(ins[0], ()),))
+_SQUARED = CallRef(_squared_calls, _squared_scratch_metas)
+_SQUARED_GRAD = CallRef(_squared_grad_calls, lambda ins, outs: (float_scratch(ins[0], ()),))
 
 register(
     OpDef(
@@ -310,12 +307,10 @@ register(
         infer=_squared_infer,
         ref=_SQUARED,
         lower=lambda torch, x: (x.float() if x.itemsize == 2 else x).square().sum().reshape(1).to(x.dtype),
-        scratch=_SQUARED.scratch,
         grad=GradOp(
             f"X, Out{GRAD} -> X{GRAD}",
             ref=_SQUARED_GRAD,
             lower=lambda torch, x, dout: 2 * dout.reshape(()) * x,
-            scratch=_SQUARED_GRAD.scratch,
         ),
         domain=Domain("unary", cases=(Case(((1300,),)), Case(((40, 40),))), ulps=16.0),
     )

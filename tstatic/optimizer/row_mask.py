@@ -33,7 +33,7 @@ def sparse_gradients(block: Block) -> dict[str, Lookups]:
 def _lookups(block: Block, op: Operator, found: Mapping[str, Lookups]) -> Lookups:
     if op.definition.of and op.attrs.get("is_sparse"):
         return (op,)
-    if op.definition.pointwise is None and not hasattr(op.definition.ref, "fold"):
+    if op.definition.expression is None or not op.definition.expression.elementwise:
         return ()
     # A single number, such as the factor of a norm, changes no row from zero.
     read = [n for n in op.input_arg_names if n in found or block._var_recursive(n).meta.numel != 1]

@@ -9,6 +9,7 @@ import numpy as np
 from tstatic.errors import TstaticError
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
+from tstatic.ir.ref import NO_REF
 from tstatic.passes.dce import keeps
 
 _LIMIT = 4096
@@ -31,7 +32,7 @@ def _fold_one(op: FrozenOp, program: FrozenProgram, constants: dict[str, np.ndar
         or definition.dynamic
         or op.sub_blocks
         or keeps(op)
-        or definition.ref is None
+        or definition.ref is NO_REF
     ):
         return False
     writes = op.writes()

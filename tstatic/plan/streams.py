@@ -26,11 +26,10 @@ def state_streams(program: FrozenProgram) -> dict[str, list[str]]:
     variable = {value: var for var, value in program.reads.items()}
     found: dict[str, dict[str, None]] = {}
     for op in _sorted(updates, program):
-        # Numbers that the op moves on, as the powers of the betas, are no streams.
-        numbers = {source for source, _ in getattr(op.definition.ref, "powers", {}).values()}
         for slot, _ in op.definition.state:
             value = _one(op, slot)
-            if value in variable and slot not in numbers:
+            # Numbers that the op moves on, as the powers of the betas, are no streams.
+            if value in variable and slot not in op.definition.numbers:
                 found.setdefault(slot, {})[variable[value]] = None
     return {slot: list(names) for slot, names in found.items()}
 

@@ -48,7 +48,7 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
     else:
         outs = [None] * len(wanted)
     if definition.infer is not None and not definition.dynamic:
-        metas = infer_outputs(definition, metas_of_entries(ins), op.attrs)
+        metas = infer_outputs(definition, metas_of(ins), op.attrs)
         unknown = any(
             m is not None
             and any(UNKNOWN in one.shape for one in (m if isinstance(m, list) else [m]) if one is not None)
@@ -62,10 +62,7 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
                 if entry is not None:
                     store_entry(entry, result, env)
             return
-    keywords = {n: v for n, v in reserved.items() if definition.takes(n)}
-    results = definition.ref(*ins, *outs, **definition.pick(definition.ref, op.attrs), **keywords)
-    if not isinstance(results, tuple | list):
-        results = [results]
+    results = definition.ref.compute(ins, outs, op.attrs, reserved)
     taken = [a for one in ins for a in (one if isinstance(one, list) else [one]) if isinstance(a, np.ndarray)]
     for entry, result in zip(op.outputs, results, strict=True):
         if entry is not None:
@@ -79,19 +76,6 @@ def _owned(result: Any, taken: Sequence[Any]) -> Any:
     if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in taken):
         return np.array(result)
     return result
-
-
-def metas_of_entries(ins: Sequence[Any]) -> list[Any]:
-    """Like ``metas_of``, where holes in lists stay ``None`` and Python objects are passed over."""
-    done: list[Any] = []
-    for v in ins:
-        if isinstance(v, np.ndarray) or v is None:
-            done.extend(metas_of([v]))
-        elif v and not all(isinstance(a, np.ndarray | None) for a in v):
-            done.append(None)
-        else:
-            done.append([None if a is None else metas_of([a])[0] for a in v])
-    return done
 
 
 class BlockRunner:

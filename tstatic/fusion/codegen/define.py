@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tstatic.ir import expr
 from tstatic.ir.expr import Node
-from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, numel
@@ -40,22 +40,9 @@ class Formula:
     per_row: frozenset[int] = frozenset()
 
 
-class _Shaped:
-    """Stands for an array while an op definition aligns its inputs: only shapes are asked for and changed."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.ndim = len(shape)
-
-    def reshape(self, *shape: Any) -> _Shaped:
-        sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return _Shaped(tuple(int(s) for s in sizes))
-
-
 def is_pointwise(definition: OpDef) -> bool:
     """Whether an op may be inlined into kernels: it states expressions, draws nothing and has no effects."""
-    stated = definition.pointwise is not None or hasattr(definition.ref, "nodes") or hasattr(definition.ref, "fold")
-    return stated and not (
+    return definition.expression is not None and not (
         definition.random or definition.effects or definition.state or definition.objects or definition.dynamic
     )
 
@@ -141,23 +128,6 @@ def _only(op: FrozenOp) -> tuple[str | None, ...]:
     return tuple(e if isinstance(e, str) else None for e in op.inputs)
 
 
-def _define_fold(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
-    """An op that folds a list of values of one shape, from left to right."""
-    (entries,), (result,) = op.inputs, op.outputs
-    assert isinstance(entries, tuple)
-    assert isinstance(result, str)
-    shape = metas[result].shape
-    if EMPTY in entries or any(metas[e].shape != shape for e in entries):
-        return None
-    names = [f"x{i}" for i in range(len(entries))]
-    step = expr.parse(op.definition.ref.fold)
-    node = expr.parse(names[0])
-    for name in names[1:]:
-        node = expr.substitute(step, {"a": node, "b": expr.parse(name)})
-    positions = {name: i for i, name in enumerate(names)}
-    return Formula({0: node}, positions, (shape,) * len(entries), shape, {0: shape}, entries)
-
-
 def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
     """Returns an op's expressions for known shapes; ``None`` if it has none."""
     definition = op.definition
@@ -165,26 +135,19 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
         return _define_rows(op, metas)
     if not is_pointwise(definition):
         return None
-    if hasattr(definition.ref, "fold"):
-        return _define_fold(op, metas)
-    if any(isinstance(e, tuple) for e in (*op.inputs, *op.outputs)):
+    if any(isinstance(e, tuple) for e in op.outputs):
         return None
-    ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
+    assert definition.expression is not None
+    found = definition.expression.expressions([_metas(e, metas) for e in op.inputs], op.attrs)
+    if found is None:
+        return None
+    params, shapes, like = found.params, found.shapes, found.like
     values = {n: expr.const(v) for n, v in op.attrs.items() if isinstance(v, bool | int | float)}
-    if definition.pointwise is not None:
-        position = {s.name: i for i, s in enumerate(definition.outputs)}
-        texts = {position[name]: expr.parse(text) for name, text in definition.pointwise.items()}
-        params = [s.param for s in definition.inputs]
-        shapes = _prepared(definition, ins, op.attrs)
-        like: Mapping[int, int] = {}
-    else:
-        texts, params = dict(definition.ref.nodes), list(definition.ref.params)
-        shapes = definition.ref.align([None if m is None else m.shape for m in ins], dict(op.attrs))
-        like = definition.ref.like
-    wanted = {i: node for i, node in texts.items() if op.outputs[i] is not None}
+    wanted = {i: node for i, node in found.nodes.items() if op.outputs[i] is not None}
     if set(wanted) != {i for i, e in enumerate(op.outputs) if e is not None}:
         return None
-    absent = [p for p, m in zip(params, ins, strict=True) if m is None]
+    entries = tuple(v for e in op.inputs for v in (e if isinstance(e, tuple) else (e,)))
+    absent = [p for p, e in zip(params, entries, strict=True) if e is None]
     nodes = {i: expr.substitute(expr.without(node, absent), values) for i, node in wanted.items()}
     read = set().union(*(expr.variables(n) for n in nodes.values())) if nodes else set()
     full: Shape = ()
@@ -195,15 +158,15 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
     rank = len(full)
     targets = {}
     for i in nodes:
-        found = shapes[like[i]] if i in like else None
-        target = full if found is None else found
+        own = shapes[like[i]] if i in like else None
+        target = full if own is None else own
         targets[i] = (1,) * (rank - len(target)) + tuple(target)
     aligned = tuple(None if s is None else (1,) * (rank - len(s)) + tuple(s) for s in used)
-    return Formula(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets, _only(op))
+    return Formula(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets, entries)
 
 
-def _prepared(definition: OpDef, ins: Sequence[Meta | None], attrs: Mapping[str, Any]) -> list[Shape | None]:
-    shapes: list[Any] = [None if m is None else _Shaped(m.shape) for m in ins]
-    if definition.prepare is not None:
-        shapes = list(definition.prepare(shapes, attrs))
-    return [None if s is None else tuple(s.shape) for s in shapes]
+def _metas(entry: Entry, metas: Mapping[str, Meta]) -> Any:
+    """Metadata of a slot's value, or of each value of a list."""
+    if entry is None or isinstance(entry, str):
+        return None if entry is None else metas[entry]
+    return [None if v == EMPTY else metas[v] for v in entry]

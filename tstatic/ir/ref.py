@@ -1,0 +1,216 @@
+"""The reference of an op: what computes its results on numpy arrays and so defines them."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from tstatic.ir.expr import Node
+from tstatic.ir.types import Meta, Shape
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function with its arguments."""
+Calls = list[Call]
+"""Functions with their arguments, to be called in order."""
+Metas = tuple[Meta, ...]
+
+RESERVED = ("rng", "run_block", "group")
+"""What a device hands to a reference beside arrays and attributes: random numbers, the op's body, the other replicas."""
+
+
+class Ref(ABC):
+    """Computes an op's outputs from its inputs; whoever runs an op on arrays does it through these methods.
+
+    Inputs and outputs are given per slot: an array, a list of arrays, or ``None`` where the slot is empty. ``attrs`` are the
+    op's complete attributes.
+
+    Attributes:
+        attrs: Names of the attributes that it may read; ``None`` where it takes them all.
+        takes: Which values of :data:`RESERVED` it wants.
+        functions: The functions that it is made of, for tools that read their text.
+    """
+
+    attrs: frozenset[str] | None = frozenset()
+    takes: frozenset[str] = frozenset()
+    functions: tuple[Callable[..., Any], ...] = ()
+
+    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+        """Metadata of the buffers that :meth:`bind` wants, from that of inputs and outputs."""
+        return ()
+
+    @abstractmethod
+    def bind(
+        self,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        scratch: Sequence[Any],
+        reserved: Mapping[str, Any],
+    ) -> Calls:
+        """Returns calls that write every output that is not ``None``; runs once per plan and never looks at values."""
+
+    def compute(
+        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], reserved: Mapping[str, Any]
+    ) -> list[Any]:
+        """Returns one result per output slot, in memory that it allocates: for sizes that depend on values.
+
+        Args:
+            ins: Arrays by slot.
+            outs: ``None`` per slot, or an empty list for a slot that holds Python objects.
+            attrs: Complete attributes.
+            reserved: Values for :attr:`takes`.
+        """
+        raise AssertionError("the sizes of this operator's results follow from its inputs' sizes")
+
+    @property
+    def expression(self) -> ExpressionRef | None:
+        """Itself, if it is made of expressions."""
+        return None
+
+    def aligned(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Ref, Sequence[Any]] | None:
+        """For work that may be cut anywhere: inputs that broadcast by numpy's rule, and the reference for those.
+
+        ``None`` for any other work: how that is cut, the op definition's ``split`` says.
+        """
+        return None
+
+    def constant(self, attrs: Mapping[str, Any]) -> bool | int | float | None:
+        """The number that every element of the result is, if the attributes alone give it."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """What an op computes, element by element, for known sizes.
+
+    Attributes:
+        nodes: Output position -> expression over ``params`` and attributes.
+        params: Name inside the expressions per input value; a list slot has one for each value.
+        shapes: Per input value its shape, aligned so that all broadcast by numpy's rule; ``None`` where it is absent.
+        like: Output position -> position of the input value to whose shape the result is summed.
+    """
+
+    nodes: Mapping[int, Node]
+    params: Sequence[str]
+    shapes: Sequence[Shape | None]
+    like: Mapping[int, int]
+
+
+class ExpressionRef(Ref):
+    """A reference made of expressions, from which kernels are generated too.
+
+    Attributes:
+        nodes: Output position -> expression; for a fold the expression of one step.
+        elementwise: Whether an element of a result depends on elements of the inputs at its own place only: nothing is summed.
+    """
+
+    nodes: dict[int, Node]
+    elementwise: bool
+
+    @property
+    def expression(self) -> ExpressionRef:
+        """Itself."""
+        return self
+
+    @abstractmethod
+    def expressions(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Expressions | None:
+        """The expressions for inputs of known sizes (metadata per slot); ``None`` if these have none."""
+
+
+# ------------------------------------------------------------------------------------------------------ bare functions
+@lru_cache(maxsize=1 << 14)
+def _parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
+    found = inspect.signature(function).parameters.values()
+    return frozenset(p.name for p in found), any(p.kind is p.VAR_KEYWORD for p in found)
+
+
+def pick(function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those attributes that a function names in its signature (all of them if it takes ``**attrs``)."""
+    names, everything = _parameters(function)
+    return dict(attrs) if everything else {n: v for n, v in attrs.items() if n in names}
+
+
+def keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the keyword-only parameters of a function: the attributes that it uses."""
+    return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
+
+
+class PlainRef(Ref):
+    """A bare function of arrays as a reference.
+
+    Args:
+        function: ``(*inputs, *outputs, **attrs)``: writes the outputs. It names the attributes, the reserved values and
+            ``scratch`` that it wants. For :meth:`compute` it gets no output arrays and returns the results.
+        scratch_metas: ``(*input metas, *output metas, **attrs) -> metas`` of the buffers that it gets as ``scratch``.
+    """
+
+    def __init__(self, function: Callable[..., Any], scratch_metas: Callable[..., Metas] | None = None) -> None:
+        names, everything = _parameters(function)
+        self.function = function
+        self.scratch_metas = scratch_metas
+        self.attrs = None if everything else names
+        self.takes = names & frozenset(RESERVED)
+        self.functions = (function,) if scratch_metas is None else (function, scratch_metas)
+        self._takes_scratch = "scratch" in names
+
+    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+        if self.scratch_metas is None:
+            return ()
+        return self.scratch_metas(*ins, *outs, **pick(self.scratch_metas, attrs))
+
+    def _keywords(self, attrs: Mapping[str, Any], reserved: Mapping[str, Any]) -> dict[str, Any]:
+        return pick(self.function, attrs) | {n: v for n, v in reserved.items() if n in self.takes}
+
+    def bind(
+        self,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        scratch: Sequence[Any],
+        reserved: Mapping[str, Any],
+    ) -> Calls:
+        given = self._keywords(attrs, reserved)
+        if self._takes_scratch:
+            given["scratch"] = tuple(scratch)
+        function = partial(self.function, **given) if given else self.function
+        return [(function, (*ins, *outs))]
+
+    def compute(
+        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], reserved: Mapping[str, Any]
+    ) -> list[Any]:
+        results = self.function(*ins, *outs, **self._keywords(attrs, reserved))
+        return list(results) if isinstance(results, tuple | list) else [results]
+
+
+def plain(function: Callable[..., Any], scratch_metas: Callable[..., Metas] | None = None) -> PlainRef:
+    """Returns the reference that a bare function is; an op definition does it itself where there is no scratch."""
+    return PlainRef(function, scratch_metas)
+
+
+class _NoRef(Ref):
+    """In the place of the reference of an op that has none: a fused op, which runs as its members or as a kernel."""
+
+    def bind(
+        self,
+        ins: Sequence[Any],
+        outs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        scratch: Sequence[Any],
+        reserved: Mapping[str, Any],
+    ) -> Calls:
+        raise AssertionError("this operator has no reference")
+
+
+NO_REF = _NoRef()
+"""The reference of an op definition that states none."""
+
+
+def as_ref(given: Ref | Callable[..., Any] | None) -> Ref:
+    """What an op definition states as a reference: a :class:`Ref`, a bare function, or nothing."""
+    if given is None:
+        return NO_REF
+    return given if isinstance(given, Ref) else PlainRef(given)
