@@ -11,11 +11,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.fusion import FUSIONS
+from tstatic.fusion import FUSIONS, engine
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.norm_module import uses_running_statistics
-from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.runtime.scope import Scope
@@ -93,7 +92,7 @@ def rewritten(
 def planned(main: Any, chosen: Any, feeds: Mapping[str, Sequence[int]], fetches: Sequence[str]) -> tuple[FrozenOp, ...]:
     """The ops that do work in a plan for a GPU: those whose result is no view of what they read."""
     made = lowered(main, chosen, feeds, fetches)
-    return tuple(inquiry.planned(made.after, made.metas, pipeline.kernels_of(made.after, made.metas), chosen))
+    return tuple(inquiry.planned(made.after, made.metas, engine.kernels_of(made.after, made.metas), chosen))
 
 
 def fused_kernels(
@@ -107,9 +106,9 @@ def fused_kernels(
 def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel | None:
     """The kernel of a fused op, or of an op alone that states expressions; ``None`` for any other."""
     if op.body:
-        return pipeline.kernel_of(op, metas)
+        return engine.kernel_of(op, metas)
     try:
-        return loop_nest([op], metas, list(op.writes()))
+        return engine.loop_nest([op], metas, list(op.writes()))
     except CodegenUnsupported:
         return None
 

@@ -12,8 +12,10 @@ import pytest
 import tstatic as paddle
 from tests.helpers.fusion_programs import CASES, Case, build, run
 from tstatic import static
-from tstatic.fusion import FUSIONS
+from tstatic.fusion import FUSIONS, engine
 from tstatic.fusion.reasons import REASONS
+from tstatic.ir.types import Meta, dtype_of
+from tstatic.static.compile import compile_program
 from tstatic.target import H100
 
 F = paddle.nn.functional
@@ -228,6 +230,39 @@ def test_the_program_as_it_runs_shows_the_fused_ops() -> None:
     assert "relu" in [op.type for op in built.main.global_block().ops], "the user's program stays as it is"
     assert "fused_elemwise_add_activation" in str(compiled.program)
     assert "relu" in [s.op.type for s in compiled.plan.steps], "on numpy the ops run that the fused one stands for"
+
+
+def test_the_kernel_of_a_fused_op_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    emitted: list[str] = []
+    emit = engine.emit
+
+    def counted(nest: Any) -> Any:
+        kernel = emit(nest)
+        emitted.append(kernel.name)
+        return kernel
+
+    monkeypatch.setattr(engine, "emit", counted)
+    x = static.data("x", [4, 8], "float32")
+    y = paddle.nn.functional.relu(paddle.exp(x) + 1.0)
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    found = static.CompiledProgram(static.default_main_program(), strategy).explain(fetch_list=[y])
+    assert [emitted.count(kernel.name) for kernel in found.kernels] == [1]
+
+
+def test_a_fused_op_whose_inputs_are_renamed_has_a_kernel_for_the_new_names() -> None:
+    x, z = static.data("x", [4, 8], "float32"), static.data("z", [4, 8], "float32")
+    y = paddle.nn.functional.relu(paddle.exp(x) + 1.0)
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    known = {name: Meta((4, 8), dtype_of("float32")) for name in ("x", "z")}
+    wanted = [y.name, z.name]
+    made = compile_program(static.default_main_program(), strategy, [known], wanted, static.Scope()).first
+    (op,) = [op for op in made.after.ops if op.body]
+    assert engine.kernel_of(op, made.metas) is op.kernel
+    other = engine.kernel_of(op.with_inputs({"x": "z"}), made.metas)
+    assert [one.value for one in op.kernel.inputs] == ["x"]
+    assert [one.value for one in other.inputs] == ["z"]
 
 
 def test_every_fusion_names_a_property() -> None:

@@ -16,7 +16,9 @@ from tstatic import static
 PACKAGE = os.path.dirname(paddle.__file__) + os.sep
 
 # Of these, two per parameter are its update: one that runs the arithmetic, one that works out the learning rate of the step.
-MOST_CALLS = 75
+MOST_CALLS = 52
+MOST_TO_FIND = 13
+"""Of these, calls that find the plan and check the feed."""
 
 
 def own_calls(step: Any) -> list[str]:
@@ -57,6 +59,7 @@ def trained(make: Any) -> Any:
 def test_a_later_run_makes_few_calls() -> None:
     found = own_calls(trained(paddle.optimizer.Adam))
     assert len(found) <= MOST_CALLS, "\n".join(found)
+    assert found.index("runtime/session.py:run") <= MOST_TO_FIND, "\n".join(found)
 
 
 @pytest.mark.parametrize(

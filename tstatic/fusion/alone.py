@@ -35,7 +35,7 @@ def _alone(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     definition = OpDef(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
     return FrozenOp(
         definition, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,
-        body=(op,), fusion=ALONE.name,
+        body=(op,), fusion=ALONE.name, kernel=kernel, make_kernel=ALONE.kernel,
     )  # fmt: skip
 
 

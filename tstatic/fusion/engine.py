@@ -141,6 +141,21 @@ def member(op: FrozenOp) -> OpInfo:
 _TAKEN = "fuse_together() around all of them, if they are forward operators; or enable_auto_fusion"
 
 
+def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel:
+    """The kernel of a fused op: the same whether it is run, shown or counted."""
+    if op.kernel is not None:
+        carried: Kernel = op.kernel
+        return carried
+    assert op.make_kernel is not None
+    made: Kernel = op.make_kernel(op.body, metas, list(op.writes()))
+    return made
+
+
+def kernels_of(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[tuple[Entry, ...], Kernel]:
+    """The kernels of all fused ops, by the ops' outputs."""
+    return {op.outputs: kernel_of(op, metas) for op in frozen.ops if op.body}
+
+
 # ----------------------------------------------------------------------------------------------------------- one fusion
 def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
     """Makes every match of one fusion that is safe; matches are taken in program order and never overlap."""
@@ -243,7 +258,7 @@ def _make(
     shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
     if result is None:
         result = Fused("fusion_group", {"Inputs": tuple(read)}, outputs)
-    fused = _fused_op(fusion, result, ops, body, (read, shapes), written)
+    fused = _fused_op(fusion, result, ops, body, (read, shapes), written, kernel)
     gone = tuple(v for op in ops for v in op.writes() if v not in needed)
     kept = tuple(v for v in needed if v not in final)
     return fused, Applied(fusion.name, fusion.switch, fused.type, members, gone, kept, kernel)
@@ -303,6 +318,7 @@ def _fused_op(
     body: tuple[FrozenOp, ...],
     read: tuple[list[str], list[str]],
     written: tuple[tuple[Entry, ...], list[str]],
+    kernel: Kernel,
 ) -> FrozenOp:
     contents, shapes = read
     inputs, slots_in = _entries({s: _only(e, set(contents)) for s, e in result.slots.items()}, contents, "Others")
@@ -317,7 +333,7 @@ def _fused_op(
     pairs = tuple(name for op in ops for name in op.role_var)
     return FrozenOp(
         definition, inputs, outputs, dict(result.attrs), role, pairs, ops[-1].where, ops[-1].position,
-        body=body, fusion=fusion.name,
+        body=body, fusion=fusion.name, kernel=kernel, make_kernel=fusion.kernel,
     )  # fmt: skip
 
 

@@ -33,6 +33,8 @@ class FrozenOp:
         scope: The op's name scope; parts of it forbid or demand fusions.
         body: For a fused op: the ops that it stands for, over values of the program and values of their own.
         fusion: For a fused op: the name of the fusion that made it.
+        kernel: For a fused op: its generated kernel; ``None`` once its inputs were renamed.
+        make_kernel: For a fused op: makes the kernel, from the body, the metadata of all values and the values written.
         slot_names: Slot -> variable names as the program has them (control flow looks values up by name).
     """
 
@@ -49,6 +51,10 @@ class FrozenOp:
     scope: str = ""
     body: tuple[FrozenOp, ...] = ()
     fusion: str = ""
+    kernel: Any = field(default=None, repr=False, compare=False)
+    make_kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Any] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def type(self) -> str:
@@ -71,7 +77,8 @@ class FrozenOp:
     def with_inputs(self, rename: Mapping[str, str]) -> FrozenOp:
         """Replaces input values."""
         body = tuple(op.with_inputs(rename) for op in self.body)
-        return replace(self, inputs=tuple(_renamed(e, rename) for e in self.inputs), body=body)
+        # A kernel names the values that it loads: one for the new names is made when it is asked for.
+        return replace(self, inputs=tuple(_renamed(e, rename) for e in self.inputs), body=body, kernel=None)
 
     def __repr__(self) -> str:
         outs = ", ".join(self.writes())

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.engine import Applied, Fusion, Log, Rejection
+from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, kernels_of
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.reasons import explain_code
 from tstatic.fusion.shape_readers import shapes_from_contents
@@ -77,7 +77,7 @@ def inquire(made: Compilation, build: BuildStrategy, execution: ExecutionStrateg
     """
     frozen, metas, log = made.first.before, made.first.metas_before, made.first.log
     fused, after_metas = made.first.after, made.first.metas
-    kernels = pipeline.kernels_of(fused, after_metas)
+    kernels = kernels_of(fused, after_metas)
     # What runs with all switches off.
     before, after = _cost(handed_on(frozen, metas), metas, {}, build), _cost(fused, after_metas, kernels, build)
     copy = made.program.clone()

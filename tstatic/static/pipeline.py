@@ -8,15 +8,14 @@ from logging import DEBUG
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.alone import ALONE, each_alone
-from tstatic.fusion.codegen.kernel import Kernel
+from tstatic.fusion.alone import each_alone
 from tstatic.fusion.codegen.numerics import strict_numerics
-from tstatic.fusion.demand import TOGETHER, demand, demands
-from tstatic.fusion.engine import Fusion, Log, OpInfo, apply
+from tstatic.fusion.demand import demand, demands
+from tstatic.fusion.engine import Fusion, Log, OpInfo, apply, kernels_of
 from tstatic.fusion.handed_on import handed_on
 from tstatic.fusion.shape_readers import shapes_from_contents
-from tstatic.fusion.user_kernel import USER, present, with_user_kernels
-from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, freeze, unfused
+from tstatic.fusion.user_kernel import present, with_user_kernels
+from tstatic.ir.frozen import FrozenProgram, freeze, unfused
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
 from tstatic.ir.verify import verify
@@ -144,17 +143,6 @@ def _say(log: Log) -> None:
 
 def _shown(members: Sequence[OpInfo]) -> str:
     return ", ".join(f"{m.type} ({show(m.where)})" if m.where else m.type for m in members)
-
-
-def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel:
-    """The kernel of a fused op: the same whether it is run, shown or counted."""
-    by_name = {f.name: f for f in (USER, TOGETHER, ALONE, *FUSIONS)}
-    return by_name[op.fusion].kernel(op.body, metas, list(op.writes()))
-
-
-def kernels_of(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[tuple[Entry, ...], Kernel]:
-    """The kernels of all fused ops, by the ops' outputs."""
-    return {op.outputs: kernel_of(op, metas) for op in frozen.ops if op.body}
 
 
 def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrategy, generated: bool = False) -> Plan:
