@@ -1,4 +1,4 @@
-"""The op and the fusion of CONTRIBUTING.md, put where the recipes say: the whole project takes them in, and finds faults."""
+"""The op, the fusion and the device of CONTRIBUTING.md, put where the recipes say: the project takes them in, and finds faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.snippets import python_blocks
 
 ROOT = Path(__file__).parents[2]
-RECIPE, FUSION = python_blocks(ROOT / "CONTRIBUTING.md")
+RECIPE, FUSION, DEVICE = python_blocks(ROOT / "CONTRIBUTING.md")
 
 pytestmark = pytest.mark.slow
 
@@ -146,3 +146,27 @@ def lost_scale(body, metas, needed):
     done = properties(copied, "gradients")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed" in done.stdout
+
+
+# ------------------------------------------------------------------------------------------------------------- a device
+def test_a_device_is_a_file_and_two_lines(copied: Path) -> None:
+    (copied / "tstatic" / "devices" / "traced.py").write_text(DEVICE, encoding="utf-8")
+    front = copied / "tstatic" / "devices" / "__init__.py"
+    text = front.read_text(encoding="utf-8")
+    for behind, line in (
+        ("from tstatic.devices import", "from tstatic.devices import traced\n"),
+        ('    "null": null.DEVICE,\n', '    "traced": traced.DEVICE,\n'),
+    ):
+        assert text.count(behind) == 1
+        text = text.replace(behind, line + behind)
+    front.write_text(text, encoding="utf-8")
+    code = (
+        "import numpy as np, tstatic as paddle; from tstatic import static\n"
+        "y = paddle.tanh(paddle.exp(static.data('x', [2])))\n"
+        "static.Executor('cpu').run(feed={'x': np.zeros(2, 'float32')}, fetch_list=[y])"
+    )
+    done = python(copied, "-c", code, TSTATIC_CPU_BACKEND="traced")
+    assert done.stdout.splitlines() == ["ran exp", "ran tanh"], done.stderr
+    wrong = python(copied, "-c", code, TSTATIC_CPU_BACKEND="trace")
+    assert "names no backend: 'trace'" in wrong.stderr
+    assert "'traced'" in wrong.stderr

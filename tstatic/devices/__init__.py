@@ -3,6 +3,7 @@
 * ``base``  what a device is: memory, copies, streams and events, and how a step becomes calls
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
+* ``fake``  memory that the host cannot touch, and work that runs late and out of order (for tests)
 * ``null``  runs nothing: plans and overhead
 * ``pool``  worker threads that share out the tiles of a step
 * ``tile_chain`` joins steps that are cut alike
@@ -16,7 +17,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from tstatic.devices import cpu, interpret, null
+from tstatic.devices import cpu, fake, interpret, null
 from tstatic.devices.base import Array, Device, DeviceArray, HostArray
 from tstatic.errors import DeviceError, UnsupportedError
 from tstatic.places import Place
@@ -25,6 +26,7 @@ DEVICES: dict[str, Device] = {
     "cpu": cpu.DEVICE,
     "interpret": interpret.DEVICE,
     "null": null.DEVICE,
+    "fake": fake.DEVICE,
 }
 
 HOST = cpu.DEVICE
@@ -51,7 +53,7 @@ def cpu_device() -> Device:
         if wanted not in DEVICES:
             raise DeviceError(
                 f"{_VARIABLE} names no backend: {wanted!r}",
-                expected="'numpy' or 'interpret'",
+                expected="'numpy' or one of " + ", ".join(map(repr, DEVICES)),
                 received=repr(wanted),
                 fix=f"unset it, or export {_VARIABLE}=interpret",
             )

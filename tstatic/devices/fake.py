@@ -1,0 +1,416 @@
+"""A device whose memory the host cannot touch, and whose work runs late and in any order that streams and events allow.
+
+It computes with the CPU's references on private arrays, so its numbers are the CPU's, unless something reads memory of a
+device from the host or leaves out a wait.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tstatic import target
+from tstatic.devices.base import (
+    Array,
+    Device,
+    DeviceArray,
+    Event,
+    Graph,
+    HostArray,
+    KernelLaunch,
+    Memory,
+    MemoryKind,
+    QueuedWorkError,
+    Stream,
+)
+from tstatic.devices.buffer import Buffer
+from tstatic.devices.cpu import BoundStep, CpuDevice, Workspace, of_calls
+from tstatic.devices.pool import Call
+from tstatic.errors import DeviceError
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.types import Meta
+
+_CPU = CpuDevice()
+
+
+class FakeMemory:
+    """Bytes of the fake device."""
+
+    def __init__(self, nbytes: int, purpose: str) -> None:
+        self._buffer = Buffer(nbytes, purpose)
+        self.touch, self.release, self.forget = self._buffer.touch, self._buffer.release, self._buffer.forget
+
+    @property
+    def can_release(self) -> bool:
+        return self._buffer.can_release
+
+    @property
+    def held_bytes(self) -> int:
+        return self._buffer.held_bytes
+
+
+class FakeArray(DeviceArray):
+    """An array of the fake device: the host sees its shape and dtype, and nothing of its values."""
+
+    def __init__(self, owner: FakeDevice, inside: HostArray) -> None:
+        self.owner = owner
+        self._inside = inside
+        self.shape, self.dtype, self.size, self.nbytes = inside.shape, inside.dtype, inside.size, inside.nbytes
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise DeviceError(
+            "the host touched memory of a device",
+            expected="Device.to_host or Device.from_host",
+            received=f"a {self.dtype}{list(self.shape)} of the device '{self.owner.name}'",
+            fix="take the values from the device: owner_of(array).to_host(array)",
+        )
+
+    __array__ = __getitem__ = __setitem__ = __len__ = __iter__ = __float__ = __int__ = __bool__ = _refuse
+
+    def __repr__(self) -> str:
+        return f"FakeArray({self.dtype}{list(self.shape)})"
+
+
+class _Mark:
+    """One recording of an event: waits refer to it, so that a later recording changes nothing for them."""
+
+    __slots__ = ("done", "stream")
+
+    def __init__(self, stream: FakeStream) -> None:
+        self.stream = stream
+        self.done = False
+
+
+class FakeEvent(Event):
+    """A point in a stream; a wait for one that was never recorded waits for nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mark: _Mark | None = None
+
+
+class _Item:
+    """What lies in a stream: work, or a wait."""
+
+    __slots__ = ("marks", "op", "run", "waits_for")
+
+    def __init__(
+        self,
+        run: Callable[[], None] | None = None,
+        op: FrozenOp | None = None,
+        waits_for: _Mark | None = None,
+        marks: _Mark | None = None,
+    ) -> None:
+        self.run = run
+        self.op = op
+        self.waits_for = waits_for
+        self.marks = marks
+
+
+class FakeStream(Stream):
+    """A queue.
+
+    Attributes:
+        items: What was put in and has not run.
+        random: Draws which of several streams goes on, where this one's end is waited for.
+        capturing: What is noted instead of being put in, while a graph is captured.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self.items: deque[_Item] = deque()
+        self.random = random.Random(seed)
+        self.capturing: list[Call] | None = None
+
+
+class FakeDevice(Device):
+    """A device for tests.
+
+    Args:
+        seed: Draws the order in which streams go on. Nothing else depends on it.
+    """
+
+    name = "fake"
+    target = target.INTERPRETER
+    deferred = True
+    compute_streams = 3
+
+    def __init__(self, seed: int = 0) -> None:
+        self._busy: set[FakeStream] = set()
+        self._captured: set[FakeStream] = set()
+        self.reseed(seed)
+
+    def reseed(self, seed: int) -> None:
+        """Draws another order, in streams that are made from now on."""
+        self._seed = seed
+        self._numbers = itertools.count()
+
+    # ------------------------------------------------------------------------------------------------------------ memory
+    def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
+        if kind == "pinned":
+            return Buffer(nbytes, purpose)
+        return FakeMemory(nbytes, purpose)
+
+    def view(self, memory: Memory, offset: int, meta: Meta) -> Array:
+        if isinstance(memory, FakeMemory):
+            return FakeArray(self, _CPU.view(memory._buffer, offset, meta))
+        return _CPU.view(memory, offset, meta)
+
+    def slice(self, array: FakeArray, start: int, shape: Sequence[int]) -> FakeArray:
+        return FakeArray(self, _CPU.slice(array._inside, start, shape))
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> FakeArray:
+        return FakeArray(self, np.empty(shape, dtype))
+
+    def holds(self, array: Array) -> bool:
+        return isinstance(array, FakeArray) and array.owner is self
+
+    def derive(self, array: FakeArray, view: Callable[..., HostArray | None]) -> FakeArray:
+        return FakeArray(self, _CPU.derive(array._inside, view))
+
+    def span(self, array: FakeArray) -> tuple[int, int]:
+        return _CPU.span(array._inside)
+
+    # ------------------------------------------------------------------------------------------------------------ copies
+    def copy(self, destination: FakeArray, source: FakeArray, stream: Stream | None = None) -> None:
+        self._put(stream, lambda: np.copyto(destination._inside, source._inside))
+
+    def fill(self, destination: FakeArray, value: complex, stream: Stream | None = None) -> None:
+        self._put(stream, lambda: _CPU.fill(destination._inside, value))
+
+    def to_host(self, array: FakeArray, stream: Stream | None = None) -> HostArray:
+        self.synchronize(None if stream is None else [stream])
+        return np.array(array._inside)
+
+    def from_host(self, destination: FakeArray, source: HostArray, stream: Stream | None = None) -> None:
+        staged = np.array(source)
+        self._put(stream, lambda: np.copyto(destination._inside, staged))
+
+    def upload(self, array: HostArray) -> FakeArray:
+        return FakeArray(self, np.array(array))
+
+    def assigning(self, destination: FakeArray, source: HostArray) -> Call:
+        self.synchronize()
+        return operator.setitem, (destination._inside, ..., source)
+
+    # ------------------------------------------------------------------------------------------------------------- order
+    def stream(self) -> FakeStream:
+        return FakeStream(f"{self._seed} {next(self._numbers)}")
+
+    def event(self) -> FakeEvent:
+        return FakeEvent()
+
+    def record(self, event: Event, stream: Stream) -> None:
+        assert isinstance(event, FakeEvent)
+        assert isinstance(stream, FakeStream)
+        if stream.capturing is not None:
+            stream.capturing.append((self.record, (event, stream)))
+            return
+        event.mark = _Mark(stream)
+
+        def reached() -> None:
+            event.time = time.perf_counter()
+
+        self._append(stream, _Item(reached, marks=event.mark))
+
+    def wait(self, event: Event, stream: Stream) -> None:
+        assert isinstance(event, FakeEvent)
+        assert isinstance(stream, FakeStream)
+        if stream.capturing is not None:
+            stream.capturing.append((self.wait, (event, stream)))
+        elif event.mark is not None:
+            self._append(stream, _Item(waits_for=event.mark))
+
+    def synchronize(self, streams: Sequence[Stream] | None = None) -> None:
+        wanted = [
+            s for s in ([*self._busy, *self._captured] if streams is None else streams) if isinstance(s, FakeStream)
+        ]
+        for stream in wanted:
+            if stream.capturing is not None:
+                raise DeviceError(
+                    "work that is captured as a graph waits for the device",
+                    expected="calls that only put work into streams",
+                    received="a synchronize, or a copy to the host",
+                    fix="end the region before that call",
+                )
+        self._run(wanted)
+
+    def discard(self, streams: Sequence[Stream]) -> None:
+        for stream in streams:
+            assert isinstance(stream, FakeStream)
+            for item in stream.items:
+                if item.marks is not None:
+                    item.marks.done = True
+            stream.items.clear()
+            self._busy.discard(stream)
+
+    def _put(self, stream: Stream | None, run: Callable[[], None], op: FrozenOp | None = None) -> None:
+        """Puts work into a stream; without one it runs now, after everything else."""
+        if stream is None:
+            self.synchronize()
+            run()
+            return
+        assert isinstance(stream, FakeStream)
+        if stream.capturing is not None:
+            stream.capturing.append((self._put, (stream, run, op)))
+        else:
+            self._append(stream, _Item(run, op))
+
+    def _append(self, stream: FakeStream, item: _Item) -> None:
+        stream.items.append(item)
+        # Work is done even if nobody holds its stream any more.
+        self._busy.add(stream)
+
+    def _run(self, wanted: Sequence[FakeStream]) -> None:
+        """Runs items until some streams are empty: of others no more than these wait for, so that those are late.
+
+        Of the streams that can go on, the one with the highest drawn rank does, and its rank is drawn anew after each item
+        or, more often, now and then: then some stream hurries ahead of all others, or stays behind them, as long as it can.
+        Even draws alone find far fewer missing waits.
+        """
+        ranks: dict[FakeStream, float] = {}
+        anew = wanted[0].random.choice((0.1, 0.1, 1.0)) if wanted else 0.0
+        while any(stream.items for stream in wanted):
+            draw = wanted[0].random
+            ready = [s for s in _needed(wanted) if _ready(s)]
+            if not ready:
+                self.discard(_needed(wanted))
+                raise DeviceError(
+                    "streams wait for each other",
+                    expected="an event that is recorded before another stream waits for it",
+                    received="streams of which none can go on",
+                    fix="record the event first",
+                )
+            for one in ready:
+                ranks.setdefault(one, draw.random())
+            stream = max(ready, key=ranks.__getitem__)
+            if draw.random() < anew:
+                ranks[stream] = draw.random()
+            item = stream.items.popleft()
+            if not stream.items:
+                self._busy.discard(stream)
+            try:
+                if item.run is not None:
+                    item.run()
+            except Exception as error:
+                self.discard(_needed([stream, *wanted]))
+                raise QueuedWorkError(item.op) from error
+            finally:
+                if item.marks is not None:
+                    item.marks.done = True
+
+    # -------------------------------------------------------------------------------------------------------------- work
+    def bind(
+        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+    ) -> BoundStep:
+        inner = _CPU.bind(op, [_inside(a) for a in ins], [_inside(a) for a in outs], reserved, stream)
+        workspace = Workspace()
+        workspace.reserve(inner.scratch_bytes)
+        workspace.allocate()
+        tiles = inner.bind(workspace)
+        assert isinstance(stream, FakeStream)
+        draw = stream.random
+
+        def run() -> None:
+            # Tiles, too, may run in any order.
+            for tile in draw.sample(tiles, len(tiles)):
+                for function, args in tile:
+                    function(*args)
+            for function, args in inner.after:
+                function(*args)
+
+        return of_calls([(self._put, (stream, run, op))])
+
+    def bind_dynamic(
+        self,
+        op: FrozenOp,
+        arrays: MutableMapping[str, Any],
+        reserved: Mapping[str, Any],
+        run: Callable[[FrozenOp, MutableMapping[str, Any], Mapping[str, Any]], None],
+        stream: Stream,
+    ) -> BoundStep:
+        inside = _Inside(self, arrays)
+        return of_calls([(self._put, (stream, lambda: run(op, inside, reserved), op))])
+
+    def launch(
+        self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
+    ) -> list[Call]:
+        return _CPU.launch(module, launches, {}, stream)
+
+    def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
+        noted: list[Call] = []
+        mine = [s for s in streams if isinstance(s, FakeStream)]
+        try:
+            self._captured.update(mine)
+            for stream in mine:
+                stream.capturing = noted
+            for function, args in calls:
+                function(*args)
+        finally:
+            self._captured.difference_update(mine)
+            for stream in mine:
+                stream.capturing = None
+        return Graph(noted)
+
+    # ------------------------------------------------------------------------------------------------------------ errors
+    def check_finite(self, arrays: Sequence[FakeArray], stream: Stream | None = None) -> FakeArray:
+        counts = self.empty((len(arrays),), np.dtype(np.int64))
+        inside = [a._inside for a in arrays]
+        self._put(stream, lambda: np.copyto(counts._inside, _CPU.check_finite(inside)))
+        return counts
+
+
+def _needed(streams: Sequence[FakeStream]) -> list[FakeStream]:
+    """Streams, and those that they wait for, directly or not."""
+    found = list(streams)
+    for one in found:
+        for item in one.items:
+            if item.waits_for is not None and not item.waits_for.done and item.waits_for.stream not in found:
+                found.append(item.waits_for.stream)
+    return found
+
+
+def _ready(stream: FakeStream) -> bool:
+    return bool(stream.items) and (stream.items[0].waits_for is None or stream.items[0].waits_for.done)
+
+
+def _inside(value: Any) -> Any:
+    """The private arrays of a slot."""
+    if isinstance(value, FakeArray):
+        return value._inside
+    if isinstance(value, list) and any(isinstance(one, FakeArray) for one in value):
+        return [_inside(one) for one in value]
+    return value
+
+
+class _Inside(MutableMapping[str, Any]):
+    """A mapping of arrays as the device sees it."""
+
+    def __init__(self, device: FakeDevice, arrays: MutableMapping[str, Any]) -> None:
+        self._device = device
+        self._arrays = arrays
+
+    def __getitem__(self, name: str) -> Any:
+        return _inside(self._arrays[name])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._arrays[name] = FakeArray(self._device, value) if isinstance(value, np.ndarray) else value
+
+    def __delitem__(self, name: str) -> None:
+        del self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+DEVICE = FakeDevice()
