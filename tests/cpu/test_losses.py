@@ -14,7 +14,7 @@ from tests.ops.oracles import check_infer, check_infer_unknown, check_inplace, c
 from tests.ops.sampler import samples
 from tstatic import fluid, static
 from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
-from tstatic.ir.opdef import Case, Domain, Values, op_def, with_
+from tstatic.ir.opdef import Case, Domain, ValueRange, op_def, with_
 from tstatic.nn import functional as F
 
 torch = pytest.importorskip("torch")
@@ -158,7 +158,10 @@ def test_soft_labels_by_the_generic_oracles(use_softmax: bool, axis: int) -> Non
         definition,
         domain=Domain(
             cases=tuple(Case((s, s), attrs) for s in shapes),
-            values={"Logits": Values(-2.0, 2.0) if use_softmax else Values(0.25, 1.0), "Label": Values(0.0, 1.0)},
+            values={
+                "Logits": ValueRange(-2.0, 2.0) if use_softmax else ValueRange(0.25, 1.0),
+                "Label": ValueRange(0.0, 1.0),
+            },
             ulps=24.0,
         ),
     )
@@ -177,7 +180,7 @@ def test_soft_labels_of_the_1x_cross_entropy_by_the_generic_oracles() -> None:
         definition,
         domain=Domain(
             cases=tuple(Case((s, s), {"soft_label": True}) for s in ((3, 4), (2, 3, 4), (5,), (0, 4), (1, 1))),
-            values={"X": Values(0.25, 1.0), "Label": Values(0.0, 1.0)},
+            values={"X": ValueRange(0.25, 1.0), "Label": ValueRange(0.0, 1.0)},
             ulps=24.0,
         ),
     )

@@ -134,7 +134,7 @@ def _other_match(patch: pytest.MonkeyPatch, hits: Hits) -> None:
 
 
 def _no_cycle_check(patch: pytest.MonkeyPatch, hits: Hits) -> None:
-    rewritten = engine._rewritten
+    rewritten = engine.replace_matches
 
     def faulty(program: FrozenProgram, links: View, made: Any) -> FrozenProgram | None:
         done = rewritten(program, links, made)
@@ -146,7 +146,7 @@ def _no_cycle_check(patch: pytest.MonkeyPatch, hits: Hits) -> None:
         nodes += [(i, op) for i, op in enumerate(links.ops) if i not in inside]
         return program.edit(ops=tuple(op for _, op in sorted(nodes, key=lambda n: n[0])))
 
-    patch.setattr(engine, "_rewritten", faulty)
+    patch.setattr(engine, "replace_matches", faulty)
     patch.setattr(View, "between", lambda self, inside: None)
     patch.setattr(auto._Groups, "reaches", lambda self, start, goal: False)
 

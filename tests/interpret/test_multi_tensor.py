@@ -25,7 +25,7 @@ from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 from tstatic.ir.types import dtype_of
-from tstatic.plan.streams import gradient_streams, state_streams
+from tstatic.plan.flat_buffers import gradient_buffers, state_buffers
 from tstatic.target import H100, INTERPRETER, Target
 
 SHARED = ("LearningRate", "SkipUpdate")
@@ -68,9 +68,9 @@ def test_gradients_lie_together_as_the_parameters_do(case: Case) -> None:
     assert isinstance(grads, tuple)
     assert len(grads) == len(case.shapes)
     size = dtype_of(case.dtype).itemsize
-    order = gradient_streams(plan.program)[0]
+    order = gradient_buffers(plan.program)[0]
     assert sorted(order) == sorted(grads)
-    assert [g.split("@")[0] for g in order] == state_streams(plan.program)["Param"]
+    assert [g.split("@")[0] for g in order] == state_buffers(plan.program)["Param"]
     at = plan.storage[order[0]].offset
     for grad in order:
         slot = plan.storage[grad]

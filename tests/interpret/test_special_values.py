@@ -24,7 +24,7 @@ from tstatic.fusion.codegen.kernel import Kernel, Launches, power_of_two
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.engine import loop_nest
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import GRAD, NO_ATTRS, OPS, OpDef, Values, op_def
+from tstatic.ir.opdef import GRAD, NO_ATTRS, OPS, OpDef, ValueRange, op_def
 from tstatic.ir.types import DType, dtype_of
 from tstatic.target import Target
 
@@ -33,7 +33,7 @@ F = paddle.nn.functional
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 OTHERS = ("int64", "int32", "uint8", "bool")
-TOGETHER = 16
+EXPLICIT_GROUPS = 16
 """Ops of one kernel: they have nothing in common but the number of elements."""
 SITES = 4
 """Cases of an op whose inputs differ in shape."""
@@ -98,7 +98,7 @@ def filled(definition: OpDef, shapes: Sequence[Any], attrs: Any, dtype: DType, s
     """A sample of special values: all combinations of them where the shapes leave it open, else drawn ones."""
     domain = definition.domain
     assert domain is not None
-    kinds = [domain.values.get(s.name, Values()).dtype for s in definition.inputs]
+    kinds = [domain.values.get(s.name, ValueRange()).dtype for s in definition.inputs]
     ins: list[Any] = [None] * len(shapes)
     if all(shape is None or shape is ... for shape in shapes):
         present = [k for k, shape in enumerate(shapes) if shape is ...]
@@ -239,7 +239,7 @@ def judged(dtype: DType, only: Sequence[str] = ()) -> tuple[list[str], set[str]]
             continue
         (shape,) = shapes
         waiting.setdefault(shape, []).append(one)
-        if len(waiting[shape]) == TOGETHER:
+        if len(waiting[shape]) == EXPLICIT_GROUPS:
             flush(waiting.pop(shape))
     for group in waiting.values():
         flush(group)

@@ -237,7 +237,7 @@ PLAN = (
         "reshaped_before",
     ),
     Mutant(
-        "plan/streams.py",
+        "plan/flat_buffers.py",
         "_sorted",
         "operation",
         "-ready.get(variable.get(_one(op, 'Param'), ''), -1)",

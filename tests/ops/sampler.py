@@ -13,7 +13,7 @@ import numpy as np
 
 import tstatic.ops  # noqa: F401 - fills the registry
 from tstatic.ir.evaluate import call_ref, infer_outputs, metas_of
-from tstatic.ir.opdef import DERIVE, GRAD, NO_ATTRS, OPS, Domain, OpDef, Slot, Values, op_def
+from tstatic.ir.opdef import DERIVE, GRAD, NO_ATTRS, OPS, Domain, OpDef, Slot, ValueRange, op_def
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import Meta, dtype_of
 
@@ -85,7 +85,7 @@ test_seed.__test__ = False  # type: ignore[attr-defined]
 
 
 # --------------------------------------------------------------------------------------------------------------- values
-def draw(values: Values, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, high: float) -> Array:
+def draw(values: ValueRange, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, high: float) -> Array:
     """One array of a slot's values."""
     kind = dtype_of(dtype)
     if kind.name == "bool":
@@ -124,7 +124,7 @@ def near_points(x: Array, avoid: tuple[float, ...] | str) -> Array:
 
 
 def draw_distinct(
-    shapes: Sequence[tuple[int, ...]], values: Values, dtype: str, rng: np.random.Generator
+    shapes: Sequence[tuple[int, ...]], values: ValueRange, dtype: str, rng: np.random.Generator
 ) -> list[Array]:
     """Arrays of which no two elements, within one or between two, are closer than the gap."""
     kind = dtype_of(dtype)
@@ -203,7 +203,7 @@ def fill(
     done = definition.complete(attrs)
 
     def one(slot: Slot, shape: tuple[int, ...]) -> Array:
-        values = domain.values.get(slot.name, Values())
+        values = domain.values.get(slot.name, ValueRange())
         name = dtype if values.dtype == "float" else values.dtype
         wanted = layout if not (layout == "expanded" and (values.rows or values.distinct)) else "fortran"
         if slot.name in joint:

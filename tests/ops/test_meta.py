@@ -30,7 +30,7 @@ from tstatic.ir.opdef import (
     GradOp,
     OpDef,
     OpSpec,
-    Values,
+    ValueRange,
     op_def,
     register,
     with_,
@@ -332,7 +332,7 @@ def test_values_keep_clear_of_what_they_avoid() -> None:
         "meta_kinked",
         "X -> Out",
         pointwise={"Out": "abs(x)"},
-        domain=Domain("unary", values={"X": Values(-1.0, 1.0, avoid=(0.0, 0.5))}),
+        domain=Domain("unary", values={"X": ValueRange(-1.0, 1.0, avoid=(0.0, 0.5))}),
     )
     for sample in samples(register(definition), 60):
         x = np.asarray(sample.ins[0]).astype(np.float64)

@@ -12,7 +12,7 @@ import pytest
 from tests.ops.gradcheck import gradient
 from tests.ops.oracles import SPECIALS, check_specials, differences, special_values
 from tests.ops.sampler import Sample, op_types, run
-from tstatic.ir.opdef import NO_ATTRS, OpDef, Values, op_def
+from tstatic.ir.opdef import NO_ATTRS, OpDef, ValueRange, op_def
 from tstatic.ir.types import dtype_of
 
 
@@ -42,7 +42,7 @@ def tables(definition: OpDef) -> Iterator[Sample]:
             arrays = [values[p.ravel()] for p in pairs]
         ins: list[Any] = []
         for slot in definition.inputs:
-            kind = domain.values.get(slot.name, Values()).dtype
+            kind = domain.values.get(slot.name, ValueRange()).dtype
             if kind != "float":
                 return
             ins.append(arrays[len(ins)] if len(ins) < len(arrays) else None)

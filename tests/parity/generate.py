@@ -13,7 +13,7 @@ import tstatic
 from tests.api import surface
 from tests.parity import samples, trainings
 from tstatic.ir.export import PUBLIC_API
-from tstatic.ir.opdef import OPS, Domain, Values
+from tstatic.ir.opdef import OPS, Domain, ValueRange
 
 Call = dict[str, Any]
 
@@ -118,7 +118,7 @@ def functions() -> dict[str, Any]:
     return found
 
 
-def _values(values: Values, seed: int) -> dict[str, Any]:
+def _values(values: ValueRange, seed: int) -> dict[str, Any]:
     high = values.high if not isinstance(values.high, str) else 2.0
     made: dict[str, Any] = {"low": float(values.low), "high": float(high), "seed": seed}
     if values.avoid:
@@ -145,14 +145,14 @@ def from_domain(path: str, function: Any) -> list[dict[str, Any]]:
         for shapes in sites if dtype == "float32" else sites[:1]:
             feeds = []
             for k, (slot, shape) in enumerate(zip(slots, shapes, strict=True)):
-                values = _values(domain.values.get(slot, Values()), k)
+                values = _values(domain.values.get(slot, ValueRange()), k)
                 if "int" in dtype:
                     values = {
                         "low": max(int(values["low"]), 0 if dtype == "uint8" else -9),
                         "high": max(int(values["high"]), 4),
                         "seed": k,
                     }
-                    if domain.values.get(slot, Values()).avoid:
+                    if domain.values.get(slot, ValueRange()).avoid:
                         values["low"] = 1
                 fixed = (
                     {"fixed": 1} if len(shape) < len(shapes[0]) or (count == 2 and shapes[0] == (2, 1) and k) else {}

@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 
 from tests.testing import faults
 from tstatic import static, testing
-from tstatic.ir.domain import Values
+from tstatic.ir.domain import ValueRange
 from tstatic.ir.types import DTYPES
 from tstatic.testing import Input, Recipe, Step
 from tstatic.testing.runner import everything_on
@@ -94,7 +94,7 @@ def test_pruning_keeps_what_a_value_needs() -> None:
 def test_given_values_are_used() -> None:
     one = Input("x", (2, 2), "bfloat16", given=((1.0, 2.0), (3.0, 4.0)))
     assert one.array().tolist() == [[1, 2], [3, 4]]
-    assert Input("i", (3,), "int64", Values(0, 5, dtype="int64")).array().max() < 5
+    assert Input("i", (3,), "int64", ValueRange(0, 5, dtype="int64")).array().max() < 5
 
 
 # --------------------------------------------------------------------------------------------------------------- script

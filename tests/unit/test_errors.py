@@ -34,11 +34,11 @@ def test_message_has_every_part_and_nothing_twice(cls: type[TstaticError]) -> No
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
 def test_a_pickled_error_is_the_same_error(cls: type[TstaticError]) -> None:
     error = cls("the inner sizes of a matrix product differ", **PARTS)
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is cls
-    assert str(again) == str(error)
-    assert vars(again) == vars(error)
-    assert again.args == error.args
+    grad_is_forward_op = pickle.loads(pickle.dumps(error))
+    assert type(grad_is_forward_op) is cls
+    assert str(grad_is_forward_op) == str(error)
+    assert vars(grad_is_forward_op) == vars(error)
+    assert grad_is_forward_op.args == error.args
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
@@ -106,10 +106,10 @@ def test_add_context_fills_what_is_unknown_and_keeps_what_is_known() -> None:
 def test_near_names_the_closest_first_and_says_nothing_when_none_is_close() -> None:
     assert near("fuse_bn_act_op", ["fuse_bn_act_ops", "num_threads"]) == "did you mean 'fuse_bn_act_ops'?"
     assert near("zzz", ["fuse_bn_act_ops", "num_threads"]) == ""
-    several = near("relu7", ["relu", "relu6", "prelu", "selu", "tanh"])
-    assert several.startswith("did you mean 'relu")
-    assert several.count(" or ") == 2
-    assert "tanh" not in several
+    emit_list = near("relu7", ["relu", "relu6", "prelu", "selu", "tanh"])
+    assert emit_list.startswith("did you mean 'relu")
+    assert emit_list.count(" or ") == 2
+    assert "tanh" not in emit_list
 
 
 def test_eof_exception_is_an_exception_of_its_own() -> None:

@@ -58,12 +58,12 @@ def test_packed_values_keep_every_bit(array: np.ndarray[Any, Any]) -> None:
     values = packed(array)
     assert isinstance(values, bytes) or all(np.isfinite(v) for v in values)
     native = np.ascontiguousarray(array.astype(kind.np))
-    for again in (
+    for grad_is_forward_op in (
         unpacked(values, kind, array.shape),
         op("assign_value", shape=array.shape, dtype=kind, values=values),
     ):
-        assert again.dtype == kind.np
-        assert again.tobytes() == native.tobytes()
+        assert grad_is_forward_op.dtype == kind.np
+        assert grad_is_forward_op.tobytes() == native.tobytes()
 
 
 def test_number_of_values_is_checked() -> None:

@@ -183,12 +183,12 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(make: Make, rate: Rate
     scheduler = make()
     rates(scheduler, after + 1)
     text = json.dumps(scheduler.state_dict(), allow_nan=False)
-    again = make()
-    rates(again, 3)
-    again.set_state_dict(json.loads(text))
-    assert again.last_epoch == scheduler.last_epoch
-    assert again() == scheduler()
-    assert rates(again, LENGTH - after) == rates(scheduler, LENGTH - after)
+    grad_is_forward_op = make()
+    rates(grad_is_forward_op, 3)
+    grad_is_forward_op.set_state_dict(json.loads(text))
+    assert grad_is_forward_op.last_epoch == scheduler.last_epoch
+    assert grad_is_forward_op() == scheduler()
+    assert rates(grad_is_forward_op, LENGTH - after) == rates(scheduler, LENGTH - after)
     with_old_name = make()
     with_old_name.set_dict(json.loads(text))
     assert with_old_name() == json.loads(text)["last_lr"]
@@ -198,8 +198,8 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(make: Make, rate: Rate
 def test_a_pickled_scheduler_goes_on(make: Make, rate: Rate) -> None:
     scheduler = make()
     rates(scheduler, 4)
-    again = pickle.loads(pickle.dumps(scheduler))
-    assert rates(again, 8) == rates(scheduler, 8)
+    grad_is_forward_op = pickle.loads(pickle.dumps(scheduler))
+    assert rates(grad_is_forward_op, 8) == rates(scheduler, 8)
 
 
 @every_schedule
@@ -271,9 +271,9 @@ def test_users_subclass_the_base() -> None:
     scheduler.count = np.array([7])
     state = json.loads(json.dumps(scheduler.state_dict()))
     assert state == {"last_epoch": 4, "last_lr": 0.25, "count": 7}
-    again = Halving(1.0, 2)
-    again.set_state_dict(state)
-    assert again.count == 7
+    grad_is_forward_op = Halving(1.0, 2)
+    grad_is_forward_op.set_state_dict(state)
+    assert grad_is_forward_op.count == 7
     assert rates(lr.LinearWarmup(Halving(1.0, 2), 2, 0.0, 1.0), 6) == [0.0, 0.5, 1.0, 1.0, 0.5, 0.5]
     with pytest.raises(NotImplementedError, match="override get_lr") as caught:
         LRScheduler(0.1)
@@ -334,15 +334,15 @@ def test_warm_restarts_keep_the_fraction_of_an_epoch() -> None:
         *((0, 0.5, 3), (1, 1.5, 3), (2, 2.5, 3), (3, 0.5, 6), (4, 1.25, 6), (5, 2.25, 6)),
         *((9, 0, 12), (8, 5.5, 6), (9, 0.5, 12), (10, 1.5, 12)),
     ]
-    again = lr.CosineAnnealingWarmRestarts(0.5, 3, 2, 0.1)
-    again.set_state_dict(json.loads(json.dumps(scheduler.state_dict())))
-    assert rates(again, 20) == rates(scheduler, 20)
+    grad_is_forward_op = lr.CosineAnnealingWarmRestarts(0.5, 3, 2, 0.1)
+    grad_is_forward_op.set_state_dict(json.loads(json.dumps(scheduler.state_dict())))
+    assert rates(grad_is_forward_op, 20) == rates(scheduler, 20)
     # A state of Paddle's has two entries only.
-    again.set_state_dict({"last_epoch": 4, "last_lr": 0.4})
-    assert (again.last_epoch, again.T_cur, again.T_i) == (4, 1, 6)
+    grad_is_forward_op.set_state_dict({"last_epoch": 4, "last_lr": 0.4})
+    assert (grad_is_forward_op.last_epoch, grad_is_forward_op.T_cur, grad_is_forward_op.T_i) == (4, 1, 6)
     for wrong in ({"T_i": 0}, {"T_i": 2.5}, {"T_cur": -1}):
         with pytest.raises(ProgramError, match="T_"):
-            again.set_state_dict({**scheduler.state_dict(), **wrong})
+            grad_is_forward_op.set_state_dict({**scheduler.state_dict(), **wrong})
 
 
 def test_one_cycle_ends() -> None:

@@ -51,9 +51,9 @@ def small() -> Program:
 @settings(max_examples=3000 if SOAK else 100)
 def test_saving_and_reading_keep_everything(program: Program) -> None:
     data = saved(program)
-    again = Program.parse_from_string(data)
-    assert canonical(again) == canonical(program)
-    assert saved(again) == data
+    grad_is_forward_op = Program.parse_from_string(data)
+    assert canonical(grad_is_forward_op) == canonical(program)
+    assert saved(grad_is_forward_op) == data
 
 
 def test_a_training_program_comes_back() -> None:

@@ -177,10 +177,15 @@ def test_a_good_value_is_kept_and_seen_everywhere(
     assert (strategy.key() != cls().key()) is differs
     assert (strategy != cls()) is differs
     hash(strategy.key())
-    for again in (strategy.copy(), copy.copy(strategy), copy.deepcopy(strategy), pickle.loads(pickle.dumps(strategy))):
-        assert again == strategy
-        assert again.key() == strategy.key()
-        assert type(again) is cls
+    for grad_is_forward_op in (
+        strategy.copy(),
+        copy.copy(strategy),
+        copy.deepcopy(strategy),
+        pickle.loads(pickle.dumps(strategy)),
+    ):
+        assert grad_is_forward_op == strategy
+        assert grad_is_forward_op.key() == strategy.key()
+        assert type(grad_is_forward_op) is cls
 
 
 @every_property

@@ -60,7 +60,7 @@ def agree(seed: int) -> tuple[bool, int]:
         rng = random.Random(seed)
         memory = np.arange(SIZE, dtype=np.int64)
         works = random_works(rng, memory)
-        parts = list(chain_steps(works, threads=2, apart=not together))
+        parts = list(chain_steps(works, threads=2, no_chaining=not together))
         assert [o for p in parts for _, o in p.works] == list(range(len(works)))
         steps = len(works) - len(parts) if together else 0
         for part in parts:

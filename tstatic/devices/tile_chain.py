@@ -157,11 +157,11 @@ def find_failed_op(error: Exception, owner: Any) -> tuple[BaseException, Any]:
     return error, owner
 
 
-def chain_steps(works: Iterable[tuple[BoundStep, Any]], threads: int, apart: bool = False) -> Iterator[TileChain]:
+def chain_steps(works: Iterable[tuple[BoundStep, Any]], threads: int, no_chaining: bool = False) -> Iterator[TileChain]:
     """Joins consecutive steps where that is possible, unless they are to be kept apart."""
     chain: TileChain | None = None
     for work, owner in works:
-        if chain is not None and not apart and chain.add(work, owner):
+        if chain is not None and not no_chaining and chain.add(work, owner):
             continue
         if chain is not None:
             yield chain

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.handed_on import handed_on
+from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.pattern import Match, Pattern
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
@@ -90,7 +90,7 @@ def prepared(program: FrozenProgram, metas: dict[str, Meta], compiler: bool = Fa
         metas: Metadata of all its values; those of the new ones are added.
         compiler: For groups of any ops: a copy of a sum would join the group that makes its operands, so these are left out.
     """
-    program = handed_on(program, metas)
+    program = eliminate_identity_gradients(program, metas)
     view = View(program, metas)
     copies: dict[int, FrozenOp] = {}
     names: dict[str, str] = {}

@@ -185,7 +185,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
     log.refused.extend(r for indices, r in refusals.items() if not _is_resolved(fusion, indices, taken))
     # Matches that are safe one by one may form a ring together: then the last one gives way.
     for count in range(len(made), 0, -1):
-        done = _rewritten(program, view, made[:count])
+        done = replace_matches(program, view, made[:count])
         if done is not None:
             log.applied.extend(records[:count])
             for record in records[count:]:
@@ -361,7 +361,7 @@ def _entries(
     return tuple(entries), names
 
 
-def _rewritten(
+def replace_matches(
     program: FrozenProgram, view: View, made: Sequence[tuple[tuple[int, ...], FrozenOp]]
 ) -> FrozenProgram | None:
     """Replaces ops by fused ones and sorts; ``None`` when they form a ring.

@@ -60,7 +60,7 @@ _ALL = (
            "set FLAGS_numerics to default"),
     Reason("FORBIDDEN", "no_fuse() forbids it", "leave the operators outside of no_fuse()"),
     Reason("OFF", "the switch is off", "build_strategy.{value} = True"),
-    Reason("HANDED_ON", "{reader} hands on the gradient that arrives, element for element: it is dropped, and costs nothing",
+    Reason("IDENTITY", "{reader} hands on the gradient that arrives, element for element: it is dropped, and costs nothing",
            "nothing: there is no second operator"),
     Reason("NO_PATTERN", "no fusion has this pair of operators in its pattern", "nothing"),
 )  # fmt: skip

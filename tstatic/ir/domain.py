@@ -10,7 +10,7 @@ from tstatic.ir.attrs import NO_ATTRS
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ValueRange:
     """Where the elements of one input may be sampled.
 
     Attributes:
@@ -48,7 +48,7 @@ class Domain:
         family: ``"unary"`` (any shape), ``"binary"`` (any two shapes that broadcast) or ``"cases"`` (the listed ones only).
         cases: Explicit cases, tried besides the family's.
         attrs: Alternatives of attributes tried with the family's shapes.
-        values: Slot name -> :class:`Values`; slots not named get the default range.
+        values: Slot name -> :class:`ValueRange`; slots not named get the default range.
         floats: Float types that the op takes.
         others: Further dtypes tried in the place of the float type (``"int64"``, ``"bool"``); no gradients there.
         ulps: Allowed distance between ``ref`` and ``lower`` in units in the last place of the output type.
@@ -58,7 +58,7 @@ class Domain:
     family: Family = "cases"
     cases: tuple[Case, ...] = ()
     attrs: tuple[Mapping[str, Any], ...] = (NO_ATTRS,)
-    values: Mapping[str, Values] = field(default_factory=dict)
+    values: Mapping[str, ValueRange] = field(default_factory=dict)
     floats: tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
     others: tuple[str, ...] = ()
     ulps: float = 8.0

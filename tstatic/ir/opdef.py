@@ -12,7 +12,7 @@ import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EXPECT, NO_ATTRS, REQUIRED, Attr
-from tstatic.ir.domain import Case, Domain, Values
+from tstatic.ir.domain import Case, Domain, ValueRange
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.pointwise import PointwiseRef, Prepare, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
@@ -41,7 +41,7 @@ __all__ = [
     "OpSpec",
     "Slot",
     "Tile",
-    "Values",
+    "ValueRange",
     "export",
     "namespace",
     "op_def",

@@ -14,7 +14,7 @@ from tstatic.nn._check import FLOATS, activation, axis_of, choice, known, rank_o
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr
 from tstatic.no_effect import IN_PLACE, no_effect
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 
 
 def parameter_dtype(x: Variable) -> DType:
@@ -261,19 +261,19 @@ def spectral(
     """
     rank = len(weight.shape)
     order = (dim, *(i for i in range(rank) if i != dim))
-    turned = weight if dim == 0 else single("transpose2", {"X": weight}, {"axis": order})
+    turned = weight if dim == 0 else emit_one("transpose2", {"X": weight}, {"axis": order})
     shape = spectral_sizes(weight.shape, dim)
-    matrix = turned if rank == 2 else single("reshape2", {"X": turned}, {"shape": shape})
+    matrix = turned if rank == 2 else emit_one("reshape2", {"X": turned}, {"shape": shape})
 
     def product(left: Variable, right: Variable, **attrs: bool) -> Variable:
-        return single("matmul_v2", {"X": left, "Y": right}, attrs)
+        return emit_one("matmul_v2", {"X": left, "Y": right}, attrs)
 
     def unit(x: Variable) -> Variable:
-        total = single("reduce_sum", {"X": single("square", {"X": x})}, {"reduce_all": True})
-        norm = single("scale", {"X": single("sqrt", {"X": total})}, {"scale": 1.0, "bias": float(eps)})
-        return single("elementwise_div", {"X": x, "Y": norm})
+        total = emit_one("reduce_sum", {"X": emit_one("square", {"X": x})}, {"reduce_all": True})
+        norm = emit_one("scale", {"X": emit_one("sqrt", {"X": total})}, {"scale": 1.0, "bias": float(eps)})
+        return emit_one("elementwise_div", {"X": x, "Y": norm})
 
-    fixed = single("assign", {"X": matrix})
+    fixed = emit_one("assign", {"X": matrix})
     fixed.stop_gradient = True
     left, right = u, v
     for _ in range(power_iters):

@@ -10,7 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, GradContext, OpSpec
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._shapes import refuse, zeros_for
+from tstatic.ops._shapes import add_op_context, zeros_for
 
 
 def variables(items: Any, arg: str, function: str) -> list[Variable]:
@@ -28,7 +28,7 @@ def variables(items: Any, arg: str, function: str) -> list[Variable]:
             received=f"{items!r} of type {type(items).__name__}",
             fix=f"pass {arg}=[x, y]",
         )
-        raise refuse(error, function, arg)
+        raise add_op_context(error, function, arg)
     return [check_variable(v, f"{arg}[{i}]", function) for i, v in enumerate(items)]
 
 

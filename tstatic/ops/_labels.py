@@ -14,7 +14,7 @@ from tstatic.ir.opdef import GRAD, GradContext, OpSpec
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape
 from tstatic.ops._rows import row_axis
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 
 
 def floor_of(dtype: DType) -> float:
@@ -26,7 +26,7 @@ def floor_of(dtype: DType) -> float:
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
-def need_labels(label: Meta, like: Meta, soft: bool, what: str = "X") -> None:
+def check_labels(label: Meta, like: Meta, soft: bool, what: str = "X") -> None:
     """Raises DTypeError unless labels are class numbers, or, if soft, floats of the type of the scores."""
     if soft and label.dtype is not like.dtype:
         raise DTypeError(
@@ -44,7 +44,7 @@ def need_labels(label: Meta, like: Meta, soft: bool, what: str = "X") -> None:
         )
 
 
-def need_fitting(label: Shape, wanted: Shape, scores: Shape, what: str = "X") -> Shape:
+def check_fitting(label: Shape, wanted: Shape, scores: Shape, what: str = "X") -> Shape:
     """The common shape of labels and what they should look like.
 
     Raises:
@@ -193,7 +193,7 @@ def with_class_axis(scores: Variable, label: Variable, axis: int, function: str)
     """
     rank = len(scores.shape)
     if rank > 0 and len(label.shape) == rank - 1:
-        return single("unsqueeze2", {"X": label}, {"axes": (axis,)})
+        return emit_one("unsqueeze2", {"X": label}, {"axes": (axis,)})
     if rank == 0 or len(label.shape) != rank:
         raise ShapeError(
             f"'label' of {function} has a rank that does not fit the scores",
@@ -224,7 +224,7 @@ def reduced(loss: Variable, reduction: str, name: str | None = None) -> Variable
     if reduction == "none":
         return loss
     attrs = {"dim": (0,), "reduce_all": True}
-    return single(f"reduce_{reduction}", {"X": loss}, attrs, name=name, prefix=reduction)
+    return emit_one(f"reduce_{reduction}", {"X": loss}, attrs, name=name, prefix=reduction)
 
 
 def variables(function: str, **named: Any) -> list[Variable]:

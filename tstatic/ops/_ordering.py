@@ -94,7 +94,7 @@ def with_size(x: Meta, axis: int, size: int | None) -> Meta:
     return x.with_shape((*x.shape[:axis], *middle, *x.shape[axis + 1 :])) if x.rank else x
 
 
-def take_again(ctx: GradContext) -> list[OpSpec]:
+def grad_is_gather(ctx: GradContext) -> list[OpSpec]:
     """Gradient of the gradient of a selection by order: the new gradient read at the same positions."""
     wanted = ctx.in_grads.get(ctx.inputs["Out@GRAD"][0])
     arriving = ctx.out_grads.get(ctx.outputs["X@GRAD"][0])

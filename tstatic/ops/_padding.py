@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Shape
-from tstatic.ops._shapes import Array, need_sizes
+from tstatic.ops._shapes import Array, check_sizes
 
 Pads = Sequence[tuple[int, int]]
 """For each axis the elements added before and after."""
@@ -39,7 +39,7 @@ def padded(shape: Shape, pads: Pads, mode: str) -> Shape:
                 fix="pad less, or use another mode",
             )
     new = tuple(UNKNOWN if s == UNKNOWN else s + low + high for s, (low, high) in zip(shape, pads, strict=True))
-    need_sizes(new)
+    check_sizes(new)
     return new
 
 

@@ -271,7 +271,7 @@ def along(rank: int, axis: int, part: slice) -> tuple[slice, ...]:
     return tuple(part if i == axis % rank else slice(None) for i in range(rank))
 
 
-class Way(NamedTuple):
+class SplitAxis(NamedTuple):
     """One way to cut ``out = a @ b``.
 
     Attributes:
@@ -288,10 +288,10 @@ class Way(NamedTuple):
     align: int = 16
 
 
-def cut(a: Meta, b: Meta, out: Meta, flops: float, ways: Sequence[Way]) -> list[tuple[Any, Any, Any]]:
+def cut(a: Meta, b: Meta, out: Meta, flops: float, candidates: Sequence[SplitAxis]) -> list[tuple[Any, Any, Any]]:
     """Entries for ``a``, ``b`` and ``out``, one triple per tile."""
     count = pieces_of(flops)
-    best = max(ways, key=lambda w: w.weight)
+    best = max(candidates, key=lambda w: w.weight)
     parts = cuts(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
     if len(parts) < 2:
         return [(WHOLE, WHOLE, WHOLE)]
@@ -305,7 +305,7 @@ def cut(a: Meta, b: Meta, out: Meta, flops: float, ways: Sequence[Way]) -> list[
     ]
 
 
-def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[Way]:
+def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
     """The longest axis of the batch that ``target`` has whole, if it gives at least four tiles."""
     shapes = [(1,) * (out.rank - m.rank) + m.shape for m in (target, a, b)]
     axes = [i for i in range(out.rank - 2) if out.shape[i] >= 4 and shapes[0][i] == out.shape[i]]
@@ -313,21 +313,21 @@ def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[Way]:
         return []
     axis = max(axes, key=lambda i: out.shape[i])
     first, second = (axis - out.rank if s[axis] > 1 else None for s in shapes[1:])
-    return [Way(out.numel, axis - out.rank, first, second, 1)]
+    return [SplitAxis(out.numel, axis - out.rank, first, second, 1)]
 
 
 def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: bool = False) -> list[Tile] | None:
     """``split`` of ``op(x) @ op(y)``: over the batch, or over rows or columns of the result."""
     if x.rank < 2 or y.rank < 2 or out.numel <= 0:
         return None
-    ways = [Way(out.shape[-1], -1, None, -2 if trans_y else -1)]
+    candidates = [SplitAxis(out.shape[-1], -1, None, -2 if trans_y else -1)]
     if y.rank > 2:
-        ways += _batch_way(out, out, x, y)
+        candidates += _batch_way(out, out, x, y)
     elif out.rank > 2:
-        ways += [Way(out.numel // out.shape[-1], 0, 0, None, 1)] if out.shape[0] >= 4 else []
+        candidates += [SplitAxis(out.numel // out.shape[-1], 0, 0, None, 1)] if out.shape[0] >= 4 else []
     else:
-        ways += [Way(out.shape[0], 0, -1 if trans_x else 0, None)]
-    tiles = cut(x, y, out, product_cost(x, y, out, trans_x).flops, ways)
+        candidates += [SplitAxis(out.shape[0], 0, -1 if trans_x else 0, None)]
+    tiles = cut(x, y, out, product_cost(x, y, out, trans_x).flops, candidates)
     return [tuple(p) for p in tiles] if len(tiles) > 1 else None
 
 
@@ -343,19 +343,19 @@ def split_gradient(
     inner = x.shape[-2] if trans_x else x.shape[-1]
     tiles: list[Tile] = []
     if dx is not None:
-        ways = [Way(inner, -2 if trans_x else -1, None, -1 if trans_y else -2)]
+        candidates = [SplitAxis(inner, -2 if trans_x else -1, None, -1 if trans_y else -2)]
         if y.rank > 2:
-            ways += _batch_way(dx, dout, dout, y)
+            candidates += _batch_way(dx, dout, dout, y)
         elif x.rank > 2:
-            ways += [Way(dout.numel // dout.shape[-1], 0, 0, None, 1)] if x.shape[0] >= 4 else []
+            candidates += [SplitAxis(dout.numel // dout.shape[-1], 0, 0, None, 1)] if x.shape[0] >= 4 else []
         else:
-            ways += [Way(dout.shape[0], -1 if trans_x else 0, 0, None)]
-        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, ways)]
+            candidates += [SplitAxis(dout.shape[0], -1 if trans_x else 0, 0, None)]
+        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, candidates)]
     if dy is not None:
-        ways = [Way(dout.shape[-1], -2 if trans_y else -1, None, -1)]
+        candidates = [SplitAxis(dout.shape[-1], -2 if trans_y else -1, None, -1)]
         if y.rank > 2:
-            ways += _batch_way(dy, dout, x, dout)
+            candidates += _batch_way(dy, dout, x, dout)
         else:
-            ways += [Way(inner, -1 if trans_y else -2, -2 if trans_x else -1, None)]
-        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, ways)]
+            candidates += [SplitAxis(inner, -1 if trans_y else -2, -2 if trans_x else -1, None)]
+        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, candidates)]
     return tiles if len(tiles) > 1 else None

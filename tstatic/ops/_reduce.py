@@ -12,7 +12,7 @@ from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._product import along, cuts
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 
 REDUCE_ATTRS = {
     "dim": Attr((0,), "ints"),
@@ -64,7 +64,7 @@ def reduced_shape(shape: Shape, axes: Sequence[int], keep_dim: bool = False, one
     return (1,) if one_d and not kept else kept
 
 
-def need_elements(x: Meta, axes: Sequence[int], what: str) -> None:
+def check_not_empty(x: Meta, axes: Sequence[int], what: str) -> None:
     """Raises ShapeError if an axis without elements would be reduced by an op that has no neutral element."""
     empty = [i for i in axes if x.shape[i] == 0]
     if empty:
@@ -176,7 +176,7 @@ def reduction(type: str, prefix: str) -> Callable[..., Variable]:
     def build(x: Variable, axis: Any, keepdim: bool, name: str | None, **attrs: Any) -> Variable:
         dim = axis_attr(axis, prefix)
         attrs = {"dim": dim or (0,), "keep_dim": keepdim, "reduce_all": not dim, **attrs}
-        return single(type, {"X": check_variable(x, "x", prefix)}, attrs, name=name, prefix=prefix)
+        return emit_one(type, {"X": check_variable(x, "x", prefix)}, attrs, name=name, prefix=prefix)
 
     return build
 
@@ -187,7 +187,7 @@ def fluid_reduction(type: str) -> Callable[..., Variable]:
     def build(input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
         axes = axis_attr(dim, type)
         attrs = {"dim": axes or (0,), "keep_dim": keep_dim, "reduce_all": not axes, "one_d": True}
-        return single(type, {"X": check_variable(input, "input", type)}, attrs, name=name)
+        return emit_one(type, {"X": check_variable(input, "input", type)}, attrs, name=name)
 
     return build
 

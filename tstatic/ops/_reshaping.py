@@ -9,7 +9,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.opdef import GradContext, OpSpec
 from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
-from tstatic.ops._shapes import Array, copy_reshaped, need_sizes
+from tstatic.ops._shapes import Array, check_sizes, copy_reshaped
 
 
 def resolve(old: Shape, wanted: Sequence[int]) -> Shape:
@@ -30,7 +30,7 @@ def resolve(old: Shape, wanted: Sequence[int]) -> Shape:
             received=list(wanted),
             fix="give all other sizes as numbers; 0 copies the size of the input",
         )
-    need_sizes(wanted)
+    check_sizes(wanted)
     new = _copied(old, wanted)
     copied = [i for i, s in enumerate(wanted) if s == 0]
     count = numel(old)

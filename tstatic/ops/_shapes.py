@@ -25,13 +25,13 @@ MAX_ELEMENTS = 1 << 62
 
 
 # ------------------------------------------------------------------------------------------------------------- building
-def single(type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, **options: Any) -> Variable:
+def emit_one(type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, **options: Any) -> Variable:
     """``emit`` of an op with one result."""
     result: Variable = emit(type, inputs, attrs, **options)
     return result
 
 
-def several(
+def emit_list(
     type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, **options: Any
 ) -> list[Variable]:
     """``emit`` of an op whose results are a list."""
@@ -39,12 +39,12 @@ def several(
     return result
 
 
-def refuse(error: TstaticError, op: str, var: str | None = None) -> TstaticError:
+def add_op_context(error: TstaticError, op: str, var: str | None = None) -> TstaticError:
     """The error with the op's name and the user's line."""
     return error.add_context(op=op, var=var, where=show(user_line()))
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """A list as it is; anything else becomes a list of one."""
     if isinstance(value, list | tuple | range):
         return list(value)
@@ -59,7 +59,7 @@ def sizes_given(value: Any) -> tuple[list[Any], Variable | None, list[Variable] 
     """
     if isinstance(value, Variable):
         return [], value, None
-    items = listed(value)
+    items = as_list(value)
     if not any(isinstance(v, Variable) for v in items):
         return items, None, None
     tensors = [size_variable(v) for v in items]
@@ -120,7 +120,7 @@ def axes_of(axes: Sequence[int], rank: int, what: str = "axis") -> tuple[int, ..
     return tuple(sorted(found))
 
 
-def need_rank(meta: Meta, low: int, high: int | None, slot: str) -> None:
+def check_rank(meta: Meta, low: int, high: int | None, slot: str) -> None:
     """Raises ShapeError unless the rank lies in ``[low, high]``."""
     if meta.rank < low or (high is not None and meta.rank > high):
         wanted = f"{low}" if high == low else f"{low} or more" if high is None else f"{low} to {high}"
@@ -132,7 +132,7 @@ def need_rank(meta: Meta, low: int, high: int | None, slot: str) -> None:
         )
 
 
-def need_integer(meta: Meta, slot: str) -> None:
+def check_integer(meta: Meta, slot: str) -> None:
     """Raises DTypeError unless the value holds integers."""
     if not meta.dtype.is_integer:
         raise DTypeError(
@@ -143,7 +143,7 @@ def need_integer(meta: Meta, slot: str) -> None:
         )
 
 
-def need_same_dtype(metas: Sequence[Meta], slot: str) -> None:
+def check_same_dtype(metas: Sequence[Meta], slot: str) -> None:
     """Raises DTypeError unless all values have one dtype."""
     for meta in metas[1:]:
         if meta.dtype is not metas[0].dtype:
@@ -155,7 +155,7 @@ def need_same_dtype(metas: Sequence[Meta], slot: str) -> None:
             )
 
 
-def need_some(items: Sequence[Any], slot: str) -> None:
+def check_nonempty_list(items: Sequence[Any], slot: str) -> None:
     """Raises ShapeError for an empty list of inputs."""
     if not items:
         raise ShapeError(
@@ -166,7 +166,7 @@ def need_some(items: Sequence[Any], slot: str) -> None:
         )
 
 
-def need_sizes(shape: Sequence[int], what: str = "shape") -> None:
+def check_sizes(shape: Sequence[int], what: str = "shape") -> None:
     """Raises ShapeError for a negative size (other than unknown) or more elements than can be addressed."""
     total = 1
     for size in shape:
@@ -274,7 +274,7 @@ def cut_out(ins: int, shape: Shape, axis: int) -> list[Tile] | None:
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients
-def again(type: str, through: str, into: str, source: str, result: str, keep: Sequence[str] = ()) -> Any:
+def grad_is_forward_op(type: str, through: str, into: str, source: str, result: str, keep: Sequence[str] = ()) -> Any:
     """Gradient of a backward op that is linear in the incoming gradient: the forward op, on the new gradient.
 
     Args:
@@ -296,7 +296,7 @@ def again(type: str, through: str, into: str, source: str, result: str, keep: Se
     return rule
 
 
-def mapped(type: str, attrs: Callable[[GradContext], Mapping[str, Any]], x: str = "X", out: str = "Out") -> Any:
+def grad_is_op(type: str, attrs: Callable[[GradContext], Mapping[str, Any]], x: str = "X", out: str = "Out") -> Any:
     """Gradient of an op that is another op (or itself) with attributes of its own."""
 
     def rule(ctx: GradContext) -> list[OpSpec]:

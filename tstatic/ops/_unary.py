@@ -13,7 +13,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 NUMBERS = (*FLOATS, "int8", "int16", "int32", "int64", "uint8")
 
 
-def of_floats(x: Meta, *others: Any) -> Meta:
+def infer_float(x: Meta, *others: Any) -> Meta:
     """``infer`` of an op on floats: the result is like the first input.
 
     Raises:
@@ -29,7 +29,7 @@ def of_floats(x: Meta, *others: Any) -> Meta:
     return x
 
 
-def of_numbers(x: Meta, *others: Any) -> Meta:
+def infer_number(x: Meta, *others: Any) -> Meta:
     """``infer`` of an op on floats or integers: the result is like the first input.
 
     Raises:

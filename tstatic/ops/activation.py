@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ops._unary import of_floats, unary
+from tstatic.ops._unary import infer_float, unary
 
 register(OpDef(
-    "sigmoid", "X -> Out", pointwise={"Out": "sigmoid(x)"}, infer=of_floats,
+    "sigmoid", "X -> Out", pointwise={"Out": "sigmoid(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (1 - out) * out"}, grad=DERIVE),
     lower=lambda torch, x: torch.sigmoid(x), amp="gray", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "logsigmoid", "X -> Out", pointwise={"Out": "minimum(x, 0) - log1p(exp(-abs(x)))"}, infer=of_floats,
+    "logsigmoid", "X -> Out", pointwise={"Out": "minimum(x, 0) - log1p(exp(-abs(x)))"}, infer=infer_float,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (1 + exp(x))"}, grad=DERIVE),
     lower=lambda torch, x: torch.nn.functional.logsigmoid(x), amp="gray", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "tanh", "X -> Out", pointwise={"Out": "tanh(x)"}, infer=of_floats,
+    "tanh", "X -> Out", pointwise={"Out": "tanh(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (1 - out * out)"}, grad=DERIVE),
     lower=lambda torch, x: torch.tanh(x), amp="gray", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "tanh_shrink", "X -> Out", pointwise={"Out": "x - tanh(x)"}, infer=of_floats,
+    "tanh_shrink", "X -> Out", pointwise={"Out": "x - tanh(x)"}, infer=infer_float,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * square(tanh(x))"}, grad=DERIVE),
     lower=lambda torch, x: torch.nn.functional.tanhshrink(x.float() if x.itemsize == 2 else x).to(x.dtype), amp="gray",
     # The difference cancels near 0.
-    domain=Domain("unary", values={"X": Values(0.7, 2.0)}, ulps=8),
+    domain=Domain("unary", values={"X": ValueRange(0.7, 2.0)}, ulps=8),
 ))  # fmt: skip
 register(OpDef(
     "softplus", "X -> Out", attrs={"beta": 1.0, "threshold": 20.0},
-    pointwise={"Out": "where(x * beta > threshold, x, log1p(exp(x * beta)) / beta)"}, infer=of_floats,
+    pointwise={"Out": "where(x * beta > threshold, x, log1p(exp(x * beta)) / beta)"}, infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD",
         pointwise={"X@GRAD": "where(x * beta > threshold, dout, dout / (1 + exp(-x * beta)))"}, grad=DERIVE,
@@ -38,24 +38,24 @@ register(OpDef(
     lower=lambda torch, x, beta, threshold: torch.nn.functional.softplus(x, beta, threshold), amp="gray",
     domain=Domain(
         "unary", attrs=({"beta": 1.0, "threshold": 20.0}, {"beta": 2.0, "threshold": 1.0}),
-        values={"X": Values(avoid=(0.5,))}, ulps=8,
+        values={"X": ValueRange(avoid=(0.5,))}, ulps=8,
     ),
 ))  # fmt: skip
 register(OpDef(
-    "softsign", "X -> Out", pointwise={"Out": "x / (1 + abs(x))"}, infer=of_floats,
+    "softsign", "X -> Out", pointwise={"Out": "x / (1 + abs(x))"}, infer=infer_float,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / square(1 + abs(x))"}, grad=DERIVE),
     lower=lambda torch, x: torch.nn.functional.softsign(x.float() if x.itemsize == 2 else x).to(x.dtype), amp="gray",
-    domain=Domain("unary", values={"X": Values(avoid=(0.0,))}, ulps=4),
+    domain=Domain("unary", values={"X": ValueRange(avoid=(0.0,))}, ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "silu", "X -> Out", pointwise={"Out": "x / (1 + exp(-x))"}, infer=of_floats,
+    "silu", "X -> Out", pointwise={"Out": "x / (1 + exp(-x))"}, infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * sigmoid(x) * (1 + x * (1 - sigmoid(x)))"}, grad=DERIVE
     ),
     lower=lambda torch, x: torch.nn.functional.silu(x), amp="gray", domain=Domain("unary", ulps=8),
 ))  # fmt: skip
 register(OpDef(
-    "swish", "X -> Out", attrs={"beta": 1.0}, pointwise={"Out": "x / (1 + exp(-beta * x))"}, infer=of_floats,
+    "swish", "X -> Out", attrs={"beta": 1.0}, pointwise={"Out": "x / (1 + exp(-beta * x))"}, infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD",
         pointwise={"X@GRAD": "dout * sigmoid(beta * x) * (1 + beta * x * (1 - sigmoid(beta * x)))"}, grad=DERIVE,
@@ -64,7 +64,7 @@ register(OpDef(
 ))  # fmt: skip
 register(OpDef(
     "mish", "X -> Out", attrs={"threshold": 20.0},
-    pointwise={"Out": "x * tanh(where(x > threshold, x, log1p(exp(x))))"}, infer=of_floats,
+    pointwise={"Out": "x * tanh(where(x > threshold, x, log1p(exp(x))))"}, infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD",
         pointwise={
@@ -77,7 +77,7 @@ register(OpDef(
 ))  # fmt: skip
 register(OpDef(
     "stanh", "X -> Out", attrs={"scale_a": 0.67, "scale_b": 1.7159},
-    pointwise={"Out": "scale_b * tanh(scale_a * x)"}, infer=of_floats,
+    pointwise={"Out": "scale_b * tanh(scale_a * x)"}, infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (scale_a * scale_b) * (1 - square(tanh(scale_a * x)))"},
         grad=DERIVE,
@@ -86,14 +86,14 @@ register(OpDef(
 ))  # fmt: skip
 register(OpDef(
     "soft_relu", "X -> Out", attrs={"threshold": 40.0},
-    pointwise={"Out": "log(1 + exp(minimum(maximum(x, -threshold), threshold)))"}, infer=of_floats,
+    pointwise={"Out": "log(1 + exp(minimum(maximum(x, -threshold), threshold)))"}, infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD",
         pointwise={"X@GRAD": "where((x <= -threshold) | (x >= threshold), 0, dout * sigmoid(x))"}, grad=DERIVE,
     ),
     amp="gray",
     domain=Domain(
-        "unary", attrs=({"threshold": 40.0}, {"threshold": 1.0}), values={"X": Values(avoid=(-1.0, 1.0))}, ulps=8
+        "unary", attrs=({"threshold": 40.0}, {"threshold": 1.0}), values={"X": ValueRange(avoid=(-1.0, 1.0))}, ulps=8
     ),
 ))  # fmt: skip
 

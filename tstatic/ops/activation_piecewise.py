@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ops._unary import of_floats, unary
+from tstatic.ops._unary import infer_float, unary
 
-_KINK = {"X": Values(avoid=(0.0,))}
+_KINK = {"X": ValueRange(avoid=(0.0,))}
 
 
 def _wide(torch: Any, x: Any) -> Any:
@@ -33,30 +33,30 @@ def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset
 
 
 register(OpDef(
-    "relu", "X -> Out", pointwise={"Out": "maximum(x, 0)"}, infer=of_floats,
+    "relu", "X -> Out", pointwise={"Out": "maximum(x, 0)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, 0)"}, grad=DERIVE),
     lower=lambda torch, x: torch.relu(x), amp="gray", domain=Domain("unary", values=_KINK, ulps=0),
 ))  # fmt: skip
 register(OpDef(
     "relu6", "X -> Out", attrs={"threshold": 6.0}, pointwise={"Out": "minimum(maximum(x, 0), threshold)"},
-    infer=of_floats,
+    infer=infer_float,
     grad=GradOp(
         "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > 0) & (out < threshold), dout, 0)"}, grad=DERIVE
     ),
     lower=lambda torch, x, threshold: torch.nn.functional.hardtanh(x, 0.0, threshold), amp="gray",
     domain=Domain(
-        "unary", attrs=({}, {"threshold": 1.0}), values={"X": Values(-2.0, 8.0, avoid=(0.0, 1.0, 6.0))}, ulps=0
+        "unary", attrs=({}, {"threshold": 1.0}), values={"X": ValueRange(-2.0, 8.0, avoid=(0.0, 1.0, 6.0))}, ulps=0
     ),
 ))  # fmt: skip
 register(OpDef(
-    "leaky_relu", "X -> Out", attrs={"alpha": 0.02}, pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=of_floats,
+    "leaky_relu", "X -> Out", attrs={"alpha": 0.02}, pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=infer_float,
     # Read from X: with a negative alpha the output's sign says nothing.
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, alpha * dout)"}, grad=DERIVE),
     lower=lambda torch, x, alpha: torch.nn.functional.leaky_relu(x, alpha), amp="gray",
     domain=Domain("unary", attrs=({"alpha": 0.02}, {"alpha": -0.5}), values=_KINK, ulps=1),
 ))  # fmt: skip
 register(OpDef(
-    "elu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x))"}, infer=of_floats,
+    "elu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x))"}, infer=infer_float,
     grad=GradOp(
         "X, Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, dout * (out + alpha))"}, grad=DERIVE
     ),
@@ -65,7 +65,7 @@ register(OpDef(
 ))  # fmt: skip
 register(OpDef(
     "selu", "X -> Out", attrs=_SELU,
-    pointwise={"Out": "where(x > 0, scale * x, (scale * alpha) * expm1(x))"}, infer=of_floats,
+    pointwise={"Out": "where(x > 0, scale * x, (scale * alpha) * expm1(x))"}, infer=infer_float,
     grad=GradOp(
         "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, scale * dout, dout * (out + scale * alpha))"},
         grad=DERIVE,
@@ -74,7 +74,7 @@ register(OpDef(
 ))  # fmt: skip
 register(OpDef(
     "celu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x / alpha))"},
-    infer=of_floats,
+    infer=infer_float,
     grad=GradOp(
         "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, dout * (out / alpha + 1))"}, grad=DERIVE
     ),
@@ -83,62 +83,62 @@ register(OpDef(
 ))  # fmt: skip
 register(OpDef(
     "brelu", "X -> Out", attrs={"t_min": 0.0, "t_max": 24.0}, pointwise={"Out": "minimum(maximum(x, t_min), t_max)"},
-    infer=of_floats,
+    infer=infer_float,
     grad=GradOp(
         "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > t_min) & (out < t_max), dout, 0)"}, grad=DERIVE
     ),
     lower=lambda torch, x, t_min, t_max: torch.nn.functional.hardtanh(x, t_min, t_max), amp="gray",
     domain=Domain(
         "unary", attrs=({"t_min": -1.0, "t_max": 1.0}, {"t_min": 0.0, "t_max": 1.5}),
-        values={"X": Values(avoid=(-1.0, 0.0, 1.0, 1.5))}, ulps=0,
+        values={"X": ValueRange(avoid=(-1.0, 0.0, 1.0, 1.5))}, ulps=0,
     ),
 ))  # fmt: skip
 register(OpDef(
     "softshrink", "X -> Out", attrs={"threshold": 0.5},
     pointwise={"Out": "where(x > threshold, x - threshold, where(x < -threshold, x + threshold, where(x == x, 0, x)))"},
-    infer=of_floats,
+    infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out != 0, dout, 0)"}, grad=DERIVE),
     lower=lambda torch, x, threshold: torch.nn.functional.softshrink(x, threshold), amp="gray",
     domain=Domain(
-        "unary", attrs=({"threshold": 0.5}, {"threshold": 1.0}), values={"X": Values(avoid=(-1.0, -0.5, 0.5, 1.0))},
+        "unary", attrs=({"threshold": 0.5}, {"threshold": 1.0}), values={"X": ValueRange(avoid=(-1.0, -0.5, 0.5, 1.0))},
         ulps=1,
     ),
 ))  # fmt: skip
 register(OpDef(
     "hard_shrink", "X -> Out", attrs={"threshold": 0.5}, pointwise={"Out": "where(abs(x) <= threshold, 0, x)"},
-    infer=of_floats,
+    infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out != 0, dout, 0)"}, grad=DERIVE),
     lower=lambda torch, x, threshold: torch.nn.functional.hardshrink(x, threshold), amp="gray",
     domain=Domain(
-        "unary", attrs=({"threshold": 0.5}, {"threshold": 1.0}), values={"X": Values(avoid=(-1.0, -0.5, 0.5, 1.0))},
+        "unary", attrs=({"threshold": 0.5}, {"threshold": 1.0}), values={"X": ValueRange(avoid=(-1.0, -0.5, 0.5, 1.0))},
         ulps=0,
     ),
 ))  # fmt: skip
 register(OpDef(
     "thresholded_relu", "X -> Out", attrs={"threshold": 1.0}, pointwise={"Out": "where(x <= threshold, 0, x)"},
-    infer=of_floats,
+    infer=infer_float,
     # Read from X: below a negative threshold the output is 0, which lies above it.
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > threshold, dout, 0)"}, grad=DERIVE),
     lower=lambda torch, x, threshold: torch.nn.functional.threshold(x, threshold, 0.0), amp="gray",
     domain=Domain(
-        "unary", attrs=({"threshold": 1.0}, {"threshold": -0.5}), values={"X": Values(avoid=(-0.5, 1.0))}, ulps=0
+        "unary", attrs=({"threshold": 1.0}, {"threshold": -0.5}), values={"X": ValueRange(avoid=(-0.5, 1.0))}, ulps=0
     ),
 ))  # fmt: skip
 register(OpDef(
     "hard_sigmoid", "X -> Out", attrs={"slope": 0.2, "offset": 0.5},
-    pointwise={"Out": "minimum(maximum(slope * x + offset, 0), 1)"}, infer=of_floats,
+    pointwise={"Out": "minimum(maximum(slope * x + offset, 0), 1)"}, infer=infer_float,
     grad=GradOp(
         "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > 0) & (out < 1), dout * slope, 0)"}, grad=DERIVE
     ),
     lower=lambda torch, x, slope, offset: (_wide(torch, x) * slope + offset).clamp(0, 1).to(x.dtype), amp="gray",
     domain=Domain(
         "unary", attrs=({"slope": 0.5, "offset": 0.5}, {"slope": 0.25}),
-        values={"X": Values(-3.0, 3.0, avoid=(-1.0, 1.0, -2.0, 2.0))}, ulps=2,
+        values={"X": ValueRange(-3.0, 3.0, avoid=(-1.0, 1.0, -2.0, 2.0))}, ulps=2,
     ),
 ))  # fmt: skip
 register(OpDef(
     "hard_swish", "X -> Out", attrs={"threshold": 6.0, "scale": 6.0, "offset": 3.0},
-    pointwise={"Out": "x * minimum(maximum(x + offset, 0), threshold) / scale"}, infer=of_floats,
+    pointwise={"Out": "x * minimum(maximum(x + offset, 0), threshold) / scale"}, infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD",
         pointwise={
@@ -150,7 +150,7 @@ register(OpDef(
     lower=_lower_hard_swish, amp="gray",
     domain=Domain(
         "unary", attrs=({}, {"threshold": 2.0, "scale": 3.0, "offset": 1.0}),
-        values={"X": Values(-4.0, 4.0, avoid=(-3.0, -1.0, 1.0, 3.0))}, ulps=4,
+        values={"X": ValueRange(-4.0, 4.0, avoid=(-3.0, -1.0, 1.0, 3.0))}, ulps=4,
     ),
 ))  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._indexing import add_flat, positions
@@ -16,15 +16,15 @@ from tstatic.ops._low import in_float32
 from tstatic.ops._shapes import (
     INTEGERS,
     Array,
-    again,
+    add_op_context,
     along,
     check_index,
+    check_integer,
+    check_rank,
     cut,
+    emit_one,
     free_axis,
-    need_integer,
-    need_rank,
-    refuse,
-    single,
+    grad_is_forward_op,
 )
 from tstatic.ops.expanding import broadcast_tensors, expand
 from tstatic.ops.reshape import ANY
@@ -32,8 +32,8 @@ from tstatic.ops.reshape import ANY
 
 def infer_along(x: Meta, index: Meta, axis: int, slot: str) -> int:
     """Checks an index of the rank of ``x``, whose sizes may be smaller; returns the positive axis."""
-    need_integer(index, "Index")
-    need_rank(x, 1, None, slot)
+    check_integer(index, "Index")
+    check_rank(x, 1, None, slot)
     at = normalize_axis(axis, x.rank, "Axis")
     fits = index.rank == x.rank and all(
         d == at or UNKNOWN in (a, b) or b <= a for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True))
@@ -91,7 +91,7 @@ register(
             ref=lambda x, index, dout, dx, *, Axis: _back(x, index, dout, dx, axis=Axis),
             lower=lambda torch, x, index, dout, *, Axis: _lower_back(torch, x, index, dout, Axis),
             shape_only=("Input",),
-            grad=again("take_along_axis", "Result@GRAD", "Input@GRAD", "Input", "Result", ("Index",)),
+            grad=grad_is_forward_op("take_along_axis", "Result@GRAD", "Input@GRAD", "Input", "Result", ("Index",)),
         ),
         domain=Domain(
             cases=(
@@ -102,7 +102,7 @@ register(
                 Case(((3, 4), (0, 4)), {"Axis": 0}),
                 Case(((2, 0), (3, 0)), {"Axis": -2}),
             ),
-            values={"Index": Values(0, "Input.0", dtype="int64")},
+            values={"Index": ValueRange(0, "Input.0", dtype="int64")},
             others=ANY,
         ),
     )
@@ -128,7 +128,7 @@ def broadcast_index(x: Variable, index: Variable, axis: int, function: str) -> t
             if d != at:
                 broadcast_shapes((a,), (b,))
     except ShapeError as error:
-        raise refuse(error, function, x.name) from None
+        raise add_op_context(error, function, x.name) from None
     return _expanded(x, index, at), _expanded(index, x, at), at
 
 
@@ -139,7 +139,7 @@ def _expanded(x: Variable, like: Variable, axis: int) -> Variable:
         return x
     if UNKNOWN not in [s for s, a in zip(shape, x.shape, strict=True) if s != a]:
         return expand(x, [UNKNOWN if s == a else s for s, a in zip(shape, x.shape, strict=True)])
-    one = single("slice", {"Input": like}, {"axes": [axis], "starts": [0], "ends": [1], "infer_flags": [1]})
+    one = emit_one("slice", {"Input": like}, {"axes": [axis], "starts": [0], "ends": [1], "infer_flags": [1]})
     return broadcast_tensors([x, one])[0]
 
 
@@ -163,14 +163,14 @@ def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool
     indices = check_variable(indices, "indices", "take_along_axis", INTEGERS)
     if broadcast:
         arr, indices, axis = broadcast_index(arr, indices, axis, "take_along_axis")
-    return single("take_along_axis", {"Input": arr, "Index": indices}, {"Axis": axis})
+    return emit_one("take_along_axis", {"Input": arr, "Index": indices}, {"Axis": axis})
 
 
 # -------------------------------------------------------------------------------------------------------- index_sample
 def _infer_sample(x: Meta, index: Meta) -> Meta:
-    need_integer(index, "Index")
-    need_rank(x, 2, 2, "X")
-    need_rank(index, 2, 2, "Index")
+    check_integer(index, "Index")
+    check_rank(x, 2, 2, "X")
+    check_rank(index, 2, 2, "Index")
     if UNKNOWN not in (x.shape[0], index.shape[0]) and x.shape[0] != index.shape[0]:
         raise ShapeError(
             "X and Index must have the same number of rows",
@@ -194,7 +194,7 @@ register(
             ref=lambda x, index, dout, dx: _back(x, index, dout, dx, axis=1),
             lower=lambda torch, x, index, dout: _lower_back(torch, x, index, dout, 1),
             shape_only=("X",),
-            grad=again("index_sample", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+            grad=grad_is_forward_op("index_sample", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
         ),
         domain=Domain(
             cases=(
@@ -205,7 +205,7 @@ register(
                 Case(((3, 3), (3, 0))),
                 Case(((4, 4), (4, 4))),
             ),
-            values={"Index": Values(0, "X.1", dtype="int64")},
+            values={"Index": ValueRange(0, "X.1", dtype="int64")},
             others=ANY,
         ),
     )
@@ -216,4 +216,4 @@ register(
 def index_sample(x: Variable, index: Variable) -> Variable:
     """Reads ``x[i, index[i, j]]``: each row of ``x`` (``[n, m]``) at the positions of its row of ``index`` (``[n, k]``)."""
     x = check_variable(x, "x", "index_sample")
-    return single("index_sample", {"X": x, "Index": check_variable(index, "index", "index_sample", INTEGERS)})
+    return emit_one("index_sample", {"X": x, "Index": check_variable(index, "index", "index_sample", INTEGERS)})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._flat import flat_parts, store
@@ -93,7 +93,7 @@ register(
                 Case(([()], ())),
                 Case(([(0, 3), (2, 1, 3)], (1,))),
             ),
-            values={"Scale": Values(0.5, 8.0)},
+            values={"Scale": ValueRange(0.5, 8.0)},
             ulps=1,
         ),
     )
@@ -222,10 +222,10 @@ register(
                 Case(([(2,)], (1,), (1,), (1,), (1,))),
             ),
             values={
-                "FoundInfinite": Values(dtype="bool"),
-                "PrevLossScaling": Values(0.5, 1e5),
-                "InGoodSteps": Values(0, 4, dtype="int32"),
-                "InBadSteps": Values(0, 3, dtype="int32"),
+                "FoundInfinite": ValueRange(dtype="bool"),
+                "PrevLossScaling": ValueRange(0.5, 1e5),
+                "InGoodSteps": ValueRange(0, 4, dtype="int32"),
+                "InBadSteps": ValueRange(0, 3, dtype="int32"),
             },
             floats=("float32", "float64", "bfloat16"),
             ulps=1,

@@ -8,11 +8,11 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, int64, normalize_axis
 from tstatic.ops._ordering import with_size
-from tstatic.ops._shapes import Array, along, cut, free_axis, single
+from tstatic.ops._shapes import Array, along, cut, emit_one, free_axis
 
 
 def _infer(x: Meta, *, axis: int, keepdims: bool, flatten: bool, dtype: DType) -> Meta:
@@ -89,7 +89,7 @@ for _type, _function in (("arg_max", np.argmax), ("arg_min", np.argmin)):
                     Case(((0, 3),), {"axis": 1, "dtype": "int32"}),
                     Case(((1, 5),), {"axis": -2}),
                 ),
-                values={"X": Values(distinct=True)},
+                values={"X": ValueRange(distinct=True)},
                 ulps=0,
             ),
         )
@@ -99,7 +99,7 @@ for _type, _function in (("arg_max", np.argmax), ("arg_min", np.argmin)):
 def _positions(type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None) -> Variable:
     function = type.replace("_", "")
     attrs = {"axis": 0 if axis is None else axis, "flatten": axis is None, "keepdims": keepdim, "dtype": dtype}
-    return single(type, {"X": check_variable(x, "x", function)}, attrs, name=name, prefix=function)
+    return emit_one(type, {"X": check_variable(x, "x", function)}, attrs, name=name, prefix=function)
 
 
 @export("tensor.argmax", "Variable.argmax", op="arg_max")

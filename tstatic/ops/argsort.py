@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, int64, normalize_axis
-from tstatic.ops._ordering import order, put, split_rows, take_again, torch_put
+from tstatic.ops._ordering import grad_is_gather, order, put, split_rows, torch_put
 from tstatic.ops._shapes import Array
 
 
@@ -61,7 +61,7 @@ register(
             lower=lambda torch, x, indices, dout, *, axis: torch_put(torch, x, indices, dout, axis),
             split=lambda x, indices, dout, dx, *, axis: split_rows(4, x, axis),
             shape_only=("X",),
-            grad=take_again,
+            grad=grad_is_gather,
         ),
         domain=Domain(
             cases=(
@@ -74,7 +74,7 @@ register(
                 Case(((2, 0),), {"axis": 0, "descending": True}),
                 Case(((1,),), {"axis": -1}),
             ),
-            values={"X": Values(distinct=True)},
+            values={"X": ValueRange(distinct=True)},
             others=("int64", "int32"),
             ulps=0,
         ),

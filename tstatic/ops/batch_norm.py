@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
@@ -279,7 +279,7 @@ register(
         amp="gray",
         domain=Domain(
             cases=_CASES,
-            values={"Variance": Values(0.5, 2.0), "MomentumTensor": Values(0.1, 0.9)},
+            values={"Variance": ValueRange(0.5, 2.0), "MomentumTensor": ValueRange(0.1, 0.9)},
             ulps=16.0,
         ),
     )

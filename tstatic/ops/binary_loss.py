@@ -9,15 +9,15 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops import _labels as labels
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._cut import cut_alike
-from tstatic.ops._shapes import single
-from tstatic.ops._unary import of_floats
+from tstatic.ops._shapes import emit_one
+from tstatic.ops._unary import infer_float
 
 
 def alike(x: Meta, *others: Meta | None) -> Meta:
@@ -26,7 +26,7 @@ def alike(x: Meta, *others: Meta | None) -> Meta:
     Raises:
         ShapeError, DTypeError: If they differ.
     """
-    shape = of_floats(x).shape
+    shape = infer_float(x).shape
     for other in others:
         if other is None:
             continue
@@ -189,7 +189,7 @@ register(
                 Case(((1,), (1,))),
                 Case(((7, 20), (7, 20))),
             ),
-            values={"X": Values(-4.0, 4.0), "Label": Values(0.0, 1.0), "pos_weight": Values(0.5, 3.0)},
+            values={"X": ValueRange(-4.0, 4.0), "Label": ValueRange(0.0, 1.0), "pos_weight": ValueRange(0.5, 3.0)},
             ulps=16.0,
         ),
     )
@@ -208,7 +208,7 @@ register(OpDef(
         pointwise={f"X{GRAD}": "dout * (x - label) / maximum((1 - x) * x, 1e-12)"}, grad=DERIVE,
     ),
     lower=lambda torch, x, label: _bce(torch, x, label), amp="black",
-    domain=Domain(cases=SAME, values={"X": Values(0.2, 0.8), "Label": Values(0.0, 1.0)}, ulps=24.0),
+    domain=Domain(cases=SAME, values={"X": ValueRange(0.2, 0.8), "Label": ValueRange(0.0, 1.0)}, ulps=24.0),
 ))  # fmt: skip
 
 
@@ -226,7 +226,7 @@ register(OpDef(
         grad=DERIVE,
     ),
     amp="black",
-    domain=Domain(cases=SAME, values={"Predicted": Values(0.3, 0.7), "Labels": Values(0.0, 1.0)}, ulps=24.0),
+    domain=Domain(cases=SAME, values={"Predicted": ValueRange(0.3, 0.7), "Labels": ValueRange(0.0, 1.0)}, ulps=24.0),
 ))  # fmt: skip
 register(OpDef(
     "hinge_loss", "Logits, Labels -> Loss", infer=alike,
@@ -237,7 +237,7 @@ register(OpDef(
     ),
     amp="black",
     # Away from the kink at a product of 1: labels near 1 with scores below 0.9.
-    domain=Domain(cases=SAME, values={"Logits": Values(-2.0, 0.9), "Labels": Values(0.4, 1.0)}, ulps=12.0),
+    domain=Domain(cases=SAME, values={"Logits": ValueRange(-2.0, 0.9), "Labels": ValueRange(0.4, 1.0)}, ulps=12.0),
 ))  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def sigmoid_cross_entropy_with_logits(
     """
     a, b = labels.variables("sigmoid_cross_entropy_with_logits", x=x, label=label)
     attrs = {"ignore_index": ignore_index, "normalize": normalize}
-    return single("sigmoid_cross_entropy_with_logits", {"X": a, "Label": b}, attrs, name=name)
+    return emit_one("sigmoid_cross_entropy_with_logits", {"X": a, "Label": b}, attrs, name=name)
 
 
 @export("nn.functional.binary_cross_entropy_with_logits", op="sigmoid_cross_entropy_with_logits")
@@ -284,18 +284,18 @@ def binary_cross_entropy_with_logits(
     x, y = labels.variables(function, logit=logit, label=label)
     factor = None
     if pos_weight is not None:
-        extra = single("scale", {"X": check_variable(pos_weight, "pos_weight", function)}, {"bias": -1.0})
-        factor = single("scale", {"X": single("elementwise_mul", {"X": y, "Y": extra})}, {"bias": 1.0})
+        extra = emit_one("scale", {"X": check_variable(pos_weight, "pos_weight", function)}, {"bias": -1.0})
+        factor = emit_one("scale", {"X": emit_one("elementwise_mul", {"X": y, "Y": extra})}, {"bias": 1.0})
     plain = reduction == "none" and weight is None
     ins = {"X": x, "Label": y, "pos_weight": factor}
-    loss = single("sigmoid_cross_entropy_with_logits", ins, name=name if plain else None)
+    loss = emit_one("sigmoid_cross_entropy_with_logits", ins, name=name if plain else None)
     return _finished(loss, weight, reduction, function, name)
 
 
 def _finished(loss: Variable, weight: Variable | None, reduction: str, function: str, name: str | None) -> Variable:
     if weight is not None:
         ins = {"X": loss, "Y": check_variable(weight, "weight", function)}
-        loss = single("elementwise_mul", ins, name=name if reduction == "none" else None)
+        loss = emit_one("elementwise_mul", ins, name=name if reduction == "none" else None)
     return labels.reduced(loss, reduction, name)
 
 
@@ -319,7 +319,7 @@ def binary_cross_entropy(
     labels.check_reduction(reduction, "binary_cross_entropy")
     x, y = labels.variables("binary_cross_entropy", input=input, label=label)
     plain = reduction == "none" and weight is None
-    loss = single("bce_loss", {"X": x, "Label": y}, name=name if plain else None, prefix="binary_cross_entropy")
+    loss = emit_one("bce_loss", {"X": x, "Label": y}, name=name if plain else None, prefix="binary_cross_entropy")
     return _finished(loss, weight, reduction, "binary_cross_entropy", name)
 
 
@@ -327,7 +327,7 @@ def binary_cross_entropy(
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
     """Returns ``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)``; all of one shape."""
     x, y = labels.variables("log_loss", input=input, label=label)
-    return single("log_loss", {"Predicted": x, "Labels": y}, {"epsilon": epsilon}, name=name)
+    return emit_one("log_loss", {"Predicted": x, "Labels": y}, {"epsilon": epsilon}, name=name)
 
 
 @export("nn.functional.sigmoid_focal_loss")
@@ -356,15 +356,15 @@ def sigmoid_focal_loss(
     """
     labels.check_reduction(reduction, "sigmoid_focal_loss")
     x, y = labels.variables("sigmoid_focal_loss", logit=logit, label=label)
-    loss = single("sigmoid_cross_entropy_with_logits", {"X": x, "Label": y})
+    loss = emit_one("sigmoid_cross_entropy_with_logits", {"X": x, "Label": y})
     # 1 - p = q + y - 2 q y with q the probability of label 1.
-    q = single("sigmoid", {"X": x})
-    both = single("scale", {"X": single("elementwise_mul", {"X": q, "Y": y})}, {"scale": -2.0})
-    wrong = single("elementwise_add", {"X": single("elementwise_add", {"X": q, "Y": y}), "Y": both})
-    share = single("scale", {"X": y}, {"scale": 2.0 * alpha - 1.0, "bias": 1.0 - alpha})
-    loss = single("elementwise_mul", {"X": share, "Y": loss})
-    loss = single("elementwise_mul", {"X": single("pow", {"X": wrong}, {"factor": float(gamma)}), "Y": loss})
+    q = emit_one("sigmoid", {"X": x})
+    both = emit_one("scale", {"X": emit_one("elementwise_mul", {"X": q, "Y": y})}, {"scale": -2.0})
+    wrong = emit_one("elementwise_add", {"X": emit_one("elementwise_add", {"X": q, "Y": y}), "Y": both})
+    share = emit_one("scale", {"X": y}, {"scale": 2.0 * alpha - 1.0, "bias": 1.0 - alpha})
+    loss = emit_one("elementwise_mul", {"X": share, "Y": loss})
+    loss = emit_one("elementwise_mul", {"X": emit_one("pow", {"X": wrong}, {"factor": float(gamma)}), "Y": loss})
     if normalizer is not None:
         ins = {"X": loss, "Y": check_variable(normalizer, "normalizer", "sigmoid_focal_loss")}
-        loss = single("elementwise_div", ins, name=name if reduction == "none" else None)
+        loss = emit_one("elementwise_div", ins, name=name if reduction == "none" else None)
     return labels.reduced(loss, reduction, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of
 from tstatic.ops._emitter import Emitter
@@ -36,7 +36,7 @@ register(OpDef(
     # Fractions are cut off, so whole numbers are avoided; uint8 takes no negative ones. Gradients flow in float64 only.
     domain=Domain(
         cases=tuple(Case((s,), {"out_dtype": d}) for d, s in zip(_TARGETS, _SHAPES, strict=True)),
-        values={"X": Values(0.0, 4.0, avoid="int")}, others=("int64", "int32", "bool", "uint8"), ulps=0,
+        values={"X": ValueRange(0.0, 4.0, avoid="int")}, others=("int64", "int32", "bool", "uint8"), ulps=0,
     ),
 ))  # fmt: skip
 

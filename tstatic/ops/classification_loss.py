@@ -9,7 +9,7 @@ from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ops import _labels as labels
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 from tstatic.ops.softmax_with_cross_entropy import softmax_entropy
 
 
@@ -62,18 +62,18 @@ def cross_entropy(
     factor = None
     if weight is not None:
         factor = _weights(input, hot, check_variable(weight, "weight", "cross_entropy"), soft_label, ignore_index, axis)
-        loss = single("elementwise_mul", {"X": loss, "Y": factor}, name=name if reduction == "none" else None)
+        loss = emit_one("elementwise_mul", {"X": loss, "Y": factor}, name=name if reduction == "none" else None)
     if reduction == "none":
-        return single("squeeze2", {"X": loss}, {"axes": (axis,)}, name=name) if numbers else loss
+        return emit_one("squeeze2", {"X": loss}, {"axes": (axis,)}, name=name) if numbers else loss
     if reduction == "sum" or (factor is None and (ignore_index < 0 or soft_label)):
         return labels.reduced(loss, reduction, name)
     if factor is None:
-        factor = single("cast", {"X": _counted(hot, ignore_index)}, {"out_dtype": loss.dtype})
+        factor = emit_one("cast", {"X": _counted(hot, ignore_index)}, {"out_dtype": loss.dtype})
     total, count = labels.reduced(loss, "sum"), labels.reduced(factor, "sum")
     # Where everything is ignored the sum is 0 too, and stays 0.
-    empty = single("equal", {"X": count, "Y": as_variable(0.0, like=count)})
-    least = single("elementwise_add", {"X": count, "Y": single("cast", {"X": empty}, {"out_dtype": count.dtype})})
-    return single("elementwise_div", {"X": total, "Y": least}, name=name)
+    empty = emit_one("equal", {"X": count, "Y": as_variable(0.0, like=count)})
+    least = emit_one("elementwise_add", {"X": count, "Y": emit_one("cast", {"X": empty}, {"out_dtype": count.dtype})})
+    return emit_one("elementwise_div", {"X": total, "Y": least}, name=name)
 
 
 def _refuse(what: str, expected: str, received: Any, fix: str, var: Variable) -> ProgramError:
@@ -82,7 +82,7 @@ def _refuse(what: str, expected: str, received: Any, fix: str, var: Variable) ->
 
 def _counted(label: Variable, ignore: int) -> Variable:
     """Which rows are not ignored; the shape of ``label``."""
-    return single("not_equal", {"X": label, "Y": as_variable(ignore, like=label)})
+    return emit_one("not_equal", {"X": label, "Y": as_variable(ignore, like=label)})
 
 
 def _smoothed(input: Variable, label: Variable, soft: bool, axis: int, share: float) -> Variable:
@@ -90,11 +90,11 @@ def _smoothed(input: Variable, label: Variable, soft: bool, axis: int, share: fl
     if axis not in (-1, rank - 1):
         raise _refuse("labels are smoothed along the last axis only", "axis=-1", axis, "transpose the input", label)
     if not soft:
-        flat = single("squeeze2", {"X": label}, {"axes": (-1,)})
-        label = single("one_hot_v2", {"X": flat}, {"depth": input.shape[-1]})
+        flat = emit_one("squeeze2", {"X": label}, {"axes": (-1,)})
+        label = emit_one("one_hot_v2", {"X": flat}, {"depth": input.shape[-1]})
     if label.dtype is not input.dtype:
-        label = single("cast", {"X": label}, {"out_dtype": input.dtype})
-    return single("label_smooth", {"X": label}, {"epsilon": float(share)})
+        label = emit_one("cast", {"X": label}, {"out_dtype": input.dtype})
+    return emit_one("label_smooth", {"X": label}, {"epsilon": float(share)})
 
 
 def _weights(input: Variable, label: Variable, weight: Variable, soft: bool, ignore: int, axis: int) -> Variable:
@@ -111,16 +111,18 @@ def _weights(input: Variable, label: Variable, weight: Variable, soft: bool, ign
         )
     if soft:
         if axis in (-1, len(input.shape) - 1):
-            product = single("matmul_v2", {"X": label, "Y": weight})
-            return single("unsqueeze2", {"X": product}, {"axes": (-1,)})
+            product = emit_one("matmul_v2", {"X": label, "Y": weight})
+            return emit_one("unsqueeze2", {"X": product}, {"axes": (-1,)})
         shape = tuple(-1 if i == axis % len(input.shape) else 1 for i in range(len(input.shape)))
-        column = single("reshape2", {"X": weight}, {"shape": shape})
-        product = single("elementwise_mul", {"X": label, "Y": column})
-        return single("reduce_sum", {"X": product}, {"dim": (axis,), "keep_dim": True})
+        column = emit_one("reshape2", {"X": weight}, {"shape": shape})
+        product = emit_one("elementwise_mul", {"X": label, "Y": column})
+        return emit_one("reduce_sum", {"X": product}, {"dim": (axis,), "keep_dim": True})
     counted = _counted(label, ignore)
-    classes_only = single(
-        "elementwise_mul", {"X": label, "Y": single("cast", {"X": counted}, {"out_dtype": label.dtype})}
+    classes_only = emit_one(
+        "elementwise_mul", {"X": label, "Y": emit_one("cast", {"X": counted}, {"out_dtype": label.dtype})}
     )
-    index = single("unsqueeze2", {"X": classes_only}, {"axes": (-1,)})
-    picked = single("gather_nd", {"X": weight, "Index": index})
-    return single("elementwise_mul", {"X": picked, "Y": single("cast", {"X": counted}, {"out_dtype": weight.dtype})})
+    index = emit_one("unsqueeze2", {"X": classes_only}, {"axes": (-1,)})
+    picked = emit_one("gather_nd", {"X": weight, "Index": index})
+    return emit_one(
+        "elementwise_mul", {"X": picked, "Y": emit_one("cast", {"X": counted}, {"out_dtype": weight.dtype})}
+    )

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops._unary import of_numbers
+from tstatic.ops._unary import infer_number
 from tstatic.ops.scale import whole, whole_part
 
 
 def _infer(x: Meta, min: float, max: float) -> Meta:
-    of_numbers(x)
+    infer_number(x)
     whole(x, min=min, max=max)
     return x
 
@@ -33,7 +33,7 @@ register(OpDef(
     lower=_lower, amp="gray",
     domain=Domain(
         "unary", attrs=({"min": -1.0, "max": 1.0}, {"min": 0.0, "max": 1.0}), others=("int64", "int32"),
-        values={"X": Values(avoid=(-1.0, 0.0, 1.0))}, ulps=0,
+        values={"X": ValueRange(avoid=(-1.0, 0.0, 1.0))}, ulps=0,
     ),
 ))  # fmt: skip
 
@@ -69,7 +69,7 @@ def clip(
 
 
 def _limits(x: Variable) -> tuple[int, int]:
-    of_numbers(x.meta)
+    infer_number(x.meta)
     limits = np.iinfo(x.dtype.np)
     return int(limits.min), int(limits.max)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, OpDef, Values, export, register
+from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
@@ -100,7 +100,7 @@ register(OpDef(
     lower=lambda torch, x, y: torch.tensor(torch.equal(x, y)),
     domain=Domain(
         cases=tuple(Case(s) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3,), (4,)), ((3, 1), (3,)))),
-        values={"X": Values(0, 1), "Y": Values(0, 1)}, others=("int64", "int32", "bool"), ulps=0,
+        values={"X": ValueRange(0, 1), "Y": ValueRange(0, 1)}, others=("int64", "int32", "bool"), ulps=0,
     ),
 ))  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import emit
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._elementwise import comparison, prepare
@@ -22,7 +22,7 @@ for _type, _symbol in _SYMBOLS.items():
         # Few different values, so that some are equal.
         domain=Domain(
             "binary", cases=(Case(((2, 3, 4), (3,)), {"axis": 1}), Case(((2,), (2, 3)), {"axis": 0})),
-            values={"X": Values(-0.02, 0.02), "Y": Values(-0.02, 0.02)}, others=("int64", "int32", "bool"), ulps=0,
+            values={"X": ValueRange(-0.02, 0.02), "Y": ValueRange(-0.02, 0.02)}, others=("int64", "int32", "bool"), ulps=0,
         ),
     ))  # fmt: skip
 

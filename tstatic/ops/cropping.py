@@ -10,7 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._shapes import single, sizes_given, sizes_of, tensor_rank
+from tstatic.ops._shapes import emit_one, sizes_given, sizes_of, tensor_rank
 from tstatic.ops._slicing import Runs, selection
 from tstatic.ops.reshape import ANY
 
@@ -101,7 +101,7 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
     sizes, size, size_list = sizes_given([-1] * len(x.shape) if shape is None else shape)
     lows, low, low_list = sizes_given([0] * len(x.shape) if offsets is None else offsets)
     inputs = {"X": x, "Shape": size, "ShapeTensor": size_list, "Offsets": low, "OffsetsTensor": low_list}
-    return single("crop_tensor", inputs, {"shape": sizes, "offsets": lows}, name=name)
+    return emit_one("crop_tensor", inputs, {"shape": sizes, "offsets": lows}, name=name)
 
 
 @export("fluid.layers.crop", op="crop_tensor")

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, export, register
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, Shape
 from tstatic.ops import _labels as labels
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._rows import by_rows, rows_scratch_metas, vector
-from tstatic.ops._shapes import single
-from tstatic.ops._unary import of_floats
+from tstatic.ops._shapes import emit_one
+from tstatic.ops._unary import infer_float
 
-PROBABILITIES = Values(0.25, 1.0)
+PROBABILITIES = ValueRange(0.25, 1.0)
 
 
 # ------------------------------------------------------------------------------------------------------- cross_entropy
@@ -25,7 +25,7 @@ SLOTS = "X, Label, SoftmaxX?"
 
 
 def _entropy_shape(x: Meta, label: Meta, soft: bool) -> Shape:
-    of_floats(x)
+    infer_float(x)
     if x.rank < 1:
         raise ShapeError(
             "X of cross_entropy has rank 0",
@@ -33,10 +33,10 @@ def _entropy_shape(x: Meta, label: Meta, soft: bool) -> Shape:
             received="shape []",
             fix="reshape X to [1, classes]",
         )
-    labels.need_labels(label, x, soft)
+    labels.check_labels(label, x, soft)
     wanted = x.shape if soft else (*x.shape[:-1], 1)
     given = label.shape if soft or label.rank == x.rank else (*label.shape, 1)
-    return (*labels.need_fitting(given, wanted, x.shape)[:-1], 1)
+    return (*labels.check_fitting(given, wanted, x.shape)[:-1], 1)
 
 
 def _scratch_metas(ins: Sequence[Meta], outs: Sequence[Any], *, soft_label: bool) -> tuple[Meta, ...]:
@@ -155,7 +155,9 @@ register(
         effects=True,
         grad=_rule,
         amp="black",
-        domain=Domain(cases=_CASES, values={"X": PROBABILITIES, "Label": Values(0, "X.-1", dtype="int64")}, ulps=16.0),
+        domain=Domain(
+            cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0
+        ),
     ),
     GradOp(f"X, Label, Y{GRAD} -> X{GRAD}", ref=_ENTROPY_GRAD, lower=_grad_lower),
 )
@@ -239,7 +241,9 @@ register(
         effects=True,
         grad=_rule2,
         amp="black",
-        domain=Domain(cases=_CASES, values={"X": PROBABILITIES, "Label": Values(0, "X.-1", dtype="int64")}, ulps=16.0),
+        domain=Domain(
+            cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0
+        ),
     ),
     GradOp(
         f"Label, MatchX, XShape, Y{GRAD} -> X{GRAD}",
@@ -268,5 +272,5 @@ def fluid_cross_entropy(
     x, y = labels.variables("cross_entropy", input=input, label=label)
     ins = {"X": x, "Label": y, "SoftmaxX": labels.softmax_input(x, -1)}
     if soft_label:
-        return single("cross_entropy", ins, {"soft_label": True, "ignore_index": ignore_index})
-    return single("cross_entropy2", ins, {"ignore_index": ignore_index})
+        return emit_one("cross_entropy", ins, {"soft_label": True, "ignore_index": ignore_index})
+    return emit_one("cross_entropy2", ins, {"ignore_index": ignore_index})

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._low import in_float32
 from tstatic.ops._reshaping import reshape_to
-from tstatic.ops._shapes import Array, cut_together, single
+from tstatic.ops._shapes import Array, cut_together, emit_one
 
 
 # -------------------------------------------------------------------------------------------------------------- cumsum
@@ -128,14 +128,14 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
     """
     x = _converted(check_variable(x, "x", "cumsum"), dtype)
     attrs = {"flatten": True} if axis is None else {"axis": axis}
-    return single("cumsum", {"X": x}, attrs, name=name)
+    return emit_one("cumsum", {"X": x}, attrs, name=name)
 
 
 def _converted(x: Variable, dtype: Any) -> Variable:
     kind = x.dtype if dtype is None else dtype_of(dtype)
     if x.dtype.name == "bool" and dtype is None:
         kind = dtype_of("int64")
-    return x if kind is x.dtype else single("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": kind})
+    return x if kind is x.dtype else emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": kind})
 
 
 @export("fluid.layers.cumsum", op="cumsum")
@@ -161,7 +161,7 @@ def fluid_cumsum(
     for key, value in (("exclusive", exclusive), ("reverse", reverse), ("flatten", flatten)):
         if value is not None:
             attrs[key] = value
-    return single("cumsum", {"X": check_variable(x, "x", "cumsum")}, attrs, name=name)
+    return emit_one("cumsum", {"X": check_variable(x, "x", "cumsum")}, attrs, name=name)
 
 
 # ------------------------------------------------------------------------------------------------------------- cumprod
@@ -223,7 +223,7 @@ register(
                 Case(((2, 1),), {"dim": -2}),
             ),
             others=("int64", "int32"),
-            values={"X": Values(-1.5, 1.5)},
+            values={"X": ValueRange(-1.5, 1.5)},
         ),
     )
 )
@@ -238,4 +238,4 @@ def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | 
         ShapeError: If the axis is out of range.
     """
     x = _converted(check_variable(x, "x", "cumprod"), dtype)
-    return single("cumprod", {"X": x}, {"dim": dim}, name=name)
+    return emit_one("cumprod", {"X": x}, {"dim": dim}, name=name)

@@ -14,7 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
 from tstatic.ops._call_ref import copies
-from tstatic.ops._shapes import Array, again, clear, copy, listed, need_rank, need_sizes, single
+from tstatic.ops._shapes import Array, as_list, check_rank, check_sizes, clear, copy, emit_one, grad_is_forward_op
 from tstatic.ops._slicing import embed
 from tstatic.ops.expanding import expand
 from tstatic.ops.reshape import ANY
@@ -40,7 +40,7 @@ def _diagonal_size(rows: int, columns: int, offset: int) -> int:
 
 
 def _infer_diagonal(x: Meta, *, offset: int, axis1: int, axis2: int) -> Meta:
-    need_rank(x, 2, None, "Input")
+    check_rank(x, 2, None, "Input")
     a, b = _two_axes(x.rank, axis1, axis2)
     rest = [s for i, s in enumerate(x.shape) if i not in (a, b)]
     return x.with_shape((*rest, _diagonal_size(x.shape[a], x.shape[b], offset)))
@@ -93,7 +93,7 @@ register(
             ref=copies(_diagonal_back),
             lower=_lower_diagonal_back,
             shape_only=("Input",),
-            grad=again("diagonal", "Out@GRAD", "Input@GRAD", "Input", "Out"),
+            grad=grad_is_forward_op("diagonal", "Out@GRAD", "Input@GRAD", "Input", "Out"),
         ),
         domain=Domain(
             cases=(
@@ -120,12 +120,12 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
         ShapeError: If there are not two different axes.
     """
     attrs = {"offset": offset, "axis1": axis1, "axis2": axis2}
-    return single("diagonal", {"Input": check_variable(x, "x", "diagonal")}, attrs, name=name)
+    return emit_one("diagonal", {"Input": check_variable(x, "x", "diagonal")}, attrs, name=name)
 
 
 # ------------------------------------------------------------------------------------------------------------- diag_v2
 def _infer_diag(x: Meta, *, offset: int) -> Meta:
-    need_rank(x, 0, 2, "X")
+    check_rank(x, 0, 2, "X")
     if x.rank == 2:
         return x.with_shape((_diagonal_size(x.shape[0], x.shape[1], offset),))
     size = x.shape[0] if x.rank else 1
@@ -164,7 +164,7 @@ def _diag_again(ctx: Any) -> Any:
     # The padding is a constant, so no gradient's gradient flows to it.
     return [
         type(spec)(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "padding_value": 0.0})
-        for spec in again("diag_v2", "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
+        for spec in grad_is_forward_op("diag_v2", "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
     ]
 
 
@@ -214,7 +214,7 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
         ShapeError: If ``x`` has more than two dimensions.
     """
     attrs = {"offset": offset, "padding_value": padding_value}
-    return single("diag_v2", {"X": check_variable(x, "x", "diag")}, attrs, name=name)
+    return emit_one("diag_v2", {"X": check_variable(x, "x", "diag")}, attrs, name=name)
 
 
 @export("fluid.layers.diag", op="diag_v2")
@@ -230,7 +230,7 @@ def _eye_shape(num_rows: int, num_columns: int) -> Shape:
         raise ShapeError(
             "the identity needs sizes", expected="ints of at least 0", received=list(shape), fix="check num_rows"
         )
-    need_sizes(shape)
+    check_sizes(shape)
     return shape
 
 
@@ -275,7 +275,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
 
 def _eye(num_rows: int, num_columns: int | None, dtype: Any, name: str | None) -> Variable:
     attrs = {"num_rows": num_rows, "num_columns": num_rows if num_columns is None else num_columns}
-    return single("eye", {}, {**attrs, "dtype": dtype}, name=name)
+    return emit_one("eye", {}, {**attrs, "dtype": dtype}, name=name)
 
 
 @export("fluid.layers.eye", op="eye")
@@ -288,4 +288,4 @@ def fluid_eye(
 ) -> Variable:
     """The identity matrix, repeated along leading axes of sizes ``batch_shape``."""
     out = _eye(num_rows, num_columns, dtype, name)
-    return out if batch_shape is None else expand(out, [*listed(batch_shape), *out.shape])
+    return out if batch_shape is None else expand(out, [*as_list(batch_shape), *out.shape])

@@ -16,7 +16,7 @@ from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._bilinear import bilinear_grad
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._product import same_dtype
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 from tstatic.ops._sum import dot_calls, dot_scratch
 
 
@@ -84,4 +84,4 @@ register(
 @export("tensor.dot", "Variable.dot", op="dot")
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the inner product ``[]`` of two vectors ``[k]``, or ``[b]`` of two batches ``[b, k]``."""
-    return single("dot", {"X": check_variable(x, "x", "dot"), "Y": check_variable(y, "y", "dot")}, name=name)
+    return emit_one("dot", {"X": check_variable(x, "x", "dot"), "Y": check_variable(y, "y", "dot")}, name=name)

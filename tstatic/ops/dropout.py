@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import WHOLE, Case, Domain, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import WHOLE, Case, Domain, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._cut import cut_rows
@@ -121,7 +121,7 @@ register(
                 Case(((300, 7),), {"dropout_prob": 0.9, "dropout_implementation": UPSCALE}),
                 Case(((5, 7), (1,)), {"seed": 3}),
             ),
-            values={"Seed": Values(1, 100, dtype="int32")},
+            values={"Seed": ValueRange(1, 100, dtype="int32")},
             ulps=1,
         ),
     )

@@ -15,7 +15,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Program, Variable, default_main_program, program_guard
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 
 _TERM = re.compile(r"^[A-Za-z]*(\.\.\.)?[A-Za-z]*$")
 
@@ -214,7 +214,7 @@ def _arranged(term: Term, labels: Sequence[str]) -> Term:
     if term.labels == tuple(labels):
         return term
     order = tuple(term.labels.index(label) for label in labels)
-    return Term(single("transpose2", {"X": term.value}, {"axis": order}), tuple(labels))
+    return Term(emit_one("transpose2", {"X": term.value}, {"axis": order}), tuple(labels))
 
 
 def _summed(term: Term, kept: set[str]) -> Term:
@@ -222,7 +222,7 @@ def _summed(term: Term, kept: set[str]) -> Term:
     dropped = tuple(i for i, label in enumerate(term.labels) if label not in kept)
     if not dropped:
         return term
-    value = single("reduce_sum", {"X": term.value}, {"dim": dropped})
+    value = emit_one("reduce_sum", {"X": term.value}, {"dim": dropped})
     return Term(value, tuple(label for label in term.labels if label in kept))
 
 
@@ -242,11 +242,11 @@ def _diagonals(term: Term) -> Term:
                 op="einsum",
             )
         rest = [i for i in range(len(term.labels)) if i not in (first, second)]
-        turned = single("transpose2", {"X": term.value}, {"axis": (*rest, first, second)})
+        turned = emit_one("transpose2", {"X": term.value}, {"axis": (*rest, first, second)})
         shape = [turned.shape[i] for i in range(len(rest))]
         flat = _reshaped(turned, [*shape, size * size], len(rest))
         attrs = {"axes": (len(rest),), "starts": (0,), "ends": (size * size,), "strides": (size + 1,)}
-        term = Term(single("strided_slice", {"Input": flat}, attrs), (*(term.labels[i] for i in rest), label))
+        term = Term(emit_one("strided_slice", {"Input": flat}, attrs), (*(term.labels[i] for i in rest), label))
     return term
 
 
@@ -264,7 +264,7 @@ def _reshaped(value: Variable, shape: Sequence[int], kept: int) -> Variable:
             fix="give the axes known sizes in static.data",
             op="einsum",
         )
-    return single("reshape2", {"X": value}, {"shape": tuple(wanted)})
+    return emit_one("reshape2", {"X": value}, {"shape": tuple(wanted)})
 
 
 def _combine(a: Term, b: Term, kept: set[str]) -> Term:
@@ -281,13 +281,13 @@ def _combine(a: Term, b: Term, kept: set[str]) -> Term:
     if not inner:
         left = _spread(_arranged(a, [*batch, *rows]), len(batch) + len(rows), len(columns))
         right = _spread(_arranged(b, [*batch, *columns]), len(batch), len(rows))
-        return Term(single("elementwise_mul", {"X": left, "Y": right}), (*batch, *rows, *columns))
+        return Term(emit_one("elementwise_mul", {"X": left, "Y": right}), (*batch, *rows, *columns))
     first = _arranged(a, [*batch, *rows, *inner])
     second = _arranged(b, [*batch, *columns, *inner])
     # Without a batch the rows may stay several axes: the product takes them for one.
     merged = len(rows) if not batch and rows else 1
     x = _matrices(first, len(batch) + merged - 1, len(rows) - merged + 1)
-    product = single("matmul_v2", {"X": x, "Y": _matrices(second, len(batch), len(columns))}, {"trans_y": True})
+    product = emit_one("matmul_v2", {"X": x, "Y": _matrices(second, len(batch), len(columns))}, {"trans_y": True})
     shape = (
         *(_known(a.size(label), b.size(label)) for label in batch),
         *(a.size(label) for label in rows),
@@ -314,7 +314,7 @@ def _spread(term: Term, at: int, count: int) -> Variable:
     """Adds ``count`` axes of size 1 before axis ``at``."""
     if not count:
         return term.value
-    return single("unsqueeze2", {"X": term.value}, {"axes": tuple(range(at, at + count))})
+    return emit_one("unsqueeze2", {"X": term.value}, {"axes": tuple(range(at, at + count))})
 
 
 def _matrices(term: Term, batch: int, rows: int) -> Variable:

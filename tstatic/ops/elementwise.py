@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Case, Domain, GradContext, OpDef, OpSpec, Values, export, register
+from tstatic.ir.opdef import DERIVE, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import float64
 from tstatic.ops import _functions  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
@@ -220,7 +220,7 @@ register(OpDef(
         "X, Y, Out, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout / y", "Y@GRAD": "-dout * out / y"},
         shape_only=("X",), inplace=_SAME, grad=_div_second,
     ),
-    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, values={"Y": Values(0.5, 2.0)}, ulps=2),
+    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, values={"Y": ValueRange(0.5, 2.0)}, ulps=2),
 ))  # fmt: skip
 register(OpDef(
     "elementwise_max", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "maximum(x, y)"}, infer=binary,
@@ -233,7 +233,7 @@ register(OpDef(
     ),
     amp="gray", inplace=_BOTH,
     domain=Domain(
-        "binary", cases=_AXES, values={"X": Values(distinct=True), "Y": Values(distinct=True)}, others=_INTS, ulps=0
+        "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
     ),
 ))  # fmt: skip
 register(OpDef(
@@ -246,7 +246,7 @@ register(OpDef(
     ),
     amp="gray", inplace=_BOTH,
     domain=Domain(
-        "binary", cases=_AXES, values={"X": Values(distinct=True), "Y": Values(distinct=True)}, others=_INTS, ulps=0
+        "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
     ),
 ))  # fmt: skip
 register(OpDef(
@@ -262,7 +262,7 @@ register(OpDef(
         inplace=_SAME, grad=_pow_second,
     ),
     amp="black", inplace=_BOTH,
-    domain=Domain("binary", cases=_AXES, values={"X": Values(0.4, 2.0)}, others=_INTS, ulps=8),
+    domain=Domain("binary", cases=_AXES, values={"X": ValueRange(0.4, 2.0)}, others=_INTS, ulps=8),
 ))  # fmt: skip
 register(OpDef(
     "elementwise_mod", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "remainder(x, y)"}, infer=binary,
@@ -272,14 +272,14 @@ register(OpDef(
     ),
     amp="gray", inplace=_BOTH,
     domain=Domain(
-        "binary", cases=_AXES, values={"X": Values(2.2, 2.8), "Y": Values(1.0, 1.09)}, others=_INTS, ulps=1
+        "binary", cases=_AXES, values={"X": ValueRange(2.2, 2.8), "Y": ValueRange(1.0, 1.09)}, others=_INTS, ulps=1
     ),
 ))  # fmt: skip
 register(OpDef(
     "elementwise_floordiv", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "floordiv(x, y)"}, infer=binary,
     prepare=prepare, inplace=_BOTH, amp="gray",
     domain=Domain(
-        "binary", cases=_AXES, values={"X": Values(-9.0, 9.0), "Y": Values(1.0, 5.0)}, others=_INTS, ulps=0
+        "binary", cases=_AXES, values={"X": ValueRange(-9.0, 9.0), "Y": ValueRange(1.0, 5.0)}, others=_INTS, ulps=0
     ),
 ))  # fmt: skip
 for _name, _test in (("fmax", ">="), ("fmin", "<=")):
@@ -297,7 +297,7 @@ for _name, _test in (("fmax", ">="), ("fmin", "<=")):
         ),
         amp="gray", inplace=_BOTH,
         domain=Domain(
-            "binary", cases=_AXES, values={"X": Values(distinct=True), "Y": Values(distinct=True)}, others=_INTS, ulps=0
+            "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
         ),
     ))  # fmt: skip
 register(OpDef(
@@ -311,7 +311,7 @@ register(OpDef(
         },
         attrs=(), grad=DERIVE,
     ),
-    amp="gray", inplace=(("X1", "Out"), ("X2", "Out")), domain=Domain("binary", values={"X2": Values(0.5, 2.0)}, ulps=4),
+    amp="gray", inplace=(("X1", "Out"), ("X2", "Out")), domain=Domain("binary", values={"X2": ValueRange(0.5, 2.0)}, ulps=4),
 ))  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from tstatic.ir.opdef import (
     OpDef,
     OpSpec,
     Tile,
-    Values,
+    ValueRange,
     export,
     register,
 )
@@ -187,7 +187,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
         ),
         effects=True,
         amp="black",
-        domain=Domain(cases=cases, values={"Ids": Values(0, "W.0", dtype="int64")}, ulps=2.0),
+        domain=Domain(cases=cases, values={"Ids": ValueRange(0, "W.0", dtype="int64")}, ulps=2.0),
     )
 
 
@@ -253,7 +253,7 @@ register(
         shape_only=("W",),
         domain=Domain(
             cases=(Case(((3, 4), (7, 5))), Case(((6, 1), (4, 3)), {"padding_idx": 2}), Case(((0,), (4, 3)))),
-            values={"Ids": Values(0, "W.0", dtype="int64")},
+            values={"Ids": ValueRange(0, "W.0", dtype="int64")},
         ),
     )
 )

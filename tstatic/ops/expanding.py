@@ -15,7 +15,17 @@ from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
 from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._joining import variables
-from tstatic.ops._shapes import Array, copy, need_sizes, refuse, several, single, sizes_given, sizes_of, tensor_rank
+from tstatic.ops._shapes import (
+    Array,
+    add_op_context,
+    check_sizes,
+    copy,
+    emit_list,
+    emit_one,
+    sizes_given,
+    sizes_of,
+    tensor_rank,
+)
 from tstatic.ops._sum import sum_calls, sum_scratch
 from tstatic.ops.reshape import ANY
 
@@ -27,7 +37,7 @@ def _target(old: Shape, shape: Sequence[int]) -> Shape:
     Raises:
         ShapeError: If it does not fit the input.
     """
-    need_sizes(shape)
+    check_sizes(shape)
     lead = len(shape) - len(old)
     if lead < 0:
         raise ShapeError(
@@ -157,7 +167,7 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
         ]
     attr, given, each = sizes_given(shape)
     inputs = {"X": check_variable(x, "x", "expand"), "Shape": given, "expand_shapes_tensor": each}
-    return single("expand_v2", inputs, {"shape": attr}, name=name, prefix="expand")
+    return emit_one("expand_v2", inputs, {"shape": attr}, name=name, prefix="expand")
 
 
 @export("tensor.broadcast_to", "Variable.broadcast_to", op="expand_v2")
@@ -221,7 +231,7 @@ def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """
     y = check_variable(y, "y", "expand_as")
     inputs = {"X": check_variable(x, "x", "expand_as"), "Y": y}
-    return single("expand_as_v2", inputs, {"target_shape": y.shape}, name=name, prefix="expand_as")
+    return emit_one("expand_as_v2", inputs, {"target_shape": y.shape}, name=name, prefix="expand_as")
 
 
 # --------------------------------------------------------------------------------------------------- broadcast_tensors
@@ -274,7 +284,7 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
     Raises:
         ShapeError: If they do not broadcast.
     """
-    return several("broadcast_tensors", {"X": variables(input, "input", "broadcast_tensors")}, name=name)
+    return emit_list("broadcast_tensors", {"X": variables(input, "input", "broadcast_tensors")}, name=name)
 
 
 @export("tensor.broadcast_shape")
@@ -287,4 +297,4 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
     try:
         return list(broadcast_shapes(tuple(x_shape), tuple(y_shape)))
     except ShapeError as error:
-        raise refuse(error, "broadcast_shape") from None
+        raise add_op_context(error, "broadcast_shape") from None

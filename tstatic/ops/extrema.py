@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_, int64
@@ -16,8 +16,8 @@ from tstatic.ops._reduce import (
     CASES,
     CHOICE_ATTRS,
     EMPTY_CASES,
+    check_not_empty,
     fluid_reduction,
-    need_elements,
     reduced_axes,
     reduced_shape,
     reduction,
@@ -93,7 +93,7 @@ def _extremum(type: str) -> None:
 
     def infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, one_d: bool) -> Meta:
         axes = reduced_axes(x.rank, dim, reduce_all)
-        need_elements(x, axes, name)
+        check_not_empty(x, axes, name)
         return x.with_shape(reduced_shape(x.shape, axes, keep_dim, one_d))
 
     def calls(
@@ -122,7 +122,7 @@ def _extremum(type: str) -> None:
             split=_split,
             grad=GradOp(f"X, Out, Out{GRAD} -> X{GRAD}", ref=back, lower=_grad_lower(share)),
             amp="gray",
-            domain=Domain(cases=CASES, values={"X": Values(distinct=True)}, others=("int32", "int64"), ulps=0.0),
+            domain=Domain(cases=CASES, values={"X": ValueRange(distinct=True)}, others=("int32", "int64"), ulps=0.0),
         )
     )
 
@@ -164,7 +164,7 @@ def _logical(type: str) -> None:
             ref=ref,
             lower=lower,
             split=_split,
-            domain=Domain(cases=(*CASES, *EMPTY_CASES), values={"X": Values(-1.0, 1.0)}, others=("bool", "int32")),
+            domain=Domain(cases=(*CASES, *EMPTY_CASES), values={"X": ValueRange(-1.0, 1.0)}, others=("bool", "int32")),
         )
     )
 

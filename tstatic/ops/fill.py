@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.no_effect import PLACE
@@ -288,7 +288,7 @@ register(
         dynamic=True,
         domain=Domain(
             cases=(Case(((3,),), {"value": 2.5}), Case(((0,),), {"dtype": "int64", "value": 7}), Case(((1,),))),
-            values={"ShapeTensor": Values(0, 3, dtype="int64")},
+            values={"ShapeTensor": ValueRange(0, 3, dtype="int64")},
             ulps=0,
         ),
     )

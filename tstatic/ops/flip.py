@@ -15,7 +15,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
-from tstatic.ops._shapes import Array, axes_of, copy, cut_together, listed, mapped, refuse, single
+from tstatic.ops._shapes import Array, add_op_context, as_list, axes_of, copy, cut_together, emit_one, grad_is_op
 from tstatic.ops.reshape import ANY
 from tstatic.ops.transpose import swapaxes
 
@@ -49,7 +49,7 @@ register(
         lower=lambda torch, x, *, axis: torch.flip(x, list(axis)),
         view=lambda x, *, axis: _reversed(x, axis),
         split=_split_flip,
-        grad=mapped("flip", lambda ctx: ctx.attrs),
+        grad=grad_is_op("flip", lambda ctx: ctx.attrs),
         domain=Domain(
             cases=(
                 Case(((3, 4),), {"axis": (0,)}),
@@ -73,7 +73,7 @@ def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Var
     Raises:
         ShapeError: If an axis is out of range or named twice.
     """
-    return single("flip", {"X": check_variable(x, "x", "flip")}, {"axis": listed(axis)}, name=name)
+    return emit_one("flip", {"X": check_variable(x, "x", "flip")}, {"axis": as_list(axis)}, name=name)
 
 
 @export("tensor.reverse", "Variable.reverse", "fluid.layers.reverse", op="flip")
@@ -92,19 +92,19 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
     x = check_variable(x, "x", "rot90")
     rank = len(x.shape)
     try:
-        plane = [normalize_axis(a, rank) for a in listed(axes)]
+        plane = [normalize_axis(a, rank) for a in as_list(axes)]
         if len(plane) != 2 or plane[0] == plane[1]:
             raise ShapeError(
                 "rot90 turns in the plane of two axes",
                 expected="two different axes",
-                received=listed(axes),
+                received=as_list(axes),
                 fix="pass axes=[0, 1], for example",
             )
     except ShapeError as error:
-        raise refuse(error, "rot90", x.name) from None
+        raise add_op_context(error, "rot90", x.name) from None
     turns = k % 4
     if turns == 0:
-        return single("assign", {"X": x}, name=name)
+        return emit_one("assign", {"X": x}, name=name)
     if turns == 2:
         return flip(x, plane, name)
     if turns == 1:
@@ -180,7 +180,7 @@ register(
         ref=copies(_roll_calls),
         lower=_roll_lower,
         split=_split_roll,
-        grad=mapped("roll", _back),
+        grad=grad_is_op("roll", _back),
         domain=Domain(
             cases=(
                 Case(((3, 4),), {"shifts": (1,), "axis": (0,)}),
@@ -213,5 +213,5 @@ def roll(
     Raises:
         ShapeError: If an axis is out of range, or the lists differ in length.
     """
-    attrs = {"shifts": listed(shifts), "axis": [] if axis is None else listed(axis)}
-    return single("roll", {"X": check_variable(x, "x", "roll")}, attrs, name=name)
+    attrs = {"shifts": as_list(shifts), "axis": [] if axis is None else as_list(axis)}
+    return emit_one("roll", {"X": check_variable(x, "x", "roll")}, attrs, name=name)

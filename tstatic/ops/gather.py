@@ -8,14 +8,14 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.no_effect import no_effect
 from tstatic.ops._indexing import add_nd, split_columns, split_take, take, take_nd, torch_add
 from tstatic.ops._low import in_float32
 from tstatic.ops._scatter_add import add_rows
-from tstatic.ops._shapes import INTEGERS, Array, again, check_index, need_integer, need_rank, single
+from tstatic.ops._shapes import INTEGERS, Array, check_index, check_integer, check_rank, emit_one, grad_is_forward_op
 from tstatic.ops.reshape import ANY
 
 
@@ -24,8 +24,8 @@ def _flat(index: Array) -> Array:
 
 
 def _infer_along(x: Meta, index: Meta, axis: int) -> Meta:
-    need_integer(index, "Index")
-    need_rank(x, 1, None, "X")
+    check_integer(index, "Index")
+    check_rank(x, 1, None, "X")
     if index.rank > 1 and not (index.rank == 2 and index.shape[1] in (1, UNKNOWN)):
         raise ShapeError(
             "Index must be a list of positions",
@@ -71,7 +71,7 @@ def _split_back(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[T
     return split_columns(x, index, dout, dx, axis)
 
 
-_INDEX = Values(0, "X.0", dtype="int64")
+_INDEX = ValueRange(0, "X.0", dtype="int64")
 
 register(
     OpDef(
@@ -88,7 +88,7 @@ register(
             lower=lambda torch, x, index, dout, *, axis: _lower_back(torch, x, index, dout, axis),
             shape_only=("X",),
             split=lambda x, index, dout, dx, *, axis: _split_back(x, index, dout, dx, axis),
-            grad=again("gather", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+            grad=grad_is_forward_op("gather", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
         ),
         amp="gray",
         domain=Domain(
@@ -127,7 +127,7 @@ def gather(x: Variable, index: Variable, axis: int | None = None, name: str | No
             IndexRangeError when the program runs.
     """
     inputs = {"X": check_variable(x, "x", "gather"), "Index": check_variable(index, "index", "gather", INTEGERS)}
-    return single("gather", inputs, {"axis": 0 if axis is None else axis}, name=name)
+    return emit_one("gather", inputs, {"axis": 0 if axis is None else axis}, name=name)
 
 
 @no_effect(overwrite="gradients of rows that are taken several times are always added up")
@@ -153,7 +153,7 @@ register(
             lower=lambda torch, x, index, dout, *, dim: _lower_back(torch, x, index, dout, dim),
             shape_only=("X",),
             split=lambda x, index, dout, dx, *, dim: _split_back(x, index, dout, dx, dim),
-            grad=again("index_select", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+            grad=grad_is_forward_op("index_select", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
         ),
         domain=Domain(
             cases=(
@@ -177,13 +177,13 @@ def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None =
     """Reads entries along an axis at the positions ``index`` (``[n]``, from 0)."""
     x = check_variable(x, "x", "index_select")
     inputs = {"X": x, "Index": check_variable(index, "index", "index_select", INTEGERS)}
-    return single("index_select", inputs, {"dim": axis}, name=name)
+    return emit_one("index_select", inputs, {"dim": axis}, name=name)
 
 
 # ----------------------------------------------------------------------------------------------------------- gather_nd
 def _infer_nd(x: Meta, index: Meta) -> Meta:
-    need_integer(index, "Index")
-    need_rank(index, 1, None, "Index")
+    check_integer(index, "Index")
+    check_rank(index, 1, None, "Index")
     depth = index.shape[-1]
     if depth == UNKNOWN or depth > x.rank:
         raise ShapeError(
@@ -227,7 +227,7 @@ register(
             ref=_nd_back,
             lower=_lower_nd_back,
             shape_only=("X",),
-            grad=again("gather_nd", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+            grad=grad_is_forward_op("gather_nd", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
         ),
         domain=Domain(
             cases=(
@@ -239,7 +239,7 @@ register(
                 Case(((2, 0), (3, 1))),
                 Case(((2, 3), (2, 0))),
             ),
-            values={"Index": Values(-2, "X.0", dtype="int64")},
+            values={"Index": ValueRange(-2, "X.0", dtype="int64")},
             others=ANY,
         ),
     )
@@ -263,4 +263,4 @@ def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable
             program runs.
     """
     x = check_variable(x, "x", "gather_nd")
-    return single("gather_nd", {"X": x, "Index": check_variable(index, "index", "gather_nd", INTEGERS)}, name=name)
+    return emit_one("gather_nd", {"X": x, "Index": check_variable(index, "index", "gather_nd", INTEGERS)}, name=name)

@@ -11,7 +11,7 @@ from tstatic.ir.types import Meta
 from tstatic.ops import _functions  # noqa: F401 - erf in expressions
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._cut import cut_alike
-from tstatic.ops._unary import of_floats, unary
+from tstatic.ops._unary import infer_float, unary
 from tstatic.ops.kernels.special import gelu as gelu_kernel
 from tstatic.ops.kernels.special import gelu_grad as gelu_grad_kernel
 from tstatic.ops.kernels.special import special_scratch
@@ -53,7 +53,7 @@ def _split(*metas: Any) -> Any:
 
 register(OpDef(
     "gelu", "X -> Out", attrs={"approximate": False}, pointwise={"Out": f"where(approximate, {_TANH}, {_EXACT})"},
-    infer=of_floats, ref=_REF, split=_split,
+    infer=infer_float, ref=_REF, split=_split,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": f"where(approximate, {_TANH_GRAD}, {_EXACT_GRAD})"},
         ref=_GRAD_REF, split=_split, grad=DERIVE,

@@ -13,7 +13,7 @@ from tstatic.ir.build import as_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops._shapes import refuse, several, single, size_variable
+from tstatic.ops._shapes import add_op_context, emit_list, emit_one, size_variable
 from tstatic.ops._slicing import END
 from tstatic.ops.masking import nonzero
 from tstatic.ops.squeeze import squeeze, unsqueeze
@@ -22,7 +22,7 @@ from tstatic.ops.transpose import transpose
 
 def _bad(x: Variable, what: str, expected: object, received: Any, fix: str) -> IndexRangeError:
     error = IndexRangeError(what, expected=expected, received=received, fix=fix)
-    refuse(error, "getitem", x.name)
+    add_op_context(error, "getitem", x.name)
     return error
 
 
@@ -270,7 +270,7 @@ def _positions(x: Variable, index: Any, axis: int, taken: int) -> list[Variable]
     rank = max(len(shape), 1)
     if rank == 1:
         return [squeeze(found, 1)]
-    return several("unbind", {"X": found}, {"axis": 1, "num": rank})
+    return emit_list("unbind", {"X": found}, {"axis": 1, "num": rank})
 
 
 # ------------------------------------------------------------------------------------------------------------- building
@@ -294,7 +294,7 @@ def _slice(x: Variable, runs: Sequence[_Basic]) -> Variable:
         if any(isinstance(v, Variable) for v in values):
             slot = f"{name.capitalize()}TensorList"
             inputs[slot] = [size_variable(v) for v in values]
-    return single(type, inputs, attrs, prefix=f"{x.name}_{type}")
+    return emit_one(type, inputs, attrs, prefix=f"{x.name}_{type}")
 
 
 def _take(x: Variable, index: Sequence[tuple[int, Variable]]) -> Variable:
@@ -313,13 +313,13 @@ def _take(x: Variable, index: Sequence[tuple[int, Variable]]) -> Variable:
     else:
         kind = "int64" if any(v.dtype.name == "int64" for v in variables) else variables[0].dtype.name
         same = [
-            v if v.dtype.name == kind else single("cast", {"X": v}, {"in_dtype": v.dtype, "out_dtype": kind})
+            v if v.dtype.name == kind else emit_one("cast", {"X": v}, {"in_dtype": v.dtype, "out_dtype": kind})
             for v in variables
         ]
         if len({v.shape for v in same}) > 1 or UNKNOWN in same[0].shape:
-            same = several("broadcast_tensors", {"X": same})
-        places = single("stack", {"X": same}, {"axis": -1})
-    out = single("gather_nd", {"X": x, "Index": places})
+            same = emit_list("broadcast_tensors", {"X": same})
+        places = emit_one("stack", {"X": same}, {"axis": -1})
+    out = emit_one("gather_nd", {"X": x, "Index": places})
     if front:
         out = transpose(out, [*range(wide, wide + front), *range(wide), *range(wide + front, len(out.shape))])
     return out
@@ -358,7 +358,7 @@ def setitem(x: Variable, item: Any, value: Any) -> None:
     Raises:
         UnsupportedError: Always; it names what to use.
     """
-    raise refuse(
+    raise add_op_context(
         UnsupportedError(
             f"a part of a graph variable cannot be assigned to ('{x.name}[...] = ...')",
             expected="a new variable",

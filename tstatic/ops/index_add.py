@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._joining import common_shape
 from tstatic.ops._low import in_float32
 from tstatic.ops._scatter_add import add_rows
-from tstatic.ops._shapes import INTEGERS, Array, check_index, need_integer, need_rank, need_same_dtype, single
+from tstatic.ops._shapes import INTEGERS, Array, check_index, check_integer, check_rank, check_same_dtype, emit_one
 
 
 def _infer(x: Meta, index: Meta, value: Meta, *, axis: int) -> Meta:
-    need_integer(index, "Index")
-    need_rank(index, 1, 1, "Index")
-    need_rank(x, 1, None, "X")
-    need_same_dtype((x, value), "X and AddValue")
+    check_integer(index, "Index")
+    check_rank(index, 1, 1, "Index")
+    check_rank(x, 1, None, "X")
+    check_same_dtype((x, value), "X and AddValue")
     at = normalize_axis(axis, x.rank)
     common_shape([value.shape, (*x.shape[:at], index.shape[0], *x.shape[at + 1 :])], None)
     return x
@@ -72,7 +72,7 @@ register(
                 Case(((2, 3), (0,), (0, 3)), {"axis": 0}),
                 Case(((2, 0), (3,), (3, 0)), {"axis": -2}),
             ),
-            values={"Index": Values(0, "X.0", dtype="int64")},
+            values={"Index": ValueRange(0, "X.0", dtype="int64")},
             others=("int64", "int32"),
         ),
     )
@@ -98,4 +98,4 @@ def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: st
         "Index": check_variable(index, "index", "index_add", INTEGERS),
         "AddValue": check_variable(value, "value", "index_add"),
     }
-    return single("index_add", inputs, {"axis": axis}, name=name)
+    return emit_one("index_add", inputs, {"axis": axis}, name=name)

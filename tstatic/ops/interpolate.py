@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, Values, register
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, ValueRange, register
 from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
@@ -329,7 +329,7 @@ def _definition(type: str, method: str, rank: int, layout: str) -> OpDef:
         domain=Domain(
             cases=_cases(rank, _OTHER_RANKS if method == "nearest" else ()),
             # Positive values: a cubic sum that cancels has no digits to compare.
-            values={"X": Values(0.5, 2.0)} if method == "bicubic" else {},
+            values={"X": ValueRange(0.5, 2.0)} if method == "bicubic" else {},
             others=("int64", "int32", "uint8") if method == "nearest" else (),
             ulps=0.0 if method == "nearest" else 32.0,
         ),

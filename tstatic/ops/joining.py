@@ -14,14 +14,24 @@ from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._joining import common_shape, gathered, scattered, section_sizes, variables
-from tstatic.ops._shapes import Array, along, copy, listed, need_same_dtype, need_some, refuse, several, single
+from tstatic.ops._shapes import (
+    Array,
+    add_op_context,
+    along,
+    as_list,
+    check_nonempty_list,
+    check_same_dtype,
+    copy,
+    emit_list,
+    emit_one,
+)
 from tstatic.ops.reshape import ANY
 
 
 # -------------------------------------------------------------------------------------------------------------- concat
 def _infer_concat(xs: Sequence[Meta], *, axis: int) -> Meta:
-    need_some(xs, "X")
-    need_same_dtype(xs, "X")
+    check_nonempty_list(xs, "X")
+    check_same_dtype(xs, "X")
     if xs[0].rank == 0:
         raise ShapeError(
             "0-d values cannot be joined along an axis",
@@ -149,13 +159,13 @@ def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Var
     Raises:
         ShapeError: If other sizes differ, or the list is empty.
     """
-    return single("concat", {"X": variables(x, "x", "concat")}, {"axis": axis}, name=name)
+    return emit_one("concat", {"X": variables(x, "x", "concat")}, {"axis": axis}, name=name)
 
 
 @export("fluid.layers.concat", op="concat")
 def fluid_concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """:func:`concat` under its older signature."""
-    return single("concat", {"X": variables(input, "input", "concat")}, {"axis": axis}, name=name)
+    return emit_one("concat", {"X": variables(input, "input", "concat")}, {"axis": axis}, name=name)
 
 
 # --------------------------------------------------------------------------------------------------------------- split
@@ -234,11 +244,11 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
     """
     x = check_variable(x, "x", "split")
     if isinstance(num_or_sections, list | tuple):
-        attrs: dict[str, Any] = {"num": 0, "sections": listed(num_or_sections), "axis": axis}
+        attrs: dict[str, Any] = {"num": 0, "sections": as_list(num_or_sections), "axis": axis}
     else:
         attrs = {"num": num_or_sections, "axis": axis}
         if isinstance(num_or_sections, int) and num_or_sections < 1:
-            raise refuse(
+            raise add_op_context(
                 ShapeError(
                     "the number of tiles must be positive",
                     expected="an int of at least 1, or a list of sizes",
@@ -248,7 +258,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
                 "split",
                 x.name,
             )
-    return several("split", {"X": x}, attrs, name=name)
+    return emit_list("split", {"X": x}, attrs, name=name)
 
 
 @export("fluid.layers.split", op="split")

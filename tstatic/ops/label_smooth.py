@@ -14,12 +14,12 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
 from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._shapes import single
-from tstatic.ops._unary import of_floats
+from tstatic.ops._shapes import emit_one
+from tstatic.ops._unary import infer_float
 
 
 def _infer(x: Meta, prior: Meta | None) -> Meta:
-    of_floats(x)
+    infer_float(x)
     size = x.shape[-1] if x.rank else 0
     if not x.rank or (prior is not None and UNKNOWN not in (size, numel(prior.shape)) and numel(prior.shape) != size):
         raise ShapeError(
@@ -94,7 +94,7 @@ def _build(label: Variable, prior_dist: Variable | None, epsilon: float, name: s
         "X": check_variable(label, "label", "label_smooth"),
         "PriorDist": None if prior_dist is None else check_variable(prior_dist, "prior_dist", "label_smooth"),
     }
-    return single("label_smooth", ins, {"epsilon": epsilon}, name=name)
+    return emit_one("label_smooth", ins, {"epsilon": epsilon}, name=name)
 
 
 @export("nn.functional.label_smooth", op="label_smooth")
@@ -123,5 +123,5 @@ def fluid_label_smooth(
     """Returns :func:`label_smooth`, computed in ``dtype``."""
     check_variable(label, "label", "label_smooth")
     if dtype_of(dtype) is not label.dtype:
-        label = single("cast", {"X": label}, {"in_dtype": label.dtype, "out_dtype": dtype_of(dtype)})
+        label = emit_one("cast", {"X": label}, {"in_dtype": label.dtype, "out_dtype": dtype_of(dtype)})
     return _build(label, prior_dist, epsilon, name)

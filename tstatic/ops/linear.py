@@ -7,7 +7,7 @@ from tstatic.ir.build import Layer, check_variable, layer
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 
 
 def _check_rank(function: str, name: str, x: Variable, rank: int) -> None:
@@ -159,16 +159,16 @@ def bilinear(
 def bilinear_product(helper: Layer, x1: Variable, x2: Variable, weight: Variable, bias: Variable | None) -> Variable:
     """Emits :func:`bilinear`; the result is named after ``helper``'s layer."""
     k, i, j = weight.shape
-    turned = single("transpose2", {"X": weight}, {"axis": (1, 0, 2)})
-    wide = single("reshape2", {"X": turned}, {"shape": (i, k * j)})
-    half = single("reshape2", {"X": single("matmul_v2", {"X": x1, "Y": wide})}, {"shape": (-1, k, j)})
-    column = single("unsqueeze2", {"X": x2}, {"axes": (2,)})
-    out = single("matmul_v2", {"X": half, "Y": column})
+    turned = emit_one("transpose2", {"X": weight}, {"axis": (1, 0, 2)})
+    wide = emit_one("reshape2", {"X": turned}, {"shape": (i, k * j)})
+    half = emit_one("reshape2", {"X": emit_one("matmul_v2", {"X": x1, "Y": wide})}, {"shape": (-1, k, j)})
+    column = emit_one("unsqueeze2", {"X": x2}, {"axes": (2,)})
+    out = emit_one("matmul_v2", {"X": half, "Y": column})
     last = {"X": out}, {"axes": (2,)}
     if bias is None:
         result: Variable = helper.emit("squeeze2", *last, drop=("XShape",))
     else:
-        result = helper.emit("elementwise_add", {"X": single("squeeze2", *last), "Y": bias})
+        result = helper.emit("elementwise_add", {"X": emit_one("squeeze2", *last), "Y": bias})
     return result
 
 
@@ -179,11 +179,11 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
     check_variable(x2, "x2", "cosine_similarity")
     sums = []
     for a, b in ((x1, x2), (x1, x1), (x2, x2)):
-        product = single("elementwise_mul", {"X": a, "Y": b})
-        sums.append(single("reduce_sum", {"X": product}, {"dim": (axis,)}))
-    square = single("elementwise_mul", {"X": sums[1], "Y": sums[2]})
-    square = single("clip", {"X": square}, {"min": eps * eps, "max": float("inf")})
-    return single("elementwise_div", {"X": sums[0], "Y": single("sqrt", {"X": square})})
+        product = emit_one("elementwise_mul", {"X": a, "Y": b})
+        sums.append(emit_one("reduce_sum", {"X": product}, {"dim": (axis,)}))
+    square = emit_one("elementwise_mul", {"X": sums[1], "Y": sums[2]})
+    square = emit_one("clip", {"X": square}, {"min": eps * eps, "max": float("inf")})
+    return emit_one("elementwise_div", {"X": sums[0], "Y": emit_one("sqrt", {"X": square})})
 
 
 @export("fluid.layers.cos_sim")

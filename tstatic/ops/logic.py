@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import Domain, OpDef, Values, export, register
+from tstatic.ir.opdef import Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, broadcast_shapes
 from tstatic.ops._call_ref import CallRef
@@ -24,15 +24,15 @@ def _pair_to_bool(x: Meta, y: Meta) -> Meta:
 
 
 # A few zeros among the samples, so that both truth values come up.
-_TRUTH = {"X": Values(-1.0, 1.0, dtype="bool"), "Y": Values(-1.0, 1.0, dtype="bool")}
+_TRUTH = {"X": ValueRange(-1.0, 1.0, dtype="bool"), "Y": ValueRange(-1.0, 1.0, dtype="bool")}
 for _name, _symbol in (("and", "&"), ("or", "|"), ("xor", "^")):
     register(OpDef(
         f"logical_{_name}", "X, Y -> Out", pointwise={"Out": f"x {_symbol} y"}, infer=_pair_to_bool, inplace=(),
-        domain=Domain("binary", values={"Y": _TRUTH["Y"], "X": Values(-1.0, 1.0)}, others=_ANY, ulps=0),
+        domain=Domain("binary", values={"Y": _TRUTH["Y"], "X": ValueRange(-1.0, 1.0)}, others=_ANY, ulps=0),
     ))  # fmt: skip
 register(OpDef(
     "logical_not", "X -> Out", pointwise={"Out": "~x"}, infer=to_bool,
-    domain=Domain("unary", values={"X": Values(-1.0, 1.0)}, others=_ANY, ulps=0),
+    domain=Domain("unary", values={"X": ValueRange(-1.0, 1.0)}, others=_ANY, ulps=0),
 ))  # fmt: skip
 
 
@@ -63,7 +63,7 @@ for _name, _ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np
         lower=lambda torch, *xs, _function=f"bitwise_{_name}": getattr(torch, _function)(*xs), split=_split,
         inplace=(("X", "Out"),) if _name == "not" else (("X", "Out"), ("Y", "Out")),
         domain=Domain(
-            "unary" if _name == "not" else "binary", values={n: Values(-100, 100) for n in "XY"}, floats=(),
+            "unary" if _name == "not" else "binary", values={n: ValueRange(-100, 100) for n in "XY"}, floats=(),
             others=("int64", "int32", "bool", "uint8", "int16"), ulps=0,
         ),
     ))  # fmt: skip

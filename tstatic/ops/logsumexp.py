@@ -13,16 +13,16 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._reduce import axis_attr, need_elements, reduced_axes, reduced_shape, split_reduction, spread
-from tstatic.ops._shapes import single
+from tstatic.ops._reduce import axis_attr, check_not_empty, reduced_axes, reduced_shape, split_reduction, spread
+from tstatic.ops._shapes import emit_one
 from tstatic.ops._sum import sum_calls, sum_scratch
-from tstatic.ops._unary import of_floats
+from tstatic.ops._unary import infer_float
 
 
 def _infer(x: Meta, axis: Sequence[int], keepdim: bool, reduce_all: bool) -> Meta:
-    of_floats(x)
+    infer_float(x)
     axes = reduced_axes(x.rank, axis, reduce_all)
-    need_elements(x, axes, "logsumexp")
+    check_not_empty(x, axes, "logsumexp")
     return x.with_shape(reduced_shape(x.shape, axes, keepdim))
 
 
@@ -135,4 +135,4 @@ def logsumexp(x: Variable, axis: Any = None, keepdim: bool = False, name: str | 
     """
     axes = axis_attr(axis, "logsumexp")
     attrs = {"axis": axes or (0,), "keepdim": keepdim, "reduce_all": not axes}
-    return single("logsumexp", {"X": check_variable(x, "x", "logsumexp")}, attrs, name=name)
+    return emit_one("logsumexp", {"X": check_variable(x, "x", "logsumexp")}, attrs, name=name)

@@ -214,14 +214,14 @@ def while_loop(
                         op="while_loop",
                         var=old.name,
                     )
-            again = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
+            grad_is_forward_op = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
             # Through temporaries: a body that swaps two variables must not read one that is overwritten already.
             own = {v.name for v in carried}
             held = [helper.emit("assign", {"X": v}) if v.name in own else v for v in leaves]
             for new, old in zip(held, carried, strict=True):
                 if new is not old:
                     append_op(block, "assign", {"X": new}, {"Out": old})
-            append_op(block, "assign", {"X": again}, {"Out": condition})
+            append_op(block, "assign", {"X": grad_is_forward_op}, {"Out": condition})
         loop = _close(helper, block, condition, is_test)
         given = [v for v in _blocks.flatten(list(loop_vars)) if isinstance(v, Variable)]
         outer = [program.current_block()._var_recursive(n) for n in loop.input("X") if n not in own]

@@ -8,10 +8,10 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
-from tstatic.ops._shapes import Array, again, refuse, single
+from tstatic.ops._shapes import Array, add_op_context, emit_one, grad_is_forward_op
 from tstatic.ops.reshape import ANY
 
 
@@ -70,7 +70,7 @@ register(
             ref=_back,
             lower=_lower_back,
             shape_only=("X",),
-            grad=again("masked_select", "Y@GRAD", "X@GRAD", "X", "Y", ("Mask",)),
+            grad=grad_is_forward_op("masked_select", "Y@GRAD", "X@GRAD", "X", "Y", ("Mask",)),
         ),
         dynamic=True,
         domain=Domain(
@@ -82,7 +82,7 @@ register(
                 Case(((0, 3), (0, 3))),
                 Case(((), ())),
             ),
-            values={"Mask": Values(dtype="bool")},
+            values={"Mask": ValueRange(dtype="bool")},
             others=ANY,
         ),
     )
@@ -94,7 +94,7 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
     """The elements of ``x`` where ``mask`` (bool, of a shape that broadcasts) is true, as a vector of unknown length."""
     x = check_variable(x, "x", "masked_select")
     inputs = {"X": x, "Mask": check_variable(mask, "mask", "masked_select", ("bool",))}
-    return single("masked_select", inputs, name=name)
+    return emit_one("masked_select", inputs, name=name)
 
 
 # --------------------------------------------------------------------------------------------------------- where_index
@@ -135,20 +135,20 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
         ``[n, rank]``, int64, in the order of the elements; ``n`` is known when the program runs.
     """
     x = check_variable(x, "x", "nonzero")
-    found = single("where_index", {"Condition": x})
+    found = emit_one("where_index", {"Condition": x})
     if not as_tuple:
         return found
     rank = len(x.shape)
     if rank == 1:
         return (found,)
     columns = [{"axes": [1], "starts": [i], "ends": [i + 1], "infer_flags": [1]} for i in range(rank)]
-    return tuple(single("slice", {"Input": found}, attrs) for attrs in columns)
+    return tuple(emit_one("slice", {"Input": found}, attrs) for attrs in columns)
 
 
 @export("fluid.layers.where", op="where_index")
 def fluid_where(condition: Variable) -> Variable:
     """Coordinates of the true elements, as :func:`nonzero` gives them."""
-    return single("where_index", {"Condition": check_variable(condition, "condition", "where")})
+    return emit_one("where_index", {"Condition": check_variable(condition, "condition", "where")})
 
 
 # --------------------------------------------------------------------------------------------------------- masked_fill
@@ -164,7 +164,7 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
     mask = check_variable(mask, "mask", "masked_fill", ("bool",))
     filler = as_variable(value, like=x)
     if filler.dtype is not x.dtype:
-        raise refuse(
+        raise add_op_context(
             DTypeError(
                 "the value that fills must have the dtype of x",
                 expected=x.dtype.name,
@@ -174,7 +174,7 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
             "masked_fill",
             filler.name,
         )
-    return single("where", {"Condition": mask, "X": filler, "Y": x}, name=name)
+    return emit_one("where", {"Condition": mask, "X": filler, "Y": x}, name=name)
 
 
 @export("tensor.masked_fill_", "Variable.masked_fill_", op="where")

@@ -23,7 +23,7 @@ from tstatic.ops._product import (
     split_gradient,
     split_product,
 )
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 
 ULPS = 16.0
 
@@ -258,7 +258,7 @@ def matmul(
         ``[..., m, n]``, without ``m`` or ``n`` where the operand was a vector; ``[]`` for two vectors.
     """
     ins = {"X": check_variable(x, "x", "matmul"), "Y": check_variable(y, "y", "matmul")}
-    return single("matmul_v2", ins, {"trans_x": transpose_x, "trans_y": transpose_y}, name=name)
+    return emit_one("matmul_v2", ins, {"trans_x": transpose_x, "trans_y": transpose_y}, name=name)
 
 
 @export("Variable.__matmul__", op="matmul_v2")
@@ -271,7 +271,7 @@ def matmul_operator(x: Variable, y: Variable) -> Variable:
 def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
     """Returns the matrix product of ``input`` ``[m, k]`` and ``mat2`` ``[k, n]``."""
     ins = {"X": check_variable(input, "input", "mm"), "Y": check_variable(mat2, "mat2", "mm")}
-    return single("matmul_v2", ins, name=name, prefix="mm")
+    return emit_one("matmul_v2", ins, name=name, prefix="mm")
 
 
 @export("fluid.layers.matmul", op="matmul_v2")
@@ -288,22 +288,22 @@ def fluid_matmul(
     A transposed vector is a column as ``x`` and a row as ``y``.
     """
     if transpose_x and isinstance(x, Variable) and len(x.shape) == 1:
-        x, transpose_x = single("unsqueeze2", {"X": x}, {"axes": (1,)}), False
+        x, transpose_x = emit_one("unsqueeze2", {"X": x}, {"axes": (1,)}), False
     if transpose_y and isinstance(y, Variable) and len(y.shape) == 1:
-        y, transpose_y = single("unsqueeze2", {"X": y}, {"axes": (0,)}), False
+        y, transpose_y = emit_one("unsqueeze2", {"X": y}, {"axes": (0,)}), False
     out = matmul(x, y, transpose_x, transpose_y, name)
     if alpha != 1.0:
-        out = single("scale", {"X": out}, {"scale": float(alpha)})
-    return out if out.shape else single("reshape2", {"X": out}, {"shape": (1,)})
+        out = emit_one("scale", {"X": out}, {"scale": float(alpha)})
+    return out if out.shape else emit_one("reshape2", {"X": out}, {"shape": (1,)})
 
 
 @export("tensor.bmm", "Variable.bmm", op="bmm")
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the products ``[b, m, n]`` of the matrices in ``x`` ``[b, m, k]`` and ``y`` ``[b, k, n]``."""
-    return single("bmm", {"X": check_variable(x, "x", "bmm"), "Y": check_variable(y, "y", "bmm")}, name=name)
+    return emit_one("bmm", {"X": check_variable(x, "x", "bmm"), "Y": check_variable(y, "y", "bmm")}, name=name)
 
 
 @export("tensor.mv", "Variable.mv", op="mv")
 def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
     """Returns the product ``[m]`` of the matrix ``x`` ``[m, k]`` and the vector ``vec`` ``[k]``."""
-    return single("mv", {"X": check_variable(x, "x", "mv"), "Vec": check_variable(vec, "vec", "mv")}, name=name)
+    return emit_one("mv", {"X": check_variable(x, "x", "mv"), "Vec": check_variable(vec, "vec", "mv")}, name=name)

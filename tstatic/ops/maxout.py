@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
@@ -112,7 +112,7 @@ register(
                 Case(((2, 3, 2, 2),), {"groups": 1}),
                 Case(((3, 5),), {"groups": 5}),
             ),
-            values={"X": Values(-2.0, 2.0, distinct=True)},
+            values={"X": ValueRange(-2.0, 2.0, distinct=True)},
             ulps=0.0,
         ),
     )

@@ -11,17 +11,17 @@ from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import copies
 from tstatic.ops._joining import variables
-from tstatic.ops._shapes import Array, copy, need_rank, need_same_dtype, need_sizes, need_some, several
+from tstatic.ops._shapes import Array, check_nonempty_list, check_rank, check_same_dtype, check_sizes, copy, emit_list
 from tstatic.ops.reshape import ANY
 
 
 def _infer(xs: Sequence[Meta]) -> tuple[list[Meta]]:
-    need_some(xs, "X")
-    need_same_dtype(xs, "X")
+    check_nonempty_list(xs, "X")
+    check_same_dtype(xs, "X")
     for x in xs:
-        need_rank(x, 0, 1, "X")
+        check_rank(x, 0, 1, "X")
     shape = tuple(x.shape[0] if x.rank else 1 for x in xs)
-    need_sizes(shape)
+    check_sizes(shape)
     return ([x.with_shape(shape) for x in xs],)
 
 
@@ -85,4 +85,4 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:
         As many Variables as vectors, each of shape ``[len(x), len(y), ...]``.
     """
     given = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
-    return several("meshgrid", {"X": variables(list(given), "args", "meshgrid")}, name=kwargs.get("name"))
+    return emit_list("meshgrid", {"X": variables(list(given), "args", "meshgrid")}, name=kwargs.get("name"))

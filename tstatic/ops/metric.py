@@ -9,7 +9,7 @@ import numpy as np
 from tstatic.errors import DTypeError, FeedError, ShapeError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit, layer
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable, default_main_program, default_startup_program
 from tstatic.ir.types import Meta, dtype_of, float32
 
@@ -81,7 +81,7 @@ register(
                 Case(((0, 2), (0, 2), (0, 1))),
                 Case(((1, 1), (1, 1), (1, 1))),
             ),
-            values={"Indices": Values(0, 4, dtype="int64"), "Label": Values(0, 4, dtype="int64")},
+            values={"Indices": ValueRange(0, 4, dtype="int64"), "Label": ValueRange(0, 4, dtype="int64")},
             ulps=1,
         ),
     )
@@ -239,10 +239,10 @@ register(
                 Case(((0, 2), (0, 1), (17,), (17,)), {"num_thresholds": 7, "one_d": True}),
             ),
             values={
-                "Predict": Values(0.0, 1.0),
-                "Label": Values(0, 1, dtype="int64"),
-                "StatPos": Values(0, 9, dtype="int64"),
-                "StatNeg": Values(0, 9, dtype="int64"),
+                "Predict": ValueRange(0.0, 1.0),
+                "Label": ValueRange(0, 1, dtype="int64"),
+                "StatPos": ValueRange(0, 9, dtype="int64"),
+                "StatNeg": ValueRange(0, 9, dtype="int64"),
             },
             floats=("float32", "float64"),
         ),

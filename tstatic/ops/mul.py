@@ -15,8 +15,8 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._bilinear import bilinear_grad
 from tstatic.ops._call_ref import CallRef, in_place
-from tstatic.ops._product import Way, cut, multiply, pieces_of, same_dtype, swap
-from tstatic.ops._shapes import single
+from tstatic.ops._product import SplitAxis, cut, multiply, pieces_of, same_dtype, swap
+from tstatic.ops._shapes import emit_one
 
 
 def _flat(shape: Shape, columns: int) -> tuple[int, int]:
@@ -112,11 +112,11 @@ def _mul_split(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1, y_num_col_d
         return None
     rows, columns = _flat(out.shape, x_num_col_dims)
     one = y.rank - y_num_col_dims == 1
-    ways = [
-        Way(columns, x_num_col_dims, None, y_num_col_dims, 16 if one else 1),
-        Way(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1),
+    candidates = [
+        SplitAxis(columns, x_num_col_dims, None, y_num_col_dims, 16 if one else 1),
+        SplitAxis(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1),
     ]
-    tiles = cut(x, y, out, _mul_cost(x, y, out, x_num_col_dims).flops, ways)
+    tiles = cut(x, y, out, _mul_cost(x, y, out, x_num_col_dims).flops, candidates)
     return [tuple(p) for p in tiles] if len(tiles) > 1 else None
 
 
@@ -131,17 +131,17 @@ def _mul_grad_split(
     if pieces_of(flops * ((dx is not None) + (dy is not None))) == 1:
         return None
     # The summed axes can be cut only when both operands have one of them.
-    single = x.rank - x_num_col_dims == 1 and y_num_col_dims == 1
+    emit_one = x.rank - x_num_col_dims == 1 and y_num_col_dims == 1
     tiles: list[Tile] = []
     if dx is not None:
-        ways = [Way(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1)]
-        ways += [Way(inner, -1, None, 0)] if single else []
-        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, ways)]
+        candidates = [SplitAxis(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1)]
+        candidates += [SplitAxis(inner, -1, None, 0)] if emit_one else []
+        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, candidates)]
     if dy is not None:
         one = y.rank - y_num_col_dims == 1
-        ways = [Way(columns, y_num_col_dims, None, x_num_col_dims, 16 if one else 1)]
-        ways += [Way(inner, 0, -1, None)] if single else []
-        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, ways)]
+        candidates = [SplitAxis(columns, y_num_col_dims, None, x_num_col_dims, 16 if one else 1)]
+        candidates += [SplitAxis(inner, 0, -1, None)] if emit_one else []
+        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, candidates)]
     return tiles if len(tiles) > 1 else None
 
 
@@ -211,4 +211,4 @@ def mul(
         ``[a..., b...]``.
     """
     attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
-    return single("mul", {"X": check_variable(x, "x", "mul"), "Y": check_variable(y, "y", "mul")}, attrs, name=name)
+    return emit_one("mul", {"X": check_variable(x, "x", "mul"), "Y": check_variable(y, "y", "mul")}, attrs, name=name)

@@ -9,20 +9,20 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops._shapes import single
-from tstatic.ops._unary import of_floats
+from tstatic.ops._shapes import emit_one
+from tstatic.ops._unary import infer_float
 
 WORDS = ("mean", "sum", "none")
 
 
 def _infer(x: Meta, label: Meta, weight: Meta | None, reduction: str) -> tuple[Meta, Meta]:
-    of_floats(x)
+    infer_float(x)
     if x.rank < 2:
         raise ShapeError(
             "X of nll_loss needs a batch and an axis of classes",
@@ -30,8 +30,8 @@ def _infer(x: Meta, label: Meta, weight: Meta | None, reduction: str) -> tuple[M
             received=list(x.shape),
             fix="reshape X to [1, classes]",
         )
-    labels.need_labels(label, x, False)
-    full = labels.need_fitting(label.shape, (x.shape[0], *x.shape[2:]), x.shape)
+    labels.check_labels(label, x, False)
+    full = labels.check_fitting(label.shape, (x.shape[0], *x.shape[2:]), x.shape)
     if weight is not None:
         if weight.dtype is not x.dtype:
             raise DTypeError(
@@ -178,7 +178,7 @@ register(
                 Case(((0, 4), (0,)), {"reduction": "none"}),
                 Case(((0, 4), (0,)), {"reduction": "sum"}),
             ),
-            values={"Label": Values(0, "X.1", dtype="int64"), "Weight": Values(0.5, 2.0)},
+            values={"Label": ValueRange(0, "X.1", dtype="int64"), "Weight": ValueRange(0.5, 2.0)},
             ulps=16.0,
         ),
     )
@@ -207,4 +207,4 @@ def nll_loss(
     x, y = labels.variables("nll_loss", input=input, label=label)
     attrs = {"ignore_index": ignore_index, "reduction": labels.check_reduction(reduction, "nll_loss")}
     ins = {"X": x, "Label": y, "Weight": None if weight is None else check_variable(weight, "weight", "nll_loss")}
-    return single("nll_loss", ins, attrs, name=name)
+    return emit_one("nll_loss", ins, attrs, name=name)

@@ -8,10 +8,10 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32
-from tstatic.ops._shapes import INTEGERS, Array, check_index, cut, need_integer, need_rank, need_sizes, single
+from tstatic.ops._shapes import INTEGERS, Array, check_index, check_integer, check_rank, check_sizes, cut, emit_one
 
 
 def _depth(depth: int) -> int:
@@ -26,11 +26,11 @@ def _depth(depth: int) -> int:
 
 
 def _infer(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
-    need_integer(x, "X")
+    check_integer(x, "X")
     if given is not None:
-        need_integer(given, "depth_tensor")
+        check_integer(given, "depth_tensor")
     shape = (*x.shape, UNKNOWN if given is not None else _depth(depth))
-    need_sizes(shape)
+    check_sizes(shape)
     return Meta(shape, dtype)
 
 
@@ -93,7 +93,7 @@ register(
                 Case(((7, 1), None), {"depth": 2, "allow_out_of_range": True}),
                 Case(((3,), None), {"depth": 9, "dtype": "bfloat16"}),
             ),
-            values={"X": Values(0, "depth", dtype="int64")},
+            values={"X": ValueRange(0, "depth", dtype="int64")},
             floats=("float32",),
             ulps=0,
         ),
@@ -123,7 +123,7 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
 def _one_hot(type: str, x: Variable, depth: Any, allow_out_of_range: bool, name: str | None = None) -> Variable:
     given = depth if isinstance(depth, Variable) else None
     attrs = {"depth": 1 if given is not None else depth, "allow_out_of_range": allow_out_of_range}
-    return single(type, {"X": x, "depth_tensor": given}, attrs, name=name)
+    return emit_one(type, {"X": x, "depth_tensor": given}, attrs, name=name)
 
 
 @export("fluid.one_hot", op="one_hot_v2")
@@ -134,7 +134,7 @@ def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False)
 
 # ------------------------------------------------------------------------------------------------- the older operator
 def _infer_last(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
-    need_rank(x, 1, None, "X")
+    check_rank(x, 1, None, "X")
     if x.shape[-1] not in (1, UNKNOWN):
         raise ShapeError(
             "the last dimension of one_hot's input must be 1",
@@ -169,7 +169,7 @@ register(
                 Case(((7, 1), None), {"depth": 2, "allow_out_of_range": True}),
                 Case(((3, 1), None), {"depth": 9}),
             ),
-            values={"X": Values(0, "depth", dtype="int64")},
+            values={"X": ValueRange(0, "depth", dtype="int64")},
             floats=("float32",),
             ulps=0,
         ),

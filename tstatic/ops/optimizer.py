@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.opdef import Attr, Case, Domain
-from tstatic.ir.opdef import Values as Range
+from tstatic.ir.opdef import ValueRange as Range
 from tstatic.ops._update import MULTI_PRECISION, Rule, Values, register_update, torch_end, torch_start
 from tstatic.ops.kernels import update
 from tstatic.ops.kernels.update import Calls, Scalars

@@ -13,7 +13,16 @@ from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._padding import Pads, fold_calls, pad_calls, padded, torch_fold, torch_pad
-from tstatic.ops._shapes import Array, again, cut_together, listed, mapped, need_rank, refuse, single
+from tstatic.ops._shapes import (
+    Array,
+    add_op_context,
+    as_list,
+    check_rank,
+    cut_together,
+    emit_one,
+    grad_is_forward_op,
+    grad_is_op,
+)
 from tstatic.ops._slicing import END
 from tstatic.ops.squeeze import squeeze, unsqueeze
 
@@ -50,7 +59,7 @@ def _cut_out(ctx: GradContext) -> Mapping[str, Any]:
 
 
 def _grad(ctx: GradContext) -> Any:
-    specs = mapped("slice", _cut_out)(ctx)
+    specs = grad_is_op("slice", _cut_out)(ctx)
     return [type(s)(s.type, {"Input": s.inputs["X"]}, s.outputs, s.attrs) for s in specs]
 
 
@@ -88,8 +97,8 @@ register(
 @export("fluid.layers.pad", op="pad")
 def fluid_pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
     """``x`` with ``paddings[2 * i]`` constants before and ``paddings[2 * i + 1]`` behind it along each axis ``i``."""
-    attrs = {"paddings": listed(paddings), "pad_value": pad_value}
-    return single("pad", {"X": check_variable(x, "x", "pad")}, attrs, name=name)
+    attrs = {"paddings": as_list(paddings), "pad_value": pad_value}
+    return emit_one("pad", {"X": check_variable(x, "x", "pad")}, attrs, name=name)
 
 
 # -------------------------------------------------------------------------------------------------------- pad2d, pad3d
@@ -133,7 +142,7 @@ def _definition(
         return _spatial(attrs["paddings"], attrs["data_format"], order), modes[attrs["mode"]]
 
     def infer(x: Meta, **attrs: Any) -> Meta:
-        need_rank(x, rank, rank, "X")
+        check_rank(x, rank, rank, "X")
         return x.with_shape(padded(x.shape, *pads_of(attrs)))
 
     names = ("paddings", "mode", value, "data_format")
@@ -157,7 +166,7 @@ def _definition(
     back = CallRef(back_calls, back_scratch_metas, unread=(0,))
 
     def gradient(ctx: GradContext) -> Any:
-        specs = again(type, "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
+        specs = grad_is_forward_op(type, "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
         return [_without_value(spec, value) for spec in specs]
 
     return OpDef(
@@ -251,8 +260,8 @@ def pad2d(
         ShapeError: If a padding is negative or too large for the mode.
         ProgramError: For another mode or format.
     """
-    attrs = {"paddings": listed(paddings), "mode": mode, "pad_value": pad_value, "data_format": data_format}
-    return single("pad2d", {"X": check_variable(input, "input", "pad2d")}, attrs, name=name)
+    attrs = {"paddings": as_list(paddings), "mode": mode, "pad_value": pad_value, "data_format": data_format}
+    return emit_one("pad2d", {"X": check_variable(input, "input", "pad2d")}, attrs, name=name)
 
 
 # For each layout: the axes that make it five-dimensional, and how many numbers go before and behind the paddings.
@@ -295,9 +304,9 @@ def pad(
     """
     x = check_variable(x, "x", "pad")
     rank = len(x.shape)
-    given = [pad] * (2 * max(rank - 2, 0)) if isinstance(pad, int) else listed(pad)
+    given = [pad] * (2 * max(rank - 2, 0)) if isinstance(pad, int) else as_list(pad)
     if mode == "constant" and len(given) == 2 * rank:
-        return single("pad", {"X": x}, {"paddings": given, "pad_value": value}, name=name)
+        return emit_one("pad", {"X": x}, {"paddings": given, "pad_value": value}, name=name)
     layouts = _BY_RANK.get(rank, ())
     layout = layouts[0] if data_format == "NCHW" and layouts else data_format
     if layout not in layouts:
@@ -309,7 +318,7 @@ def pad(
             received=f"{data_format!r} and {len(given)} paddings",
             fix="choose the format by the number of dimensions (3: NCL, 4: NCHW, 5: NCDHW)",
         )
-        raise refuse(error, "pad", x.name)
+        raise add_op_context(error, "pad", x.name)
     if len(given) != 2 * (rank - 2):
         wrong = ShapeError(
             "pad must have two entries for each spatial dimension, or for each dimension",
@@ -317,7 +326,7 @@ def pad(
             received=given,
             fix="check the length of pad",
         )
-        raise refuse(wrong, "pad", x.name)
+        raise add_op_context(wrong, "pad", x.name)
     axes, before, behind = _LIFT[layout]
     attrs = {
         "paddings": [0] * before + given + [0] * behind,
@@ -326,8 +335,8 @@ def pad(
         "data_format": "NCDHW" if layout[1] == "C" else "NDHWC",
     }
     if not axes:
-        return single("pad3d", {"X": x}, attrs, name=name)
-    out = single("pad3d", {"X": unsqueeze(x, list(axes))}, attrs)
+        return emit_one("pad3d", {"X": x}, attrs, name=name)
+    out = emit_one("pad3d", {"X": unsqueeze(x, list(axes))}, attrs)
     return squeeze(out, list(axes), name)
 
 
@@ -336,5 +345,5 @@ def zeropad2d(
     x: Variable, padding: int | Sequence[int], data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
     """Pads images with zeros: left, right, top, bottom, or one int for all."""
-    given = [padding] * 4 if isinstance(padding, int) else listed(padding)
+    given = [padding] * 4 if isinstance(padding, int) else as_list(padding)
     return pad(x, given, "constant", 0.0, data_format, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, Values, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, register
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, int32
 from tstatic.ops._convolution import wide
@@ -105,6 +105,6 @@ register(
             shape_only=("X",),
         ),
         amp="gray",
-        domain=Domain(cases=_CASES, values={"X": Values(-2.0, 2.0, distinct=True)}),
+        domain=Domain(cases=_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
     )
 )

@@ -7,12 +7,12 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, Values, export, register
+from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._broadcast_grad import reduced_gradient
 from tstatic.ops._elementwise import align_last, same_dtype
-from tstatic.ops._unary import of_floats
+from tstatic.ops._unary import infer_float
 
 
 def _align(
@@ -40,7 +40,7 @@ def _prepare(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _infer(x: Meta, alpha: Meta, mode: str, data_format: str) -> Meta:
-    of_floats(x)
+    infer_float(x)
     same_dtype(x, alpha, ("X", "Alpha"))
     channel = 1 if data_format.startswith("NC") else x.rank - 1
     if mode == "all":
@@ -88,7 +88,7 @@ register(OpDef(
         Case(((2, 3, 2, 2), (1, 3, 1, 1)), {"mode": "channel"}),
         Case(((2, 2, 2, 3), (3,)), {"mode": "channel", "data_format": "NHWC"}),
         Case(((2, 3, 4), (1, 3, 4)), {"mode": "element"}), Case(((2, 5), (5,)), {"mode": "element"}),
-    ), values={"X": Values(avoid=(0.0,))}, ulps=1),
+    ), values={"X": ValueRange(avoid=(0.0,))}, ulps=1),
 ))  # fmt: skip
 
 

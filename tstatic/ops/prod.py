@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import DType, Meta, bool_, dtype_of, int32
@@ -123,7 +123,7 @@ register(
         ),
         amp="black",
         domain=Domain(
-            cases=(*CASES, *EMPTY_CASES), values={"X": Values(avoid=(0.0,))}, others=("int32", "bool"), ulps=24.0
+            cases=(*CASES, *EMPTY_CASES), values={"X": ValueRange(avoid=(0.0,))}, others=("int32", "bool"), ulps=24.0
         ),
     )
 )

@@ -8,13 +8,13 @@ import numpy as np
 
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._indexing import add_flat, positions
 from tstatic.ops._joining import common_shape
 from tstatic.ops._low import in_float32
-from tstatic.ops._shapes import INTEGERS, Array, check_index, need_same_dtype, refuse, single
+from tstatic.ops._shapes import INTEGERS, Array, add_op_context, check_index, check_same_dtype, emit_one
 from tstatic.ops.along_axis import broadcast_index, infer_along
 from tstatic.ops.expanding import expand_as
 
@@ -24,7 +24,7 @@ _TORCH = {"add": "sum", "mul": "prod", "amin": "amin", "amax": "amax"}
 
 def _infer(x: Meta, index: Meta, value: Meta, *, Axis: int) -> Meta:
     infer_along(x, index, Axis, "Input")
-    need_same_dtype((x, value), "Input and Value")
+    check_same_dtype((x, value), "Input and Value")
     common_shape([value.shape, index.shape], None)
     return x
 
@@ -184,7 +184,7 @@ register(
                 Case(((3, 4), (0, 4), (0, 4)), {"Axis": 0, "Reduce": "assign"}),
                 Case(((2, 0), (3, 0), (3, 0)), {"Axis": -2, "Reduce": "add"}),
             ),
-            values={"Index": Values(0, "Input.0", dtype="int64")},
+            values={"Index": ValueRange(0, "Input.0", dtype="int64")},
             others=("int64", "int32"),
         ),
     ),
@@ -235,9 +235,9 @@ def put_along_axis(
                 received=list(indices.shape),
                 fix="expand the value first",
             )
-            raise refuse(error, "put_along_axis", arr.name)
+            raise add_op_context(error, "put_along_axis", arr.name)
     values = as_variable(values, like=arr)
     if values.shape != indices.shape:
         values = expand_as(values, indices)
     attrs = {"Axis": axis, "Reduce": reduce, "Include_self": include_self}
-    return single("put_along_axis", {"Input": arr, "Index": indices, "Value": values}, attrs)
+    return emit_one("put_along_axis", {"Input": arr, "Index": indices, "Value": values}, attrs)

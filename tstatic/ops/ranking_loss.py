@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 from tstatic.ops.binary_loss import alike
 
 _THREE = tuple(Case((s, s, s)) for s in ((7,), (3, 1), (), (0, 1), (1,), (2, 3, 4), (2, 0, 3), (131,)))
@@ -27,7 +27,7 @@ register(OpDef(
         grad=DERIVE,
     ),
     lower=lambda torch, label, left, right: _rank(torch, label, left, right), amp="black",
-    domain=Domain(cases=_THREE, values={"Label": Values(0.0, 1.0)}, ulps=16.0),
+    domain=Domain(cases=_THREE, values={"Label": ValueRange(0.0, 1.0)}, ulps=16.0),
 ))  # fmt: skip
 
 
@@ -55,7 +55,7 @@ register(OpDef(
     # The product of label and difference lies in (0.5, 4): clear of the margins, on both sides of them.
     domain=Domain(
         cases=tuple(Case(c.shapes, {"margin": 5.0 if i % 2 else 0.25}) for i, c in enumerate(_THREE)),
-        values={"X1": Values(1.0, 2.0), "X2": Values(-2.0, 0.0), "Label": Values(0.5, 1.0)}, ulps=12.0,
+        values={"X1": ValueRange(1.0, 2.0), "X2": ValueRange(-2.0, 0.0), "Label": ValueRange(0.5, 1.0)}, ulps=12.0,
     ),
 ))  # fmt: skip
 
@@ -65,7 +65,7 @@ register(OpDef(
 def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None = None) -> Variable:
     """Returns ``log(1 + exp(left - right)) - label * (left - right)``; all ``[batch, 1]``."""
     y, a, b = labels.variables("rank_loss", label=label, left=left, right=right)
-    return single("rank_loss", {"Label": y, "Left": a, "Right": b}, name=name)
+    return emit_one("rank_loss", {"Label": y, "Left": a, "Right": b}, name=name)
 
 
 @export("fluid.layers.margin_rank_loss", op="margin_rank_loss")
@@ -74,7 +74,7 @@ def margin_rank_loss(
 ) -> Variable:
     """Returns ``max(0, margin - label * (left - right))``; all of one shape, ``label`` 1 or -1."""
     y, a, b = labels.variables("margin_rank_loss", label=label, left=left, right=right)
-    return single("margin_rank_loss", {"X1": a, "X2": b, "Label": y}, {"margin": margin}, name=name)
+    return emit_one("margin_rank_loss", {"X1": a, "X2": b, "Label": y}, {"margin": margin}, name=name)
 
 
 @export("nn.functional.margin_ranking_loss")
@@ -98,11 +98,11 @@ def margin_ranking_loss(
     """
     labels.check_reduction(reduction, "margin_ranking_loss")
     a, b, y = labels.variables("margin_ranking_loss", input=input, other=other, label=label)
-    difference = single("elementwise_sub", {"X": b, "Y": a})
-    loss = single("elementwise_mul", {"X": difference, "Y": y})
+    difference = emit_one("elementwise_sub", {"X": b, "Y": a})
+    loss = emit_one("elementwise_mul", {"X": difference, "Y": y})
     if margin != 0.0:
-        loss = single("scale", {"X": loss}, {"bias": float(margin)})
-    loss = single("relu", {"X": loss}, name=name if reduction == "none" else None)
+        loss = emit_one("scale", {"X": loss}, {"bias": float(margin)})
+    loss = emit_one("relu", {"X": loss}, name=name if reduction == "none" else None)
     return labels.reduced(loss, reduction, name)
 
 
@@ -129,11 +129,11 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
             op="bpr_loss",
             var=x.name,
         )
-    flat = single("reshape2", {"X": y}, {"shape": (-1,)})
-    hot = single("cast", {"X": single("one_hot_v2", {"X": flat}, {"depth": classes})}, {"out_dtype": x.dtype})
+    flat = emit_one("reshape2", {"X": y}, {"shape": (-1,)})
+    hot = emit_one("cast", {"X": emit_one("one_hot_v2", {"X": flat}, {"depth": classes})}, {"out_dtype": x.dtype})
     rows = {"dim": (1,), "keep_dim": True}
-    right = single("reduce_sum", {"X": single("elementwise_mul", {"X": x, "Y": hot})}, rows)
-    losses = single("softplus", {"X": single("elementwise_sub", {"X": x, "Y": right})})
-    others = single("scale", {"X": hot}, {"scale": -1.0, "bias": 1.0})
-    total = single("reduce_sum", {"X": single("elementwise_mul", {"X": losses, "Y": others})}, rows)
-    return single("scale", {"X": total}, {"scale": 1.0 / (classes - 1)}, name=name, prefix="bpr_loss")
+    right = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": x, "Y": hot})}, rows)
+    losses = emit_one("softplus", {"X": emit_one("elementwise_sub", {"X": x, "Y": right})})
+    others = emit_one("scale", {"X": hot}, {"scale": -1.0, "bias": 1.0})
+    total = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": losses, "Y": others})}, rows)
+    return emit_one("scale", {"X": total}, {"scale": 1.0 / (classes - 1)}, name=name, prefix="bpr_loss")

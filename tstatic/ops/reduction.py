@@ -41,7 +41,7 @@ from tstatic.ops._reduce import (
     split_spread,
     spread,
 )
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 from tstatic.ops._sum import sum_calls, sum_scratch
 
 Attrs = Mapping[str, Any]
@@ -376,4 +376,4 @@ def reduce_mean(input: Variable, dim: Any = None, keep_dim: bool = False, name: 
 @export("fluid.layers.mean", op="mean")
 def fluid_mean(x: Variable, name: str | None = None) -> Variable:
     """Returns the mean of all elements, of shape ``[1]``."""
-    return single("mean", {"X": check_variable(x, "x", "mean")}, name=name)
+    return emit_one("mean", {"X": check_variable(x, "x", "mean")}, name=name)

@@ -9,13 +9,13 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, layer
-from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops import _labels as labels
 from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 from tstatic.ops._sum import sum_calls, sum_scratch
 from tstatic.ops.binary_loss import SAME, alike
 
@@ -50,7 +50,7 @@ register(OpDef(
     # The distances lie in (0.2, 4): clear of the bends at delta, on both sides of them.
     domain=Domain(
         cases=tuple(Case(c.shapes, {"delta": 5.0 if i % 2 else 0.05}) for i, c in enumerate(SAME)),
-        values={"X": Values(-2.0, -0.1), "Y": Values(0.1, 2.0)}, ulps=12.0,
+        values={"X": ValueRange(-2.0, -0.1), "Y": ValueRange(0.1, 2.0)}, ulps=12.0,
     ),
 ))  # fmt: skip
 
@@ -165,7 +165,7 @@ register(
                 Case(((1,), (1,))),
                 Case(((6, 120), (6, 120))),
             ),
-            values={"Target": Values(-0.3, 1.0, avoid=(0.0,))},
+            values={"Target": ValueRange(-0.3, 1.0, avoid=(0.0,))},
             ulps=24.0,
         ),
     )
@@ -186,8 +186,8 @@ def kl_div(input: Variable, label: Variable, reduction: str = "mean", name: str 
     labels.check_reduction(reduction, "kl_div", KL_WORDS)
     x, y = labels.variables("kl_div", input=input, label=label)
     if {x.dtype.name, y.dtype.name} == {"float32", "float64"}:
-        x, y = (v if v.dtype == "float64" else single("cast", {"X": v}, {"out_dtype": "float64"}) for v in (x, y))
-    return single("kldiv_loss", {"X": x, "Target": y}, {"reduction": reduction}, name=name, prefix="kl_div")
+        x, y = (v if v.dtype == "float64" else emit_one("cast", {"X": v}, {"out_dtype": "float64"}) for v in (x, y))
+    return emit_one("kldiv_loss", {"X": x, "Target": y}, {"reduction": reduction}, name=name, prefix="kl_div")
 
 
 @export("fluid.layers.kldiv_loss", op="kldiv_loss")
@@ -195,11 +195,11 @@ def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str
     """Returns :func:`kl_div`; a reduced loss has shape ``[1]``."""
     labels.check_reduction(reduction, "kldiv_loss", KL_WORDS)
     a, b = labels.variables("kldiv_loss", x=x, target=target)
-    return single("kldiv_loss", {"X": a, "Target": b}, {"reduction": reduction, "one_d": True}, name=name)
+    return emit_one("kldiv_loss", {"X": a, "Target": b}, {"reduction": reduction, "one_d": True}, name=name)
 
 
 def _huber_loss(x: Variable, y: Variable, delta: float, name: str | None) -> Variable:
-    return single("huber_loss", {"X": x, "Y": y}, {"delta": delta}, name=name)
+    return emit_one("huber_loss", {"X": x, "Y": y}, {"delta": delta}, name=name)
 
 
 @export("nn.functional.smooth_l1_loss", op="huber_loss")
@@ -282,8 +282,8 @@ def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: st
     """Returns the squared distance, or its mean or sum ``[]``; the operands broadcast."""
     labels.check_reduction(reduction, "mse_loss")
     x, y = labels.variables("mse_loss", input=input, label=label)
-    square = single(
-        "square", {"X": single("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
+    square = emit_one(
+        "square", {"X": emit_one("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
     )
     return labels.reduced(square, reduction, name)
 
@@ -292,7 +292,7 @@ def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: st
 def fluid_mse_loss(input: Variable, label: Variable) -> Variable:
     """Returns the mean squared distance, of shape ``[1]``."""
     attrs = {"dim": (0,), "reduce_all": True, "one_d": True}
-    return single("reduce_mean", {"X": square_error_cost(input, label)}, attrs)
+    return emit_one("reduce_mean", {"X": square_error_cost(input, label)}, attrs)
 
 
 @export("nn.functional.l1_loss", op="abs")
@@ -300,7 +300,9 @@ def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str
     """Returns the distance, or its mean or sum ``[]``; the operands broadcast."""
     labels.check_reduction(reduction, "l1_loss")
     x, y = labels.variables("l1_loss", input=input, label=label)
-    size = single("abs", {"X": single("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None)
+    size = emit_one(
+        "abs", {"X": emit_one("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
+    )
     return labels.reduced(size, reduction, name)
 
 
@@ -327,11 +329,11 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
             op="dice_loss",
             var=y.name,
         )
-    flat = single("squeeze2", {"X": y}, {"axes": (-1,)})
-    hot = single("cast", {"X": single("one_hot_v2", {"X": flat}, {"depth": x.shape[-1]})}, {"out_dtype": x.dtype})
+    flat = emit_one("squeeze2", {"X": y}, {"axes": (-1,)})
+    hot = emit_one("cast", {"X": emit_one("one_hot_v2", {"X": flat}, {"depth": x.shape[-1]})}, {"out_dtype": x.dtype})
     rest = {"dim": tuple(range(1, len(x.shape)))}
-    overlap = single("reduce_sum", {"X": single("elementwise_mul", {"X": x, "Y": hot})}, rest)
-    sums = [single("reduce_sum", {"X": v}, rest) for v in (x, hot)]
-    both = single("scale", {"X": single("elementwise_add", {"X": sums[0], "Y": sums[1]})}, {"bias": float(epsilon)})
-    share = single("elementwise_div", {"X": single("scale", {"X": overlap}, {"scale": 2.0}), "Y": both})
-    return labels.reduced(single("scale", {"X": share}, {"scale": -1.0, "bias": 1.0}), "mean", name)
+    overlap = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": x, "Y": hot})}, rest)
+    sums = [emit_one("reduce_sum", {"X": v}, rest) for v in (x, hot)]
+    both = emit_one("scale", {"X": emit_one("elementwise_add", {"X": sums[0], "Y": sums[1]})}, {"bias": float(epsilon)})
+    share = emit_one("elementwise_div", {"X": emit_one("scale", {"X": overlap}, {"scale": 2.0}), "Y": both})
+    return labels.reduced(emit_one("scale", {"X": share}, {"scale": -1.0, "bias": 1.0}), "mean", name)

@@ -8,22 +8,22 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._low import in_float32
 from tstatic.ops._scatter_add import add_rows
-from tstatic.ops._shapes import Array, again, need_integer, need_rank, single
+from tstatic.ops._shapes import Array, check_integer, check_rank, emit_one, grad_is_forward_op
 from tstatic.ops.reshape import ANY, flatten
 
 
 def _infer(x: Meta, counts: Meta | None, *, Repeats: int, dim: int) -> Meta:
-    need_rank(x, 1, None, "X")
+    check_rank(x, 1, None, "X")
     at = normalize_axis(dim, x.rank)
     size = x.shape[at]
     if counts is not None:
-        need_integer(counts, "RepeatsTensor")
-        need_rank(counts, 1, 1, "RepeatsTensor")
+        check_integer(counts, "RepeatsTensor")
+        check_rank(counts, 1, 1, "RepeatsTensor")
         if UNKNOWN not in (size, counts.shape[0]) and counts.shape[0] not in (size, 1):
             raise ShapeError(
                 "repeats must say a number for each entry",
@@ -101,7 +101,7 @@ register(
             ref=_back,
             lower=_lower_back,
             shape_only=("X",),
-            grad=again("repeat_interleave", "Out@GRAD", "X@GRAD", "X", "Out", ("RepeatsTensor",)),
+            grad=grad_is_forward_op("repeat_interleave", "Out@GRAD", "X@GRAD", "X", "Out", ("RepeatsTensor",)),
         ),
         domain=Domain(
             cases=(
@@ -112,7 +112,7 @@ register(
                 Case(((2, 3), None), {"Repeats": 0, "dim": 1}),
                 Case(((0, 3), None), {"Repeats": 2, "dim": 0}),
             ),
-            values={"RepeatsTensor": Values(0, 3, dtype="int64")},
+            values={"RepeatsTensor": ValueRange(0, 3, dtype="int64")},
             others=ANY,
         ),
     )
@@ -137,4 +137,4 @@ def repeat_interleave(x: Variable, repeats: Any, axis: int | None = None, name: 
         x, axis = flatten(x), 0
     given = repeats if isinstance(repeats, Variable) else None
     attrs = {"Repeats": 0 if given is not None else repeats, "dim": axis}
-    return single("repeat_interleave", {"X": x, "RepeatsTensor": given}, attrs, name=name)
+    return emit_one("repeat_interleave", {"X": x, "RepeatsTensor": given}, attrs, name=name)

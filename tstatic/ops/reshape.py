@@ -18,10 +18,10 @@ from tstatic.ops._call_ref import copies
 from tstatic.ops._reshaping import plain_copy, reshape_back, resolve, with_shape
 from tstatic.ops._shapes import (
     Array,
+    add_op_context,
+    as_list,
     copy_reshaped,
-    listed,
-    refuse,
-    single,
+    emit_one,
     sizes_given,
     sizes_of,
     tensor_rank,
@@ -232,7 +232,7 @@ def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """
     attr, given, each = sizes_given(shape)
     inputs = {"X": check_variable(x, "x", "reshape"), "Shape": given, "ShapeTensor": each}
-    return single("reshape2", inputs, {"shape": attr}, name=name)
+    return emit_one("reshape2", inputs, {"shape": attr}, name=name)
 
 
 @export("tensor.reshape_", "Variable.reshape_", op="reshape2")
@@ -253,7 +253,7 @@ def fluid_reshape(
 ) -> Variable:
     """:func:`reshape` with an optional activation ``act`` on the result; ``actual_shape`` beats ``shape``."""
     out = reshape(x, shape if actual_shape is None else actual_shape, name)
-    return out if act is None else single(act, {"X": out})
+    return out if act is None else emit_one(act, {"X": out})
 
 
 @export("tensor.flatten", "Variable.flatten", op="flatten_contiguous_range")
@@ -265,13 +265,13 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
     """
     inputs = {"X": check_variable(x, "x", "flatten")}
     attrs = {"start_axis": start_axis, "stop_axis": stop_axis}
-    return single("flatten_contiguous_range", inputs, attrs, name=name, prefix="flatten")
+    return emit_one("flatten_contiguous_range", inputs, attrs, name=name, prefix="flatten")
 
 
 @export("fluid.layers.flatten", op="flatten2")
 def fluid_flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """A matrix: the axes before ``axis`` joined into rows, the others into columns."""
-    return single("flatten2", {"X": check_variable(x, "x", "flatten")}, {"axis": axis}, name=name)
+    return emit_one("flatten2", {"X": check_variable(x, "x", "flatten")}, {"axis": axis}, name=name)
 
 
 @export("tensor.flatten_", "Variable.flatten_", op="flatten_contiguous_range")
@@ -290,8 +290,8 @@ def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = N
     x = check_variable(x, "x", "unflatten")
     try:
         at = normalize_axis(axis, len(x.shape))
-        sizes = resolve(x.shape[at : at + 1] or (1,), listed(shape))
+        sizes = resolve(x.shape[at : at + 1] or (1,), as_list(shape))
     except ShapeError as error:
-        raise refuse(error, "unflatten", x.name) from None
+        raise add_op_context(error, "unflatten", x.name) from None
     # Leading sizes are copied by position; those behind the axis must be known.
     return reshape(x, [*[0] * at, *sizes, *x.shape[at + 1 :]], name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ops._unary import of_floats, of_numbers, unary
+from tstatic.ops._unary import infer_float, infer_number, unary
 
 _ZERO = GradOp("Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "0.0"})
-_BETWEEN = {"X": Values(-4.0, 4.0, avoid="int")}
+_BETWEEN = {"X": ValueRange(-4.0, 4.0, avoid="int")}
 
 
 def _half_away(torch: Any, x: Any) -> Any:
@@ -20,22 +20,22 @@ def _half_away(torch: Any, x: Any) -> Any:
 
 
 register(OpDef(
-    "floor", "X -> Out", pointwise={"Out": "floor(x)"}, infer=of_floats, grad=_ZERO,
+    "floor", "X -> Out", pointwise={"Out": "floor(x)"}, infer=infer_float, grad=_ZERO,
     lower=lambda torch, x: torch.floor(x), amp="gray", domain=Domain("unary", values=_BETWEEN, ulps=0),
 ))  # fmt: skip
 register(OpDef(
-    "ceil", "X -> Out", pointwise={"Out": "ceil(x)"}, infer=of_floats, grad=_ZERO,
+    "ceil", "X -> Out", pointwise={"Out": "ceil(x)"}, infer=infer_float, grad=_ZERO,
     lower=lambda torch, x: torch.ceil(x), amp="gray", domain=Domain("unary", values=_BETWEEN, ulps=0),
 ))  # fmt: skip
 register(OpDef(
-    "round", "X -> Out", pointwise={"Out": "round(x)"}, infer=of_floats, grad=_ZERO,
+    "round", "X -> Out", pointwise={"Out": "round(x)"}, infer=infer_float, grad=_ZERO,
     lower=_half_away, amp="gray",
     domain=Domain(
-        "unary", values={"X": Values(-3.0, 3.0, avoid=(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, -2, -1, 0, 1, 2))}, ulps=0
+        "unary", values={"X": ValueRange(-3.0, 3.0, avoid=(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, -2, -1, 0, 1, 2))}, ulps=0
     ),
 ))  # fmt: skip
 register(OpDef(
-    "trunc", "X -> Out", pointwise={"Out": "trunc(x)"}, infer=of_numbers, grad=_ZERO,
+    "trunc", "X -> Out", pointwise={"Out": "trunc(x)"}, infer=infer_number, grad=_ZERO,
     lower=lambda torch, x: torch.trunc(x), amp="gray",
     domain=Domain("unary", values=_BETWEEN, others=("int64", "int32"), ulps=0),
 ))  # fmt: skip

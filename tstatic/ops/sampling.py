@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, FeedError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import Case, Domain, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, float32, int64
 from tstatic.ops._cut import cut_rows
@@ -72,7 +72,7 @@ register(
         effects=True,
         domain=Domain(
             "unary",
-            values={"X": Values(0.0, 1.0)},
+            values={"X": ValueRange(0.0, 1.0)},
             ulps=0,
             check_grad="a coin flip has no gradient",
             cases=(Case(((400,),)),),
@@ -167,7 +167,7 @@ register(
                 Case(((1,),), {"num_samples": 1}),
                 Case(((0, 3),), {"num_samples": 2}),
             ),
-            values={"X": Values(0.01, 1.0)},
+            values={"X": ValueRange(0.01, 1.0)},
             floats=("float32", "float64"),
             check_grad="a drawn index has no gradient",
         ),
@@ -221,7 +221,7 @@ register(
                 Case(((0, 4),)),
                 Case(((40, 5),), {"max": 0.5}),
             ),
-            values={"X": Values(rows=True)},
+            values={"X": ValueRange(rows=True)},
             floats=("float32", "float64"),
             ulps=0,
             check_grad="a drawn index has no gradient",

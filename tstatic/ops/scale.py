@@ -14,7 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.no_effect import no_effect
 from tstatic.ops._emitter import Emitter
-from tstatic.ops._unary import of_numbers
+from tstatic.ops._unary import infer_number
 from tstatic.ops.elementwise_fluid import with_activation
 
 
@@ -40,7 +40,7 @@ def whole_part(number: Any) -> Any:
 
 
 def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
-    whole(of_numbers(x), scale=scale, bias=bias)
+    whole(infer_number(x), scale=scale, bias=bias)
     return x
 
 
@@ -77,7 +77,7 @@ register(OpDef(
 
 
 def _increment_infer(x: Meta, step: float) -> Meta:
-    whole(of_numbers(x), step=step)
+    whole(infer_number(x), step=step)
     return x
 
 

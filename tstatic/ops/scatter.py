@@ -8,21 +8,30 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, OpSpec, Values, export, register
+from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._indexing import add_nd
 from tstatic.ops._joining import common_shape
 from tstatic.ops._low import in_float32
 from tstatic.ops._scatter_add import add_rows
-from tstatic.ops._shapes import INTEGERS, Array, check_index, listed, need_integer, need_rank, need_same_dtype, single
+from tstatic.ops._shapes import (
+    INTEGERS,
+    Array,
+    as_list,
+    check_index,
+    check_integer,
+    check_rank,
+    check_same_dtype,
+    emit_one,
+)
 
 
 # ------------------------------------------------------------------------------------------------------------- scatter
 def _infer(x: Meta, ids: Meta, updates: Meta) -> Meta:
-    need_integer(ids, "Ids")
-    need_rank(x, 1, None, "X")
-    need_same_dtype((x, updates), "X and Updates")
+    check_integer(ids, "Ids")
+    check_rank(x, 1, None, "X")
+    check_same_dtype((x, updates), "X and Updates")
     if ids.rank > 1 and not (ids.rank == 2 and ids.shape[1] in (1, UNKNOWN)):
         raise ShapeError(
             "Ids must be a list of rows",
@@ -166,7 +175,7 @@ register(
                 Case(((2, 3), (0,), (0, 3)), {"overwrite": True}),
                 Case(((2, 0), (2,), (2, 0)), {"overwrite": True}),
             ),
-            values={"Ids": Values(0, "X.0", dtype="int64")},
+            values={"Ids": ValueRange(0, "X.0", dtype="int64")},
             others=("int64", "int32"),
         ),
     )
@@ -194,7 +203,7 @@ def scatter(
         "Ids": check_variable(index, "index", "scatter", INTEGERS),
         "Updates": check_variable(updates, "updates", "scatter"),
     }
-    return single("scatter", inputs, {"overwrite": overwrite}, name=name)
+    return emit_one("scatter", inputs, {"overwrite": overwrite}, name=name)
 
 
 @export("tensor.scatter_", "Variable.scatter_", op="scatter")
@@ -215,9 +224,9 @@ def fluid_scatter(
 
 # ------------------------------------------------------------------------------------------------------ scatter_nd_add
 def _infer_nd(x: Meta, index: Meta, updates: Meta) -> Meta:
-    need_integer(index, "Index")
-    need_rank(index, 1, None, "Index")
-    need_same_dtype((x, updates), "X and Updates")
+    check_integer(index, "Index")
+    check_rank(index, 1, None, "Index")
+    check_same_dtype((x, updates), "X and Updates")
     depth = index.shape[-1]
     if depth == UNKNOWN or depth > x.rank:
         raise ShapeError(
@@ -275,7 +284,7 @@ register(
                 Case(((2, 3), (0, 1), (0, 3))),
                 Case(((2, 0), (3, 1), (3, 0))),
             ),
-            values={"Index": Values(-2, "X.0", dtype="int64")},
+            values={"Index": ValueRange(-2, "X.0", dtype="int64")},
             others=("int64", "int32"),
         ),
     )
@@ -300,7 +309,7 @@ def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | 
         "Index": check_variable(index, "index", "scatter_nd_add", INTEGERS),
         "Updates": check_variable(updates, "updates", "scatter_nd_add"),
     }
-    return single("scatter_nd_add", inputs, name=name)
+    return emit_one("scatter_nd_add", inputs, name=name)
 
 
 @export("fluid.layers.scatter_nd_add", op="scatter_nd_add")
@@ -313,5 +322,5 @@ def fluid_scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name
 def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
     """Zeros of ``shape`` with ``updates`` added by index, as :func:`scatter_nd_add` does."""
     updates = check_variable(updates, "updates", "scatter_nd")
-    zeros = single("fill_constant", {}, {"shape": listed(shape), "dtype": updates.dtype, "value": 0.0})
+    zeros = emit_one("fill_constant", {}, {"shape": as_list(shape), "dtype": updates.dtype, "value": 0.0})
     return scatter_nd_add(zeros, index, updates, name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import Layer
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Values, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.logs import warn_user
@@ -75,7 +75,7 @@ register(
                 Case(([(3, 1, 2), (3, 1, 2)], (1,))),
                 Case(([(5,), (5,)], ())),
             ),
-            values={"Mask": Values(0, 1, dtype="int32")},
+            values={"Mask": ValueRange(0, 1, dtype="int32")},
         ),
     )
 )

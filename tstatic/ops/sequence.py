@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int64
 from tstatic.ops._shape_arg import check_sizes
@@ -128,7 +128,7 @@ register(
         dynamic=True,
         domain=Domain(
             cases=(Case(((), (), ())), Case(((1,), (1,), (1,)))),
-            values={"Start": Values(-3, 3), "End": Values(2, 9), "Step": Values(1, 2)},
+            values={"Start": ValueRange(-3, 3), "End": ValueRange(2, 9), "Step": ValueRange(1, 2)},
             floats=("float32", "float64"),
             others=("int64", "int32"),
         ),

@@ -11,7 +11,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, int32, int64
 from tstatic.ops._call_ref import copies
-from tstatic.ops._shapes import Array, copy, single
+from tstatic.ops._shapes import Array, copy, emit_one
 from tstatic.ops.reshape import ANY
 
 MOST = 2**31 - 1
@@ -53,7 +53,7 @@ def shape(input: Variable) -> Variable:
     Raises:
         ShapeError: If a size is above ``2**31 - 1``.
     """
-    return single("shape", {"Input": check_variable(input, "input", "shape")})
+    return emit_one("shape", {"Input": check_variable(input, "input", "shape")})
 
 
 def _size_calls(x: Array, out: Array) -> list[Call]:
@@ -76,7 +76,7 @@ register(
 @export("tensor.numel", "Variable.numel", "Variable.size", op="size")
 def numel(x: Variable, name: str | None = None) -> Variable:
     """The number of elements when the program runs: a 0-d int64."""
-    return single("size", {"Input": check_variable(x, "x", "numel")}, name=name, prefix="numel")
+    return emit_one("size", {"Input": check_variable(x, "x", "numel")}, name=name, prefix="numel")
 
 
 @export("fluid.layers.size", op="size")

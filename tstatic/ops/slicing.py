@@ -9,7 +9,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops._shapes import listed, single, sizes_given, sizes_of, tensor_rank
+from tstatic.ops._shapes import as_list, emit_one, sizes_given, sizes_of, tensor_rank
 from tstatic.ops._slicing import Runs, length, positive, runs_of, selected, selection
 from tstatic.ops.reshape import ANY
 
@@ -113,7 +113,7 @@ def bounds(value: Any, first: str, each: str, inputs: dict[str, Any], flags: lis
     if tensor is not None:
         flags[:] = [-1] * len(flags)
         return [-1] * len(flags)
-    for i, item in enumerate(listed(value)[: len(flags)]):
+    for i, item in enumerate(as_list(value)[: len(flags)]):
         if isinstance(item, Variable):
             flags[i] = -1
     return attr
@@ -134,11 +134,11 @@ def slice_(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Vari
     """
     x = check_variable(input, "input", "slice")
     inputs: dict[str, Any] = {"Input": x}
-    flags = [1] * len(listed(axes))
+    flags = [1] * len(as_list(axes))
     first = bounds(starts, "StartsTensor", "StartsTensorList", inputs, flags)
     last = bounds(ends, "EndsTensor", "EndsTensorList", inputs, flags)
-    attrs = {"axes": listed(axes), "starts": first, "ends": last, "infer_flags": flags}
-    return single("slice", inputs, attrs)
+    attrs = {"axes": as_list(axes), "starts": first, "ends": last, "infer_flags": flags}
+    return emit_one("slice", inputs, attrs)
 
 
 # -------------------------------------------------------------------------------------------------------- strided_slice
@@ -236,15 +236,15 @@ def strided_slice(
     """
     x = check_variable(x, "x", "strided_slice")
     inputs: dict[str, Any] = {"Input": x}
-    flags = [1] * len(listed(axes))
+    flags = [1] * len(as_list(axes))
     attrs = {
-        "axes": listed(axes),
+        "axes": as_list(axes),
         "starts": bounds(starts, "StartsTensor", "StartsTensorList", inputs, flags),
         "ends": bounds(ends, "EndsTensor", "EndsTensorList", inputs, flags),
         "strides": bounds(strides, "StridesTensor", "StridesTensorList", inputs, flags),
         "infer_flags": flags,
     }
-    return single("strided_slice", inputs, attrs, name=name)
+    return emit_one("strided_slice", inputs, attrs, name=name)
 
 
 @export("fluid.layers.strided_slice", op="strided_slice")

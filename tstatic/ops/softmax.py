@@ -14,14 +14,14 @@ from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, split_rows
-from tstatic.ops._shapes import single
-from tstatic.ops._unary import of_floats
+from tstatic.ops._shapes import emit_one
+from tstatic.ops._unary import infer_float
 from tstatic.ops.kernels import softmax as kernels
 
 
 def _infer(x: Meta, axis: int) -> Meta:
     row_axis(x.rank, axis)
-    return of_floats(x)
+    return infer_float(x)
 
 
 def _ref(kernel: Callable[..., None], inputs: int) -> CallRef:
@@ -190,8 +190,8 @@ _register(
 def _build(type: str, x: Variable, axis: int, dtype: Any, name: str | None) -> Variable:
     check_variable(x, "x", type)
     if dtype is not None and dtype_of(dtype) is not x.dtype:
-        x = single("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": dtype_of(dtype)})
-    return single(type, {"X": x}, {"axis": axis}, name=name)
+        x = emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": dtype_of(dtype)})
+    return emit_one(type, {"X": x}, {"axis": axis}, name=name)
 
 
 @export("nn.functional.softmax", "nn.functional.softmax_", op="softmax")

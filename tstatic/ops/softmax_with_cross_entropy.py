@@ -10,7 +10,7 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import emit
-from tstatic.ir.domain import Values
+from tstatic.ir.domain import ValueRange
 from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -19,12 +19,12 @@ from tstatic.ir.types import Meta
 from tstatic.ops import _labels as labels
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, split_rows, vector
-from tstatic.ops._unary import of_floats
+from tstatic.ops._unary import infer_float
 from tstatic.ops.kernels import softmax as kernels
 
 
 def _infer(logits: Meta, label: Meta, source: Meta | None, soft_label: bool, axis: int) -> tuple[Meta, Meta]:
-    of_floats(logits)
+    infer_float(logits)
     at = row_axis(logits.rank, axis)
     if logits.rank == 0:
         raise ShapeError(
@@ -33,9 +33,9 @@ def _infer(logits: Meta, label: Meta, source: Meta | None, soft_label: bool, axi
             received="shape []",
             fix="reshape Logits to [1, classes]",
         )
-    labels.need_labels(label, logits, soft_label, "Logits")
+    labels.check_labels(label, logits, soft_label, "Logits")
     one = tuple(1 if i == at else s for i, s in enumerate(logits.shape))
-    full = labels.need_fitting(label.shape, logits.shape if soft_label else one, logits.shape, "Logits")
+    full = labels.check_fitting(label.shape, logits.shape if soft_label else one, logits.shape, "Logits")
     full = tuple(logits.shape[i] if i == at else s for i, s in enumerate(full))
     return logits.with_shape(full), logits.with_shape(1 if i == at else s for i, s in enumerate(full))
 
@@ -327,7 +327,7 @@ register(
                 Case(((2, 0, 4), (2, 0, 1), None)),
                 Case(((5, 40), (5, 1), None)),
             ),
-            values={"Label": Values(0, "Logits.-1", dtype="int64")},
+            values={"Label": ValueRange(0, "Logits.-1", dtype="int64")},
             ulps=24.0,
         ),
     ),

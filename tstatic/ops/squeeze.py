@@ -10,7 +10,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._reshaping import plain_copy, with_shape
-from tstatic.ops._shapes import axes_of, listed, single, view_of
+from tstatic.ops._shapes import as_list, axes_of, emit_one, view_of
 from tstatic.ops.reshape import ANY, reshape
 
 
@@ -132,12 +132,12 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
         name: Name of the layer.
     """
     x = check_variable(x, "x", "squeeze")
-    axes = [] if axis is None else listed(axis)
+    axes = [] if axis is None else as_list(axis)
     if not axes and UNKNOWN in x.shape:
         axes = [i for i, s in enumerate(x.shape) if s == 1]
         if not axes:
             return reshape(x, [0] * len(x.shape), name)
-    return single("squeeze2", {"X": x}, {"axes": axes}, name=name, prefix="squeeze")
+    return emit_one("squeeze2", {"X": x}, {"axes": axes}, name=name, prefix="squeeze")
 
 
 @export("fluid.layers.squeeze", op="squeeze2")
@@ -153,7 +153,7 @@ def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -
     Raises:
         ShapeError: If an axis is out of range.
     """
-    return single("unsqueeze2", {"X": check_variable(x, "x", "unsqueeze")}, {"axes": listed(axis)}, name=name)
+    return emit_one("unsqueeze2", {"X": check_variable(x, "x", "unsqueeze")}, {"axes": as_list(axis)}, name=name)
 
 
 @export("fluid.layers.unsqueeze", op="unsqueeze2")

@@ -13,7 +13,16 @@ from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._joining import common_shape, gathered, scattered, variables, without
-from tstatic.ops._shapes import Array, along, copy, need_same_dtype, need_some, refuse, several, single
+from tstatic.ops._shapes import (
+    Array,
+    add_op_context,
+    along,
+    check_nonempty_list,
+    check_same_dtype,
+    copy,
+    emit_list,
+    emit_one,
+)
 from tstatic.ops.reshape import ANY
 
 
@@ -24,8 +33,8 @@ def _place(whole: Array, axis: int, k: int) -> Array:
 
 # --------------------------------------------------------------------------------------------------------------- stack
 def _infer_stack(xs: Sequence[Meta], *, axis: int) -> Meta:
-    need_some(xs, "X")
-    need_same_dtype(xs, "X")
+    check_nonempty_list(xs, "X")
+    check_same_dtype(xs, "X")
     shape = list(common_shape([x.shape for x in xs], None))
     shape.insert(normalize_axis(axis, xs[0].rank + 1), len(xs))
     return xs[0].with_shape(shape)
@@ -78,7 +87,7 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
     Raises:
         ShapeError: If the shapes differ, or the list is empty.
     """
-    return single("stack", {"X": variables(x, "x", "stack")}, {"axis": axis}, name=name)
+    return emit_one("stack", {"X": variables(x, "x", "stack")}, {"axis": axis}, name=name)
 
 
 @export("Variable.stack", op="stack")
@@ -190,7 +199,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
     """
     x = check_variable(x, "x", "unstack")
     count = _count(x, axis, "unstack") if num is None else num
-    return several("unstack", {"X": x}, {"axis": axis, "num": count}) if count else []
+    return emit_list("unstack", {"X": x}, {"axis": axis, "num": count}) if count else []
 
 
 @export("tensor.unbind", "Variable.unbind", "fluid.layers.unbind", op="unbind")
@@ -202,11 +211,11 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     """
     x = check_variable(input, "input", "unbind")
     count = _count(x, axis, "unbind")
-    return several("unbind", {"X": x}, {"axis": axis, "num": count}) if count else []
+    return emit_list("unbind", {"X": x}, {"axis": axis, "num": count}) if count else []
 
 
 def _count(x: Variable, axis: int, function: str) -> int:
     try:
         return len(_pieces(x.meta, axis=axis, num=0)[0])
     except ShapeError as error:
-        raise refuse(error, function, x.name) from None
+        raise add_op_context(error, function, x.name) from None

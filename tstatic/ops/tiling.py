@@ -14,7 +14,17 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._call_ref import CallRef, copies
-from tstatic.ops._shapes import Array, again, clear, copy, need_sizes, single, sizes_given, sizes_of, tensor_rank
+from tstatic.ops._shapes import (
+    Array,
+    check_sizes,
+    clear,
+    copy,
+    emit_one,
+    grad_is_forward_op,
+    sizes_given,
+    sizes_of,
+    tensor_rank,
+)
 from tstatic.ops._sum import sum_calls, sum_scratch
 from tstatic.ops.reshape import ANY
 
@@ -34,7 +44,7 @@ def _tiled(old: Shape, times: Sequence[int]) -> Shape:
             fix="check repeat_times",
         )
     new = tuple(0 if n == 0 else UNKNOWN if s == UNKNOWN else s * n for s, n in zip(*_aligned(old, times), strict=True))
-    need_sizes(new)
+    check_sizes(new)
     return new
 
 
@@ -123,7 +133,7 @@ register(
         infer=lambda x, given, each, *, repeat_times: _infer(x, given, each, repeat_times),
         ref=copies(_calls, lambda x, given, each, out, *, repeat_times: _fresh(x, given, each, repeat_times)),
         lower=lambda torch, x, given, each, *, repeat_times: _lower(torch, x, given, each, repeat_times),
-        grad=_grad(again("tile", "Out@GRAD", "X@GRAD", "X", "Out")),
+        grad=_grad(grad_is_forward_op("tile", "Out@GRAD", "X@GRAD", "X", "Out")),
         amp="gray",
         domain=Domain(
             cases=(
@@ -157,7 +167,7 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
     """
     attr, given, each = sizes_given(repeat_times)
     inputs = {"X": check_variable(x, "x", "tile"), "RepeatTimes": given, "repeat_times_tensor": each}
-    return single("tile", inputs, {"repeat_times": attr}, name=name)
+    return emit_one("tile", inputs, {"repeat_times": attr}, name=name)
 
 
 # ------------------------------------------------------------------------------------------------------ older spellings
@@ -185,7 +195,7 @@ register(
         infer=_infer_expand,
         ref=copies(_calls, lambda x, given, each, out, *, expand_times: _fresh(x, given, each, expand_times)),
         lower=lambda torch, x, given, each, *, expand_times: _lower(torch, x, given, each, expand_times),
-        grad=_grad(again("expand", "Out@GRAD", "X@GRAD", "X", "Out")),
+        grad=_grad(grad_is_forward_op("expand", "Out@GRAD", "X@GRAD", "X", "Out")),
         domain=Domain(
             cases=(
                 Case(((3, 2), *_NONE), {"expand_times": (2, 3)}),
@@ -206,7 +216,7 @@ def fluid_expand(x: Variable, expand_times: Any, name: str | None = None) -> Var
     """Repeats a value as a whole, ``expand_times[i]`` times along axis ``i``."""
     attr, given, each = sizes_given(expand_times)
     inputs = {"X": check_variable(x, "x", "expand"), "ExpandTimes": given, "expand_times_tensor": each}
-    return single("expand", inputs, {"expand_times": attr}, name=name)
+    return emit_one("expand", inputs, {"expand_times": attr}, name=name)
 
 
 def _infer_as(x: Meta, target: Meta) -> Meta:
@@ -263,4 +273,4 @@ register(
 def fluid_expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """Repeats a value as a whole until it has the target's shape."""
     target = check_variable(target_tensor, "target_tensor", "expand_as")
-    return single("expand_as", {"X": check_variable(x, "x", "expand_as"), "target_tensor": target}, name=name)
+    return emit_one("expand_as", {"X": check_variable(x, "x", "expand_as"), "target_tensor": target}, name=name)

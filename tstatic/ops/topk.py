@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, int64, normalize_axis
-from tstatic.ops._ordering import check_k, first, put, split_rows, take_again, torch_put, with_size
-from tstatic.ops._shapes import Array, cut_together, need_integer
+from tstatic.ops._ordering import check_k, first, grad_is_gather, put, split_rows, torch_put, with_size
+from tstatic.ops._shapes import Array, check_integer, cut_together
 
 
 # ------------------------------------------------------------------------------------------------------------ top_k_v2
 def _infer(x: Meta, given: Meta | None, *, k: int, axis: int) -> tuple[Meta, Meta]:
     if given is not None:
-        need_integer(given, "K")
+        check_integer(given, "K")
         out = with_size(x, normalize_axis(axis, x.rank), UNKNOWN)
     else:
         out = with_size(x, check_k(k, x, axis), k)
@@ -79,7 +79,7 @@ register(
             lower=lambda torch, x, indices, dout, *, axis: torch_put(torch, x, indices, dout, axis),
             split=lambda x, indices, dout, dx, *, axis: cut_together(4, x.shape, (normalize_axis(axis, x.rank),)),
             shape_only=("X",),
-            grad=take_again,
+            grad=grad_is_gather,
         ),
         domain=Domain(
             cases=(
@@ -91,7 +91,7 @@ register(
                 Case(((0, 3), None), {"k": 2}),
                 Case(((2, 600), None), {"k": 5}),
             ),
-            values={"X": Values(distinct=True)},
+            values={"X": ValueRange(distinct=True)},
             others=("int64", "int32"),
             ulps=0,
         ),
@@ -203,7 +203,7 @@ register(
                 Case(((0, 3),), {"k": 2}),
                 Case(((4,),), {"k": 4, "keepdim": True}),
             ),
-            values={"X": Values(distinct=True)},
+            values={"X": ValueRange(distinct=True)},
             others=("int64", "int32"),
             ulps=0,
         ),

@@ -15,7 +15,7 @@ from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._reshaping import with_shape
-from tstatic.ops._shapes import Array, along, copy, cut, free_axis, listed, mapped, refuse, single
+from tstatic.ops._shapes import Array, add_op_context, along, as_list, copy, cut, emit_one, free_axis, grad_is_op
 from tstatic.ops.reshape import ANY
 
 
@@ -63,7 +63,7 @@ register(
         lower=lambda torch, x, *, axis: (x.permute(_order(axis, x.dim())).contiguous(), None),
         view=lambda x, *, axis: x.transpose(_order(axis, x.ndim)),
         split=_split,
-        grad=mapped("transpose2", _inverse),
+        grad=grad_is_op("transpose2", _inverse),
         amp="gray",
         domain=Domain(
             cases=(
@@ -90,7 +90,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
         ShapeError: If ``perm`` is no permutation of the axes.
     """
     x = check_variable(x, "x", "transpose")
-    return single("transpose2", {"X": x}, {"axis": listed(perm)}, name=name, prefix="transpose")
+    return emit_one("transpose2", {"X": x}, {"axis": as_list(perm)}, name=name, prefix="transpose")
 
 
 @export("tensor.transpose_", "Variable.transpose_", op="transpose2")
@@ -111,21 +111,21 @@ def moveaxis(
     x = check_variable(x, "x", "moveaxis")
     rank = len(x.shape)
     try:
-        start = [normalize_axis(a, rank, "source") for a in listed(source)]
-        goal = [normalize_axis(a, rank, "destination") for a in listed(destination)]
+        start = [normalize_axis(a, rank, "source") for a in as_list(source)]
+        goal = [normalize_axis(a, rank, "destination") for a in as_list(destination)]
         if len(start) != len(goal) or len(set(start)) != len(start) or len(set(goal)) != len(goal):
             raise ShapeError(
                 "source and destination must name as many different axes each",
                 expected="two lists of equal length without repetition",
-                received=f"source {listed(source)} and destination {listed(destination)}",
+                received=f"source {as_list(source)} and destination {as_list(destination)}",
                 fix="give each moved axis one destination",
             )
     except ShapeError as error:
-        raise refuse(error, "moveaxis", x.name) from None
+        raise add_op_context(error, "moveaxis", x.name) from None
     perm = [a for a in range(rank) if a not in start]
     for to, axis in sorted(zip(goal, start, strict=True)):
         perm.insert(to, axis)
-    return single("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="moveaxis")
+    return emit_one("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="moveaxis")
 
 
 @export("tensor.swapaxes", "Variable.swapaxes", op="transpose2")
@@ -137,10 +137,10 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
     try:
         a, b = normalize_axis(axis0, rank), normalize_axis(axis1, rank)
     except ShapeError as error:
-        raise refuse(error, "swapaxes", x.name) from None
+        raise add_op_context(error, "swapaxes", x.name) from None
     if rank:
         perm[a], perm[b] = perm[b], perm[a]
-    return single("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="transpose")
+    return emit_one("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="transpose")
 
 
 @export("tensor.t", "Variable.t", op="transpose2")
@@ -152,7 +152,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     """
     x = check_variable(input, "input", "t")
     if len(x.shape) > 2:
-        raise refuse(
+        raise add_op_context(
             ShapeError(
                 "t() is for values of at most two dimensions",
                 expected="0, 1 or 2 dimensions",
@@ -162,4 +162,4 @@ def t(input: Variable, name: str | None = None) -> Variable:
             "t",
             x.name,
         )
-    return single("transpose2", {"X": x}, {"axis": list(range(len(x.shape)))[::-1]}, name=name, prefix="t")
+    return emit_one("transpose2", {"X": x}, {"axis": list(range(len(x.shape)))[::-1]}, name=name, prefix="t")

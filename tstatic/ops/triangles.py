@@ -13,7 +13,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import copies
-from tstatic.ops._shapes import Array, clear, cut_together, mapped, need_rank, single
+from tstatic.ops._shapes import Array, check_rank, clear, cut_together, emit_one, grad_is_op
 from tstatic.ops.reshape import ANY
 
 
@@ -33,7 +33,7 @@ def _calls(x: Array, out: Array, *, diagonal: int, lower: bool) -> list[Call]:
 
 
 def _infer(x: Meta) -> Meta:
-    need_rank(x, 2, None, "X")
+    check_rank(x, 2, None, "X")
     return x
 
 
@@ -54,7 +54,7 @@ register(
         ref=copies(_calls),
         lower=_lower,
         split=_split,
-        grad=mapped("tril_triu", lambda ctx: ctx.attrs),
+        grad=grad_is_op("tril_triu", lambda ctx: ctx.attrs),
         domain=Domain(
             cases=(
                 Case(((4, 4),), {"lower": True}),
@@ -80,7 +80,7 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
         ShapeError: If ``x`` has fewer than two dimensions.
     """
     attrs = {"diagonal": diagonal, "lower": True}
-    return single("tril_triu", {"X": check_variable(x, "x", "tril")}, attrs, name=name, prefix="tril")
+    return emit_one("tril_triu", {"X": check_variable(x, "x", "tril")}, attrs, name=name, prefix="tril")
 
 
 @export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu")
@@ -91,4 +91,4 @@ def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
         ShapeError: If ``x`` has fewer than two dimensions.
     """
     attrs = {"diagonal": diagonal, "lower": False}
-    return single("tril_triu", {"X": check_variable(x, "x", "triu")}, attrs, name=name, prefix="triu")
+    return emit_one("tril_triu", {"X": check_variable(x, "x", "triu")}, attrs, name=name, prefix="triu")

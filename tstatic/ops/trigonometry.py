@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ops._unary import of_floats, unary
+from tstatic.ops._unary import infer_float, unary
 
 
-def _definition(type: str, gradient: str, lower: str, values: Values | None = None, reads: str = "X") -> OpDef:
+def _definition(type: str, gradient: str, lower: str, values: ValueRange | None = None, reads: str = "X") -> OpDef:
     """An op definition whose expression is the function of the same name; ``gradient`` reads ``x`` or ``out``."""
     return register(OpDef(
-        type, "X -> Out", pointwise={"Out": f"{type}(x)"}, infer=of_floats,
+        type, "X -> Out", pointwise={"Out": f"{type}(x)"}, infer=infer_float,
         grad=GradOp(f"{reads}, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": gradient}, grad=DERIVE),
         lower=lambda torch, x: getattr(torch, lower)(x), amp="gray",
-        domain=Domain("unary", values={"X": values or Values()}, ulps=4),
+        domain=Domain("unary", values={"X": values or ValueRange()}, ulps=4),
     ))  # fmt: skip
 
 
 _definition("sin", "dout * cos(x)", "sin")
 _definition("cos", "-dout * sin(x)", "cos")
-_definition("tan", "dout * (1 + out * out)", "tan", Values(-1.1, 1.1), reads="Out")
-_definition("asin", "dout / sqrt(1 - x * x)", "asin", Values(-0.7, 0.7))
-_definition("acos", "-dout / sqrt(1 - x * x)", "acos", Values(-0.7, 0.7))
+_definition("tan", "dout * (1 + out * out)", "tan", ValueRange(-1.1, 1.1), reads="Out")
+_definition("asin", "dout / sqrt(1 - x * x)", "asin", ValueRange(-0.7, 0.7))
+_definition("acos", "-dout / sqrt(1 - x * x)", "acos", ValueRange(-0.7, 0.7))
 _definition("atan", "dout / (1 + x * x)", "atan")
 _definition("sinh", "dout * cosh(x)", "sinh")
 _definition("cosh", "dout * sinh(x)", "cosh")
 _definition("asinh", "dout / sqrt(x * x + 1)", "asinh")
-_definition("acosh", "dout / sqrt(x * x - 1)", "acosh", Values(1.5, 4.0))
-_definition("atanh", "dout / (1 - x * x)", "atanh", Values(-0.7, 0.7))
+_definition("acosh", "dout / sqrt(x * x - 1)", "acosh", ValueRange(1.5, 4.0))
+_definition("atanh", "dout / (1 - x * x)", "atanh", ValueRange(-0.7, 0.7))
 
 
 @export("tensor.sin", "Variable.sin", "tensor.sin_", "Variable.sin_", "fluid.layers.sin", op="sin")

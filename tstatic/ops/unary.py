@@ -3,82 +3,82 @@
 from __future__ import annotations
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, Values, export, register
+from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
 from tstatic.ops import _functions  # noqa: F401 - erf and integer powers in expressions
 from tstatic.ops._mixed import unify
-from tstatic.ops._unary import float_unary, of_floats, of_numbers, unary
+from tstatic.ops._unary import float_unary, infer_float, infer_number, unary
 from tstatic.ops.scale import whole, whole_part
 
-_POSITIVE = {"X": Values(0.3, 4.0)}
+_POSITIVE = {"X": ValueRange(0.3, 4.0)}
 
 register(OpDef(
-    "exp", "X -> Out", pointwise={"Out": "exp(x)"}, infer=of_floats,
+    "exp", "X -> Out", pointwise={"Out": "exp(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * out"}, grad=DERIVE),
     lower=lambda torch, x: torch.exp(x), amp="black", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "expm1", "X -> Out", pointwise={"Out": "expm1(x)"}, infer=of_floats,
+    "expm1", "X -> Out", pointwise={"Out": "expm1(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * out + dout"}, grad=DERIVE),
     lower=lambda torch, x: torch.expm1(x), amp="black", domain=Domain("unary", ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "log", "X -> Out", pointwise={"Out": "log(x)"}, infer=of_floats,
+    "log", "X -> Out", pointwise={"Out": "log(x)"}, infer=infer_float,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / x"}, grad=DERIVE),
     lower=lambda torch, x: torch.log(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "log2", "X -> Out", pointwise={"Out": "log2(x)"}, infer=of_floats,
+    "log2", "X -> Out", pointwise={"Out": "log2(x)"}, infer=infer_float,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x * 0.6931471805599453)"}, grad=DERIVE),
     lower=lambda torch, x: torch.log2(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "log10", "X -> Out", pointwise={"Out": "log10(x)"}, infer=of_floats,
+    "log10", "X -> Out", pointwise={"Out": "log10(x)"}, infer=infer_float,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x * 2.302585092994046)"}, grad=DERIVE),
     lower=lambda torch, x: torch.log10(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "log1p", "X -> Out", pointwise={"Out": "log1p(x)"}, infer=of_floats,
+    "log1p", "X -> Out", pointwise={"Out": "log1p(x)"}, infer=infer_float,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x + 1)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.log1p(x), amp="black", domain=Domain("unary", values={"X": Values(-0.7, 4.0)}, ulps=4),
+    lower=lambda torch, x: torch.log1p(x), amp="black", domain=Domain("unary", values={"X": ValueRange(-0.7, 4.0)}, ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "sqrt", "X -> Out", pointwise={"Out": "sqrt(x)"}, infer=of_floats,
+    "sqrt", "X -> Out", pointwise={"Out": "sqrt(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 0.5 / out"}, grad=DERIVE),
     lower=lambda torch, x: torch.sqrt(x), amp="gray", domain=Domain("unary", values=_POSITIVE, ulps=2),
 ))  # fmt: skip
 register(OpDef(
-    "rsqrt", "X -> Out", pointwise={"Out": "rsqrt(x)"}, infer=of_floats,
+    "rsqrt", "X -> Out", pointwise={"Out": "rsqrt(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "-0.5 * dout * out * out * out"}, grad=DERIVE),
     lower=lambda torch, x: torch.rsqrt(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
 ))  # fmt: skip
 register(OpDef(
-    "square", "X -> Out", pointwise={"Out": "square(x)"}, infer=of_numbers,
+    "square", "X -> Out", pointwise={"Out": "square(x)"}, infer=infer_number,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 2 * x"}, grad=DERIVE),
     lower=lambda torch, x: torch.square(x), amp="black", domain=Domain("unary", others=("int64", "int32"), ulps=1),
 ))  # fmt: skip
 register(OpDef(
-    "reciprocal", "X -> Out", pointwise={"Out": "reciprocal(x)"}, infer=of_floats,
+    "reciprocal", "X -> Out", pointwise={"Out": "reciprocal(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "-dout * out * out"}, grad=DERIVE),
     lower=lambda torch, x: torch.reciprocal(x), amp="gray",
-    domain=Domain("unary", values={"X": Values(0.4, 3.0)}, ulps=2),
+    domain=Domain("unary", values={"X": ValueRange(0.4, 3.0)}, ulps=2),
 ))  # fmt: skip
 register(OpDef(
-    "abs", "X -> Out", pointwise={"Out": "abs(x)"}, infer=of_numbers,
+    "abs", "X -> Out", pointwise={"Out": "abs(x)"}, infer=infer_number,
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * sign(x)"}, grad=DERIVE),
     lower=lambda torch, x: torch.abs(x), amp="gray",
-    domain=Domain("unary", values={"X": Values(avoid=(0.0,))}, others=("int64", "int32"), ulps=0),
+    domain=Domain("unary", values={"X": ValueRange(avoid=(0.0,))}, others=("int64", "int32"), ulps=0),
 ))  # fmt: skip
 register(OpDef(
-    "sign", "X -> Out", pointwise={"Out": "sign(x)"}, infer=of_numbers,
+    "sign", "X -> Out", pointwise={"Out": "sign(x)"}, infer=infer_number,
     grad=GradOp("Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "0.0"}),
     # torch gives 0 for NaN; NaN propagates here as it does in numpy.
     lower=lambda torch, x: torch.where(x == x, torch.sign(x), x), amp="gray",
-    domain=Domain("unary", values={"X": Values(avoid=(0.0,))}, others=("int64", "int32"), ulps=0),
+    domain=Domain("unary", values={"X": ValueRange(avoid=(0.0,))}, others=("int64", "int32"), ulps=0),
 ))  # fmt: skip
 register(OpDef(
-    "erf", "X -> Out", pointwise={"Out": "erf(x)"}, infer=of_floats,
+    "erf", "X -> Out", pointwise={"Out": "erf(x)"}, infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 1.1283791670955126 * exp(-x * x)"}, grad=DERIVE
     ),
@@ -87,7 +87,7 @@ register(OpDef(
 
 
 def _pow_infer(x: Meta, factor: float) -> Meta:
-    whole(of_numbers(x), factor=factor)
+    whole(infer_number(x), factor=factor)
     return x
 
 
@@ -101,21 +101,21 @@ register(OpDef(
     lower=lambda torch, x, factor: torch.pow(x, factor), amp="black",
     domain=Domain(
         "unary", attrs=({"factor": 2.0}, {"factor": 3.0}, {"factor": 0.5}, {"factor": -1.5}, {"factor": 1.0}, {"factor": 0.0}),
-        values={"X": Values(0.4, 2.0)}, ulps=8,
+        values={"X": ValueRange(0.4, 2.0)}, ulps=8,
     ),
 ))  # fmt: skip
 _LOGIT = "log(minimum(maximum(x, eps), 1 - eps) / (1 - minimum(maximum(x, eps), 1 - eps)))"
 register(OpDef(
     "logit", "X -> Out", attrs={"eps": 1e-6},
     pointwise={"Out": f"where(eps > 0, {_LOGIT}, log(x / (1 - x)))"},
-    infer=of_floats,
+    infer=infer_float,
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD",
         pointwise={"X@GRAD": "where((x < eps) | (x > 1 - eps), 0, dout / (x * (1 - x)))"}, grad=DERIVE,
     ),
     lower=lambda torch, x, eps: torch.logit(x, eps if eps > 0 else None), amp="black",
     domain=Domain(
-        "unary", values={"X": Values(0.15, 0.85, avoid=(0.25, 0.75, 0.5))}, attrs=({"eps": 0.25}, {"eps": 0.0}), ulps=8
+        "unary", values={"X": ValueRange(0.15, 0.85, avoid=(0.25, 0.75, 0.5))}, attrs=({"eps": 0.25}, {"eps": 0.0}), ulps=8
     ),
 ))  # fmt: skip
 

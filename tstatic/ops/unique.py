@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Values, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._shapes import Array
@@ -105,7 +105,7 @@ register(
         dynamic=True,
         domain=Domain(
             cases=_CASES,
-            values={"X": Values(0, 3, dtype="int64")},
+            values={"X": ValueRange(0, 3, dtype="int64")},
             floats=("float32",),
             others=("int32",),
             ulps=0,
@@ -214,7 +214,7 @@ register(
         dynamic=True,
         domain=Domain(
             cases=_CASES,
-            values={"X": Values(0, 1, dtype="int64")},
+            values={"X": ValueRange(0, 1, dtype="int64")},
             floats=("float32",),
             others=("int32",),
             ulps=0,

@@ -11,7 +11,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops._reduce import axis_attr, known_count, reduced_axes
-from tstatic.ops._shapes import single
+from tstatic.ops._shapes import emit_one
 
 
 @export("tensor.norm", "Variable.norm")
@@ -40,11 +40,11 @@ def norm(
         )
     if p == "fro" and len(axes) != 1:
         attrs = {"dim": axes or (0,), "keep_dim": keepdim, "reduce_all": not axes}
-        return single("frobenius_norm", {"X": x}, attrs, name=name)
+        return emit_one("frobenius_norm", {"X": x}, attrs, name=name)
     order = 2.0 if isinstance(p, str) else float(p)
     if len(axes) < 2:
         attrs = {"porder": order, "axis": axes[0] if axes else -1, "keepdim": keepdim, "asvector": not axes}
-        return single("p_norm", {"X": x}, attrs, name=name)
+        return emit_one("p_norm", {"X": x}, attrs, name=name)
     with layer("norm", name) as helper:
         reduce = {"dim": axes, "keep_dim": keepdim}
         size = helper.emit("abs", {"X": x})
@@ -65,7 +65,7 @@ def _refuse(what: str, expected: str, received: Any, fix: str, x: Variable) -> P
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
     """Returns the norm ``[]`` of order ``p`` of ``x - y``, which broadcast."""
     ins = {"X": check_variable(x, "x", "dist"), "Y": check_variable(y, "y", "dist")}
-    return norm(single("elementwise_sub", ins), float(p), name=name)
+    return norm(emit_one("elementwise_sub", ins), float(p), name=name)
 
 
 # ------------------------------------------------------------------------------------------------------------ variance

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Tile, Values, register
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, register
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch, in_place
-from tstatic.ops._reduce import need_elements, reduced_axes, reduced_shape, split_reduction, spread
+from tstatic.ops._reduce import check_not_empty, reduced_axes, reduced_shape, split_reduction, spread
 from tstatic.ops._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
-from tstatic.ops._unary import of_floats
+from tstatic.ops._unary import infer_float
 
 
 # ------------------------------------------------------------------------------------------------------ frobenius_norm
 def _frobenius_infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> Meta:
-    return of_floats(x).with_shape(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim))
+    return infer_float(x).with_shape(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim))
 
 
 def _frobenius_scratch_metas(
@@ -110,7 +110,7 @@ register(
                 Case(((0, 3),), {"dim": (0,)}),
                 Case(((2, 700),), {"dim": (1,)}),
             ),
-            values={"X": Values(avoid=(0.0,))},
+            values={"X": ValueRange(avoid=(0.0,))},
             ulps=12.0,
         ),
     )
@@ -123,10 +123,10 @@ def _p_axes(rank: int, axis: int, asvector: bool) -> tuple[int, ...]:
 
 
 def _p_infer(x: Meta, porder: float, axis: int, keepdim: bool, asvector: bool) -> Meta:
-    of_floats(x)
+    infer_float(x)
     axes = _p_axes(x.rank, axis, asvector)
     if porder < 0 or math.isinf(porder):
-        need_elements(x, axes, f"norm of order {porder}")
+        check_not_empty(x, axes, f"norm of order {porder}")
     return x.with_shape(reduced_shape(x.shape, axes, keepdim))
 
 
@@ -258,7 +258,7 @@ register(
                 Case(((2, 700),), {"porder": 2.0}),
             ),
             # Of one sign, so that no two magnitudes tie.
-            values={"X": Values(0.1, 3.0, distinct=True)},
+            values={"X": ValueRange(0.1, 3.0, distinct=True)},
             ulps=24.0,
         ),
     )
@@ -267,7 +267,7 @@ register(
 
 # ----------------------------------------------------------------------------------------------------- squared_l2_norm
 def _squared_infer(x: Meta) -> Meta:
-    return of_floats(x).with_shape((1,))
+    return infer_float(x).with_shape((1,))
 
 
 def _flat_meta(x: Meta) -> Meta:

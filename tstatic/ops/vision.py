@@ -148,7 +148,7 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
         tiles = parts(metas[0].shape[0], float(metas[0].numel), _TILE) if metas[0].numel > 0 else None
         return None if tiles is None else [((p,),) * len(metas) for p in tiles]
 
-    def again(ctx: GradContext) -> list[OpSpec]:
+    def grad_is_forward_op(ctx: GradContext) -> list[OpSpec]:
         dout, dx = ctx.inputs["Out" + GRAD][0], ctx.outputs["X" + GRAD][0]
         if dout not in ctx.in_grads or dx not in ctx.out_grads:
             return []
@@ -164,7 +164,12 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
             lower=lower,
             split=split,
             grad=GradOp(
-                "X, Out@GRAD -> X@GRAD", ref=grad_ref, lower=grad_lower, split=split, shape_only=("X",), grad=again
+                "X, Out@GRAD -> X@GRAD",
+                ref=grad_ref,
+                lower=grad_lower,
+                split=split,
+                shape_only=("X",),
+                grad=grad_is_forward_op,
             ),
             amp="gray",
             domain=Domain(cases=cases, others=("int64", "bool"), ulps=0.0),

@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import PUBLIC_API, Case, Domain, GradContext, OpDef, OpSpec, Values, export, register
+from tstatic.ir.opdef import PUBLIC_API, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_, broadcast_shapes
 from tstatic.ops._broadcast_grad import reduced_gradient
@@ -53,7 +53,7 @@ register(OpDef(
             ((3, 4), (3, 4), (3, 4)), ((7,), (7,), (7,)), ((), (), ()), ((0,), (0,), (0,)), ((3, 1), (1, 4), ()),
             ((2, 3), (3,), (2, 1)), ((), (5,), (5,)), ((2, 1, 4), (3, 1), (4,)), ((33,), (1,), (33,)),
         )),
-        values={"Condition": Values(dtype="bool")}, others=("int64", "int32", "bool"), ulps=0,
+        values={"Condition": ValueRange(dtype="bool")}, others=("int64", "int32", "bool"), ulps=0,
     ),
 ))  # fmt: skip
 

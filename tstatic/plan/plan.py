@@ -12,9 +12,9 @@ from tstatic.fusion.codegen.kernel import Kernel, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
+from tstatic.plan.flat_buffers import PAD, gradient_buffers
 from tstatic.plan.memory import Lifetime, aligned, join, place
 from tstatic.plan.schedule import schedule
-from tstatic.plan.streams import PAD, gradient_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class PlanOptions:
     events: bool = False
 
     @property
-    def apart(self) -> bool:
+    def no_chaining(self) -> bool:
         """Whether a step ends before the next begins."""
         return self.sequential or self.events
 
@@ -167,7 +167,7 @@ class _Planner:
         """Gradients of a fused update lie together, as the parameters do, each padded as they are."""
         found: list[list[tuple[str, int]]] = []
         free = set(placed)
-        for grads in gradient_streams(self.program):
+        for grads in gradient_buffers(self.program):
             run: list[tuple[str, int]] = []
             for grad in grads:
                 base = self.base(grad)

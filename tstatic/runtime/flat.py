@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tstatic.devices import Device
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.plan.streams import PAD
+from tstatic.plan.flat_buffers import PAD
 from tstatic.runtime.scope import Flat, Scope, ScopeVar
 
 

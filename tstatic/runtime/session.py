@@ -21,8 +21,8 @@ from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import dtype_of
 from tstatic.ir.where import show
+from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
-from tstatic.plan.streams import state_streams
 from tstatic.runtime import random
 from tstatic.runtime.feed import uninitialised
 from tstatic.runtime.flat import flatten
@@ -75,7 +75,7 @@ class Session:
         self.layout = -1
         self.runs = 0
         self._bound = False
-        self._flat_buffers = state_streams(plan.program)
+        self._flat_buffers = state_buffers(plan.program)
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
         self._blas = any(
@@ -146,7 +146,7 @@ class Session:
             check = self.check_numerics and region == "main"
             queued = [self._after_feeds()] if region == "main" else []
             for chain in chain_steps(
-                ((work, step.op) for step, work in group), self.threads, apart=check or plan.options.apart
+                ((work, step.op) for step, work in group), self.threads, no_chaining=check or plan.options.no_chaining
             ):
                 calls, op_of_call = chain.bind(workspaces, pool)
                 op = chain.works[0][1]

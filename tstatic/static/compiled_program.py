@@ -20,7 +20,7 @@ from tstatic.runtime.session import Session
 from tstatic.static.compile import Bound, Compilation, compile_program, distribution
 from tstatic.static.data_parallel import places_of
 from tstatic.static.explain import Explanation
-from tstatic.static.inquiry import inquire
+from tstatic.static.inquiry import build_explanation
 from tstatic.static.request import fetch_names
 from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
@@ -348,7 +348,7 @@ class CompiledProgram:
             # Sizes are those of the whole batch; the first replica's part is what is planned.
             known = {name: _part(meta, how.replicas) for name, meta in known.items()}
         made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
-        return inquire(made, build, self.exec_strategy, note)
+        return build_explanation(made, build, self.exec_strategy, note)
 
     def _has_backward(self) -> bool:
         return any(op.role & OpRole.Backward for op in self._program.global_block().ops)

@@ -24,7 +24,7 @@ BANDWIDTH = 3.0e12
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PropertyStatus:
     """One property: its value, and ``active``, ``not yet active`` or ``nothing to do here`` with the reason."""
 
     strategy: str
@@ -36,7 +36,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FusionAnswer:
     """Why two neighbouring ops are one kernel, or are not.
 
     Attributes:
@@ -56,7 +56,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class MemoryTraffic:
     """Launches and bytes that a step reads and writes, before and after the fusions; views cost nothing."""
 
     launches_before: int
@@ -105,14 +105,14 @@ class Explanation:
         collectives: Of a data-parallel program: what the replicas exchange.
     """
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PropertyStatus, ...]
     applied: tuple[Applied, ...] = ()
     refused: tuple[Rejection, ...] = ()
-    traffic: Traffic = Traffic(0, 0, 0, 0)
+    traffic: MemoryTraffic = MemoryTraffic(0, 0, 0, 0)
     note: str = ""
     kernel_kind: str = "reference"
     collectives: Report | None = None
-    _why: Callable[[str, str], Answer] | None = field(default=None, repr=False, compare=False)
+    _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
 
@@ -129,7 +129,7 @@ class Explanation:
             into = next((a for a in later if into.written <= {v for m in a.members for v in m.outputs}), None)
         return into if into is not record else None
 
-    def why(self, a: Any, b: Any) -> Answer:
+    def why(self, a: Any, b: Any) -> FusionAnswer:
         """Says why two ops are one kernel, or why not.
 
         Args:
@@ -207,7 +207,7 @@ class Explanation:
         """
         explain_html.save(self, path, max_ops)
 
-    def __getitem__(self, name: str) -> Verdict:
+    def __getitem__(self, name: str) -> PropertyStatus:
         for v in self.verdicts:
             if v.name == name:
                 return v
@@ -291,7 +291,7 @@ def properties(
     refused: Sequence[Rejection] = (),
     fusing: Mapping[str, str] | None = None,
     said: Mapping[str, str] | None = None,
-) -> tuple[Verdict, ...]:
+) -> tuple[PropertyStatus, ...]:
     """One verdict per property; a fusion's switch says how often it acted, or why it did not.
 
     Args:
@@ -308,7 +308,7 @@ def properties(
                 reason = _acted(p.name, bool(value), applied, refused)
             elif said is not None and strategy is build:
                 reason = said.get(p.name, reason)
-            verdicts.append(Verdict(type(strategy).__name__, p.name, value, p.default, p.status, reason))
+            verdicts.append(PropertyStatus(type(strategy).__name__, p.name, value, p.default, p.status, reason))
     return tuple(verdicts)
 
 

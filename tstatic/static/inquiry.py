@@ -8,7 +8,7 @@ from dataclasses import replace
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, Fusion, Log, Rejection, kernels_of
-from tstatic.fusion.handed_on import handed_on
+from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.reasons import explain_code
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
@@ -18,7 +18,7 @@ from tstatic.ir.where import show
 from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
 from tstatic.static.compile import Compilation
-from tstatic.static.explain import Answer, Drawing, Explanation, Note, Traffic, properties
+from tstatic.static.explain import Drawing, Explanation, FusionAnswer, MemoryTraffic, Note, properties
 from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
@@ -67,7 +67,9 @@ def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied
     return tuple(replace(a, kernel=left.pop(a.written, None)) for a in reversed(applied))[::-1]
 
 
-def inquire(made: Compilation, build: BuildStrategy, execution: ExecutionStrategy, note: str = "") -> Explanation:
+def build_explanation(
+    made: Compilation, build: BuildStrategy, execution: ExecutionStrategy, note: str = ""
+) -> Explanation:
     """Says what the fusions did to a program.
 
     Args:
@@ -79,11 +81,14 @@ def inquire(made: Compilation, build: BuildStrategy, execution: ExecutionStrateg
     fused, after_metas = made.first.after, made.first.metas
     kernels = kernels_of(fused, after_metas)
     # What runs with all switches off.
-    before, after = _cost(handed_on(frozen, metas), metas, {}, build), _cost(fused, after_metas, kernels, build)
+    before, after = (
+        _cost(eliminate_identity_gradients(frozen, metas), metas, {}, build),
+        _cost(fused, after_metas, kernels, build),
+    )
     copy = made.program.clone()
     names = {frozen.names.get(v, v): v for op in frozen.ops for v in op.writes()}
 
-    def why(a: str, b: str) -> Answer:
+    def why(a: str, b: str) -> FusionAnswer:
         return _why(frozen, metas, build, log, names[a], names[b])
 
     def draw() -> Drawing:
@@ -102,7 +107,7 @@ def inquire(made: Compilation, build: BuildStrategy, execution: ExecutionStrateg
         ),
         _with_kernels(log.applied, kernels),
         tuple(log.refused),
-        Traffic(before[0], after[0], before[1], after[1]),
+        MemoryTraffic(before[0], after[0], before[1], after[1]),
         note,
         "generated" if made.first.generated else "reference",
         made.report,
@@ -125,7 +130,7 @@ def _label(frozen: FrozenProgram, value: str) -> str:
 
 def _left(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> set[str]:
     """Values that are made when gradients are no longer handed on by ops of their own."""
-    return {v for op in handed_on(frozen, metas).ops for v in op.writes()}
+    return {v for op in eliminate_identity_gradients(frozen, metas).ops for v in op.writes()}
 
 
 def _alone(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Log:
@@ -135,15 +140,17 @@ def _alone(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> 
     return log
 
 
-def _why(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy, log: Log, a: str, b: str) -> Answer:
+def _why(
+    frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy, log: Log, a: str, b: str
+) -> FusionAnswer:
     pair = f"{_label(frozen, a)} and {_label(frozen, b)}"
     for made in log.applied:
         if _holds(made, (a, b)):
-            return Answer(True, "APPLIED", f"{pair} are one {made.op} by {made.switch}.", "")
+            return FusionAnswer(True, "APPLIED", f"{pair} are one {made.op} by {made.switch}.", "")
     for no in log.refused:
         if _holds(no, (a, b)):
             text = f"{pair} stay apart under {no.switch}: {no.code}, {no.reason}. To allow it: {no.change}."
-            return Answer(False, no.code, text, no.change)
+            return FusionAnswer(False, no.code, text, no.change)
     refused: Rejection | None = None
     # A pattern's own switch is the smaller change than a compiler of everything.
     for fusion in sorted(FUSIONS, key=lambda f: f.groups is not None):
@@ -152,7 +159,7 @@ def _why(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy,
         other = _alone(fusion, frozen, metas)
         if any(_holds(x, (a, b)) for x in other.applied):
             meaning, change = explain_code("OFF", value=fusion.switch)
-            return Answer(
+            return FusionAnswer(
                 False, "OFF", f"{pair} stay apart: {meaning} ({fusion.switch}). To allow it: {change}.", change
             )
         refused = refused or next((x for x in other.refused if _holds(x, (a, b))), None)
@@ -160,10 +167,10 @@ def _why(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy,
     left = _left(frozen, metas)
     for value in (a, b):
         if value not in left:
-            meaning, change = explain_code("HANDED_ON", reader=makers[value].type)
-            return Answer(False, "HANDED_ON", f"{pair} stay apart: {meaning}.", change)
+            meaning, change = explain_code("IDENTITY", reader=makers[value].type)
+            return FusionAnswer(False, "IDENTITY", f"{pair} stay apart: {meaning}.", change)
     if refused is not None:
-        return Answer(
+        return FusionAnswer(
             False, refused.code,
             f"{pair} stay apart, and {refused.switch} would not join them: {refused.code}, {refused.reason}. "
             f"To allow it: {refused.change}.", refused.change,
@@ -171,7 +178,7 @@ def _why(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy,
     linked = a in makers[b].reads() or b in makers[a].reads()
     meaning, change = explain_code("NO_PATTERN")
     reason = meaning if linked else "neither reads what the other makes, and no fusion joins unrelated operators"
-    return Answer(False, "NO_PATTERN", f"{pair} stay apart: {reason}.", change)
+    return FusionAnswer(False, "NO_PATTERN", f"{pair} stay apart: {reason}.", change)
 
 
 # ----------------------------------------------------------------------------------------------------- notes for drawings
@@ -250,6 +257,6 @@ def _notes_before(
         elif left.issuperset(same.writes()) or notes.holding(0, same.writes()):
             found[i] = notes.of(same)
         else:
-            meaning, _ = explain_code("HANDED_ON", reader=same.type)
+            meaning, _ = explain_code("IDENTITY", reader=same.type)
             found[i] = (Note("gone", f"It does not run: {meaning}."),)
     return found

@@ -10,9 +10,9 @@ from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
 from tstatic.fusion.alone import each_alone
 from tstatic.fusion.codegen.numerics import strict_numerics
-from tstatic.fusion.demand import demand, demands
 from tstatic.fusion.engine import Fusion, Log, OpInfo, apply, kernels_of
-from tstatic.fusion.handed_on import handed_on
+from tstatic.fusion.explicit_groups import apply_explicit_groups, has_explicit_groups
+from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.user_kernel import present, with_user_kernels
 from tstatic.ir.frozen import FrozenProgram, freeze, unfused
@@ -119,16 +119,16 @@ def fuse(
         The program, and the metadata of all its values.
     """
     wanted = fusions_of(strategy)
-    if not wanted and not demands(frozen) and not present(frozen):
-        return handed_on(frozen, metas), metas
+    if not wanted and not has_explicit_groups(frozen) and not present(frozen):
+        return eliminate_identity_gradients(frozen, metas), metas
     own = dict(metas)
     log = log if log is not None else Log()
     frozen = with_user_kernels(frozen, own, log)
-    frozen = demand(shapes_from_contents(frozen, own), own, log)
+    frozen = apply_explicit_groups(shapes_from_contents(frozen, own), own, log)
     for fusion in wanted:
         frozen = make_one(fusion, frozen, own, log)
     _say(log)
-    return handed_on(frozen, own), own
+    return eliminate_identity_gradients(frozen, own), own
 
 
 def _say(log: Log) -> None:

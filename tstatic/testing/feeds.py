@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import ProgramError, TstaticError, near
-from tstatic.ir.domain import Values
+from tstatic.ir.domain import ValueRange
 from tstatic.ir.frozen import freeze
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Operator, Program, Variable
@@ -83,9 +83,9 @@ def _fits(program: Program, inputs: Sequence[Variable], shapes: Mapping[str, tup
     return True
 
 
-def values_of(program: Program, var: Variable) -> Values:
+def values_of(program: Program, var: Variable) -> ValueRange:
     """Where an input may be sampled: the narrowest bounds among the domains of the ops that read it."""
-    found: Values | None = None
+    found: ValueRange | None = None
     names, seen = [var.name], {var.name}
     while names:
         name = names.pop()
@@ -100,7 +100,7 @@ def values_of(program: Program, var: Variable) -> Values:
                     names += new
     if found is not None:
         return found
-    return Values() if var.dtype.is_float else Values(0, 2, dtype=var.dtype.name)
+    return ValueRange() if var.dtype.is_float else ValueRange(0, 2, dtype=var.dtype.name)
 
 
 def _forward(definition: OpDef) -> OpDef:
@@ -109,7 +109,7 @@ def _forward(definition: OpDef) -> OpDef:
     return definition
 
 
-def _slot_values(op: Operator, name: str, var: Variable) -> Values | None:
+def _slot_values(op: Operator, name: str, var: Variable) -> ValueRange | None:
     definition = _forward(op.definition)
     if definition.domain is None:
         return None
@@ -123,7 +123,7 @@ def _slot_values(op: Operator, name: str, var: Variable) -> Values | None:
         if limit is None:
             return None
         high = limit
-    return Values(values.low, float(high), values.avoid, values.dtype, values.distinct, values.rows)
+    return ValueRange(values.low, float(high), values.avoid, values.dtype, values.distinct, values.rows)
 
 
 def _bound(op: Operator, text: str) -> float | None:
@@ -137,7 +137,7 @@ def _bound(op: Operator, text: str) -> float | None:
     return None if size == UNKNOWN else float(size)
 
 
-def _narrow(a: Values | None, b: Values | None) -> Values | None:
+def _narrow(a: ValueRange | None, b: ValueRange | None) -> ValueRange | None:
     if a is None or b is None:
         return a or b
     low, high = max(a.low, b.low), min(float(a.high), float(b.high))
@@ -145,7 +145,7 @@ def _narrow(a: Values | None, b: Values | None) -> Values | None:
         return a
     both = tuple(p for v in (a.avoid, b.avoid) if not isinstance(v, str) for p in v)
     avoid: tuple[float, ...] | str = "int" if "int" in (a.avoid, b.avoid) else both
-    return Values(low, high, avoid, a.dtype, a.distinct or b.distinct, a.rows or b.rows)
+    return ValueRange(low, high, avoid, a.dtype, a.distinct or b.distinct, a.rows or b.rows)
 
 
 __all__ = ["data_variables", "sample_feeds", "values_of"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import TstaticError
-from tstatic.ir.domain import Case, Values
+from tstatic.ir.domain import Case, ValueRange
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import DERIVE, GRAD, GradOp, OpDef, op_def
 from tstatic.ir.types import dtype_of, numel
@@ -86,10 +86,10 @@ class ProgramBuilder:
         self.values[one.name] = Value(own, wide)
         return one.name
 
-    def fresh(self, shape: tuple[int, ...], dtype: str, values: Values | None = None, seed: int = 0) -> str:
+    def fresh(self, shape: tuple[int, ...], dtype: str, values: ValueRange | None = None, seed: int = 0) -> str:
         """A new input; in a draft with parameters every float of a positive size is one, cast to the dtype."""
         number = len(self.inputs)
-        one = Input(f"x{number}", shape, dtype, values or Values(), 1000 * number + seed)
+        one = Input(f"x{number}", shape, dtype, values or ValueRange(), 1000 * number + seed)
         floats = dtype_of(dtype).is_float
         if not (self.parameters and floats and shape and numel(shape) > 0):
             name = self._add(one)
@@ -106,7 +106,7 @@ class ProgramBuilder:
 
     def index(self, shape: tuple[int, ...], high: int, seed: int) -> str:
         """A new input of whole numbers below ``high``."""
-        return self.fresh(shape, "int64", Values(0, high, dtype="int64"), seed)
+        return self.fresh(shape, "int64", ValueRange(0, high, dtype="int64"), seed)
 
     def threshold(self, name: str) -> str:
         """A new input of one element that lies in the widest gap between the elements of a value."""
@@ -117,7 +117,7 @@ class ProgramBuilder:
         return self._add(Input(f"x{len(self.inputs)}", (1,), value.dtype, given=(round(middle, 2),)))
 
     @staticmethod
-    def bounded(definition: OpDef, case: Case, values: Values) -> Values:
+    def bounded(definition: OpDef, case: Case, values: ValueRange) -> ValueRange:
         """Values whose ``high`` is a number: ``"W.0"`` is the size of axis 0 of input W, any other text an attribute."""
         if not isinstance(values.high, str):
             return values

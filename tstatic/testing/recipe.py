@@ -13,7 +13,7 @@ import tstatic.optimizer
 from tstatic import static
 from tstatic.ir import names
 from tstatic.ir.build import emit
-from tstatic.ir.domain import Values
+from tstatic.ir.domain import ValueRange
 from tstatic.ir.program import Block, Program, Variable, program_guard
 from tstatic.ir.types import dtype_of
 from tstatic.nn.clip import ClipGradByGlobalNorm
@@ -116,7 +116,7 @@ class Input:
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
-    values: Values = Values()  # noqa: RUF009 - frozen
+    values: ValueRange = ValueRange()  # noqa: RUF009 - frozen
     seed: int = 0
     parameter: bool = False
     given: tuple[Any, ...] | float | None = None
@@ -257,12 +257,12 @@ class Recipe:
     @staticmethod
     def seed_of(target: Variable, number: int) -> Input:
         """The fed gradient of a fetched value."""
-        return Input(f"{target.name}_bar", target.shape, target.dtype.name, Values(0.5, 1.5), number)
+        return Input(f"{target.name}_bar", target.shape, target.dtype.name, ValueRange(0.5, 1.5), number)
 
     @staticmethod
     def weights_of(target: Variable, number: int) -> Input:
         """The fed weights of a fetched value in the loss."""
-        return Input(f"{target.name}_weights", target.shape, "float32", Values(0.5, 1.5), number)
+        return Input(f"{target.name}_weights", target.shape, "float32", ValueRange(0.5, 1.5), number)
 
     def _append_loss(self, block: Block, feeds: Feeds) -> Variable:
         total: Any = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.domain import Values
+from tstatic.ir.domain import ValueRange
 from tstatic.ir.types import dtype_of
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.recipe import Array, Feeds, Input, Recipe, Step
@@ -133,16 +133,16 @@ def _tuple(array: Array) -> Any:
     return deep(array.tolist())
 
 
-def _range(array: Array) -> Values:
+def _range(array: Array) -> ValueRange:
     kind = dtype_of(array.dtype)
     if not array.size or kind.name == "bool":
-        return Values()
+        return ValueRange()
     low, high = float(array.astype(np.float64).min()), float(array.astype(np.float64).max())
     if not kind.is_float:
-        return Values(low, high + 1, dtype=kind.name)
+        return ValueRange(low, high + 1, dtype=kind.name)
     if not np.isfinite([low, high]).all():
-        return Values()
-    return Values(round(low, 3), max(round(high, 3), round(low, 3) + 0.001))
+        return ValueRange()
+    return ValueRange(round(low, 3), max(round(high, 3), round(low, 3) + 0.001))
 
 
 # --------------------------------------------------------------------------------------------------------------- search

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tstatic.fusion.pattern import Pattern
-from tstatic.ir.domain import Values
+from tstatic.ir.domain import ValueRange
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of, numel
@@ -137,7 +137,7 @@ def _recipes(draw: Draw, options: _Options) -> Recipe:
     wanted = draw(st.integers(options.least, options.most))
     work = Work(draw(_TAPE), draft, options.dtypes)
     if options.long_rows:
-        work.fresh(LONG, work.choose(options.dtypes), Values(0.25, 2.0))
+        work.fresh(LONG, work.choose(options.dtypes), ValueRange(0.25, 2.0))
     else:
         work.fresh(work.shape(), work.choose(options.dtypes))
     inner = [work.below(256) for _ in range(work.below(3))]

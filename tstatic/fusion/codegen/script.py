@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launch, Launches, Table
 from tstatic.fusion.codegen.reference import NoNameError, Reference, Rule
-from tstatic.ir.domain import Values
+from tstatic.ir.domain import ValueRange
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef
 from tstatic.ir.types import DType, Meta, Shape
@@ -224,13 +224,13 @@ def bounds(body: Sequence[FrozenOp], value: str, metas: Mapping[str, Meta]) -> t
     return None
 
 
-def _values(definition: OpDef, slot: str) -> Values | None:
+def _values(definition: OpDef, slot: str) -> ValueRange | None:
     """A backward op has the domain of the forward one."""
     domain = definition.domain or (OPS[definition.of].domain if definition.of in OPS else None)
     return None if domain is None else domain.values.get(slot)
 
 
-def _bounds(op: FrozenOp, values: Values | None, metas: Mapping[str, Meta]) -> tuple[float, float] | None:
+def _bounds(op: FrozenOp, values: ValueRange | None, metas: Mapping[str, Meta]) -> tuple[float, float] | None:
     if values is None:
         return None
     if not isinstance(values.high, str):

@@ -12,7 +12,7 @@ from tstatic.ir.program import OpRole
 from tstatic.ir.types import Meta
 
 
-def handed_on(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+def eliminate_identity_gradients(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
     """Drops backward ops each of whose results is one of their inputs, element for element.
 
     An op that has other results as well stays as it is: patterns look for it, and its kernel writes them all in one go. So does

@@ -10,7 +10,7 @@ import pytest
 import tstatic as paddle
 from tests.helpers.gradient_programs import COMPUTED, Built, build, learned, run, strategy
 from tstatic import static
-from tstatic.fusion.handed_on import handed_on
+from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.ir.frozen import FrozenProgram, freeze
 from tstatic.ir.types import Meta
 from tstatic.plan.shapes import infer_program
@@ -47,9 +47,9 @@ def test_every_bit_stays(name: str) -> None:
 def test_what_is_handed_on_is_no_op(name: str, left: int) -> None:
     program, metas = frozen(build(COMPUTED[name]))
     assert add_grads(program) > left
-    changed = handed_on(program, metas)
+    changed = eliminate_identity_gradients(program, metas)
     assert add_grads(changed) == left
-    assert handed_on(changed, metas) is changed
+    assert eliminate_identity_gradients(changed, metas) is changed
     # The adding up of gradients stays.
     assert sum(op.type == "sum" for op in changed.ops) == sum(op.type == "sum" for op in program.ops)
 
@@ -57,7 +57,7 @@ def test_what_is_handed_on_is_no_op(name: str, left: int) -> None:
 def test_a_fetched_gradient_is_an_array_of_its_own() -> None:
     built = build(lambda x, y: paddle.tanh(x + y), direct=True)
     program, metas = frozen(built)
-    assert add_grads(handed_on(program, metas)) == 1
+    assert add_grads(eliminate_identity_gradients(program, metas)) == 1
     for switches in SWITCHES:
         (_, dx, dy), _, _ = run(built, 1, *switches)
         assert dx.tobytes() == dy.tobytes()
@@ -70,7 +70,7 @@ def test_a_kept_gradient_is_written() -> None:
     kept = built.main.global_block().var("y@GRAD")
     kept.persistable = True
     program, metas = frozen(built)
-    assert add_grads(handed_on(program, metas)) == 1
+    assert add_grads(eliminate_identity_gradients(program, metas)) == 1
     scope = static.Scope()
     compiled = static.CompiledProgram(built.main, build_strategy=strategy("all"))
     values = static.Executor("cpu").run(compiled, feed=built.feed, fetch_list=built.fetches, scope=scope)
@@ -87,7 +87,7 @@ def test_what_a_user_feeds_is_copied() -> None:
         out = grads[0] * 2.0 + grads[1]
     program = freeze(main, ["x", "y", "given"], [out.name])
     metas = infer_program(program, {n: main.global_block().var(n).meta for n in ("x", "y", "given")})
-    assert handed_on(program, metas) is program
+    assert eliminate_identity_gradients(program, metas) is program
 
 
 def test_a_forward_copy_is_the_users() -> None:
@@ -96,7 +96,10 @@ def test_a_forward_copy_is_the_users() -> None:
         x = static.data("x", [3, 4], "float32")
         out = paddle.exp(paddle.assign(x * 2.0))
     program = freeze(main, ["x"], [out.name])
-    assert handed_on(program, infer_program(program, {"x": main.global_block().var("x").meta})) is program
+    assert (
+        eliminate_identity_gradients(program, infer_program(program, {"x": main.global_block().var("x").meta}))
+        is program
+    )
 
 
 def test_sizes_must_be_known() -> None:
@@ -109,10 +112,10 @@ def test_sizes_must_be_known() -> None:
     program = freeze(main, ["x", "y"], fetches)
     block = main.global_block()
     unknown = infer_program(program, {n: block.var(n).meta for n in "xy"})
-    assert handed_on(program, unknown) is program
+    assert eliminate_identity_gradients(program, unknown) is program
     for rows, left in (((5, 5), 0), ((5, 1), 1)):
         known = {n: Meta((r, 4), block.var(n).meta.dtype) for n, r in zip("xy", rows, strict=True)}
-        assert add_grads(handed_on(program, infer_program(program, known))) == left
+        assert add_grads(eliminate_identity_gradients(program, infer_program(program, known))) == left
 
 
 def _adamw() -> Any:
@@ -220,7 +223,7 @@ def test_an_operator_that_only_hands_on_is_said_to_be_one(fetched: bool) -> None
     for switches in SWITCHES:
         told = explained(built, *switches, fetches=[*built.fetches, *([inner] if fetched else [])])
         answer = told.why(inner, after)
-        assert answer.code == "HANDED_ON", switches
+        assert answer.code == "IDENTITY", switches
         assert "elementwise_add_grad" in answer.text
         drawing = told.drawing()
         (note,) = drawing.notes_before[next(i for i, op in enumerate(ops) if op.type == "elementwise_add_grad")]

@@ -11,25 +11,25 @@ from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.types import Meta
 from tstatic.ir.where import show
 
-TOGETHER = Fusion("together", "fuse_together()", groups=lambda view: view.demanded())
+EXPLICIT_GROUPS = Fusion("together", "fuse_together()", groups=lambda view: view.demanded())
 """What users demand with ``static.fuse_together``; made before any other fusion."""
 
 
-def demands(program: FrozenProgram) -> bool:
+def has_explicit_groups(program: FrozenProgram) -> bool:
     """Whether the user demands a fusion."""
     return any(FUSE_TOGETHER in op.scope for op in program.ops)
 
 
-def demand(program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
+def apply_explicit_groups(program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
     """Makes the fusions that the user demands.
 
     Raises:
         UnsupportedError: If one cannot be: the code, the reason, the ops with the user's lines, and the smallest change.
     """
-    if not demands(program):
+    if not has_explicit_groups(program):
         return program
     mine = Log()
-    done = apply(TOGETHER, program, metas, mine)
+    done = apply(EXPLICIT_GROUPS, program, metas, mine)
     log.applied.extend(mine.applied)
     if not mine.refused:
         return done

@@ -11,7 +11,7 @@ PAD = 1024
 """Every tensor begins at a multiple of so many elements; what lies between two of them is zero and stays zero."""
 
 
-def state_streams(program: FrozenProgram) -> dict[str, list[str]]:
+def state_buffers(program: FrozenProgram) -> dict[str, list[str]]:
     """Which variables lie in one buffer.
 
     Args:
@@ -34,7 +34,7 @@ def state_streams(program: FrozenProgram) -> dict[str, list[str]]:
     return {slot: list(names) for slot, names in found.items()}
 
 
-def gradient_streams(program: FrozenProgram) -> list[list[str]]:
+def gradient_buffers(program: FrozenProgram) -> list[list[str]]:
     """Per fused update the gradients that it reads from memory, each once, in the order of the parameters."""
     found = []
     for fused in program.ops:
