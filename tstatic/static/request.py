@@ -52,7 +52,7 @@ class FeedReader:
             arrays: Arrays = {}
             parts = []
             accepted = self._accepted
-            for name, value in feed.items():
+            for name, value in list(feed.items()):  # copied at once: another thread may change the feed
                 if type(value) is not np.ndarray:
                     break
                 kind = name, value.shape, value.dtype
@@ -74,7 +74,7 @@ class FeedReader:
         """Notes the arrays that were taken as they are, and that fit their declarations whatever is checked."""
         if len(self._accepted) > MOST_ACCEPTED:
             self._accepted.clear()
-        for name, value in feed.items():
+        for name, value in list(feed.items()):
             var = program.global_block().vars.get(name)
             if var is None or type(value) is not np.ndarray or value.dtype != var.dtype.np:
                 continue
