@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, seed, settings
+from hypothesis import strategies as st
 
 import tstatic as paddle
 from tests.cpu.test_seeds import ALL, OWN, _changed_imports, _with_cpu
@@ -360,3 +361,42 @@ def test_counts_of_what_is_not_finite_lie_on_the_device() -> None:
     counts = DEVICE.check_finite([array_of([1, np.nan, np.inf]), array_of([0])], DEVICE.stream())
     assert isinstance(counts, FakeArray)
     assert DEVICE.to_host(counts).tolist() == [2, 0]
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 3), *[st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=2)] * 2, st.booleans()),
+    max_size=14,
+)  # fmt: skip
+
+
+@settings(max_examples=300 if not SOAK else 20_000)
+@given(drawn=STEPS)
+def test_waits_order_all_that_touches_the_same_memory_and_nothing_twice(drawn: list[Any]) -> None:
+    streams = [DEVICE.stream() for _ in range(4)]
+    steps = []
+    for number, reads, writes, known in drawn:
+        spans = [[(low, low + size) for low, size in side if size] for side in (reads, writes)]
+        steps.append(queues.Queued(None, streams[number], [], *(spans if known or len(steps) % 5 else (None, None))))
+    found = queues.waits(steps)
+
+    def before(waits: list[list[int]]) -> list[set[int]]:
+        """Per step all that is done when it begins."""
+        done: list[set[int]] = []
+        for i, step in enumerate(steps):
+            direct = [j for j in range(i) if steps[j].stream is step.stream] + waits[i]
+            done.append({*direct, *(k for j in direct for k in done[j])})
+        return done
+
+    def overlap(a: Any, b: Any) -> bool:
+        return any(x[0] < y[1] and y[0] < x[1] for x in a for y in b)
+
+    done = before(found)
+    for i, b in enumerate(steps):
+        for j, a in enumerate(steps[:i]):
+            unknown = a.reads is None or b.reads is None
+            if unknown or overlap(a.writes, [*b.reads, *b.writes]) or overlap(a.reads, b.writes):  # type: ignore[misc]
+                assert j in done[i], (j, i)
+    for i, needed in enumerate(found):
+        for j in needed:
+            fewer = [[k for k in ks if (n, k) != (i, j)] for n, ks in enumerate(found)]
+            assert j not in before(fewer)[i], "another wait, or a stream's own order, implies it"

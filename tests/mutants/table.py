@@ -397,6 +397,27 @@ FEEDS = (
     ),
 )
 
+DEVICES = (
+    Mutant(
+        "runtime/queues.py",
+        "_Touched.add",
+        "statement",
+        "self._spans += [(low, high, False, index) for low, high in step.reads]",
+        "pass",
+        (C + "test_fake_device.py",),
+        "wait or random",
+    ),
+    Mutant(
+        "runtime/session.py",
+        "Session._after_feeds",
+        "call",
+        "self.device.span(self.arrays[name])",
+        "(0, 0)",
+        (C + "test_fake_device.py",),
+        "wait or random",
+    ),
+)
+
 FILES = (
     Mutant(
         "runtime/checkpoint.py",
@@ -607,6 +628,7 @@ MUTANTS = (
     *PASSES,
     *CACHE_KEYS,
     *FEEDS,
+    *DEVICES,
     *FILES,
     *PARALLEL,
     *RANDOM,

@@ -98,7 +98,7 @@ def of_place(place: Place) -> Device:
         UnsupportedError: If there is none.
     """
     if place.kind == "cpu":
-        return cpu_device()
+        return cpu_device() if _chosen is None else DEVICES[_chosen]
     device = DEVICES.get(place.kind)
     if device is None:
         raise UnsupportedError(

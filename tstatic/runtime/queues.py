@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tstatic.devices.base import Device, Stream
@@ -31,19 +31,39 @@ class Queued:
     writes: Spans | None
 
 
-def _overlap(a: Spans, b: Spans) -> bool:
-    return any(x[0] < y[1] and y[0] < x[1] for x in a for y in b)
+class _Touched:
+    """The memory that steps touched, as far as a later step may have to wait for them."""
 
+    def __init__(self) -> None:
+        self._spans: list[tuple[int, int, bool, int]] = []
+        """First byte, byte after the last, whether it was written, step."""
+        self._barrier = -1
 
-def _conflict(first: Queued, second: Queued) -> bool:
-    """Whether the second must come after the first: one writes what the other touches."""
-    if first.reads is None or first.writes is None or second.reads is None or second.writes is None:
-        return True
-    return (
-        _overlap(first.writes, second.reads)
-        or _overlap(first.reads, second.writes)
-        or _overlap(first.writes, second.writes)
-    )
+    def conflicts(self, step: Queued, last: Collection[int]) -> set[int]:
+        """The steps that must be done first: one of the two writes what the other touches.
+
+        Args:
+            step: The new one.
+            last: The last step of each stream.
+        """
+        if step.reads is None or step.writes is None:
+            return set(last)
+        found = {self._barrier} if self._barrier >= 0 else set()
+        for low, high in step.reads:
+            found.update(i for a, b, written, i in self._spans if written and a < high and low < b)
+        for low, high in step.writes:
+            found.update(i for a, b, _, i in self._spans if a < high and low < b)
+        return found
+
+    def add(self, index: int, step: Queued) -> None:
+        """Notes a step. What it overwrites completely is forgotten: who waits for this step has waited for that, too."""
+        if step.reads is None or step.writes is None:
+            self._spans, self._barrier = [], index
+            return
+        for low, high in step.writes:
+            self._spans = [s for s in self._spans if s[0] < low or s[1] > high]
+        self._spans += [(low, high, False, index) for low, high in step.reads]
+        self._spans += [(low, high, True, index) for low, high in step.writes]
 
 
 def waits(steps: Sequence[Queued]) -> list[list[int]]:
@@ -55,18 +75,19 @@ def waits(steps: Sequence[Queued]) -> list[list[int]]:
     reached: list[dict[int, int]] = []
     """Per step and stream: the last of its steps that is done when the step begins, or is the step itself."""
     last: dict[int, int] = {}
+    touched = _Touched()
     for i, step in enumerate(steps):
         mine = id(step.stream)
         before = dict(reached[last[mine]]) if mine in last else {}
         needed: list[int] = []
-        for j in range(i - 1, -1, -1):
-            other = id(steps[j].stream)
-            if other != mine and before.get(other, -1) < j and _conflict(steps[j], step):
+        for j in sorted(touched.conflicts(step, last.values()), reverse=True):
+            if before.get(id(steps[j].stream), -1) < j and steps[j].stream is not step.stream:
                 needed.append(j)
                 for stream, at in reached[j].items():
                     before[stream] = max(before.get(stream, -1), at)
         before[mine] = i
         last[mine] = i
+        touched.add(i, step)
         reached.append(before)
         found.append(needed)
     return found

@@ -127,6 +127,8 @@ class LoDTensor:
         values = read(self._array)
         if dtype is not None and values.dtype != dtype:
             return values.astype(dtype)
+        if copy is False and values is not self._array:
+            raise ValueError("the tensor lies on a device whose memory the host cannot read without a copy")
         return values if copy is False or values is not self._array else values.copy()
 
     def numpy(self) -> np.ndarray[Any, Any]:

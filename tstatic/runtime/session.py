@@ -95,7 +95,7 @@ class Session:
         plan = self.plan
         self._bound = False
         device = self.device
-        self._settle_state()
+        self._move_state()
         flatten(self.scope, self._flat_buffers, device)
         self.arena: Memory | None = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
         self.arena.touch()
@@ -144,7 +144,7 @@ class Session:
         pool = pool_of(self.threads)
         for region, group in itertools.groupby(works, key=lambda pair: pair[0].region):
             check = self.check_numerics and region == "main"
-            queued = [self._after_feeds()] if region == "main" else []
+            queued = [] if any(self.calls.values()) else [self._after_feeds()]
             for chain in chain_steps(
                 ((work, step.op) for step, work in group), self.threads, no_chaining=check or plan.options.no_chaining
             ):
@@ -194,7 +194,7 @@ class Session:
             return None, None
         return [self.device.span(self.arrays[v]) for v in read], [self.device.span(self.arrays[v]) for v in op.writes()]
 
-    def _settle_state(self) -> None:
+    def _move_state(self) -> None:
         """Moves values that lie elsewhere to the device: those of other devices, and what the user set."""
         for var in (*self.plan.program.reads, *self.plan.program.writes):
             array = self.scope.array(var)

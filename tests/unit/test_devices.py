@@ -1,0 +1,125 @@
+"""What every device keeps, as far as it can be seen without a program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tstatic.devices import DEVICES, HOST, check_backend, of_place, owner_of, read, use
+from tstatic.devices.base import Device
+from tstatic.errors import DeviceError, UnsupportedError
+from tstatic.ir.types import Meta, float32
+from tstatic.places import CUDAPlace, NullPlace
+
+ALL = list(DEVICES.values())
+VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture(params=ALL, ids=lambda d: d.name)
+def device(request: pytest.FixtureRequest) -> Device:
+    found: Device = request.param
+    return found
+
+
+def there(device: Device, values: Any = VALUES) -> Any:
+    made = device.empty(values.shape, values.dtype)
+    device.from_host(made, values)
+    return made
+
+
+def test_a_device_is_found_under_its_name() -> None:
+    assert [d.name for d in DEVICES.values()] == list(DEVICES)
+    assert of_place(NullPlace()) is DEVICES["null"]
+    with pytest.raises(UnsupportedError, match="not on"):
+        of_place(CUDAPlace(0))
+
+
+def test_values_go_there_and_back(device: Device) -> None:
+    array = there(device)
+    assert (array.shape, array.dtype, array.size, array.nbytes) == ((2, 3), VALUES.dtype, 6, 24)
+    assert device.holds(array)
+    back = device.to_host(array)
+    assert np.array_equal(back, VALUES)
+    back[...] = 9
+    assert np.array_equal(device.to_host(array), VALUES), "a copy"
+    assert owner_of(array).holds(array)
+    assert np.array_equal(read(array), VALUES)
+    assert np.array_equal(device.to_host(device.upload(VALUES)), VALUES)
+
+
+def test_copies_fills_and_assignments_write(device: Device) -> None:
+    first, second, stream = there(device), there(device, VALUES * 2), device.stream()
+    device.copy(first, second, stream)
+    device.fill(second, 5, stream)
+    assert np.array_equal(device.to_host(first, stream), VALUES * 2)
+    assert (device.to_host(second, stream) == 5).all()
+    function, args = device.assigning(first, VALUES)
+    assert np.array_equal(device.to_host(first), VALUES * 2), "not before the call is made"
+    function(*args)
+    assert np.array_equal(device.to_host(first), VALUES)
+
+
+def test_views_of_memory_share_it(device: Device) -> None:
+    memory = device.allocate(256)
+    flat = device.view(memory, 64, Meta((12,), float32))
+    part = device.slice(flat, 6, (2, 3))
+    turned = device.derive(part, np.transpose)
+    assert turned.shape == (3, 2)
+    assert (device.to_host(flat) == 0).all()
+    device.from_host(part, VALUES)
+    assert np.array_equal(device.to_host(flat)[6:], VALUES.reshape(-1))
+    assert np.array_equal(device.to_host(turned), VALUES.T)
+    low, high = device.span(flat)
+    assert high - low == 48
+    assert device.span(part) == (low + 24, high)
+    assert device.span(device.slice(flat, 0, (0,)))[0] == device.span(device.slice(flat, 0, (0,)))[1]
+    device.free(memory)
+    assert memory.held_bytes == 0
+
+
+def test_events_are_reached_in_order_and_have_times(device: Device) -> None:
+    first, second = device.stream(), device.stream()
+    start, stop = device.event(), device.event()
+    device.record(start, first)
+    device.wait(start, second)
+    device.record(stop, second)
+    device.synchronize([first, second])
+    assert device.elapsed(start, stop) >= 0
+    assert device.elapsed(stop, start) <= 0
+
+
+def test_a_graph_does_its_calls_at_each_replay(device: Device) -> None:
+    array, stream = there(device), device.stream()
+    values = [VALUES * 3]
+    graph = device.capture([(device.fill, (array, 2, stream))], [stream])
+    assert np.array_equal(device.to_host(array), VALUES)
+    for _ in range(2):
+        device.replay(graph)
+        assert (device.to_host(array, stream) == 2).all()
+        device.from_host(array, values[0], stream)
+
+
+def test_what_is_not_finite_is_counted(device: Device) -> None:
+    odd = np.array([1, np.nan, -np.inf], np.float32)
+    assert device.to_host(device.check_finite([there(device, odd), there(device)], device.stream())).tolist() == [2, 0]
+
+
+def test_errors_are_described_by_class_and_text(device: Device) -> None:
+    assert device.describe(MemoryError("no more")) == ("MemoryError", "no more")
+
+
+def test_only_the_interpreter_launches_kernels() -> None:
+    assert [d.name for d in ALL if d.generated] == ["interpret"]
+    with pytest.raises(DeviceError, match="runs no generated kernels"):
+        HOST.launch(np, [], {}, HOST.stream())
+
+
+def test_the_choice_of_a_backend_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with use("fake") as chosen:
+        assert chosen is DEVICES["fake"]
+        check_backend()
+    monkeypatch.setenv("TSTATIC_CPU_BACKEND", "null")
+    with pytest.raises(DeviceError, match="changed after a CPU place was used"):
+        check_backend()
