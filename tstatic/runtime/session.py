@@ -289,7 +289,8 @@ class Session:
         for workspace in self.workspaces:
             workspace.touch()
         device, copies = self.device, self.streams[0]
-        device.discard(self.streams)
+        if device.deferred:
+            device.discard(self.streams)
         with np.errstate(all="ignore"):
             for name, slot in self._feeds:
                 device.from_host(slot, feeds[name], copies)
@@ -306,7 +307,10 @@ class Session:
         return results
 
     def _step(self, last: bool) -> list[np.ndarray[Any, Any]]:
-        count = self._run_count()
+        epoch = random.epoch()
+        begun, count = self.scope.runs.get(self.uid, (epoch, 0))
+        if begun != epoch and not self.seed:
+            count = 0
         if self.keys:
             seed = random.current(self.seed)
             for key in self.keys:
@@ -324,7 +328,8 @@ class Session:
                     fetched.append(np.empty(self.arrays[value].shape, self.arrays[value].dtype))
                 else:
                     fetched.append(self.device.to_host(self.arrays[value], self.streams[0]))
-        pending = self._pending(late=False)
+        early, late_commits = self._commits
+        pending = self._pending(early) if early else []
         if self.communicator is not None:
             self.communicator.commit()
         if self.calls["update"] or pending:
@@ -332,18 +337,15 @@ class Session:
                 if self.communicator is None:
                     self.scope.touched()
                 self._execute("update")
-                self._commit([*pending, *self._pending(late=True)])
-                self.device.synchronize(self.streams)
-                self.scope.runs[self.uid] = (random.epoch(), count + 1)
+                self._commit([*pending, *self._pending(late_commits)] if late_commits else pending)
+                if self.device.deferred:
+                    self.device.synchronize(self.streams)
+                self.scope.runs[self.uid] = (epoch, count + 1)
         else:
-            self.scope.runs[self.uid] = (random.epoch(), count + 1)
+            self.scope.runs[self.uid] = (epoch, count + 1)
         for i, value in late:
             np.copyto(fetched[i], read(self.arrays[value]))
         return fetched
-
-    def _run_count(self) -> int:
-        epoch, count = self.scope.runs.get(self.uid, (random.epoch(), 0))
-        return count if epoch == random.epoch() or self.seed else 0
 
     def _execute(self, region: str) -> None:
         calls = self.calls[region]
@@ -384,14 +386,14 @@ class Session:
         ops = [owner] if isinstance(owner, FrozenOp) else [op for ends in owner for _, op in ends]
         return " or ".join(dict.fromkeys(f"in operator '{op.type}' at {show(op.where)}" for op in ops[:3]))
 
-    def _pending(self, late: bool) -> list[tuple[str, Array, Array | None]]:
+    def _pending(self, commits: Sequence[tuple[str, str]]) -> list[tuple[str, Array, Array | None]]:
         """What the commit copies: (variable, value, new storage if the old one does not fit).
 
         Args:
-            late: Values that the update region makes, which are not there before; else the others.
+            commits: (variable, value): those of the main region, or those that the update region makes.
         """
         done = []
-        for var, value in self._commits[late]:
+        for var, value in commits:
             source = self.arrays[value]
             old = self.scope.array(var)
             fits = old is not None and old.shape == source.shape and old.dtype == source.dtype
