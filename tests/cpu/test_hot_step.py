@@ -16,7 +16,7 @@ from tstatic import static
 PACKAGE = os.path.dirname(paddle.__file__) + os.sep
 
 # Of these, two per parameter are its update: one that runs the arithmetic, one that works out the learning rate of the step.
-MOST_CALLS = 58
+MOST_CALLS = 51
 MOST_TO_FIND = 15
 """Of these, calls that find the plan and check the feed."""
 
