@@ -108,7 +108,7 @@ def compile_large(count: int, profile: bool) -> Row:
         if profile:
             watched.enable()
         start = time.perf_counter()
-        pipeline.rewrite(main, chosen, list(known), [last.name])
+        pipeline.simplify(main, chosen, list(known), [last.name])
         seconds["rewrite"] = time.perf_counter() - start
         # Rewrites once more: what that takes is known now.
         start = time.perf_counter()

@@ -74,7 +74,7 @@ def frozen_step(name: str) -> tuple[FrozenProgram, dict[str, Meta]]:
     with static.program_guard(main, static.Program()), paddle.utils.unique_name.guard():
         loss = model.build(paddle)
     block = main.global_block()
-    frozen, _ = pipeline.rewrite(main, static.BuildStrategy(), list(model.feeds), [loss.name])
+    frozen, _ = pipeline.simplify(main, static.BuildStrategy(), list(model.feeds), [loss.name])
     given = {frozen.reads[var]: meta for var, meta in state_metas(frozen, main, Scope()).items()}
     given.update((n, Meta(tuple(s), dtype_of(block.var(n).dtype))) for n, s in model.feeds.items())
     return frozen, given

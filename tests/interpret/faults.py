@@ -134,10 +134,10 @@ def _other_match(patch: pytest.MonkeyPatch, hits: Hits) -> None:
 
 
 def _no_cycle_check(patch: pytest.MonkeyPatch, hits: Hits) -> None:
-    rewritten = engine.replace_matches
+    replace_matches = engine.replace_matches
 
     def faulty(program: FrozenProgram, links: View, made: Any) -> FrozenProgram | None:
-        done = rewritten(program, links, made)
+        done = replace_matches(program, links, made)
         if done is not None:
             return done
         hits.append("ring")

@@ -64,7 +64,7 @@ def small(clip: bool) -> Net:
 def work_of(training: Training, clip: bool) -> Any:
     """The small net as the model sees it."""
     net = training.net
-    frozen, _ = pipeline.rewrite(net.main, static.BuildStrategy(), ["X"], [net.loss.name])
+    frozen, _ = pipeline.simplify(net.main, static.BuildStrategy(), ["X"], [net.loss.name])
     given = {frozen.reads[var]: meta for var, meta in state_metas(frozen, net.main, training.scope).items()}
     given["X"] = meta_of(np.zeros((4, 16), np.float32))
     gradients, *_ = tables.timeline(frozen, given, tables.H100)

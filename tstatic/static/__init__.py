@@ -1,17 +1,22 @@
 """Paddle's static-graph classes and functions; the only layer that sees the whole line from program to run.
 
-* ``pipeline``          program and strategy to passes to plan: read this first
-* ``compile``           a program for given feeds and fetches: the one path, and the cache
-* ``executor``          runs programs
-* ``compiled_program``  a program with strategies
-* ``data_parallel``     the replicas of a program on several places; ``parallel_executor`` is its 1.x form
-* ``strategy``          BuildStrategy and ExecutionStrategy
-* ``explain``           what each property does, and why not
-* ``io``                save and load
-* ``inference``         inference models; ``serialize`` has their pieces, ``variable_files`` and ``model_files`` the 1.x functions
-* ``loading``           what is checked before loaded values are written
-* ``nn``                layers that make parameters
-* ``amp``               marks for mixed precision
+* ``pipeline``  the passes and fusions that a program and a strategy ask for, in order: read this first
+* ``compile``  a program for given feeds and fetches becomes a Compilation: the one path, and the cache
+* ``executor``  runs programs
+* ``request``  what a run asks for: feeds, fetches, state
+* ``compiled_program``  a program with strategies, and what its runs left
+* ``data_parallel``  the replicas of a program on several places
+* ``parallel_executor``  a data-parallel program and its Executor in one, as in Paddle 1.x
+* ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property
+* ``inquiry``  what the fusions did to a program, and why not more
+* ``explain``, ``explain_html``, ``explain_page``  the answer as text and as a page
+* ``as_program``, ``dot``  a compiled program to read, and to draw
+* ``io``, ``loading``  save and load, and what is checked before loaded values are written
+* ``inference``, ``serialize``  inference models and their pieces
+* ``model_files``, ``variable_files``  the functions for them of Paddle 1.x
+* ``nn``  layers that make parameters
+* ``amp``  marks for mixed precision
+* ``mode``  static mode, which is the only one
 """
 
 import tstatic.nn

@@ -251,7 +251,7 @@ def compile_program(
     names = list(feeds[0])
     source = program if kept is None else edit.prune(program, names, [*fetches, *(kept or updated(program))])
     scale = 1.0 if how is None else loss_scale(build, how.world)
-    frozen, _ = pipeline.rewrite(source, build, names, fetches, scale)
+    frozen, _ = pipeline.simplify(source, build, names, fetches, scale)
     programs, report = ([frozen], None) if how is None else distribute(frozen, how)
     generated = (device or cpu_device()).generated
     known: dict[tuple[Any, ...], LoweredProgram] = {}

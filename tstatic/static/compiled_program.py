@@ -17,12 +17,12 @@ from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
+from tstatic.static.as_program import as_program
 from tstatic.static.compile import Bound, Compilation, compile_program, distribution
 from tstatic.static.data_parallel import places_of
 from tstatic.static.explain import Explanation
 from tstatic.static.inquiry import build_explanation
 from tstatic.static.request import fetch_names
-from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 ASSUMED = 16
@@ -152,7 +152,7 @@ class CompiledProgram:
         """The program as it runs: with fused ops after the first run or memory report, the user's own before."""
         if self._history.compilation is None:
             return self._program
-        return rewritten(self._program, self._history.compilation.first.after)
+        return as_program(self._program, self._history.compilation.first.after)
 
     @property
     def plan(self) -> Plan:

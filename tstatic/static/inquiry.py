@@ -17,9 +17,9 @@ from tstatic.ir.types import Meta
 from tstatic.ir.where import show
 from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
+from tstatic.static.as_program import as_program
 from tstatic.static.compile import Compilation
 from tstatic.static.explain import Drawing, Explanation, FusionAnswer, MemoryTraffic, Note, properties
-from tstatic.static.rewritten import rewritten
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
 
@@ -94,7 +94,7 @@ def build_explanation(
     def draw() -> Drawing:
         notes = _Notes(log, _would(frozen, metas, build))
         after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
-        return Drawing(copy, rewritten(copy, fused), _notes_before(copy, frozen, notes, _left(frozen, metas)), after)
+        return Drawing(copy, as_program(copy, fused), _notes_before(copy, frozen, notes, _left(frozen, metas)), after)
 
     return Explanation(
         properties(

@@ -54,7 +54,7 @@ def plan_options(strategy: BuildStrategy) -> PlanOptions:
     )
 
 
-def rewrite(
+def simplify(
     program: Program, strategy: BuildStrategy, feeds: Sequence[str], fetches: Sequence[str], scale: float = 1.0
 ) -> tuple[FrozenProgram, tuple[PassRecord, ...]]:
     """Freezes a program and runs the strategy's passes; the gradient of the loss starts at ``scale``.
@@ -62,7 +62,7 @@ def rewrite(
     With ``GradientScaleStrategy.Customized`` the op that starts the loss gradient is left out, and the user feeds it.
 
     Raises:
-        FeedError: If he does not.
+        FeedError: The feed lacks the loss gradient, which Customized requires.
     """
     customized = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.Customized
     if customized:
@@ -146,7 +146,7 @@ def _shown(members: Sequence[OpInfo]) -> str:
 
 
 def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrategy, generated: bool = False) -> Plan:
-    """Plans a rewritten program.
+    """Plans a simplified and fused program.
 
     Args:
         frozen: With its fused ops.

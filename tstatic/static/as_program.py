@@ -1,4 +1,4 @@
-"""The program as it runs: the user's, with fused ops in the place of those that they stand for."""
+"""A compiled program to read: the user's, with fused ops in place of the ops that they compute."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _operator(op: FrozenOp, block: Block, names: dict[str, str]) -> Operator:
     return shown
 
 
-def rewritten(program: Program, frozen: FrozenProgram) -> Program:
+def as_program(program: Program, frozen: FrozenProgram) -> Program:
     """A program to read: the ops of the first block as they run, the variables that they touch.
 
     It cannot be run or saved: fused ops exist in plans only. The user's program stays as it is.
