@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -236,7 +235,7 @@ def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], ou
     return op
 
 
-def _settle(var: Variable, meta: Meta) -> None:
+def _check_output_meta(var: Variable, meta: Meta) -> None:
     """Checks an existing output variable against what ``infer`` found, or gives it its shape and dtype."""
     if var._dtype is not None and var._dtype is not meta.dtype:
         raise DTypeError(
@@ -306,7 +305,7 @@ def append_op(
                     continue
                 for name, one in zip(row, meta if slot.many else [meta], strict=True):
                     var = block._var_recursive(name)
-                    _settle(var, one)
+                    _check_output_meta(var, one)
                     pending.append((var, one))
     except TstaticError as error:
         raise error.add_context(op=type, var=_names_of(inputs), where=show(user_line())) from None
@@ -332,7 +331,7 @@ def _names_of(inputs: Mapping[str, Any]) -> str | None:
 
 
 # ----------------------------------------------------------------------------------------------------------------- emit
-class Layer:
+class LayerNamer:
     """One layer call: its generated name, and ops whose results are named after it (``fc_0.tmp_0``, ``fc_0.tmp_1``)."""
 
     def __init__(self, prefix: str, name: str | None = None, block: Block | None = None) -> None:
@@ -392,7 +391,7 @@ class Layer:
                     meta if isinstance(meta, list) else [meta],
                     strict=True,
                 ):
-                    _settle(check_variable(var, name, type), one)
+                    _check_output_meta(check_variable(var, name, type), one)
         except TstaticError as error:
             raise error.add_context(op=type, var=_names_of(inputs), where=show(user_line())) from None
         where = user_line()
@@ -459,10 +458,4 @@ def emit(
     Returns:
         The single output that is no intermediate one, or a tuple of them.
     """
-    return Layer(prefix or type, name).emit(type, inputs, attrs, outputs=outputs, order=order, drop=drop)
-
-
-@contextlib.contextmanager
-def layer(prefix: str, name: str | None = None) -> Iterator[Layer]:
-    """One layer call that emits several ops under one name."""
-    yield Layer(prefix, name)
+    return LayerNamer(prefix or type, name).emit(type, inputs, attrs, outputs=outputs, order=order, drop=drop)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError, UnsupportedError
 from tstatic.ir import names
-from tstatic.ir.build import Layer, emit
+from tstatic.ir.build import LayerNamer, emit
 from tstatic.ir.declare import check_shape, default_dtype
 from tstatic.ir.declare import create_parameter as add_parameter
 from tstatic.ir.opdef import export, op_def
@@ -134,7 +134,7 @@ def startup_value(var: Variable, initializer: Initializer, startup: Program | No
     initializer(twin, block)
 
 
-class LayerHelper(Layer):
+class LayerHelper(LayerNamer):
     """One layer call that makes parameters: names them after the layer and initialises them in the startup program."""
 
     def __init__(self, prefix: str, name: str | None = None, **kwargs: Any) -> None:
@@ -200,7 +200,7 @@ class LayerHelper(Layer):
         return activate(self, x, act)
 
 
-def activate(helper: Layer, x: Any, act: Any) -> Any:
+def activate(helper: LayerNamer, x: Any, act: Any) -> Any:
     """Appends the activation op ``act`` to ``x``, named after ``helper``'s layer."""
     if act is None:
         return x

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.ir.build import Layer, check_variable
+from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import DType, dtype_of
@@ -253,7 +253,7 @@ def spectral_sizes(shape: Sequence[int], dim: int) -> tuple[int, int]:
 
 
 def spectral(
-    helper: Layer, weight: Variable, u: Variable, v: Variable, dim: int, power_iters: int, eps: float
+    helper: LayerNamer, weight: Variable, u: Variable, v: Variable, dim: int, power_iters: int, eps: float
 ) -> Variable:
     """Emits ``weight / sigma``, where power iterations from ``u`` and ``v`` find the largest singular value ``sigma``.
 

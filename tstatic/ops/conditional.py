@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, ShapeError
-from tstatic.ir.build import Layer, append_op, check_variable, emit
+from tstatic.ir.build import LayerNamer, append_op, check_variable, emit
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.no_effect import no_effect
@@ -121,7 +121,7 @@ def _check_pred(pred: Any, function: str) -> Variable:
     return var
 
 
-def _close(helper: Layer, block: Block, pred: Variable) -> Operator:
+def _close(helper: LayerNamer, block: Block, pred: Variable) -> Operator:
     """Appends the ``conditional_block`` op of a finished body and returns it."""
     reads, writes = _blocks.captures(block)
     parent = block.parent
@@ -135,7 +135,7 @@ def _close(helper: Layer, block: Block, pred: Variable) -> Operator:
 
 
 def _branch(
-    helper: Layer, pred: Variable, function: Callable[[], Any] | None, excludes: tuple[Operator, ...] = ()
+    helper: LayerNamer, pred: Variable, function: Callable[[], Any] | None, excludes: tuple[Operator, ...] = ()
 ) -> tuple[Any, list[Variable], Operator]:
     """Builds one branch; returns what the function returned, the outer variables that hold its leaves, and its op."""
     program = default_main_program()
@@ -145,7 +145,7 @@ def _branch(
         result = function() if function is not None else None
         parent = block.parent
         assert parent is not None
-        above = Layer("cond", helper.name, parent)
+        above = LayerNamer("cond", helper.name, parent)
         if result is not None:
             for leaf in _blocks.flatten(result):
                 if leaf is None:
@@ -154,7 +154,7 @@ def _branch(
                 out = above.variable(var.dtype, var.shape, stop_gradient=var.stop_gradient)
                 append_op(block, "assign", {"X": var}, {"Out": out})
                 outer.append(out)
-    return result, outer, _close(Layer("cond", helper.name, parent), block, pred)
+    return result, outer, _close(LayerNamer("cond", helper.name, parent), block, pred)
 
 
 @no_effect(return_names="results are not renamed")
@@ -196,7 +196,7 @@ def cond(
             )
     program = default_main_program()
     with _blocks.undone_on_error(program):
-        helper = Layer("cond", name)
+        helper = LayerNamer("cond", name)
         otherwise = helper.emit("logical_not", {"X": pred})
         yes, yes_vars, taken = _branch(helper, pred, true_fn)
         no, no_vars, _ = _branch(helper, otherwise, false_fn, (taken,))
@@ -329,7 +329,7 @@ class Switch:
     """1.x style: ``with switch.case(condition): ...``, ``with switch.default(): ...``; the first true case runs."""
 
     def __init__(self, name: str | None = None) -> None:
-        self._helper = Layer("switch", name)
+        self._helper = LayerNamer("switch", name)
         self._not_yet: Variable | None = None
         self._earlier: tuple[Operator, ...] = ()
 
@@ -375,4 +375,4 @@ class Switch:
             with _blocks.body(program) as block:
                 block.excludes = self._earlier
                 yield
-            self._earlier += (_close(Layer("switch", self._helper.name), block, pred),)
+            self._earlier += (_close(LayerNamer("switch", self._helper.name), block, pred),)

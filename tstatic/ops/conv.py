@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import Layer, check_variable, emit, layer
+from tstatic.ir.build import LayerNamer, check_variable, emit
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
@@ -218,18 +218,18 @@ def convolve(
         as_image: Whether the bias is reshaped to an image of one pixel first, as Paddle does here.
     """
     last = is_last(attrs["data_format"])
-    with layer(type, name) as helper:
-        out: Variable = helper.emit(type, {"Input": x, "Filter": weight}, attrs)
-        if bias is None:
-            return out
-        rank = len(x.shape)
-        axis = rank - 1 if last else 1
-        if as_image:
-            count = bias.shape[0] if len(bias.shape) == 1 else -1
-            shape = (*[1] * axis, count, *[1] * (rank - 1 - axis))
-            bias, axis = emit("reshape2", {"X": bias}, {"shape": shape}), -1
-        added: Variable = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": axis})
-        return added
+    helper = LayerNamer(type, name)
+    out: Variable = helper.emit(type, {"Input": x, "Filter": weight}, attrs)
+    if bias is None:
+        return out
+    rank = len(x.shape)
+    axis = rank - 1 if last else 1
+    if as_image:
+        count = bias.shape[0] if len(bias.shape) == 1 else -1
+        shape = (*[1] * axis, count, *[1] * (rank - 1 - axis))
+        bias, axis = emit("reshape2", {"X": bias}, {"shape": shape}), -1
+    added: Variable = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": axis})
+    return added
 
 
 def forward_type(count: int, filters: int, groups: int) -> str:
@@ -334,13 +334,13 @@ def conv1d(
     last = is_last(data_format)
     attrs = flat_attrs(stride, padding, dilation, groups, last, "conv1d")
     count = x.shape[-1 if last else 1] if len(x.shape) == 3 else 0
-    with layer("conv1d", name) as helper:
-        image = lifted(helper, x, 1 if last else 2)
-        filters = lifted(helper, weight, 2)
-        type = forward_type(count, weight.shape[0] if weight.shape else 0, groups)
-        out = convolve(image, filters, bias, type, attrs, as_image=False)
-        result: Variable = helper.emit("squeeze2", {"X": out}, {"axes": (1 if last else 2,)})
-        return result
+    helper = LayerNamer("conv1d", name)
+    image = lifted(helper, x, 1 if last else 2)
+    filters = lifted(helper, weight, 2)
+    type = forward_type(count, weight.shape[0] if weight.shape else 0, groups)
+    out = convolve(image, filters, bias, type, attrs, as_image=False)
+    result: Variable = helper.emit("squeeze2", {"X": out}, {"axes": (1 if last else 2,)})
+    return result
 
 
 def flat_attrs(stride: Any, padding: Any, dilation: Any, groups: int, last: bool, function: str) -> dict[str, Any]:
@@ -356,7 +356,7 @@ def flat_attrs(stride: Any, padding: Any, dilation: Any, groups: int, last: bool
     }
 
 
-def lifted(helper: Layer, x: Variable, axis: int) -> Variable:
+def lifted(helper: LayerNamer, x: Variable, axis: int) -> Variable:
     """``x`` with an axis of size 1 more."""
     result: Variable = helper.emit("unsqueeze2", {"X": x}, {"axes": (axis,)})
     return result

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import check_variable, layer
+from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
@@ -388,10 +388,10 @@ def conv1d_transpose(
     attrs["output_padding"] = (0, *sizes["output_padding"]) if sizes["output_padding"] else ()
     attrs["output_size"] = (1, *sizes["output_size"]) if sizes["output_size"] else ()
     count = x.shape[-1 if last else 1] if len(x.shape) == 3 else 0
-    with layer("conv1d_transpose", name) as helper:
-        image = lifted(helper, x, 1 if last else 2)
-        filters = lifted(helper, weight, 2)
-        type = transpose_type(count, groups, weight.shape[1] if len(weight.shape) == 3 else 0)
-        out = convolve(image, filters, bias, type, attrs, as_image=False)
-        result: Variable = helper.emit("squeeze2", {"X": out}, {"axes": (1 if last else 2,)})
-        return result
+    helper = LayerNamer("conv1d_transpose", name)
+    image = lifted(helper, x, 1 if last else 2)
+    filters = lifted(helper, weight, 2)
+    type = transpose_type(count, groups, weight.shape[1] if len(weight.shape) == 3 else 0)
+    out = convolve(image, filters, bias, type, attrs, as_image=False)
+    result: Variable = helper.emit("squeeze2", {"X": out}, {"axes": (1 if last else 2,)})
+    return result

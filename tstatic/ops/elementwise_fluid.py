@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.build import check_variable, layer
+from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ops._mixed import unify
@@ -20,9 +20,9 @@ def with_activation(
     """
     for slot, value in inputs.items():
         check_variable(value, slot.lower(), type)
-    with layer(type, name) as helper:
-        out: Variable = helper.emit(type, inputs, attrs)
-        return out if act is None else helper.emit(act, {"X": out})
+    helper = LayerNamer(type, name)
+    out: Variable = helper.emit(type, inputs, attrs)
+    return out if act is None else helper.emit(act, {"X": out})
 
 
 def _binary(op: str, x: Any, y: Any, axis: int, act: str | None, name: str | None) -> Variable:

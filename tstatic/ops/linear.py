@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import Layer, check_variable, layer
+from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -38,10 +38,10 @@ def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: st
     for arg, value in (("x", x), ("weight", weight), ("bias", bias)):
         if value is not None or arg != "bias":
             check_variable(value, arg, "linear")
-    with layer("linear", name) as helper:
-        result: Variable = helper.emit("matmul_v2", {"X": x, "Y": weight})
-        if bias is not None:
-            result = helper.emit("elementwise_add", {"X": result, "Y": bias}, {"axis": -1})
+    helper = LayerNamer("linear", name)
+    result: Variable = helper.emit("matmul_v2", {"X": x, "Y": weight})
+    if bias is not None:
+        result = helper.emit("elementwise_add", {"X": result, "Y": bias}, {"axis": -1})
     return result
 
 
@@ -66,13 +66,13 @@ def addmm(
         check_variable(value, arg, "addmm")
     _check_rank("addmm", "x", x, 2)
     _check_rank("addmm", "y", y, 2)
-    with layer("addmm", name) as helper:
-        product = helper.emit("matmul_v2", {"X": x, "Y": y})
-        if alpha != 1.0:
-            product = helper.emit("scale", {"X": product}, {"scale": float(alpha)})
-        if beta != 1.0:
-            input = helper.emit("scale", {"X": input}, {"scale": float(beta)})
-        result: Variable = helper.emit("elementwise_add", {"X": product, "Y": input})
+    helper = LayerNamer("addmm", name)
+    product = helper.emit("matmul_v2", {"X": x, "Y": y})
+    if alpha != 1.0:
+        product = helper.emit("scale", {"X": product}, {"scale": float(alpha)})
+    if beta != 1.0:
+        input = helper.emit("scale", {"X": input}, {"scale": float(beta)})
+    result: Variable = helper.emit("elementwise_add", {"X": product, "Y": input})
     if result.shape != product.shape and UNKNOWN not in result.shape:
         raise ShapeError(
             "'input' of addmm does not broadcast to the product",
@@ -90,10 +90,10 @@ def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Returns the products ``[m, n]`` of all elements of ``x`` (``m`` of them, any shape) with all of ``y`` (``n``)."""
     check_variable(x, "x", "outer")
     check_variable(y, "y", "outer")
-    with layer("outer", name) as helper:
-        column = helper.emit("reshape2", {"X": x}, {"shape": (-1, 1)})
-        row = helper.emit("reshape2", {"X": y}, {"shape": (1, -1)})
-        result: Variable = helper.emit("matmul_v2", {"X": column, "Y": row})
+    helper = LayerNamer("outer", name)
+    column = helper.emit("reshape2", {"X": x}, {"shape": (-1, 1)})
+    row = helper.emit("reshape2", {"X": y}, {"shape": (1, -1)})
+    result: Variable = helper.emit("matmul_v2", {"X": column, "Y": row})
     return result
 
 
@@ -111,25 +111,23 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """
     check_variable(x, "x", "inner")
     check_variable(y, "y", "inner")
-    with layer("inner", name) as helper:
-        if not x.shape or not y.shape:
-            scaled: Variable = helper.emit("elementwise_mul", {"X": x, "Y": y})
-            return scaled
-        flat = [
-            v if len(v.shape) <= 2 else helper.emit("reshape2", {"X": v}, {"shape": (-1, v.shape[-1])}) for v in (x, y)
-        ]
-        result: Variable = helper.emit("matmul_v2", {"X": flat[0], "Y": flat[1]}, {"trans_y": len(y.shape) > 1})
-        if len(x.shape) > 2 or len(y.shape) > 2:
-            shape = (*x.shape[:-1], *y.shape[:-1])
-            if shape.count(UNKNOWN) > 1:
-                raise ShapeError(
-                    "inner cannot restore more than one unknown size",
-                    expected="at most one unknown size before the last axes",
-                    received=f"{list(x.shape)} and {list(y.shape)}",
-                    fix="reshape the operands to matrices first",
-                    op="inner",
-                )
-            result = helper.emit("reshape2", {"X": result}, {"shape": shape})
+    helper = LayerNamer("inner", name)
+    if not x.shape or not y.shape:
+        scaled: Variable = helper.emit("elementwise_mul", {"X": x, "Y": y})
+        return scaled
+    flat = [v if len(v.shape) <= 2 else helper.emit("reshape2", {"X": v}, {"shape": (-1, v.shape[-1])}) for v in (x, y)]
+    result: Variable = helper.emit("matmul_v2", {"X": flat[0], "Y": flat[1]}, {"trans_y": len(y.shape) > 1})
+    if len(x.shape) > 2 or len(y.shape) > 2:
+        shape = (*x.shape[:-1], *y.shape[:-1])
+        if shape.count(UNKNOWN) > 1:
+            raise ShapeError(
+                "inner cannot restore more than one unknown size",
+                expected="at most one unknown size before the last axes",
+                received=f"{list(x.shape)} and {list(y.shape)}",
+                fix="reshape the operands to matrices first",
+                op="inner",
+            )
+        result = helper.emit("reshape2", {"X": result}, {"shape": shape})
     return result
 
 
@@ -153,10 +151,12 @@ def bilinear(
         _check_rank("bilinear", arg, check_variable(value, arg, "bilinear"), rank)
     if bias is not None:
         check_variable(bias, "bias", "bilinear")
-    return bilinear_product(Layer("bilinear", name), x1, x2, weight, bias)
+    return bilinear_product(LayerNamer("bilinear", name), x1, x2, weight, bias)
 
 
-def bilinear_product(helper: Layer, x1: Variable, x2: Variable, weight: Variable, bias: Variable | None) -> Variable:
+def bilinear_product(
+    helper: LayerNamer, x1: Variable, x2: Variable, weight: Variable, bias: Variable | None
+) -> Variable:
     """Emits :func:`bilinear`; the result is named after ``helper``'s layer."""
     k, i, j = weight.shape
     turned = emit_one("transpose2", {"X": weight}, {"axis": (1, 0, 2)})
@@ -191,15 +191,15 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
     """Returns the cosine of the angle between rows, ``[n, 1]``: ``X`` is ``[n, k]``, ``Y`` ``[n, k]`` or ``[1, k]``."""
     check_variable(X, "X", "cos_sim")
     check_variable(Y, "Y", "cos_sim")
-    with layer("cos_sim") as helper:
-        sums = []
-        for a, b in ((X, Y), (X, X), (Y, Y)):
-            product = helper.emit("elementwise_mul", {"X": a, "Y": b})
-            attrs = {"dim": tuple(range(1, len(a.shape))), "keep_dim": True}
-            sums.append(helper.emit("reduce_sum", {"X": product}, attrs))
-        norms = [helper.emit("sqrt", {"X": s}) for s in sums[1:]]
-        size = helper.emit("elementwise_mul", {"X": norms[0], "Y": norms[1]})
-        result: Variable = helper.emit("elementwise_div", {"X": sums[0], "Y": size})
-        if len(result.shape) > 2:
-            result = helper.emit("reshape2", {"X": result}, {"shape": (-1, 1)})
+    helper = LayerNamer("cos_sim")
+    sums = []
+    for a, b in ((X, Y), (X, X), (Y, Y)):
+        product = helper.emit("elementwise_mul", {"X": a, "Y": b})
+        attrs = {"dim": tuple(range(1, len(a.shape))), "keep_dim": True}
+        sums.append(helper.emit("reduce_sum", {"X": product}, attrs))
+    norms = [helper.emit("sqrt", {"X": s}) for s in sums[1:]]
+    size = helper.emit("elementwise_mul", {"X": norms[0], "Y": norms[1]})
+    result: Variable = helper.emit("elementwise_div", {"X": sums[0], "Y": size})
+    if len(result.shape) > 2:
+        result = helper.emit("reshape2", {"X": result}, {"shape": (-1, 1)})
     return result

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
-from tstatic.ir.build import Layer, append_op, check_variable
+from tstatic.ir.build import LayerNamer, append_op, check_variable
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable, default_main_program
 from tstatic.ops import _blocks
@@ -82,7 +82,7 @@ register(
 )
 
 
-def _close(helper: Layer, block: Block, condition: Variable, is_test: bool) -> Operator:
+def _close(helper: LayerNamer, block: Block, condition: Variable, is_test: bool) -> Operator:
     """Appends the ``while`` op of a finished body and returns it."""
     reads, writes = _blocks.captures(block)
     # A carried variable keeps its value when the body never runs.
@@ -180,7 +180,7 @@ def while_loop(
         )
     program = default_main_program()
     with _blocks.undone_on_error(program):
-        helper = Layer("while_loop", name)
+        helper = LayerNamer("while_loop", name)
         # Copies, so that the variables given keep their values for whoever reads them after the loop.
         carried = [
             helper.emit("assign", {"X": _blocks.leaf_variable(v, "while_loop")})
@@ -238,7 +238,7 @@ class While:
     def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
         self._condition = _check_condition(cond, "While")
         self._is_test = is_test
-        self._helper = Layer("while", name)
+        self._helper = LayerNamer("while", name)
 
     @contextlib.contextmanager
     def block(self) -> Iterator[None]:

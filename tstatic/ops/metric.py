@@ -8,7 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, FeedError, ShapeError, UnsupportedError
 from tstatic.ir import names
-from tstatic.ir.build import check_variable, emit, layer
+from tstatic.ir.build import LayerNamer, check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable, default_main_program, default_startup_program
 from tstatic.ir.types import Meta, dtype_of, float32
@@ -257,25 +257,25 @@ def _accuracy(
 ) -> Variable:  # fmt: skip
     check_variable(input, "input", "accuracy", ("float16", "bfloat16", "float32", "float64"))
     check_variable(label, "label", "accuracy", ("int64", "int32"))
-    with layer("accuracy", name) as helper:
-        values, indices = helper.emit("top_k_v2", {"X": input}, {"k": k, "sorted": False})
-        ins = {"Out": values, "Indices": indices, "Label": label}
-        given: dict[str, Variable] = {}
-        late = []
-        for slot, variable in (("Correct", correct), ("Total", total)):
-            if variable is None:
-                continue
-            check_variable(variable, slot.lower(), "accuracy")
-            if variable._dtype is None or variable.dtype.name == "int32":
-                given[slot] = variable
-            else:
-                late.append((slot, variable))
-        results = helper.emit("accuracy", ins, {"one_d": one_d}, outputs=given)
-        made = dict(zip(("Accuracy", "Correct", "Total"), results, strict=True))
-        for slot, variable in late:
-            # Scripts hand in int64 counters too.
-            attrs = {"in_dtype": "int32", "out_dtype": variable.dtype}
-            emit("cast", {"X": made[slot]}, attrs, outputs={"Out": variable})
+    helper = LayerNamer("accuracy", name)
+    values, indices = helper.emit("top_k_v2", {"X": input}, {"k": k, "sorted": False})
+    ins = {"Out": values, "Indices": indices, "Label": label}
+    given: dict[str, Variable] = {}
+    late = []
+    for slot, variable in (("Correct", correct), ("Total", total)):
+        if variable is None:
+            continue
+        check_variable(variable, slot.lower(), "accuracy")
+        if variable._dtype is None or variable.dtype.name == "int32":
+            given[slot] = variable
+        else:
+            late.append((slot, variable))
+    results = helper.emit("accuracy", ins, {"one_d": one_d}, outputs=given)
+    made = dict(zip(("Accuracy", "Correct", "Total"), results, strict=True))
+    for slot, variable in late:
+        # Scripts hand in int64 counters too.
+        attrs = {"in_dtype": "int32", "out_dtype": variable.dtype}
+        emit("cast", {"X": made[slot]}, attrs, outputs={"Out": variable})
     accuracy_out: Variable = made["Accuracy"]
     accuracy_out.stop_gradient = True
     return accuracy_out

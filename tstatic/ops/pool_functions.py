@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.errors import ProgramTypeError, ShapeError, UnsupportedError
-from tstatic.ir.build import check_variable, emit, layer
+from tstatic.ir.build import LayerNamer, check_variable, emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -59,10 +59,10 @@ def _with_index(x: Variable, attrs: dict[str, Any], function: str, name: str | N
 
 def _flat(x: Variable, attrs: dict[str, Any], mask: bool, function: str, name: str | None) -> Pooled:
     """Runs a pooling of ``[n, c, length]`` on images of height 1."""
-    with layer(function, name) as helper:
-        image = helper.emit("unsqueeze2", {"X": x}, {"axes": (2,)})
-        pooled = _with_index(image, attrs, function, None) if mask else (emit("pool2d", {"X": image}, attrs),)
-        done = [helper.emit("squeeze2", {"X": p}, {"axes": (2,)}) for p in pooled]
+    helper = LayerNamer(function, name)
+    image = helper.emit("unsqueeze2", {"X": x}, {"axes": (2,)})
+    pooled = _with_index(image, attrs, function, None) if mask else (emit("pool2d", {"X": image}, attrs),)
+    done = [helper.emit("squeeze2", {"X": p}, {"axes": (2,)}) for p in pooled]
     return (done[0], done[1]) if mask else done[0]
 
 

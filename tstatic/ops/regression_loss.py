@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import check_variable, layer
+from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -249,20 +249,20 @@ def fluid_smooth_l1(
     """
     a, b = labels.variables("smooth_l1", x=x, y=y)
     square = float(sigma if sigma is not None else 1.0) ** 2
-    with layer("smooth_l1_loss") as helper:
-        if inside_weight is not None:
-            weight = check_variable(inside_weight, "inside_weight", "smooth_l1")
-            a, b = (helper.emit("elementwise_mul", {"X": v, "Y": weight}) for v in (a, b))
-        loss = helper.emit("huber_loss", {"X": a, "Y": b}, {"delta": 1.0 / square})
-        loss = helper.emit("scale", {"X": loss}, {"scale": square})
-        if outside_weight is not None:
-            weight = check_variable(outside_weight, "outside_weight", "smooth_l1")
-            loss = helper.emit("elementwise_mul", {"X": loss, "Y": weight})
-        rest = tuple(range(1, len(a.shape)))
-        result: Variable = loss
-        if rest:
-            result = helper.emit("reduce_sum", {"X": loss}, {"dim": rest})
-        result = helper.emit("unsqueeze2", {"X": result}, {"axes": (1,)})
+    helper = LayerNamer("smooth_l1_loss")
+    if inside_weight is not None:
+        weight = check_variable(inside_weight, "inside_weight", "smooth_l1")
+        a, b = (helper.emit("elementwise_mul", {"X": v, "Y": weight}) for v in (a, b))
+    loss = helper.emit("huber_loss", {"X": a, "Y": b}, {"delta": 1.0 / square})
+    loss = helper.emit("scale", {"X": loss}, {"scale": square})
+    if outside_weight is not None:
+        weight = check_variable(outside_weight, "outside_weight", "smooth_l1")
+        loss = helper.emit("elementwise_mul", {"X": loss, "Y": weight})
+    rest = tuple(range(1, len(a.shape)))
+    result: Variable = loss
+    if rest:
+        result = helper.emit("reduce_sum", {"X": loss}, {"dim": rest})
+    result = helper.emit("unsqueeze2", {"X": result}, {"axes": (1,)})
     return result
 
 
@@ -271,9 +271,9 @@ def fluid_smooth_l1(
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """Returns ``(input - label) ** 2``; the operands broadcast."""
     x, y = labels.variables("square_error_cost", input=input, label=label)
-    with layer("square_error_cost") as helper:
-        difference = helper.emit("elementwise_sub", {"X": x, "Y": y})
-        result: Variable = helper.emit("square", {"X": difference})
+    helper = LayerNamer("square_error_cost")
+    difference = helper.emit("elementwise_sub", {"X": x, "Y": y})
+    result: Variable = helper.emit("square", {"X": difference})
     return result
 
 

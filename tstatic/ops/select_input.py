@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.build import Layer
+from tstatic.ir.build import LayerNamer
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
@@ -81,7 +81,7 @@ register(
 )
 
 
-def merge(helper: Layer, no: Variable, yes: Variable, mask: Variable) -> Variable:
+def merge(helper: LayerNamer, no: Variable, yes: Variable, mask: Variable) -> Variable:
     """Joins the results of two branches into one Variable; ``mask`` is 1 where ``yes`` is chosen.
 
     Warns:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tstatic.errors import ProgramError
-from tstatic.ir.build import Layer, check_variable, layer
+from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
@@ -45,15 +45,15 @@ def norm(
     if len(axes) < 2:
         attrs = {"porder": order, "axis": axes[0] if axes else -1, "keepdim": keepdim, "asvector": not axes}
         return emit_one("p_norm", {"X": x}, attrs, name=name)
-    with layer("norm", name) as helper:
-        reduce = {"dim": axes, "keep_dim": keepdim}
-        size = helper.emit("abs", {"X": x})
-        result: Variable
-        if math.isinf(order):
-            result = helper.emit("reduce_amax" if order > 0 else "reduce_amin", {"X": size}, reduce)
-        else:
-            total = helper.emit("reduce_sum", {"X": helper.emit("pow", {"X": size}, {"factor": order})}, reduce)
-            result = helper.emit("pow", {"X": total}, {"factor": 1.0 / order})
+    helper = LayerNamer("norm", name)
+    reduce = {"dim": axes, "keep_dim": keepdim}
+    size = helper.emit("abs", {"X": x})
+    result: Variable
+    if math.isinf(order):
+        result = helper.emit("reduce_amax" if order > 0 else "reduce_amin", {"X": size}, reduce)
+    else:
+        total = helper.emit("reduce_sum", {"X": helper.emit("pow", {"X": size}, {"factor": order})}, reduce)
+        result = helper.emit("pow", {"X": total}, {"factor": 1.0 / order})
     return result
 
 
@@ -69,7 +69,7 @@ def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Var
 
 
 # ------------------------------------------------------------------------------------------------------------ variance
-def _freedom(helper: Layer, x: Variable, out: Variable) -> Variable:
+def _freedom(helper: LayerNamer, x: Variable, out: Variable) -> Variable:
     """``1 / max(n - 1, 1)`` in the dtype of ``x`` when the number ``n`` of elements is known at run time only."""
     wide = {"out_dtype": x.dtype.compute}
     counts = [helper.emit("cast", {"X": helper.emit("size", {"Input": v})}, wide) for v in (x, out)]
@@ -80,7 +80,7 @@ def _freedom(helper: Layer, x: Variable, out: Variable) -> Variable:
     return found
 
 
-def _variance(helper: Layer, x: Variable, axis: Any, unbiased: bool, keepdim: bool) -> Variable:
+def _variance(helper: LayerNamer, x: Variable, axis: Any, unbiased: bool, keepdim: bool) -> Variable:
     dim = axis_attr(axis, helper.prefix)
     axes = reduced_axes(len(x.shape), dim, not dim)
     reduce = {"dim": dim or (0,), "reduce_all": not dim}
@@ -116,8 +116,8 @@ def var(
         name: Name of the layer.
     """
     check_variable(x, "x", "var")
-    with layer("var", name) as helper:
-        return _variance(helper, x, axis, unbiased, keepdim)
+    helper = LayerNamer("var", name)
+    return _variance(helper, x, axis, unbiased, keepdim)
 
 
 @export("tensor.std", "Variable.std")
@@ -126,8 +126,8 @@ def std(
 ) -> Variable:
     """Returns the square root of :func:`var`."""
     check_variable(x, "x", "std")
-    with layer("std", name) as helper:
-        result: Variable = helper.emit("sqrt", {"X": _variance(helper, x, axis, unbiased, keepdim)})
+    helper = LayerNamer("std", name)
+    result: Variable = helper.emit("sqrt", {"X": _variance(helper, x, axis, unbiased, keepdim)})
     return result
 
 
@@ -136,11 +136,11 @@ def std(
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """Returns ``x / sqrt(sum(x * x) + epsilon)`` along an axis; the shape of ``x``."""
     check_variable(x, "x", "l2_normalize")
-    with layer("l2_normalize", name) as helper:
-        square = helper.emit("square", {"X": x})
-        total = helper.emit("reduce_sum", {"X": square}, {"dim": (axis,), "keep_dim": True})
-        size = helper.emit("sqrt", {"X": helper.emit("scale", {"X": total}, {"bias": float(epsilon)})})
-        result: Variable = helper.emit("elementwise_div", {"X": x, "Y": size})
+    helper = LayerNamer("l2_normalize", name)
+    square = helper.emit("square", {"X": x})
+    total = helper.emit("reduce_sum", {"X": square}, {"dim": (axis,), "keep_dim": True})
+    size = helper.emit("sqrt", {"X": helper.emit("scale", {"X": total}, {"bias": float(epsilon)})})
+    result: Variable = helper.emit("elementwise_div", {"X": x, "Y": size})
     return result
 
 
@@ -148,10 +148,10 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
 def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """Returns ``x`` divided by its norm of order ``p`` along an axis, or by ``epsilon`` if that is larger."""
     check_variable(x, "x", "normalize")
-    with layer("normalize", name) as helper:
-        size = helper.emit(
-            "p_norm", {"X": x}, {"porder": float(p), "axis": axis if len(x.shape) > 1 else 0, "keepdim": True}
-        )
-        least = helper.emit("clip", {"X": size}, {"min": float(epsilon), "max": math.inf})
-        result: Variable = helper.emit("elementwise_div", {"X": x, "Y": least})
+    helper = LayerNamer("normalize", name)
+    size = helper.emit(
+        "p_norm", {"X": x}, {"porder": float(p), "axis": axis if len(x.shape) > 1 else 0, "keepdim": True}
+    )
+    least = helper.emit("clip", {"X": size}, {"min": float(epsilon), "max": math.inf})
+    result: Variable = helper.emit("elementwise_div", {"X": x, "Y": least})
     return result
