@@ -11,7 +11,10 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import regression, rows, state
 from tstatic import static
+from tstatic.devices import cpu_device
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, StrategyTypeError
+from tstatic.ir.types import Meta, dtype_of
+from tstatic.static.compile import compile_program
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 
@@ -129,3 +132,39 @@ def test_strategies_that_only_order_or_reuse_never_change_a_result() -> None:
                     got = exe.run(compiled, feed={"x": rows(6)}, fetch_list=[loss])[0]
                 expected = got if expected is None else expected
                 assert got == expected, name
+
+
+@pytest.mark.parametrize("places", [None, ["cpu"]], ids=["one place", "one replica"])
+def test_a_report_an_explanation_and_a_run_compile_the_same(places: Any) -> None:
+    main, startup, loss = regression(paddle.optimizer.Momentum(0.1))
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    strategy = static.BuildStrategy()
+    strategy.enable_auto_fusion = True
+    compiled = static.CompiledProgram(main, strategy)
+    if places is not None:
+        compiled.with_data_parallel(loss.name, places=places)
+    compiled.memory_report({"x": (4, 3)}, [loss])
+    reported = str(compiled.plan)
+    applied = {a.op for a in compiled.explain([loss], {"x": (4, 3)}).applied}
+    exe.run(compiled, feed={"x": np.ones((4, 3), "f4")}, fetch_list=[loss])
+    assert str(compiled.plan) == reported
+    assert applied
+    assert applied <= {op.type for op in compiled.program.global_block().ops}
+
+
+def test_a_compilation_says_whether_a_scope_still_fits() -> None:
+    x = static.data("x", [None, 8])
+    y = static.nn.fc(x, 3)
+    scope = static.Scope()
+    with static.scope_guard(scope):
+        static.Executor("cpu").run(static.default_startup_program())
+    known = {"x": Meta((2, 8), dtype_of("float32"))}
+    made = compile_program(static.default_main_program(), static.BuildStrategy(), [known], [y.name], scope)
+    assert made.fits(scope)
+    assert not made.fits(static.Scope())
+    weight = static.default_main_program().all_parameters()[0].name
+    scope.var(weight).get_tensor().set(np.ones((8, 4), "f4"))
+    assert not made.fits(scope)
+    with pytest.raises(FeedError, match="not initialized"):
+        made.bind(static.Scope(), cpu_device(), 1)

@@ -144,6 +144,34 @@ def test_the_cache_is_bounded_and_a_miss_says_what_differed(caplog: pytest.LogCa
     assert len(exe._cache) <= CACHE_SIZE
 
 
+def test_a_scope_whose_values_change_size_gets_a_plan_for_them(caplog: pytest.LogCaptureFixture) -> None:
+    main = static.Program()
+    with static.program_guard(main):
+        table = main.global_block().create_var(name="table", shape=[-1, 3], dtype="float32", persistable=True)
+        y = paddle.scale(table, 2.0)
+    exe = static.Executor("cpu")
+    with caplog.at_level(logging.INFO, logger="tstatic.compile"):
+        for n in (2, 4):
+            static.global_scope().var("table").get_tensor().set(rows(n))
+            np.testing.assert_array_equal(exe.run(main, fetch_list=[y])[0], rows(n) * 2)
+    assert [r.getMessage().rpartition(": ")[2] for r in caplog.records] == [
+        "first run",
+        "the scope's values changed size",
+    ]
+
+
+def test_the_least_recently_used_plan_goes_first(caplog: pytest.LogCaptureFixture) -> None:
+    exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
+    for n in (1, 2, 1, *range(3, CACHE_SIZE + 1)):  # with the startup program's, one more than there is room for
+        exe.run(main, feed={"x": rows(n)}, fetch_list=[loss])
+    exe.run(main, feed={"x": rows(CACHE_SIZE + 1)}, fetch_list=[loss])
+    with caplog.at_level(logging.INFO, logger="tstatic.compile"):
+        exe.run(main, feed={"x": rows(1)}, fetch_list=[loss])
+        assert not caplog.records
+        exe.run(main, feed={"x": rows(2)}, fetch_list=[loss])
+        assert len(caplog.records) == 1
+
+
 def test_a_compiled_program_whose_plan_the_cache_had_already_knows_it() -> None:
     exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
     first, second = static.CompiledProgram(main), static.CompiledProgram(main)
@@ -156,11 +184,11 @@ def test_a_compiled_program_whose_plan_the_cache_had_already_knows_it() -> None:
 @pytest.mark.parametrize(
     ("wrong", "cls"),
     [
-        (np.ones((4, 8), "f8"), FeedTypeError),
-        (np.ones((4, 7), "f4"), FeedError),
+        (np.ones((4, 3), "f8"), FeedTypeError),
+        (np.ones((4, 2), "f4"), FeedError),
         (np.ones(4, "f4"), FeedError),
-        (np.ma.masked_array(np.ones((4, 8), "f4"), np.ones((4, 8), bool)), FeedTypeError),
-        (np.full((4, 8), "a", object), FeedTypeError),
+        (np.ma.masked_array(np.ones((4, 3), "f4"), np.ones((4, 3), bool)), FeedTypeError),
+        (np.full((4, 3), "a", object), FeedTypeError),
         ("text", FeedTypeError),
     ],
     ids=["dtype", "size", "rank", "mask", "objects", "text"],
