@@ -270,6 +270,21 @@ def test_every_wait_that_is_left_out_is_found_by_some_order(monkeypatch: pytest.
         assert not all(run(number, wait) for number in range(20)), f"wait {wait} may be left out"
 
 
+@pytest.mark.parametrize("switch", ["enable_sequential_execution", "sequential_run", "fix_op_run_order"])
+def test_under_switches_of_order_each_step_waits_for_the_one_before(
+    switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, fetches = branches()
+    right, found = queues.waits, []
+    monkeypatch.setattr(queues, "waits", lambda steps: found.append(right(steps)) or found[-1])
+    with fake():
+        static.Executor("cpu").run(
+            static.CompiledProgram(main, build_strategy=strategy(**{switch: True})), feed=FEED, fetch_list=fetches
+        )
+    (waits,) = found
+    assert [max(js) for js in waits[1:]] == list(range(len(waits) - 1)), "each has another stream than the one before"
+
+
 def test_streams_keep_their_own_order_and_no_other() -> None:
     orders = set()
     for number in range(20):

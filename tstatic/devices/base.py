@@ -212,6 +212,10 @@ class Device(abc.ABC):
     def discard(self, streams: Sequence[Stream]) -> None:  # noqa: B027 - nothing is left over
         """Forgets what an error or an interrupt left in some streams."""
 
+    def running(self, streams: Sequence[Stream]) -> FrozenOp | None:
+        """The op whose queued work runs in one of some streams now, as far as the device knows."""
+        return None
+
     def elapsed(self, start: Event, stop: Event) -> float:
         """Seconds between two events that were reached."""
         return stop.time - start.time

@@ -120,12 +120,14 @@ class FakeStream(Stream):
 
     Attributes:
         items: What was put in and has not run.
+        running: The op whose work runs now.
         random: Draws which of several streams goes on, where this one's end is waited for.
         capturing: What is noted instead of being put in, while a graph is captured.
     """
 
     def __init__(self, seed: str) -> None:
         self.items: deque[_Item] = deque()
+        self.running: FrozenOp | None = None
         self.random = random.Random(seed)
         self.capturing: list[Call] | None = None
 
@@ -251,6 +253,9 @@ class FakeDevice(Device):
             stream.items.clear()
             self._busy.discard(stream)
 
+    def running(self, streams: Sequence[Stream]) -> FrozenOp | None:
+        return next((s.running for s in streams if isinstance(s, FakeStream) and s.running is not None), None)
+
     def _put(self, stream: Stream | None, run: Callable[[], None], op: FrozenOp | None = None) -> None:
         """Puts work into a stream; without one it runs now, after everything else."""
         if stream is None:
@@ -296,6 +301,7 @@ class FakeDevice(Device):
             item = stream.items.popleft()
             if not stream.items:
                 self._busy.discard(stream)
+            stream.running = item.op
             try:
                 if item.run is not None:
                     item.run()
@@ -303,6 +309,7 @@ class FakeDevice(Device):
                 self.discard(_needed([stream, *wanted]))
                 raise QueuedWorkError(item.op) from error
             finally:
+                stream.running = None
                 if item.marks is not None:
                     item.marks.done = True
 
@@ -368,12 +375,12 @@ class FakeDevice(Device):
 
 
 def _needed(streams: Sequence[FakeStream]) -> list[FakeStream]:
-    """Streams, and those that they wait for, directly or not."""
+    """Streams, and those that they wait for now, directly or not."""
     found = list(streams)
     for one in found:
-        for item in one.items:
-            if item.waits_for is not None and not item.waits_for.done and item.waits_for.stream not in found:
-                found.append(item.waits_for.stream)
+        mark = one.items[0].waits_for if one.items else None
+        if mark is not None and not mark.done and mark.stream not in found:
+            found.append(mark.stream)
     return found
 
 

@@ -44,7 +44,7 @@ class Session:
         seed: The program's own ``random_seed``.
         uid: Identity of the program, for the run count.
         check_numerics: Raise on the first NaN or infinity.
-        member: This replica's place among those that run together, whose collectives it takes part in.
+        communicator: This replica's place among those that run together, whose collectives it takes part in.
         place: Number of the replica, which its random numbers depend on.
     """
 
@@ -117,14 +117,12 @@ class Session:
                 self.arrays[value] = self._state(slot.of, value)
             elif slot.kind == "object":
                 self.arrays[value] = []
-        workspaces = [cpu.Workspace() for _ in range(self.threads)]
-        works: list[tuple[Step, cpu.BoundStep]] = []
-        streams: dict[int, Stream] = {}
+        works: list[tuple[Step, cpu.BoundStep, Stream]] = []
         for step in plan.steps:
             if step.how == "view":
                 self._bind_view(step.op)
                 continue
-            stream = streams[id(step.op)] = self._stream_of(step.op, len(works))
+            stream = self._stream_of(step.op, len(works))
             if step.how == "dynamic":
                 work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run_op, stream)
             else:
@@ -133,41 +131,48 @@ class Session:
                     work = generated_work(generated, self.arrays, device, stream)
                 else:
                     work = self._prepare(step.op, stream)
-            for workspace in workspaces:
-                workspace.reserve(work.scratch_bytes)
-            works.append((step, work))
-        for workspace in workspaces:
+            works.append((step, work, stream))
+        self.workspaces = [cpu.Workspace() for _ in range(self.threads)]
+        for workspace in self.workspaces:
+            workspace.reserve(max((work.scratch_bytes for _, work, _ in works), default=0))
             workspace.allocate()
-        self.workspaces = workspaces
         self.calls: dict[str, list[Call]] = {"main": [], "update": []}
         self.op_of_call: dict[str, list[Any]] = {"main": [], "update": []}
-        pool = pool_of(self.threads)
-        for region, group in itertools.groupby(works, key=lambda pair: pair[0].region):
+        for region, group in itertools.groupby(works, key=lambda bound: bound[0].region):
             check = self.check_numerics and region == "main"
-            queued = [] if any(self.calls.values()) else [self._after_feeds()]
-            for chain in chain_steps(
-                ((work, step.op) for step, work in group), self.threads, no_chaining=check or plan.options.no_chaining
-            ):
-                calls, op_of_call = chain.bind(workspaces, pool)
-                op = chain.works[0][1]
-                if check:
-                    calls.append((self._check, (op, streams[id(op)])))
-                    op_of_call.append(op)
-                if device.deferred:
-                    queued.append(Queued(op, streams[id(op)], calls, *self._accesses(op)))
-                else:
-                    self.calls[region] += calls
-                    self.op_of_call[region] += op_of_call
-            if device.deferred:
-                calls = in_order(device, queued)
-                if not check:
-                    calls = [(device.replay, (device.capture(calls, self.streams),))]
-                # What follows, on the host, reads what the region made.
-                self.calls[region] = [*calls, (device.synchronize, (self.streams,))]
-                self.op_of_call[region] = [queued[-1].op] * len(self.calls[region])
+            (self._queue_region if device.deferred else self._chain_region)(region, list(group), check)
         self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds]
         self.layout = self.scope.layout
         self._bound = True
+
+    def _chain_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
+        """The calls of a region on a device where all is done when a call returns."""
+        pool = pool_of(self.threads)
+        steps = ((work, step.op) for step, work, _ in works)
+        for chain in chain_steps(steps, self.threads, no_chaining=check or self.plan.options.no_chaining):
+            calls, op_of_call = chain.bind(self.workspaces, pool)
+            if check:
+                op = chain.works[0][1]
+                calls.append((self._check, (op, self.streams[0])))
+                op_of_call.append(op)
+            self.calls[region] += calls
+            self.op_of_call[region] += op_of_call
+
+    def _queue_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
+        """The calls of a region that put its work into streams and wait for the end: host code goes on with the results."""
+        device = self.device
+        queued = [] if any(self.calls.values()) else [self._after_feeds()]
+        for step, work, stream in works:
+            calls = [call for tile in work.bind(self.workspaces[0]) for call in tile] + work.after
+            if check:
+                calls.append((self._check, (step.op, stream)))
+            queued.append(Queued(step.op, stream, calls, *self._accesses(step.op)))
+        calls = in_order(device, queued)
+        if not check:
+            calls = [(device.replay, (device.capture(calls, self.streams),))]
+        self.calls[region] = [*calls, (device.synchronize, (self.streams,))]
+        # Errors of queued work name their op themselves.
+        self.op_of_call[region] = [works[-1][0].op] * len(self.calls[region])
 
     def _stream_of(self, op: FrozenOp, number: int) -> Stream:
         """Where an op runs: collectives beside everything else, and the others in turn over the device's streams."""
@@ -179,10 +184,16 @@ class Session:
         return Queued(None, self.streams[0], [], [], feeds)
 
     def _accesses(self, op: FrozenOp) -> tuple[list[tuple[int, int]] | None, list[tuple[int, int]] | None]:
-        """The memory that an op reads and writes; ``None`` for both where that is not known."""
+        """The memory that an op reads and writes; ``None`` for both where that is not known, or where all steps wait."""
         definition = op.definition
         known = all(value in self.arrays for value in (*op.reads(), *op.writes()))
-        if not known or definition.objects or (definition.effects and not definition.collective) or op.sub_blocks:
+        if (
+            not known
+            or self.plan.options.no_chaining
+            or definition.objects
+            or (definition.effects and not definition.collective)
+            or op.sub_blocks
+        ):
             return None, None
         read = [
             value
@@ -377,6 +388,9 @@ class Session:
 
     def current_op(self) -> str:
         """The op that is running now, with the user's line; empty between runs."""
+        late = self.device.running(self.streams)
+        if late is not None:
+            return f"in operator '{late.type}' at {show(late.where)}"
         region, running = self._at or ("main", iter(()))
         op_of_call = self.op_of_call[region] if self._bound else []
         index = len(op_of_call) - operator.length_hint(running) - 1
