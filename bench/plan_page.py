@@ -22,7 +22,7 @@ def _percent(before: float, after: float) -> str:
 
 def _model_lines(one: Mapping[str, Any]) -> list[str]:
     count, size = one["launches"], one["bytes"]
-    lines = [f"## {one['title']}", "", f"{one['parameters']:,} learned numbers. {one['lacks']}.", ""]
+    lines = [f"## {one['title']}", "", f"{one['parameters']:,} parameters. {one['lacks']}.", ""]
     lines += ["| | unfused | fused | |", "|---|---|---|---|"]
     lines.append(
         f"| launches a step | {count['unfused']} | {count['fused']} | {_percent(count['unfused'], count['fused'])} |"
@@ -83,7 +83,7 @@ def _large_lines(row: Mapping[str, Any]) -> list[str]:
 def markdown(result: Mapping[str, Any]) -> str:
     """The page."""
     lines = [
-        f"# Plans on paper, {result['date']}",
+        f"# Predicted launches and bytes, {result['date']}",
         "",
         f"- commit {result['commit']}; Python {result['versions']['python']}, tstatic {result['versions']['tstatic']}",
         "- counted from programs and kernels, nothing was run: each launch reads what it reads and writes what it writes once",

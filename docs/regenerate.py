@@ -223,8 +223,8 @@ def strategies_page() -> str:
         "Made from `tstatic/static/strategy.py` by `make docs`; edit it there.",
         "",
         "`print(compiled.explain())` says the same of the strategies of one compiled program. *active*: it acts.",
-        "*not yet active*: it is accepted, checked and remembered, and a later release makes it act. *nothing to do here*:",
-        "there is nothing to switch. A value of the wrong type, a value out of range and a name that is no property are errors.",
+        "*not yet active*: it is accepted, checked and remembered, and a later release makes it act. *no effect*:",
+        "there is nothing to switch. A value of the wrong type, a value out of range and a name that is not a property are errors.",
     ]
     for strategy in (static.BuildStrategy, static.ExecutionStrategy):
         rows = [

@@ -57,7 +57,7 @@ def install() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs a script with ``paddle`` standing for tstatic; returns the exit code."""
+    """Runs a script in which ``paddle`` is tstatic; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     if not given or given[0] in ("-h", "--help"):
         print("usage: python -m tstatic.as_paddle script.py [arguments of the script]", file=sys.stderr)

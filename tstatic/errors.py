@@ -207,7 +207,7 @@ class PlaceError(TstaticError, ValueError):
 
 
 class PlaceTypeError(PlaceError, TypeError):
-    """Something that is no place was given where one is needed."""
+    """Something that is not a place was given where one is needed."""
 
 
 class EOFException(Exception):  # noqa: N818 - Paddle's name, which scripts catch

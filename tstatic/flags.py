@@ -244,7 +244,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
         flags: Names (``FLAGS_...``) and values. A bool flag also takes 0 and 1, a float flag also an int.
 
     Raises:
-        FlagTypeError: ``flags`` is no dict, or a value is of the wrong type (a ``TypeError``).
+        FlagTypeError: ``flags`` is not a dict, or a value is of the wrong type (a ``TypeError``).
         FlagValueError: A value is out of range (a ``ValueError``).
         NotFoundError: There is no flag of that name (a ``ValueError``).
     """
@@ -349,7 +349,9 @@ def _load() -> None:
     for name in os.environ:
         if name.startswith("FLAGS_") and name not in REGISTRY:
             hint = near(name, REGISTRY)
-            warn_once(("flag", name), f"the environment sets {name}, which is no flag of tstatic{hint and '; '}{hint}")
+            warn_once(
+                ("flag", name), f"the environment sets {name}, which is not a flag of tstatic{hint and '; '}{hint}"
+            )
 
 
 def _update(changes: dict[str, Value]) -> None:

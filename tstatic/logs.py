@@ -34,7 +34,7 @@ from tstatic.where import user_line
 
 __all__ = ["TOPICS", "enable", "get_logger", "warn_once", "warn_user"]
 
-# The words of TSTATIC_LOGS and of get_logger, and the logger that each stands for.
+# The words of TSTATIC_LOGS and of get_logger, and the logger of each.
 TOPICS = {
     "fusion": "tstatic.fusion",
     "recompiles": "tstatic.compile",

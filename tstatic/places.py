@@ -72,7 +72,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class CPUPlace(Place):
-    """The CPU. A list with several of them stands for as many replicas."""
+    """The CPU. A list with several of them makes as many replicas."""
 
     kind: ClassVar[str] = "cpu"
 
@@ -85,7 +85,7 @@ class CUDAPlace(Place):
     """The NVIDIA GPU with number ``id``, counted after ``CUDA_VISIBLE_DEVICES``.
 
     Raises:
-        PlaceTypeError: ``id`` is no integer.
+        PlaceTypeError: ``id`` is not an integer.
         PlaceError: ``id`` is negative.
     """
 
@@ -138,7 +138,7 @@ def parse_place(device: str) -> Place:
     """Returns the place that a text names: ``cpu``, ``gpu`` (the first selected one), ``gpu:1`` or ``gpu_pinned``.
 
     Raises:
-        PlaceTypeError: ``device`` is no text.
+        PlaceTypeError: ``device`` is not a str.
         PlaceError: The text names no place.
     """
     if not isinstance(device, str):
@@ -292,8 +292,8 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     Paddle does, and the log says so once.
 
     Raises:
-        PlaceTypeError: The count is no integer.
-        PlaceError: The count, or ``CPU_NUM``, is no number >= 0 (a ``ValueError``).
+        PlaceTypeError: The count is not an integer.
+        PlaceError: The count, or ``CPU_NUM``, is not a number >= 0 (a ``ValueError``).
     """
     if device_count is None:
         return [CPUPlace()] * _cpu_num()
@@ -321,7 +321,7 @@ def _cpu_num(ask: bool = True) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        what, given = "the environment variable CPU_NUM is no number of CPU places", f"CPU_NUM={text!r}"
+        what, given = "the environment variable CPU_NUM is not a number of CPU places", f"CPU_NUM={text!r}"
         raise PlaceError(what, expected="a whole number >= 0", received=given, fix="export CPU_NUM=1, or unset it")
     return number
 
@@ -332,7 +332,7 @@ def _selected_gpus() -> list[int]:
     text = flags.flag(name) or os.environ.get(name, "")
     wanted = flags.REGISTRY[name].check(text)
     if wanted:
-        what = f"the environment variable {name} is no list of GPU numbers"
+        what = f"the environment variable {name} is not a list of GPU numbers"
         raise PlaceError(what, expected=wanted, received=repr(text), fix=f"export {name}=0, or unset it")
     return [int(part) for part in text.split(",") if part.strip()]
 

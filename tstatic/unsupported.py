@@ -45,7 +45,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
             "distributed.ProcessMesh", "distributed.shard_tensor", "distributed.shard_layer", "fluid.DistributeTranspiler",
             "fluid.DistributeTranspilerConfig", "fluid.transpiler",
         ),
-        "Collectives are operators of data-parallel programs here; fleet, transpilers and process starters are no part of tstatic",
+        "Collectives are operators of data-parallel programs here; fleet, transpilers and process starters are not part of tstatic",
         "static.CompiledProgram(program).with_data_parallel(loss.name) in processes that torchrun starts; distributed.mean(x)",
     ),
     Unsupported(
@@ -84,7 +84,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         ("linalg", "fft", "signal", "distribution", "geometric", "quantization", "device.cuda"),
-        "These packages are no part of tstatic",
+        "These packages are not part of tstatic",
         "the functions that stand in the top namespace (paddle.matmul, paddle.norm, ...), or numpy before the feed",
     ),
     Unsupported(("finfo", "iinfo"), "Limits of a dtype are numpy's", "np.finfo('float32') or np.iinfo('int64')"),
@@ -110,7 +110,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
             "dataset", "fluid.DatasetFactory", "distributed.InMemoryDataset", "distributed.QueueDataset",
             "static.Executor.train_from_dataset", "static.Executor.infer_from_dataset",
         ),
-        "Downloads and parameter-server data sets are no part of tstatic",
+        "Downloads and parameter-server data sets are not part of tstatic",
         "arrays that you load yourself (see examples/digits.py)",
     ),
     Unsupported(
@@ -125,7 +125,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
                      "beam_search_decode chunk_eval im2sequence warpctc"),
             *_in("fluid.layers", "tensor")("array_write array_read array_length create_array"),
         ),
-        "Sequences of different lengths in one tensor (LoD) and tensor arrays are no part of tstatic",
+        "Sequences of different lengths in one tensor (LoD) and tensor arrays are not part of tstatic",
         "padded batches with a mask, paddle.arange(n) < paddle.unsqueeze(lengths, 1), and static.nn.while_loop for recurrences",
     ),
     Unsupported(
@@ -156,7 +156,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         ("onnx", "static.sparsity", "incubate", "fluid.incubate", "fluid.contrib", "sparse", "vision", "text", "hub", "audio"),
-        "These packages are no part of tstatic",
+        "These packages are not part of tstatic",
         "static.save and static.load for parameters, static.nn and nn for layers",
     ),
     Unsupported(
@@ -179,7 +179,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     ),
     Unsupported(
         ("static.WeightNormParamAttr", "fluid.WeightNormParamAttr", "fluid.param_attr.WeightNormParamAttr"),
-        "Weight normalisation as an attribute is no part of tstatic",
+        "Weight normalisation as an attribute is not part of tstatic",
         "the formula in the program: w * (g / paddle.norm(w))",
     ),
     Unsupported(
@@ -204,7 +204,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
     Unsupported(
         ("static.nn.sparse_embedding", "static.nn.nce", "fluid.layers.nce", "fluid.layers.hsigmoid",
          "fluid.layers.sampled_softmax_with_cross_entropy"),
-        "Parameter-server tables and sampled losses are no part of tstatic",
+        "Parameter-server tables and sampled losses are not part of tstatic",
         "static.nn.embedding and nn.functional.cross_entropy",
     ),
 )  # fmt: skip

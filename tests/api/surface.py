@@ -65,7 +65,7 @@ OPERATORS = frozenset(
 
 
 class _Shown:
-    """Stands for a default whose ``repr`` would name its module or its address."""
+    """Takes the place of a default whose ``repr`` would name its module or its address."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -254,7 +254,7 @@ def test_a_missing_name_says_what_to_use() -> None:
         ("fluid.layers.py_reader", "static.data"),
         ("tensor.array_write", "while_loop"),
         ("static.nn.control_flow", "static.nn.cond"),
-        ("fluid.incubate", "no part of tstatic"),
+        ("fluid.incubate", "not part of tstatic"),
         ("distributed.Shard", "with_data_parallel"),
         ("linalg", "paddle.norm"),
         ("finfo", "np.finfo"),

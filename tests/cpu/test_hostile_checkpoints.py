@@ -65,14 +65,14 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "nested facts": (lambda: forged(manifest(facts=b"[" * 30_000 + b"]" * 30_000)), "does not follow|recursion"),
     "a header longer than the file": (lambda: (10**9).to_bytes(8, "little") + b"{}", "damaged"),
     "70 dimensions": (lambda: file_of({"a": {**EMPTY, "shape": [0] * 70}}), "damaged"),
-    "a size of 2**62 beside 0": (lambda: file_of({"a": {**EMPTY, "shape": [0, 2**62]}}), "no array"),
+    "a size of 2**62 beside 0": (lambda: file_of({"a": {**EMPTY, "shape": [0, 2**62]}}), "not an array"),
     "a negative size": (lambda: file_of({"a": {**EMPTY, "shape": [-1]}}), "damaged"),
     "offsets that overlap": (
         lambda: file_of({n: {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]} for n in "ab"}, b"1234"), "damaged",
     ),
     "offsets with a hole": (lambda: file_of({"a": {"dtype": "U8", "shape": [2], "data_offsets": [2, 4]}}, b"1234"), "damaged"),
     "offsets behind the end": (lambda: file_of({"a": {"dtype": "U8", "shape": [2**40], "data_offsets": [0, 2**40]}}), "damaged"),
-    "fewer bytes than the shape": (lambda: file_of({"a": {**EMPTY, "shape": [3]}}), "no array"),
+    "fewer bytes than the shape": (lambda: file_of({"a": {**EMPTY, "shape": [3]}}), "not an array"),
     "an unknown dtype": (lambda: file_of({"a": {**EMPTY, "dtype": "F8_E4M3"}}), "dtype that tstatic lacks"),
     "a doubled tensor": (
         lambda: file_of(b'{"a":%s,"a":%s}' % ((json.dumps(EMPTY).encode(),) * 2)),

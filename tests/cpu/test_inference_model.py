@@ -319,7 +319,7 @@ def test_damaged_and_missing_files_are_refused_and_the_scope_stays(net: Net, tmp
 
 def test_a_saved_training_program_is_no_inference_model(net: Net, tmp_path: Path) -> None:
     static.save(net.main, str(tmp_path / "m"))
-    with pytest.raises(CheckpointError, match="no inference model"):
+    with pytest.raises(CheckpointError, match="not an inference model"):
         static.load_inference_model(str(tmp_path / "m"), net.exe)
 
 

@@ -178,7 +178,7 @@ def carried(x, out, n, BLOCK):  # type: ignore[no-untyped-def]
         ({"kernel": eval("lambda x, out: x")}, ProgramError, ["cannot be read", "put the function into a file"]),
         ({"attrs": {"x": 1}}, ProgramError, ["means something else", "x"]),
         ({"grad": 5}, ProgramTypeError, ["'grad'", "5"]),
-        ({"grad": {"Y@GRAD": "dout"}}, ProgramError, ["no gradient of an input", "X@GRAD", "Y@GRAD"]),
+        ({"grad": {"Y@GRAD": "dout"}}, ProgramError, ["not a gradient of an input", "X@GRAD", "Y@GRAD"]),
         ({"grad": {"X@GRAD": "import os"}}, ProgramError, ["cannot be read"]),
     ],
 )  # fmt: skip
@@ -213,8 +213,8 @@ def test_without_a_gradient_asking_for_one_is_an_error() -> None:
     ("launch", "words"),
     [
         (lambda x, out: 1, ["must return a grid", "(grid, {parameter: number})", "received: 1"]),
-        (lambda x, out: (0, {"n": 1, "BLOCK": 16}), ["no grid", "0"]),
-        (lambda x, out: ((1, 2, 3, 4), {"n": 1, "BLOCK": 16}), ["no grid"]),
+        (lambda x, out: (0, {"n": 1, "BLOCK": 16}), ["not a grid", "0"]),
+        (lambda x, out: ((1, 2, 3, 4), {"n": 1, "BLOCK": 16}), ["not a grid"]),
         (lambda x, out: (1, {"n": 1}), ["does not fit its kernel", "n, BLOCK", "return 'BLOCK' as well"]),
         (lambda x, out: (1, {"n": 1, "BLOCK": 16, "M": 2}), ["leave 'M' out"]),
     ],
@@ -246,7 +246,7 @@ def test_a_wrong_reference_is_told_when_it_runs(reference: Any, kind: type[Excep
 
 def test_a_wrong_infer_is_told() -> None:
     for infer in (lambda x: "no", lambda x: ("a", 2)):
-        with pytest.raises(ShapeError, match="no shape"):
+        with pytest.raises(ShapeError, match="not a shape"):
             run(register(infer=infer), X)
 
 

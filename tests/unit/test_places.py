@@ -167,7 +167,7 @@ def test_unset_cpu_num_is_written_and_said_once(
 @pytest.mark.parametrize("text", ["two", "-1", "1.5", ""])
 def test_a_bad_cpu_num_is_a_value_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("CPU_NUM", text)
-    with pytest.raises(ValueError, match="CPU_NUM is no number") as caught:
+    with pytest.raises(ValueError, match="CPU_NUM is not a number") as caught:
         places.cpu_places()
     assert f"CPU_NUM={text!r}" in str(caught.value)
 
@@ -196,7 +196,7 @@ def test_selected_gpus_may_be_exported_after_the_first_use_of_a_flag(
     monkeypatch.setenv("FLAGS_selected_gpus", "1")
     assert places.cuda_places() == [CUDAPlace(1)]
     monkeypatch.setenv("FLAGS_selected_gpus", "one")
-    with pytest.raises(PlaceError, match="FLAGS_selected_gpus is no list"):
+    with pytest.raises(PlaceError, match="FLAGS_selected_gpus is not a list"):
         places.cuda_places()
 
 

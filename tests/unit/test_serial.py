@@ -173,7 +173,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "block that is its own parent": ("blocks/1/parent", 1, "parent"),
     "blocks around each other": ("blocks/1/parent", 2, "parent"),
     "parent below 0": ("blocks/1/parent", -7, ">= -1"),
-    "forward block that is none": ("blocks/1/forward", 9, "no block"),
+    "forward block that is none": ("blocks/1/forward", 9, "not a block"),
     "count of ops below 0": ("blocks/0/built", -1, ">= 0"),
     "variable twice": ("blocks/0/vars/1/name", "x", "cannot be declared"),
     "reserved name": ("blocks/0/vars/0/name", "@EMPTY@", "cannot be declared"),
@@ -186,7 +186,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "regularizer that is none": ("blocks/0/vars/1/parameter/regularizer", ["os.system", 1.0], "regularizer"),
     "coefficient that is no number": ("blocks/0/vars/1/parameter/regularizer", ["L2Decay", "one"], "number"),
     "flag that is no bool": ("blocks/0/vars/0/persistable", 1, "bool"),
-    "current block that is none": ("current_block", 3, "no block"),
+    "current block that is none": ("current_block", 3, "not a block"),
     "feed that is not declared": ("feeds", ["nosuch"], "not declared"),
     "fetch that is not declared": ("fetches", ["nosuch"], "not declared"),
     "learning rate that is not declared": ("learning_rate", "nosuch", "not declared"),
@@ -235,7 +235,7 @@ def test_a_block_that_is_none_is_refused(value: Any) -> None:
     content = payload(saved(small()))
     b, o = _owner(content)[0]
     content["blocks"][b]["ops"][o]["attrs"]["sub_block"] = value
-    with pytest.raises(CheckpointError, match="no block of the program"):
+    with pytest.raises(CheckpointError, match="not a block of the program"):
         Program.parse_from_string(sealed(content))
 
 

@@ -146,7 +146,7 @@ def test_the_enums_are_paddles() -> None:
 def test_every_record_is_complete_and_help_shows_it(cls: type[Strategy], item: Property[Any]) -> None:
     assert getattr(cls, item.name) is item
     assert item.owner == cls.__name__
-    assert item.status in ("active", "not yet active", "nothing to do here")
+    assert item.status in ("active", "not yet active", "no effect")
     assert item.doc.endswith(".")
     assert item.reason.endswith(".")
     assert item.reason[0].islower() or item.reason.startswith(("Customized", "Kunlun"))

@@ -288,7 +288,7 @@ REFUSED = {
     "int too large for a float": (TINY.replace("scale(", "leaky_relu(").replace("scale = 2.0, bias = 0.0, bias_after_scale = True",
                                   "alpha = 0x1" + "0" * 300), 8, "large"),
     "loss rate that is no variable": (TINY.replace("loss = 'y'", "learning_rate = 'z'"), 1, "not declared"),
-    "current block that is none": (TINY.replace("random_seed = 7", "current_block = 3"), 1, "no block"),
+    "current block that is none": (TINY.replace("random_seed = 7", "current_block = 3"), 1, "not a block"),
 }  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def _names(items: Any, argument: str) -> set[str]:
             found.add(item.removesuffix(GRAD))
         else:
             raise ProgramTypeError(
-                f"'{argument}' holds something that is no variable",
+                f"'{argument}' holds something that is not a variable",
                 expected="Variable or str",
                 received=f"{item!r} of type {type(item).__name__}",
                 fix="pass variables or their names",
@@ -93,7 +93,7 @@ def append_backward(
         ``(parameter, gradient)`` pairs in program order.
 
     Raises:
-        ProgramTypeError: If ``loss`` or a list entry is no variable.
+        ProgramTypeError: If ``loss`` or a list entry is not a variable.
     """
     check_variable(loss, "loss", "append_backward")
     program = loss.block.program
@@ -201,7 +201,7 @@ def gradients(
         inputs made by ``static.data`` do until ``x.stop_gradient = False``.
 
     Raises:
-        ProgramTypeError: If something is no Variable.
+        ProgramTypeError: If something is not a Variable.
         ShapeError: If counts or shapes of targets and their gradients differ.
     """
     outs = [check_variable(t, "targets", "gradients") for t in _listed(targets)]

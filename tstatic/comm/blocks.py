@@ -9,7 +9,7 @@ from tstatic.errors import StrategyValueError
 
 
 class Levels(Protocol):
-    """What of a ``BuildStrategy`` speaks about the levels of a sum."""
+    """The BuildStrategy properties that describe the levels of a sum."""
 
     @property
     def use_hierarchical_allreduce(self) -> bool: ...
@@ -20,7 +20,7 @@ class Levels(Protocol):
 def choose(strategy: Levels, launch: ProcessInfo) -> tuple[int, str]:
     """How many neighbours by rank add their sums before all do; 0: there is one level between processes.
 
-    ``hierarchical_allreduce_inter_nranks = 0`` stands for the processes of one machine, where the launcher tells them.
+    ``hierarchical_allreduce_inter_nranks = 0`` means the processes of one machine, where the launcher tells them.
 
     Returns:
         The number, and the sentence with which explanations give the reason.

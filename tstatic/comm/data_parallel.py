@@ -289,7 +289,7 @@ def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Rep
 def _mine(program: FrozenProgram, placed: Placed, replica: int) -> FrozenProgram:
     """The program of one replica: without the ops of other owners.
 
-    What such an op would have made and a collective takes is stood for by what it replaces: a variable's old value. A
+    What such an op would have made and a collective takes is represented by what it replaces: a variable's old value. A
     value that replaces nothing gets memory by an op that does nothing but ask for it.
     """
     variable = {value: var for var, value in program.writes.items()}

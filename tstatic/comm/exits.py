@@ -46,7 +46,7 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
     before = sys.excepthook
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        # An error about another rank, or one that all ranks raise, is no news to the others.
+        # An error about another rank, or one that all ranks raise, is not news to the others.
         if not isinstance(error, RankFailedError):
             monitor.fail("raised", describe(error))
             monitor.flush(1.0)

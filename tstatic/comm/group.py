@@ -44,7 +44,7 @@ class Outer(Protocol):
 
 
 class _Round:
-    """One meeting: what each replica brought, and whether all have come."""
+    """One exchange: the payload of each replica, and whether all have arrived."""
 
     __slots__ = ("done", "error", "label", "payloads")
 
@@ -58,7 +58,7 @@ class _Round:
 class Group:
     """Replicas of one process; each calls the same collectives in the same order from a thread of its own.
 
-    Sums are taken in the order of the replicas, element by element, so the bits do not depend on who comes first.
+    Sums are taken in the order of the replicas, element by element, so the bits do not depend on which one arrives first.
 
     Args:
         size: Number of replicas.
@@ -112,12 +112,12 @@ class Group:
     def rendezvous(
         self, rank: int, label: str, payload: Any = None, last: Callable[[list[Any]], None] | None = None
     ) -> Any:
-        """Waits for all replicas and returns what each brought.
+        """All-gathers ``payload``: waits for all replicas and returns theirs in order.
 
         Args:
-            rank: Who comes.
-            label: What for; all must say the same.
-            payload: What it brings.
+            rank: The caller's rank.
+            label: What the exchange is for; the same for all.
+            payload: The caller's own.
             last: Run by the last to arrive, before anybody goes on.
 
         Raises:

@@ -52,7 +52,7 @@ class ProcessInfo:
 
 
 class Trainers(Protocol):
-    """What of a ``BuildStrategy`` speaks about processes."""
+    """The BuildStrategy properties that describe the process group."""
 
     @property
     def num_trainers(self) -> int: ...
@@ -210,7 +210,7 @@ def _from_endpoints(rank: int, listed: Sequence[str], source: str) -> ProcessInf
     address, _, port = listed[0].rpartition(":")
     if not address or not port.isdecimal() or not 0 < int(port) < 65536:
         raise LaunchError(
-            "the first trainer's endpoint is no address",
+            "the first trainer's endpoint is not an address",
             expected="host:port, such as 127.0.0.1:6170",
             received=repr(listed[0]),
             fix="write every endpoint as host:port",
@@ -286,7 +286,7 @@ def _number(environ: Mapping[str, str], name: str, default: int, low: int, high:
         return default
     if not text.isdecimal() or int(text) < low or (high is not None and int(text) > high):
         raise LaunchError(
-            f"the environment variable {name} is no number that a launcher sets",
+            f"the environment variable {name} is not a number that a launcher sets",
             expected=f"a whole number from {low}" + ("" if high is None else f" to {high}"),
             received=repr(text),
             fix=f"unset {name}, or let a launcher set it",

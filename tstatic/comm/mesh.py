@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 _CHUNK = 1 << 16
 _HELLO = 512
-"""Bytes of the longest greeting; who sends more is no rank."""
+"""Bytes of the longest greeting; who sends more is not a rank."""
 _STRANGERS = 128
 """Connections from elsewhere that may queue up without keeping a rank out."""
 _SLICE = 0.25

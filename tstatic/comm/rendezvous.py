@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tstatic.comm.launch import ProcessInfo
 
 _LINE = 1 << 20
-"""Bytes of the longest message; who sends more is no rank."""
+"""Bytes of the longest message; who sends more is not a rank."""
 LINGER = 1.0
 """Seconds for which the desk of a run that failed tells ranks that come."""
 _PAUSE = 0.05
@@ -46,7 +46,7 @@ class _Link:
         """The messages that have come, ``None`` when the other side has closed; waits for nothing.
 
         Raises:
-            ValueError: For what is no message.
+            ValueError: For what is not a message.
         """
         self.link.settimeout(0.0)
         with contextlib.suppress(BlockingIOError, InterruptedError):
@@ -136,7 +136,7 @@ class Rendezvous:
         self.close()
 
     def close(self, error: BaseException | None = None, why: str = "") -> None:
-        """Closes all connections, and tells why if this is no good end.
+        """Closes all connections, and tells why if this is not a good end.
 
         Args:
             error: Why this rank gives up.

@@ -10,7 +10,7 @@ def _manual_program_seed(seed: int) -> None:
     """Sets ``random_seed`` of the default programs and of all programs made later.
 
     Raises:
-        ProgramTypeError: If ``seed`` is no int.
+        ProgramTypeError: If ``seed`` is not an int.
     """
     default_main_program().random_seed = seed
     default_startup_program().random_seed = seed

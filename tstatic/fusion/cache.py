@@ -199,7 +199,7 @@ def _objection(base: Path, own: Path) -> str | None:
     except OSError as error:
         return str(error)
     if not stat.S_ISDIR(inner.st_mode):
-        return f"{own} is no folder"
+        return f"{own} is not a folder"
     me = os.geteuid()
     # The base may be root's, or shared as /tmp is: there the sticky bit keeps others from replacing what is inside.
     for path, info, owners, shared in ((base, outer, (me, 0), outer.st_mode & stat.S_ISVTX), (own, inner, (me,), 0)):
@@ -228,7 +228,7 @@ def _discard(private: Path, pid: int) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- the files
 def _encode(text: str) -> bytes:
-    # A comment may quote a path that is no UTF-8, which Python holds as lone surrogates: escaped, they mean the same.
+    # A comment may quote a path that is not UTF-8, which Python holds as lone surrogates: escaped, they mean the same.
     return text.encode("utf-8", "backslashreplace")
 
 

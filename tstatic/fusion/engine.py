@@ -38,7 +38,7 @@ class Applied:
     Attributes:
         fusion, switch: Its name, and the strategy's property that asked for it.
         op: Type of the fused op.
-        members: The ops that it stands for.
+        members: The ops that it replaces.
         gone: Values that are no longer in memory.
         kept: Inner values that are still written, because others read them.
         kernel: The generated kernel; ``None`` where a later fusion took the fused op in: its kernel is that one's.
@@ -81,7 +81,7 @@ class Fused:
         slots: Slot -> value (or values, for a slot that ends in ``*``); the rest of what is read goes to ``Others*``.
         outputs: Slot -> value; further values that must be kept go to ``Kept*``.
         attrs: Attributes, for reports.
-        body: The ops that it stands for, if they say more than the matched ones do; every bit of their results is the same.
+        body: The ops that it replaces, if they say more than the matched ones do; every bit of their results is the same.
     """
 
     type: str
@@ -168,7 +168,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
         members = tuple(member(view.ops[i]) for i in indices)
         others = [i for i in indices if i in taken]
         if len(others) == len(indices):
-            # The same ops under another pattern of the same fusion are no news.
+            # The same ops under another pattern of the same fusion are not news.
             continue
         try:
             fused, record = _make(fusion, view, indices, fuse, members)
@@ -183,7 +183,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
         made.append((indices, fused))
         records.append(record)
     log.refused.extend(r for indices, r in refusals.items() if not _is_resolved(fusion, indices, taken))
-    # Matches that are safe one by one may form a ring together: then the last one gives way.
+    # Matches that are safe one by one can form a cycle together: the last are dropped until there is none.
     for count in range(len(made), 0, -1):
         done = replace_matches(program, view, made[:count])
         if done is not None:
@@ -203,7 +203,7 @@ def _leave(apart: RejectedPair) -> Fused:
 
 
 def _is_resolved(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, int]) -> bool:
-    """Whether a refusal is no news: other matches took its ops. Neighbours in two groups are news."""
+    """Whether a refusal is nothing new: other matches took its ops. Neighbours in two groups are news."""
     into = {taken.get(i) for i in indices}
     return None not in into and (fusion.groups is None or len(into) == 1)
 
@@ -364,7 +364,7 @@ def _entries(
 def replace_matches(
     program: FrozenProgram, view: View, made: Sequence[tuple[tuple[int, ...], FrozenOp]]
 ) -> FrozenProgram | None:
-    """Replaces ops by fused ones and sorts; ``None`` when they form a ring.
+    """Replaces ops by fused ones and sorts; ``None`` when they form a cycle.
 
     Each stands as late as its last member, earlier only where a reader asks for it.
     """

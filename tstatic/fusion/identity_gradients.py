@@ -1,4 +1,4 @@
-"""Lets readers of a gradient that is only handed on read what arrives: the gradient of an add of equal shapes is no kernel."""
+"""Removes identity gradients: those of an add whose operands have its result's shape are the gradient that arrives."""
 
 from __future__ import annotations
 

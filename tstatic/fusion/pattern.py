@@ -21,7 +21,7 @@ class Value:
 
 
 class Op:
-    """An op of a pattern; attribute access gives its outputs: ``add.Out`` (``X_GRAD`` stands for ``X@GRAD``)."""
+    """An op of a pattern; attribute access gives its outputs: ``add.Out`` (``X_GRAD`` means ``X@GRAD``)."""
 
     def __init__(self, name: str, types: tuple[str, ...], inputs: Mapping[str, Value]) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class Pattern:
         Args:
             name: What the match calls it.
             types: Op types that fit.
-            **inputs: Slot -> value; slots not named may hold anything (``X_GRAD`` stands for ``X@GRAD``).
+            **inputs: Slot -> value; slots not named may hold anything (``X_GRAD`` means ``X@GRAD``).
         """
         kinds = (types,) if isinstance(types, str) else tuple(types)
         made = Op(name, kinds, {s.replace("_GRAD", "@GRAD"): v for s, v in inputs.items()})
@@ -91,7 +91,7 @@ class Match:
 
 
 def find(pattern: Pattern, view: View) -> Iterator[Match]:
-    """All places where a pattern fits, by the position of its anchor; each op stands for one op of the program."""
+    """All places where a pattern fits, by the position of its anchor; each op of the pattern is one op of the program."""
     for kind in pattern.anchor.types:
         for index in view.of_type(kind):
             yield from _matches(pattern, view, index)

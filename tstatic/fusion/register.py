@@ -139,7 +139,7 @@ def _check_name(name: Any) -> OpDef | None:
     """The op definition that a second registration of a user's kernel replaces, as where a cell of a notebook runs again."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("_grad_grad"):
         raise ProgramTypeError(
-            "the name of a kernel is no operator type",
+            "the name of a kernel is not an operator type",
             expected="lower-case letters, digits and _, beginning with a letter",
             received=repr(name),
             fix="register_kernel('my_op', ...), for example",
@@ -220,7 +220,7 @@ class _Infer:
             shape, dtype = row[0], dtype_of(row[1])
         if not isinstance(shape, tuple | list) or not all(isinstance(n, int) and n >= -1 for n in shape):
             raise ShapeError(
-                f"'infer' of '{self.op}' returned something that is no shape",
+                f"'infer' of '{self.op}' returned something that is not a shape",
                 expected="a tuple of ints (-1 where unknown), or (shape, dtype)",
                 received=repr(row),
                 fix="return x.shape, for example",
@@ -330,7 +330,7 @@ def _expressions(name: str, sources: list[str], targets: list[str], grad: Mappin
         ) from None
     if foreign or not grad:
         raise ProgramError(
-            f"'grad' of '{name}' names something that is no gradient of an input",
+            f"'grad' of '{name}' names something that is not a gradient of an input",
             expected=" or ".join(targets),
             received=", ".join(foreign) or "nothing",
             fix=near(foreign[0], targets) if foreign else "state an expression for each input",

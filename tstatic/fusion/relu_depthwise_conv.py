@@ -104,7 +104,7 @@ def _fuse(match: Match) -> Fused:
         if unknown:
             raise MatchRejected("DYNAMIC", value=unknown[0])
         raise MatchRejected(
-            "ATTRIBUTE", "the convolution has fewer groups than channels", "nothing: it is no depthwise one"
+            "ATTRIBUTE", "the convolution has fewer groups than channels", "nothing: it is not a depthwise one"
         )
     attrs = {**conv.attrs, "use_cudnn": False, "fuse_relu_before_depthwise_conv": True}
     ins = {"Input": match.values["x"], "Filter": _one(conv.input("Filter"))}

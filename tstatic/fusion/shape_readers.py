@@ -1,4 +1,4 @@
-"""Takes the shape of a value from elsewhere, so that inner values of fusions are not kept, nor waited for, for their shape."""
+"""Redirects inputs that are read for their shape to other values of that shape, so that fused inner values need not be stored."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ class UserKernel:
         grid = answer[0] if isinstance(answer[0], tuple) else (answer[0],)
         if not grid or len(grid) > 3 or not all(isinstance(n, int) and n > 0 for n in grid):
             raise ProgramError(
-                f"the launch function of '{self.op}' returned something that is no grid",
+                f"the launch function of '{self.op}' returned something that is not a grid",
                 expected="one to three positive ints",
                 received=repr(answer[0]),
                 fix="round the number of programs up, and launch at least one",
@@ -254,7 +254,7 @@ class UserKernel:
 
     @property
     def slots(self) -> frozenset[str]:
-        """Parameters that stand for tensors."""
+        """Parameters that are tensors."""
         definition = OPS[self.op]
         return frozenset(s.param for s in (*definition.inputs, *definition.outputs))
 

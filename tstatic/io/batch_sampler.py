@@ -48,7 +48,7 @@ class DistributedBatchSampler:
         for name, value in (("shuffle", shuffle), ("drop_last", drop_last)):
             if not isinstance(value, bool):
                 raise SamplerError(
-                    f"DistributedBatchSampler got a {name} that is no bool",
+                    f"DistributedBatchSampler got a {name} that is not a bool",
                     expected="True or False",
                     received=repr(value),
                     fix=f"pass {name}=True or {name}=False",
@@ -100,7 +100,7 @@ class DistributedBatchSampler:
 def _whole(name: str, value: object, low: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
         raise SamplerError(
-            f"DistributedBatchSampler got a {name} that is no number of the kind",
+            f"DistributedBatchSampler got a {name} that is not a number of the kind",
             expected=f"a whole number from {low}",
             received=repr(value),
             fix=f"pass {name} as an int >= {low}",

@@ -32,7 +32,7 @@ def plain(value: Any, what: str, op: str) -> np.ndarray[Any, Any]:
 
     Raises:
         DTypeError: For a masked array: the elements under the mask would count again.
-        FeedTypeError: For what is no array, also if the object's own methods raise.
+        FeedTypeError: For what is not an array, also if the object's own methods raise.
     """
     try:
         masked = has_mask(value)

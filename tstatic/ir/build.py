@@ -456,6 +456,6 @@ def emit(
         drop: Optional output slots that are not made.
 
     Returns:
-        The single output that is no intermediate one, or a tuple of them.
+        The single output that is not an intermediate one, or a tuple of them.
     """
     return LayerNamer(prefix or type, name).emit(type, inputs, attrs, outputs=outputs, order=order, drop=drop)

@@ -22,7 +22,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
     """A declared shape as a tuple of ints, -1 for unknown sizes; ``function`` and ``name`` are for the message.
 
     Raises:
-        ProgramTypeError: If it is no list, or holds something else than ints and ``None``.
+        ProgramTypeError: If it is not a list, or holds something else than ints and ``None``.
         ShapeError: For a size below -1, or more elements than can be addressed.
     """
     if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
@@ -51,7 +51,7 @@ def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
             )
         if isinstance(size, bool) or size < UNKNOWN:
             raise ShapeError(
-                f"'shape' in {function} holds something that is no size",
+                f"'shape' in {function} holds something that is not a size",
                 expected="ints of at least 0; None or -1 for an unknown size",
                 received=repr(shape),
                 fix="replace it by a number, None or -1",
@@ -206,7 +206,7 @@ def set_default_dtype(d: Any) -> None:
     """Sets the default float type.
 
     Raises:
-        DTypeError: If it is no float type.
+        DTypeError: If it is not a float type.
     """
     global _default_dtype
     kind = dtype_of(d)

@@ -1,4 +1,4 @@
-"""The one registry of public names: what a function is called in the API, and the op it stands for."""
+"""The one registry of public names: what a function is called in the API, and the op that it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A public function: where it lives in the API, and the op it stands for."""
+    """A public function: where it lives in the API, and the op that it is."""
 
     function: Callable[..., Any]
     op: str

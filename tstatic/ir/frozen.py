@@ -28,10 +28,10 @@ class FrozenOp:
         inputs, outputs: One entry per slot of the op definition.
         attrs: Complete attributes.
         position: Where the op stood when it was built; keys its random numbers and never changes.
-        origin: Names of the user's ops that this op stands for.
+        origin: Names of the user's ops that this op replaces.
         sub_blocks: Bodies of control flow.
         scope: The op's name scope; parts of it forbid or demand fusions.
-        body: For a fused op: the ops that it stands for, over values of the program and values of their own.
+        body: For a fused op: the ops that it replaces, over values of the program and values of their own.
         fusion: For a fused op: the name of the fusion that made it.
         kernel: For a fused op: its generated kernel; ``None`` once its inputs were renamed.
         make_kernel: For a fused op: makes the kernel, from the body, the metadata of all values and the values written.
@@ -157,7 +157,7 @@ class FrozenProgram:
 
 
 def unfused(program: FrozenProgram) -> FrozenProgram:
-    """The program with every fused op replaced by the ops that it stands for."""
+    """The program with every fused op replaced by the ops that it replaced."""
     ops: list[FrozenOp] = []
     pending = list(reversed(program.ops))
     while pending:
@@ -279,7 +279,7 @@ def freeze(
         skip: Ops for which it is true are left out (the loss gradient's fill when the user feeds it).
 
     Raises:
-        NotFoundError: If a fetched name is no variable of the program.
+        NotFoundError: If a fetched name is not a variable of the program.
         FeedError: If a declared input is read but not fed.
         ProgramError: If a variable is read that nothing makes.
     """

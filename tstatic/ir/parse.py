@@ -34,8 +34,8 @@ def parse(text: str) -> Program:
         text: The whole text; comments that begin with ``#`` and empty lines may stand anywhere.
 
     Raises:
-        ProgramTypeError: If ``text`` is no str.
-        ProgramError: If the text is no program; it names the line.
+        ProgramTypeError: If ``text`` is not a str.
+        ProgramError: If the text is not a program; it names the line.
     """
     if not isinstance(text, str):
         raise ProgramTypeError(

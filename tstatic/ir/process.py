@@ -1,4 +1,4 @@
-"""Which saved programs are good in this process only: those that call its Python functions."""
+"""Detects programs that are bound to this process because they call its Python functions (``py_func``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def calls_functions(program: Program) -> bool:
 
 
 def process_of(program: Program) -> str:
-    """What marks a program's saved form as good in this process only; empty when it is good everywhere."""
+    """What marks a program's saved form as bound to this process; empty when any process can run it."""
     return this_process() if calls_functions(program) else ""
 
 

@@ -49,7 +49,7 @@ class Block:
         """Returns the variable of that name in this block.
 
         Raises:
-            ProgramTypeError: If ``name`` is no text.
+            ProgramTypeError: If ``name`` is not a str.
             NotFoundError: If there is none.
         """
         if not isinstance(name, str):
@@ -411,7 +411,7 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     """Makes the given programs the default ones inside the ``with`` block, for the thread that enters it.
 
     Raises:
-        ProgramTypeError: If an argument is no Program; it names the argument.
+        ProgramTypeError: If an argument is not a Program; it names the argument.
     """
     for name, program in (("main_program", main_program), ("startup_program", startup_program)):
         if not isinstance(program, Program) and not (name == "startup_program" and program is None):

@@ -89,7 +89,7 @@ class _Restore:
 
     def no_block(self, place: Place, what: str, received: object, **context: str) -> TstaticError:
         return self.refuse(
-            place, f"{what} is no block of the program", f"a number from 0 to {len(self.desc.blocks) - 1}", received,
+            place, f"{what} is not a block of the program", f"a number from 0 to {len(self.desc.blocks) - 1}", received,
             "name a block that the program has", **context,
         )  # fmt: skip
 

@@ -214,7 +214,7 @@ def decode(data: bytes, path: object = None) -> Program:
         path: The file that they come from, for messages.
 
     Raises:
-        ProgramTypeError: If ``data`` is no bytes.
+        ProgramTypeError: If ``data`` is not bytes.
         CheckpointError: If it is damaged, cut off, newer than this version, or holds what no program could.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
@@ -261,7 +261,7 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
         else:
             fix = "pass what program.desc.serialize_to_string() or static.save gave"
         raise _refused(
-            f"{source}: this is no saved program", "bytes that begin with 'tstatic-program'", repr(data[:24]), fix
+            f"{source}: this is not a saved program", "bytes that begin with 'tstatic-program'", repr(data[:24]), fix
         )
     version, digest, length, stamp = int(head[1]), head[2].decode(), int(head[3]), (head[4] or b"").decode()
     if version != FORMAT:

@@ -120,7 +120,7 @@ def dtype_of(value: Any) -> DType:
     found = int64 if value is int else _of_numpy(value)
     if found is None:
         raise DTypeError(
-            "this is no dtype that tstatic has",
+            "this is not a dtype that tstatic has",
             expected=f"one of {', '.join(DTYPES)}",
             received=repr(value),
             fix="pass the dtype's name, for example 'float32'",

@@ -19,7 +19,7 @@ def whole(value: Any, arg: str, function: str, least: int = 1) -> int:
     """Returns ``value`` as an int of at least ``least``.
 
     Raises:
-        ProgramTypeError: If it is no whole number.
+        ProgramTypeError: If it is not a whole number.
         ShapeError: If it is too small.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -91,7 +91,7 @@ def axis_in(axis: Any, rank: int, arg: str, function: str) -> int:
     """Returns an axis of a value of that rank, counted from the front.
 
     Raises:
-        ProgramTypeError: If it is no int.
+        ProgramTypeError: If it is not an int.
         ShapeError: If there is no such axis.
     """
     axis = whole(axis, arg, function, -rank)
@@ -105,7 +105,7 @@ def axis_of(axis: Any, x: Variable, arg: str, function: str) -> int:
     """Returns an axis of ``x``, counted from the front.
 
     Raises:
-        ProgramTypeError: If it is no int.
+        ProgramTypeError: If it is not an int.
         ShapeError: If ``x`` has no such axis.
     """
     try:

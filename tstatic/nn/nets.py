@@ -87,7 +87,7 @@ def simple_img_conv_pool(
 
 
 def _each(value: Any, count: int, arg: str) -> list[Any]:
-    """One value per convolution; a single one stands for all."""
+    """One value per convolution; a single one applies to all."""
     if not isinstance(value, list | tuple):
         return [value] * count
     if len(value) != count:
@@ -130,7 +130,7 @@ def img_conv_group(
         conv_batchnorm_drop_rate: Dropout after the normalisation; one value, or one per convolution.
 
     Raises:
-        ProgramTypeError, ShapeError: If ``conv_num_filter`` is no list, or another list has another length.
+        ProgramTypeError, ShapeError: If ``conv_num_filter`` is not a list, or another list has another length.
     """
     if not isinstance(conv_num_filter, list | tuple):
         raise ProgramTypeError(

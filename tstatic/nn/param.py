@@ -185,7 +185,7 @@ class LayerHelper(LayerNamer):
         return parameter
 
     def global_variable(self, name: str, shape: Any, dtype: Any, initializer: Initializer) -> Variable:
-        """Makes a persistable variable that is no parameter, and its startup op."""
+        """Makes a persistable variable that is not a parameter, and its startup op."""
         block = default_main_program().global_block()
         var = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
         startup_value(var, initializer)

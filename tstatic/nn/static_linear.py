@@ -27,7 +27,7 @@ def _inputs(x: Any, arg: str) -> list[Variable]:
 
 
 def _per_input(attr: Any, count: int, function: str) -> list[Any]:
-    """One attribute per input; a single one stands for all."""
+    """One attribute per input; a single one applies to all."""
     if not isinstance(attr, list | tuple):
         return [attr] * count
     if len(attr) != count:
@@ -235,7 +235,7 @@ def bilinear_tensor_product(
         ``[n, size]``.
 
     Raises:
-        ShapeError: If an input is no matrix, or its width is unknown.
+        ShapeError: If an input is not a matrix, or its width is unknown.
     """
     function = "bilinear_tensor_product"
     for arg, value in (("x", x), ("y", y)):

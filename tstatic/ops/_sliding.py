@@ -70,7 +70,7 @@ def first_shape(shape: Shape, data_format: str) -> Shape:
 
 
 def per_axis(values: Sequence[int], rank: int) -> tuple[int, ...]:
-    """One value per spatial axis; a single one stands for all."""
+    """One value per spatial axis; a single one applies to all."""
     return tuple(values) * rank if len(values) == 1 else tuple(values)
 
 

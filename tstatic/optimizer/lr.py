@@ -170,7 +170,7 @@ class ReduceOnPlateau(LRScheduler):
             epoch: The epoch that it belongs to, >= 0; None is the one after ``last_epoch``.
 
         Raises:
-            ProgramTypeError: ``metrics`` is no number.
+            ProgramTypeError: ``metrics`` is not a number.
             ProgramError: ``metrics`` has not exactly one element, or ``epoch`` is negative. The scheduler is unchanged.
         """
         metric = self._metric(metrics)

@@ -203,7 +203,7 @@ class Optimizer:
             The update ops, and (parameter, gradient) pairs in program order.
 
         Raises:
-            ProgramTypeError: If ``loss`` is no Variable.
+            ProgramTypeError: If ``loss`` is not a Variable.
             LossSizeError: If it has another number of elements than 1.
         """
         check_variable(loss, "loss", f"{self.type or 'Optimizer'}.minimize")

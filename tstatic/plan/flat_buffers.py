@@ -1,4 +1,4 @@
-"""The order in which parameters, their states and their gradients lie in flat buffers: whose gradient is ready last, first."""
+"""The layout of the flat buffers of parameters, their states and gradients: reverse order of gradient completion."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state_buffers(program: FrozenProgram) -> dict[str, list[str]]:
     for op in _sorted(updates, program):
         for slot, _ in op.definition.state:
             value = _one(op, slot)
-            # Numbers that the op moves on, as the powers of the betas, are no streams.
+            # Numbers that the op moves on, as the powers of the betas, are not streams.
             if value in variable and slot not in op.definition.numbers:
                 found.setdefault(slot, {})[variable[value]] = None
     return {slot: list(names) for slot, names in found.items()}

@@ -223,7 +223,7 @@ class _Planner:
         if definition.view is None or not isinstance(op.inputs[0], str) or not isinstance(op.outputs[0], str):
             return False
         source, result = op.inputs[0], op.outputs[0]
-        # An optional list of values that is empty is no input.
+        # An optional list of values that is empty is not an input.
         if source not in self.dense or any(op.inputs[1:]):
             return False
         base = self.storage[self.base(source)]

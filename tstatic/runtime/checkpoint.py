@@ -99,7 +99,7 @@ def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object)
     """A tensor as an array of its own.
 
     Raises:
-        CheckpointError: If its bytes are not those that were saved, or it is no array.
+        CheckpointError: If its bytes are not those that were saved, or it is not an array.
     """
     from tstatic.runtime.header import AGAIN, broken, short
 
@@ -127,7 +127,7 @@ def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object)
     except (ValueError, TypeError, OverflowError) as error:
         raise broken(
             path,
-            f"tensor {short(name)} is no array",
+            f"tensor {short(name)} is not an array",
             f"{dtype.name} of shape {entry.shape}"[:200],
             f"{len(raw)} bytes: {error}",
             AGAIN,

@@ -47,7 +47,7 @@ def write(files: Mapping[Path, bytes]) -> None:
         files: Content by path; folders are made if need be.
 
     Raises:
-        CheckpointError: If there is no room, a target is no regular file, or writing fails; it says what is on disk then.
+        CheckpointError: If there is no room, a target is not a regular file, or writing fails; it says what is on disk then.
     """
     if not files:
         return
@@ -100,7 +100,7 @@ _UNTOUCHED = "free space or choose another path; the old file, if any, is untouc
 
 
 def _check_target(path: Path, real: Path) -> None:
-    """Refuses to replace what is no file.
+    """Refuses to replace what is not a file.
 
     Raises:
         CheckpointError: For a folder, a FIFO, a device or a socket.
@@ -269,7 +269,7 @@ def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path,
         optional: Files that are left out of the answer if they cannot be read.
 
     Raises:
-        CheckpointError: If one is not there, is no regular file or cannot be read, or if they keep changing.
+        CheckpointError: If one is not there, is not a regular file or cannot be read, or if they keep changing.
     """
     for folder in {Path(os.path.realpath(path)).parent for path in (*paths, *optional)}:
         # A folder that cannot be written is read as it stands.

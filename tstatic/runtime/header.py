@@ -65,7 +65,7 @@ def parse(data: bytes, path: object, strict: bool = True) -> Header:
         strict: ``False`` takes a file whose end is missing.
 
     Raises:
-        CheckpointError: If the file is no safetensors file, or its header or manifest is damaged, too large, newer, or says
+        CheckpointError: If the file is not a safetensors file, or its header or manifest is damaged, too large, newer, or says
             one thing twice.
     """
     # A pickle begins with its protocol; a safetensors file has its JSON header at byte 8.

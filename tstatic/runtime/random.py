@@ -20,7 +20,7 @@ def seed(seed: int) -> int:
         seed: Any int; taken modulo 2**64.
 
     Raises:
-        ProgramTypeError: If it is no int.
+        ProgramTypeError: If it is not an int.
     """
     global _seed, _epoch
     if isinstance(seed, bool) or not isinstance(seed, int):

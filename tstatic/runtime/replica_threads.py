@@ -1,4 +1,4 @@
-"""One thread per replica of a parallel program, and a step that ends for all of them: done, failed, or out of time."""
+"""Runs one thread per replica; a step ends for all together: with success, the first error, or a timeout."""
 
 from __future__ import annotations
 

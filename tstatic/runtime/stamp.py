@@ -45,7 +45,7 @@ def parse_stamp(text: object) -> Stamp | None:
 def older(stamps: Mapping[str, Stamp]) -> list[str]:
     """Files that stand where a newer save put others.
 
-    A save may replace some files of an earlier one and leave the rest; that is no mixture. It is one if a save lacks files
+    A save may replace some files of an earlier one and leave the rest; that is not a mixture. It is one if a save lacks files
     although no newer save accounts for them: then what is older than that save has come back.
 
     Args:

@@ -25,7 +25,7 @@ BANDWIDTH = 3.0e12
 
 @dataclass(frozen=True, slots=True)
 class PropertyStatus:
-    """One property: its value, and ``active``, ``not yet active`` or ``nothing to do here`` with the reason."""
+    """One property: its value, and ``active``, ``not yet active`` or ``no effect``, with the reason."""
 
     strategy: str
     name: str

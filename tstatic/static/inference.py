@@ -35,7 +35,7 @@ from tstatic.static.loading import check_one_save, check_values, digest, origin_
 
 # ------------------------------------------------------------------------------------------------------------ arguments
 def check_executor(executor: Any, function: str) -> None:
-    """Refuses what is no Executor; ``None`` will do, as values are read from and written to the global scope.
+    """Refuses what is not an Executor; ``None`` will do, as values are read from and written to the global scope.
 
     Raises:
         ProgramTypeError: If it is something else.
@@ -219,7 +219,7 @@ def bytes_of(content: Any, function: str) -> bytes:
     """The content of a file.
 
     Raises:
-        ProgramTypeError: If it is no bytes.
+        ProgramTypeError: If it is not bytes.
     """
     if not isinstance(content, bytes | bytearray | memoryview):
         raise ProgramTypeError(
@@ -336,7 +336,7 @@ def read_model(data: bytes, source: object) -> Program:
     program = serial.decode(data, source)
     if not program.fetch_names:
         raise CheckpointError(
-            f"{source}: the program names no inputs and results, so it is no inference model",
+            f"{source}: the program names no inputs and results, so it is not an inference model",
             expected="what save_inference_model saved",
             received="a program that static.save or serialize_to_string wrote",
             fix="read it with Program.parse_from_string, or save it with save_inference_model",

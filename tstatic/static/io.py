@@ -349,7 +349,7 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
     """Writes the variable's value in a scope.
 
     Raises:
-        ProgramTypeError: If the value is no array.
+        ProgramTypeError: If the value is not an array.
         NotFoundError: If the scope has no such variable.
         ShapeError: If shape or dtype differ.
     """

@@ -54,7 +54,7 @@ def array_of(value: Any, name: str, function: str) -> Array:
     """A copy of a value as an array.
 
     Raises:
-        FeedTypeError: If it is no array and cannot become one.
+        FeedTypeError: If it is not an array and cannot become one.
         DTypeError: For a masked array.
     """
     return np.array(plain(value, f"the value of '{name}'", function), order="C")

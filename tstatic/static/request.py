@@ -155,7 +155,7 @@ def updated(program: Program) -> list[str]:
 
 
 def check_holders(feed_var_name: Any, fetch_var_name: Any) -> None:
-    """Refuses names of Paddle's feed and fetch variables, which have no effect here, that are no texts.
+    """Refuses names of Paddle's feed and fetch variables, which have no effect here, that are not texts.
 
     Raises:
         ProgramTypeError: If one is not a str.

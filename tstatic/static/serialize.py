@@ -104,7 +104,7 @@ def save_to_file(path: str, content: bytes) -> None:
     """Writes bytes to a file: staged, fsynced and renamed.
 
     Raises:
-        ProgramTypeError: If ``content`` is no bytes.
+        ProgramTypeError: If ``content`` is not bytes.
         CheckpointError: If the file cannot be written; an old one is untouched.
     """
     checkpoint.write_atomically(path_of(path, "save_to_file"), bytes_of(content, "save_to_file"))

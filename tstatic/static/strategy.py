@@ -124,7 +124,7 @@ class BuildStrategy(Strategy):
     )
     async_mode = Property(
         BOOL, False, "Trains without waiting for the other trainers, through a parameter server.",
-        since="1.4", effect="distributed", status="nothing to do here",
+        since="1.4", effect="distributed", status="no effect",
         reason="it belongs to parameter servers, which do not exist here.",
     )
     sync_batch_norm = Property(
@@ -141,12 +141,12 @@ class BuildStrategy(Strategy):
     )
     cache_runtime_context = Property(
         BOOL, False, "Keeps the look-ups of an op's variables from one run to the next.",
-        since="1.4", effect="order", status="nothing to do here",
+        since="1.4", effect="order", status="no effect",
         reason="look-ups are always bound once, when a plan is bound.",
     )
     mkldnn_enabled_op_types = Property(
         TEXT_SET, set(), "Names the op types that may run through oneDNN.",
-        since="1.5", effect="rewrite", status="nothing to do here",
+        since="1.5", effect="rewrite", status="no effect",
         reason="oneDNN is not used: CPU ops run through numpy.",
     )
     num_trainers = Property(
@@ -163,16 +163,16 @@ class BuildStrategy(Strategy):
     )
     is_distribution = Property(
         BOOL, False, "Says that the program sends to and receives from parameter servers.",
-        since="1.3", effect="distributed", status="nothing to do here",
+        since="1.3", effect="distributed", status="no effect",
         reason="it follows from the program's ops, whatever is set here; parameter servers do not exist here.",
     )
     nccl_comm_num = Property(
         whole(1), 1, "Number of NCCL rings.",
-        since="1.5", effect="distributed", status="nothing to do here", reason=LIBRARY_CHOOSES,
+        since="1.5", effect="distributed", status="no effect", reason=LIBRARY_CHOOSES,
     )
     bkcl_comm_num = Property(
         whole(1), 1, "Number of BKCL rings, on Kunlun devices.",
-        since="2.0", effect="distributed", status="nothing to do here", reason="Kunlun devices are not supported.",
+        since="2.0", effect="distributed", status="no effect", reason="Kunlun devices are not supported.",
     )
     use_hierarchical_allreduce = Property(
         BOOL, False, "Reduces inside each machine first, then between machines.",
@@ -251,7 +251,7 @@ class BuildStrategy(Strategy):
 
         Raises:
             StrategyValueError: ``trainer_id`` is not among ``num_trainers`` or ``trainers_endpoints``.
-            StrategyTypeError: A list or set was changed in place and now holds something that is no str.
+            StrategyTypeError: A list or set was changed in place and now holds something that is not a str.
         """
         self.key()
         count = max(self.num_trainers, len(self.trainers_endpoints))
@@ -309,16 +309,16 @@ class ExecutionStrategy(Strategy):
     )
     allow_op_delay = Property(
         BOOL, False, "Delayed communication ops in early releases.",
-        since="0.13", effect="order", status="nothing to do here", reason="it has had no meaning since early releases.",
+        since="0.13", effect="order", status="no effect", reason="it has had no meaning since early releases.",
     )
     use_thread_barrier = Property(
         BOOL, False, "Makes all threads wait for each other in asynchronous training.",
-        since="2.0", effect="distributed", status="nothing to do here",
+        since="2.0", effect="distributed", status="no effect",
         reason="it belongs to parameter servers, which do not exist here.",
     )
     use_experimental_executor = Property(
         BOOL, True, "Chooses between two graph executors.",
-        since="0.15", effect="order", status="nothing to do here",
+        since="0.15", effect="order", status="no effect",
         reason="there is one executor, and every property works with it.",
     )
     _dry_run = Property(
@@ -327,10 +327,10 @@ class ExecutionStrategy(Strategy):
     )
     _use_device = Property(
         member(DeviceType), DeviceType.CUDA, "The kind of device that runs the program.",
-        since="2.0", effect="multi-device", status="nothing to do here", reason="the Executor's place decides it.",
+        since="2.0", effect="multi-device", status="no effect", reason="the Executor's place decides it.",
     )
     use_cuda = Property(
         BOOL, True, "The 1.x name of the choice between GPU and CPU.",
-        since="0.13", effect="multi-device", status="nothing to do here", reason="the Executor's place decides it.",
+        since="0.13", effect="multi-device", status="no effect", reason="the Executor's place decides it.",
     )
     # fmt: on

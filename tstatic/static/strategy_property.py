@@ -18,7 +18,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)
 S = TypeVar("S", bound="Strategy")
 
-Status = Literal["active", "not yet active", "nothing to do here"]
+Status = Literal["active", "not yet active", "no effect"]
 Effect = Literal[
     "compiler",
     "debug",
@@ -230,7 +230,7 @@ class Strategy:
         """Returns all values in table order, hashable; two strategies have the same key if and only if they are equal.
 
         Raises:
-            StrategyTypeError: A list or set was changed in place and now holds something that is no str.
+            StrategyTypeError: A list or set was changed in place and now holds something that is not a str.
         """
         # An executor asks before every run. Lists and sets can change in place, so only those are looked at again.
         if self._key is not None:

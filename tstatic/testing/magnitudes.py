@@ -18,7 +18,7 @@ from tstatic.testing.feeds import data_variables
 from tstatic.testing.recipe import Array
 
 DELTA = 1e-6
-"""Relative step of the difference that stands for a function's derivative."""
+"""Relative step of the difference by which a function's derivative is taken."""
 
 
 def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:

@@ -59,7 +59,7 @@ def family_of(name: str) -> tuple[OpDef, ...]:
 
 
 def _truth(definition: OpDef) -> bool:
-    """Whether the result of float inputs is no float."""
+    """Whether the result of float inputs is not a float."""
     outs = attempt(definition, [np.ones((2, 3)) for _ in definition.inputs], NO_ATTRS)
     return outs is None or not all(dtype_of(a.dtype).is_float for a in flat(outs))
 

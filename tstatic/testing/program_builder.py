@@ -1,4 +1,4 @@
-"""A recipe while it is drawn: each step is run at once, in its dtype and in float64, and refused if it is no fair test."""
+"""A recipe while it is drawn: each step is run at once, in its dtype and in float64, and refused if it is not a fair test."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Step:
-    """One op: its type, names per slot, attributes (dtypes by name), and its role if it is no forward op."""
+    """One op: its type, names per slot, attributes (dtypes by name), and its role if it is not a forward op."""
 
     type: str
     inputs: Slots

@@ -51,7 +51,7 @@ def postponed() -> bool:
 
 
 def _whole(trial: Trial, failure: Failure, reason: str) -> tuple[str, str]:
-    """The program's own text, cut down to the variable, where no recipe can stand for it."""
+    """The program's own text, cut down to the variable, where no recipe can express it."""
     program = trial.program._prune([failure.variable]) if failure.variable else trial.program
     text = str(program).splitlines()
     shown = text if len(text) <= 30 else [*text[:29], f"# ... {len(text) - 29} more lines"]
@@ -63,7 +63,7 @@ def flatten(trial: Trial, feeds: Feeds, strategy: Any) -> Recipe:
     """A user's program as a recipe: each op a step, feeds and parameters as inputs with their values.
 
     Raises:
-        ValueError: For programs with control flow, and state that is no parameter.
+        ValueError: For programs with control flow, and state that is not a parameter.
     """
     program = trial.program
     if len(program.blocks) > 1:

@@ -18,7 +18,7 @@ from tstatic.target import H100, Target
 class KernelLocal(str):
     """The name of a buffer or table that a kernel's launches share.
 
-    It equals no value of the program, whatever a user calls his variables: only another ``KernelLocal`` of the same text.
+    It equals no value of the program, whatever the user's variables are called: only another ``KernelLocal`` of the same text.
     """
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class KernelParameter:
         name: Its name.
         kind: ``"pointer"``, ``"integer"`` or ``"constant"``.
         type: Triton's type of the element or the integer; empty for a constant.
-        operand: The value that a pointer stands for; an :class:`KernelLocal` for partial sums or a
+        operand: The value that a pointer leads to; an :class:`KernelLocal` for partial sums or a
             table.
     """
 
@@ -109,7 +109,7 @@ class Table:
         return 8 * (len(self.values) if self.numbers is None else int(self.numbers.size))
 
     def filled(self, arrays: Mapping[str, Any], span: Callable[[Any], tuple[int, int]]) -> np.ndarray[Any, Any]:
-        """The table's content, for values that lie in these arrays; who launches the kernel keeps them alive.
+        """The table's content, for values that lie in these arrays; the caller keeps them alive until the launch completes.
 
         Args:
             arrays: Value -> array of a device.

@@ -38,7 +38,7 @@ _COLUMN = Node("var", value=COLUMN)
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A text that stands for a value per element.
+    """The text of a value per element.
 
     Attributes:
         text: A name, a number or an expression in brackets.

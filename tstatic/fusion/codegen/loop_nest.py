@@ -240,7 +240,7 @@ def build(
     each_row = tuple(d for d in range(rank) if d not in reduced)
     if reduced and strict_numerics():
         for op, formula in zip(ops, formulas, strict=True):
-            # By itself it is no kernel along rows, and adds in another order.
+            # By itself it is not a kernel along rows, and adds in another order.
             if formula.inner is None and any(shape != formula.full for shape in formula.targets.values()):
                 raise CodegenUnsupported("NUM_STRICT", f"{op.type} adds in another order by itself", op)
     if reduced:

@@ -158,7 +158,7 @@ class Function:
     def pointer(self, name: str, value: str, dtype: DType) -> str:
         """Names what stands behind a pointer; returns the name."""
         known = self.pointers.setdefault(name, KernelParameter(name, "pointer", TYPES[dtype.name], value))
-        assert known.operand == value, f"{name} stands for two values"
+        assert known.operand == value, f"{name} names two values"
         return name
 
     def add(self, *lines: str) -> None:

@@ -20,7 +20,7 @@ _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 _PLAIN = {"isnan": "np.isnan", "isinf": "np.isinf", "erf": "erf"}
-"""Functions that are no ufuncs here, and what the script calls for them."""
+"""Functions that are not ufuncs here, and what the script calls for them."""
 _ROWS = {"rsum": "sum", "rmax": "max"}
 """Functions of a row, and numpy's along an axis."""
 _LOGIC = ("both", "either", "invert", "differ")
@@ -30,7 +30,7 @@ _EXACT_INTEGER = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A text that stands for a numpy value of a shape; ``low``: the 16-bit type that holds it in the program."""
+    """The text of a numpy value of a shape; ``low``: the 16-bit type that holds it in the program."""
 
     text: str
     shape: Shape

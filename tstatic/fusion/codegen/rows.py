@@ -146,7 +146,7 @@ def rows_kernel(group: LoopNest) -> Kernel:
 
 
 def _store(group: LoopNest, operand: Operand, lines: Lines) -> str:
-    """The text that writes an output that is no sum over rows."""
+    """The text that writes an output that is not a sum over rows."""
     index, mask = _index(group, operand)
     value = stored(lines.done[operand.value], operand.dtype, lines.used)
     return f"tl.store({operand.name} + {index}, {value}, mask={mask})"

@@ -169,7 +169,7 @@ def standalone_main(
     """The last part of a module whose values have names and references one by one.
 
     Args:
-        body: The ops that the kernel stands for.
+        body: The ops that the kernel computes.
         metas: Metadata of all their values.
         rules: How ops are written in numpy that state no expressions.
     """

@@ -36,7 +36,7 @@ def check_entry(layer: Any, name: Any, value: Any, kind: type, function: str, ta
     """Refuses what cannot be registered; without ``table`` the name may hold dots or hide an attribute.
 
     Raises:
-        ProgramTypeError: For a name that is no text, or a value of another kind.
+        ProgramTypeError: For a name that is not a str, or a value of another kind.
         ProgramError: For a name that is an attribute already.
     """
     owner = type(layer).__name__
@@ -86,7 +86,7 @@ def write_state(owner: str, wanted: Mapping[str, Any], state: Mapping[str, Any])
         Names that ``state`` lacks, and names that ``wanted`` lacks; a warning says how many.
 
     Raises:
-        ProgramTypeError: If ``state`` is no mapping.
+        ProgramTypeError: If ``state`` is not a mapping.
         ShapeError, NotFoundError: If a shape differs, or a variable has no place in the scope.
     """
     if not isinstance(state, Mapping):

@@ -15,7 +15,7 @@ def _position(index: Any, count: int, owner: str) -> int:
     """A position counted from the front.
 
     Raises:
-        ProgramTypeError: If it is no int.
+        ProgramTypeError: If it is not an int.
         IndexRangeError: If there is none.
     """
     if isinstance(index, bool) or not isinstance(index, int):

@@ -15,7 +15,7 @@ from tstatic.nn.layer.layers import Layer
 class FunctionalLayer(Layer):
     """Base of layers that only call a function: the constructor takes its settings, a call its inputs.
 
-    A setting is also an attribute, read at each call. ``training`` is no setting but follows ``train()`` and ``eval()``.
+    A setting is also an attribute, read at each call. ``training`` is not a setting but follows ``train()`` and ``eval()``.
     """
 
     _function: ClassVar[Callable[..., Any]]
@@ -63,7 +63,7 @@ def functional_layer(
         name: Class name.
         function: The function; its first ``inputs`` parameters are inputs, the others settings.
         inputs: How many a call takes.
-        without: Parameters that are no settings.
+        without: Parameters that are not settings.
         order: Order of the settings, where the class has another than the function.
     """
     call = namespace("nn.functional")[function]

@@ -27,7 +27,7 @@ class Layer:
 
     Args:
         name_scope: What the generated name begins with; the class name in snake case by default.
-        dtype: Float type of its parameters; ``"float32"`` stands for the default dtype.
+        dtype: Float type of its parameters; ``"float32"`` means the default dtype.
 
     Attributes:
         training: ``False`` after :meth:`eval`; layers such as Dropout look at it in each call.
@@ -164,7 +164,7 @@ class Layer:
         return sublayer
 
     def register_buffer(self, name: str, tensor: Variable | None, persistable: bool = True) -> None:
-        """Registers a variable that is no parameter, such as a running statistic.
+        """Registers a variable that is not a parameter, such as a running statistic.
 
         Args:
             name: Attribute name.
