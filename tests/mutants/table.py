@@ -543,10 +543,10 @@ RANDOM = (
     Mutant("runtime/random.py", "current", "comparison", "_seed is not None", "_seed", (C + "test_random.py",)),
     Mutant(
         "runtime/session.py",
-        "Session._run_count",
+        "Session._step",
         "condition",
-        "epoch == random.epoch() or self.seed",
-        "epoch == random.epoch()",
+        "begun != epoch and not self.seed",
+        "begun != epoch",
         (C + "test_random.py",),
     ),
     Mutant("runtime/session.py", "Session._step", "operation", "count + 1", "count", (C + "test_random.py",), number=1),
