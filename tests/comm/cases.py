@@ -149,7 +149,7 @@ def train_in_blocks(number: int) -> None:
         for step in range(3):
             exe.run(compiled, feed=batch_of(5, 10 * rank + step), fetch_list=[loss], scope=scope)
         found.append(values_of(scope))
-        levels = compiled.explain().collectives.levels  # type: ignore[union-attr]
+        levels = compiled.explain().collectives.hierarchy  # type: ignore[union-attr]
     agree(found[0], found[1])
     say(levels, *[[zlib.crc32(one[name].tobytes()) for name in sorted(one)] for one in found])
 

@@ -104,7 +104,7 @@ GRADIENTS = (
         "autodiff/backward.py",
         "Backward.accumulate",
         "comparison",
-        "len(parts) == 1",
+        "len(partial_grads) == 1",
         "len(parts) >= 1",
         (C + "test_autodiff.py",),
     ),
@@ -260,8 +260,8 @@ PASSES = (
         "passes/cse.py",
         "cse",
         "condition",
-        "twin is not None and not any(v in protected for v in op.writes())",
-        "twin is not None",
+        "duplicate is not None and not any(v in protected for v in op.writes())",
+        "duplicate is not None",
         (C + "test_plan.py", C + "test_executor.py"),
         "not hundred_thousand",
     ),
@@ -536,7 +536,14 @@ PARALLEL = (
         number=2,
     ),
     Mutant("comm/gloo.py", "pack", "statement", "start += array.size", "pass", ("tests/comm/test_processes.py",)),
-    Mutant("comm/blocks.py", "choose", "operation", "launch.size % wanted", "0", ("tests/comm/test_blocks.py",)),
+    Mutant(
+        "comm/hierarchy.py",
+        "choose_hierarchy",
+        "operation",
+        "launch.size % wanted",
+        "0",
+        ("tests/comm/test_hierarchy.py",),
+    ),
 )
 
 RANDOM = (

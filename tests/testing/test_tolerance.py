@@ -16,7 +16,7 @@ from tstatic.ir.types import dtype_of
 from tstatic.testing.magnitudes import magnitudes
 from tstatic.testing.perturbation import SUFFIX, made_values, movable, nudge
 from tstatic.testing.runner import Trial
-from tstatic.testing.tolerance import check, float64_twin, ulp, ulps_of, units
+from tstatic.testing.tolerance import check, float64_program, ulp, ulps_of, units
 
 F32 = np.float32
 
@@ -192,7 +192,7 @@ def test_the_twin_computes_in_float64() -> None:
     with static.program_guard(main, static.Program()):
         x = static.data("x", [3], "float16")
         y = paddle.exp(paddle.cast(x, "bfloat16")) + paddle.full([3], 0.1, "bfloat16")
-    twin = float64_twin(main)
+    twin = float64_program(main)
     values = np.array([0.1, 0.2, 0.3], np.float16)
     (found,) = static.Executor("cpu").run(twin, feed={"x": values.astype(float)}, fetch_list=[y.name])
     assert found.dtype == np.float64
@@ -205,7 +205,7 @@ def test_the_twin_keeps_constants_that_are_bytes() -> None:
     table = np.linspace(0, 1, 200).astype(F32)
     with static.program_guard(main, static.Program()):
         y = paddle.assign(table) * 1.0
-    (found,) = static.Executor("cpu").run(float64_twin(main), fetch_list=[y.name])
+    (found,) = static.Executor("cpu").run(float64_program(main), fetch_list=[y.name])
     assert np.array_equal(found, table.astype(float))
 
 
@@ -285,7 +285,7 @@ def test_terms_along_rows_are_summed_and_the_largest_is_taken() -> None:
         (grad,) = static.gradients([norm], [x], [static.data("seed", [2, 2])])
     assert grad is not None
     given = {"x": np.array([[1.0, 1.0], [-3.0, 5.0]]), "seed": np.array([[1.0, 0.5], [2.0, 2.0]])}
-    twin = float64_twin(main)
+    twin = float64_program(main)
     names = [v for v in made_values(main) if "softmax" not in v] + [y.name]
     found = static.Executor(paddle.CPUPlace()).run(twin, feed=given, fetch_list=names)
     values = given | dict(zip(names, found, strict=True))

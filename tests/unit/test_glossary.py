@@ -70,25 +70,24 @@ RENAMED = (
     ("Way ways", "SplitAxis candidates", "ops/_product.py"),
     ("Values", "ValueRange", "ir/domain.py"),
     ("moves terms noise trial", "perturbation magnitudes rounding_noise runner", "testing/"),
+    ("twin", "duplicate", "passes/cse.py"),
+    ("twin", "startup_var", "optimizer/optimizer.py"),
+    ("twin", "copied", "ir/edit.py"),
+    ("twin float64_twin", "float64_program", "testing/tolerance.py"),
+    ("parts", "partial_grads", "autodiff/backward.py"),
+    ("rewrite", "simplify", "static/pipeline.py"),
+    ("rewritten", "as_program", "static/"),
+    ("levels blocks Levels", "hierarchy Hierarchy", "comm/"),
+    ("whole known choice wanted", "check_int check_static_dim check_choice check_enabled", "nn/_check.py"),
+    ("divided", "check_divisible", "nn/static_conv.py"),
+    ("whole", "check_int", "static/strategy_property.py"),
+    ("Layer layer", "LayerNamer", "ir/build.py"),
+    ("touched", "bump_version", "runtime/scope.py"),
 )
 
 # Not renamed yet: a name that is gone from its place moves up, with what it became.
 PENDING = (
     ("few", "target", "fusion/codegen/"),
-    ("twin", "duplicate", "passes/cse.py"),
-    ("twin", "startup_var", "optimizer/optimizer.py"),
-    ("twin", "copied", "ir/edit.py"),
-    ("twin", "float64_program", "testing/tolerance.py"),
-    ("parts", "partial_grads", "autodiff/backward.py"),
-    ("rewrite", "simplify", "static/pipeline.py"),
-    ("rewritten", "as_program", "static/rewritten.py"),
-    ("levels", "hierarchy", "comm/levels.py"),
-    ("blocks", "hierarchy", "comm/blocks.py"),
-    ("whole known choice wanted", "check_int check_static_dim check_choice check_enabled", "nn/_check.py"),
-    ("divided", "check_divisible", "nn/static_conv.py"),
-    ("whole", "check_int", "static/strategy_property.py"),
-    ("Layer", "LayerNamer", "ir/build.py"),
-    ("touched", "bump_version", "runtime/scope.py"),
 )  # fmt: skip
 
 

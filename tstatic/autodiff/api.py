@@ -150,7 +150,7 @@ def append_backward(
         else:
             run(work, ops, path, needed)
     # Leaves have no op that settles them.
-    leaves = list(work.parts)
+    leaves = list(work.partial_grads)
     for name in leaves:
         work.accumulate(name, None)
     parameters = [p for p in program.all_parameters() if (p.trainable if chosen is None else p.name in chosen)]
@@ -256,7 +256,7 @@ def gradients(
 
     work.accumulate = remember  # type: ignore[method-assign]
     run(work, ops, path, needed)
-    for name in list(work.parts):
+    for name in list(work.partial_grads):
         work.accumulate(name, None)
     work.append()
     results: list[Variable | None] = []

@@ -79,7 +79,7 @@ class Backward:
         self.prefix = prefix
         self.drafts: list[PendingOp] = []
         # Forward name -> its contributions as (draft, name in that draft).
-        self.parts: dict[str, list[tuple[PendingOp | None, str]]] = {}
+        self.partial_grads: dict[str, list[tuple[PendingOp | None, str]]] = {}
         self.metas: dict[str, Meta] = {}
 
     def grad_name(self, name: str) -> str:
@@ -90,24 +90,24 @@ class Backward:
         return found if found is not None else self.block._var_recursive(name).meta
 
     def add_partial(self, name: str, draft: PendingOp | None, written: str) -> None:
-        self.parts.setdefault(name, []).append((draft, written))
+        self.partial_grads.setdefault(name, []).append((draft, written))
         self.metas[written] = self.meta(name)
 
     def accumulate(self, name: str, where: Where | None) -> str | None:
         """Adds up what has arrived for a forward variable; returns the gradient's name, or ``None``."""
-        parts = self.parts.pop(name, None)
-        if not parts:
+        partial_grads = self.partial_grads.pop(name, None)
+        if not partial_grads:
             return None
         final = self.grad_name(name)
-        if len(parts) == 1:
-            draft, written = parts[0]
+        if len(partial_grads) == 1:
+            draft, written = partial_grads[0]
             if draft is not None and written != final:
                 draft.rename_output(written, final)
                 self.metas[final] = self.metas[written]
                 written = final
             return written
         renamed = []
-        for i, (draft, written) in enumerate(parts):
+        for i, (draft, written) in enumerate(partial_grads):
             new = f"{final}@RENAME@block{self.block.idx}@{i}"
             if draft is None:
                 # A seed that was given from outside keeps its name.

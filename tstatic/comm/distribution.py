@@ -21,7 +21,7 @@ class Distribution:
         fuse_broadcasts: All parameters are sent in one collective.
         sync_batch_norm: Statistics are those of all replicas together.
         block: Processes, neighbours by rank, whose gradients are summed before those of all are; 0: none are first.
-        levels: What decided about ``block``, for explanations.
+        hierarchy: What decided about ``block``, for explanations.
     """
 
     replicas: int = 1
@@ -33,7 +33,7 @@ class Distribution:
     fuse_broadcasts: bool = True
     sync_batch_norm: bool = False
     block: int = 0
-    levels: str = ""
+    hierarchy: str = ""
 
 
 @dataclass
@@ -78,9 +78,9 @@ class Report:
         return self.how.block if self.reductions else 0
 
     @property
-    def levels(self) -> str:
+    def hierarchy(self) -> str:
         """What decided about ``block``."""
-        return self.how.levels
+        return self.how.hierarchy
 
     @property
     def before(self) -> int:
@@ -105,7 +105,7 @@ class Report:
         elif self.how.share_updates and self.replicas == 1:
             owners = "owners are places of one process, and this one has a single place: every process updates all."
         return {
-            **dict.fromkeys(_LEVELS, self.levels),
+            **dict.fromkeys(_LEVELS, self.hierarchy),
             "reduce_strategy": f"{self.gradients} gradients are summed over {self.world} replicas; {owners}",
             "fuse_all_reduce_ops": f"{self.gradients} gradients go in {self.reductions} collectives.",
             "fuse_broadcast_ops": f"{self.parameters} updated parameters go in {self.broadcasts} collectives.",
@@ -135,7 +135,7 @@ class Report:
             f"{self.gradients} gradients summed in {self.reductions} collectives",
         ]
         if self.block:
-            lines.append(self.levels)
+            lines.append(self.hierarchy)
         if self.owners:
             lines.append(f"{self.parameters} parameters sent in {self.broadcasts} collectives after the update")
             lines.append(f"{self.shared} values that owners share before it, in {self.gatherings} collectives")

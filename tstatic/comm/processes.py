@@ -16,8 +16,8 @@ from tstatic import flags, version
 from tstatic.comm import exits, launch
 from tstatic.comm.feed_watch import FeedWatch
 from tstatic.comm.gloo import Store, check_torch, pack
+from tstatic.comm.hierarchy import Hierarchy
 from tstatic.comm.launch import ProcessInfo
-from tstatic.comm.levels import Levels
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
 from tstatic.comm.rendezvous import Rendezvous
@@ -67,7 +67,7 @@ class Processes:
         deadline = time.monotonic() + float(flags.flag("FLAGS_rendezvous_timeout_s"))
         store, mesh = _met(launch, deadline)
         self.monitor = Monitor(self.rank, self.size, mesh)
-        self._levels = Levels(store, self.rank, self.size, mesh.host, self._wait)
+        self._levels = Hierarchy(store, self.rank, self.size, mesh.host, self._wait)
         self.check_same(version.__version__, "tstatic version")
         exits.guard(self.monitor, self.close)
         get_logger("dist").info("rank %d of %d: connected, through %s", self.rank, self.size, mesh.host)

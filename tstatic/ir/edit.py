@@ -13,9 +13,9 @@ _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 
 
 def _copy_variable(var: Variable, block: Block) -> Variable:
-    twin = copy.copy(var)
-    twin.block = block
-    return twin
+    copied = copy.copy(var)
+    copied.block = block
+    return copied
 
 
 def _copy_op(op: Operator, block: Block) -> Operator:
@@ -26,44 +26,44 @@ def _copy_op(op: Operator, block: Block) -> Operator:
 
 
 def _copy(program: Program) -> Program:
-    twin = Program()
-    twin._seed = program._seed
-    twin.blocks = []
+    copied = Program()
+    copied._seed = program._seed
+    copied.blocks = []
     for block in program.blocks:
-        new = Block(twin, block.idx, block.parent_idx, block.forward_block_idx)
+        new = Block(copied, block.idx, block.parent_idx, block.forward_block_idx)
         new.built = block.built
         new.grad_prefix = block.grad_prefix
         for name, var in block.vars.items():
             new.vars[name] = _copy_variable(var, new)
         new.ops = [_copy_op(op, new) for op in block.ops]
-        twin.blocks.append(new)
-    twin.current_block_idx = program.current_block_idx
-    twin.lr_scheduler = program.lr_scheduler
-    twin.lr_var = twin.global_block().vars.get(program.lr_var.name) if program.lr_var is not None else None
-    twin.loss_name = program.loss_name
-    twin._is_test = program._is_test
-    twin.grad_order = program.grad_order
-    twin.feed_names, twin.fetch_names = program.feed_names, program.fetch_names
-    twin._from_file = program._from_file
-    return twin
+        copied.blocks.append(new)
+    copied.current_block_idx = program.current_block_idx
+    copied.lr_scheduler = program.lr_scheduler
+    copied.lr_var = copied.global_block().vars.get(program.lr_var.name) if program.lr_var is not None else None
+    copied.loss_name = program.loss_name
+    copied._is_test = program._is_test
+    copied.grad_order = program.grad_order
+    copied.feed_names, copied.fetch_names = program.feed_names, program.fetch_names
+    copied._from_file = program._from_file
+    return copied
 
 
 def clone(program: Program, for_test: bool = False) -> Program:
     """Deep copy with the same names; ``for_test`` leaves out training ops and freezes dropout and statistics."""
-    twin = _copy(program)
+    copied = _copy(program)
     if not for_test:
-        return twin
-    twin._is_test = True
-    twin.lr_scheduler = None
-    twin.lr_var = None
-    twin.loss_name = None
-    for block in twin.blocks:
+        return copied
+    copied._is_test = True
+    copied.lr_scheduler = None
+    copied.lr_var = None
+    copied.loss_name = None
+    for block in copied.blocks:
         block.ops = [op for op in block.ops if not op.role & _TRAINING]
         for op in block.ops:
             if "is_test" in op.definition.attrs:
                 op.attrs["is_test"] = True
-    _drop_unused(twin, keep_data=True)
-    return twin
+    _drop_unused(copied, keep_data=True)
+    return copied
 
 
 def sub_blocks(op: Operator) -> list[int]:
@@ -130,8 +130,8 @@ def target_names(targets: Any) -> list[str]:
 def prune(program: Program, feeds: Sequence[str], targets: Any) -> Program:
     """Copy with only those ops of block 0 that the targets need; fed names need no producer."""
     wanted = set(target_names(targets))
-    twin = _copy(program)
-    block = twin.global_block()
+    copied = _copy(program)
+    block = copied.global_block()
     kept = []
     fed = set(feeds)
     for op in reversed(block.ops):
@@ -139,7 +139,7 @@ def prune(program: Program, feeds: Sequence[str], targets: Any) -> Program:
             kept.append(op)
             wanted.update(op.input_arg_names)
             for index in sub_blocks(op):
-                for inner in twin.blocks[index].ops:
+                for inner in copied.blocks[index].ops:
                     wanted.update(inner.input_arg_names)
     block.ops = kept[::-1]
     names = set(target_names(targets))
@@ -147,9 +147,9 @@ def prune(program: Program, feeds: Sequence[str], targets: Any) -> Program:
         names.update(op.input_arg_names)
         names.update(op.output_arg_names)
         for index in sub_blocks(op):
-            for inner in twin.blocks[index].ops:
+            for inner in copied.blocks[index].ops:
                 names.update(inner.input_arg_names)
     for name in [n for n in block.vars if n not in names]:
         del block.vars[name]
-    twin._touch()
-    return twin
+    copied._touch()
+    return copied

@@ -15,7 +15,7 @@ from tstatic.ir.types import UNKNOWN, normalize_axis
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
-def whole(value: Any, arg: str, function: str, least: int = 1) -> int:
+def check_int(value: Any, arg: str, function: str, least: int = 1) -> int:
     """Returns ``value`` as an int of at least ``least``.
 
     Raises:
@@ -43,7 +43,7 @@ def whole(value: Any, arg: str, function: str, least: int = 1) -> int:
     return int(value)
 
 
-def known(size: int, x: Variable, what: str, function: str) -> int:
+def check_static_dim(size: int, x: Variable, what: str, function: str) -> int:
     """Returns a size that a parameter's shape needs.
 
     Raises:
@@ -94,7 +94,7 @@ def axis_in(axis: Any, rank: int, arg: str, function: str) -> int:
         ProgramTypeError: If it is not an int.
         ShapeError: If there is no such axis.
     """
-    axis = whole(axis, arg, function, -rank)
+    axis = check_int(axis, arg, function, -rank)
     try:
         return normalize_axis(axis, rank, arg)
     except TstaticError as error:
@@ -115,7 +115,7 @@ def axis_of(axis: Any, x: Variable, arg: str, function: str) -> int:
         raise
 
 
-def choice(value: Any, choices: Sequence[Any], arg: str, function: str) -> Any:
+def check_choice(value: Any, choices: Sequence[Any], arg: str, function: str) -> Any:
     """Returns ``value`` if it is among ``choices``.
 
     Raises:
@@ -158,7 +158,7 @@ def activation(act: Any, function: str) -> None:
         raise error.add_context(op=function, var="act") from None
 
 
-def wanted(attr: Any, arg: str, function: str) -> None:
+def check_enabled(attr: Any, arg: str, function: str) -> None:
     """Refuses ``False`` for a parameter that the layer cannot do without.
 
     Raises:

@@ -9,7 +9,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
+from tstatic.nn._check import FLOATS, activation, check_choice, check_enabled, check_int, check_static_dim, rank_of
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper
 from tstatic.no_effect import LIBRARY, no_effect
@@ -27,12 +27,12 @@ def channels_of(x: Variable, data_format: str, groups: int, function: str) -> in
     """
     rank_of(x, (len(data_format),), data_format, function)
     at = len(data_format) - 1 if is_last(data_format) else 1
-    count = known(x.shape[at], x, f"axis {at} (the channels)", function)
-    divided(count, groups, "the number of input channels", function, x.name)
+    count = check_static_dim(x.shape[at], x, f"axis {at} (the channels)", function)
+    check_divisible(count, groups, "the number of input channels", function, x.name)
     return count
 
 
-def divided(count: int, groups: int, what: str, function: str, var: str | None = None) -> None:
+def check_divisible(count: int, groups: int, what: str, function: str, var: str | None = None) -> None:
     """Refuses a number of channels or filters that ``groups`` does not divide.
 
     Raises:
@@ -167,11 +167,11 @@ def _conv(
 ) -> Variable:
     function = f"conv{rank}d"
     check_variable(input, "input", function, FLOATS)
-    choice(data_format, LAYOUTS[rank], "data_format", function)
-    whole(num_filters, "num_filters", function)
-    groups = 1 if groups is None else whole(groups, "groups", function)
+    check_choice(data_format, LAYOUTS[rank], "data_format", function)
+    check_int(num_filters, "num_filters", function)
+    groups = 1 if groups is None else check_int(groups, "groups", function)
     count = channels_of(input, data_format, groups, function)
-    divided(num_filters, groups, "the number of filters", function)
+    check_divisible(num_filters, groups, "the number of filters", function)
     kernel = int_list(filter_size, rank, "filter_size", function)
     paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
     attrs = {
@@ -183,7 +183,7 @@ def _conv(
         "data_format": data_format,
     }
     activation(act, function)
-    wanted(param_attr, "param_attr", function)
+    check_enabled(param_attr, "param_attr", function)
     depthwise = depthwise and groups == count and num_filters % count == 0
     type = f"depthwise_{function}" if depthwise else function
     helper = LayerHelper(type, name)
@@ -211,10 +211,10 @@ def _kernel_for(
     pads = tuple(paddings) if len(paddings) == 4 else (paddings[0], paddings[0], paddings[1], paddings[1])
     kernel = []
     for i, (size, out, stride, dilation) in enumerate(zip(spatial, sizes, strides, dilations, strict=True)):
-        known(size, input, f"spatial axis {i}", "conv2d_transpose")
+        check_static_dim(size, input, f"spatial axis {i}", "conv2d_transpose")
         kernel.append((out - (size - 1) * stride + pads[2 * i] + pads[2 * i + 1] - 1) // dilation + 1)
     for k in kernel:
-        whole(k, "filter_size (from output_size)", "conv2d_transpose")
+        check_int(k, "filter_size (from output_size)", "conv2d_transpose")
     return tuple(kernel)
 
 
@@ -256,12 +256,12 @@ def conv2d_transpose(
     """
     function = "conv2d_transpose"
     check_variable(input, "input", function, FLOATS)
-    choice(data_format, LAYOUTS[2], "data_format", function)
-    whole(num_filters, "num_filters", function)
-    groups = 1 if groups is None else whole(groups, "groups", function)
+    check_choice(data_format, LAYOUTS[2], "data_format", function)
+    check_int(num_filters, "num_filters", function)
+    groups = 1 if groups is None else check_int(groups, "groups", function)
     last = is_last(data_format)
     count = channels_of(input, data_format, groups, function)
-    divided(num_filters, groups, "the number of filters", function)
+    check_divisible(num_filters, groups, "the number of filters", function)
     paddings, algorithm = padding_of(padding, 2, last, function)
     strides, dilations = int_list(stride, 2, "stride", function), int_list(dilation, 2, "dilation", function)
     if filter_size is None:
@@ -269,7 +269,7 @@ def conv2d_transpose(
     else:
         kernel = int_list(filter_size, 2, "filter_size", function)
     activation(act, function)
-    wanted(param_attr, "param_attr", function)
+    check_enabled(param_attr, "param_attr", function)
     depthwise = groups == count == num_filters and not use_cudnn
     type = f"depthwise_{function}" if depthwise else function
     attrs = {

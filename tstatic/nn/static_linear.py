@@ -10,7 +10,7 @@ from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import FLOATS, activation, choice, known, rank_of, wanted, whole
+from tstatic.nn._check import FLOATS, activation, check_choice, check_enabled, check_int, check_static_dim, rank_of
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import LayerHelper, ParamAttr
 from tstatic.no_effect import no_effect
@@ -51,12 +51,12 @@ def _fc(
     act: Any,
     name: str | None,
 ) -> Variable:
-    whole(size, "size", "fc")
+    check_int(size, "size", "fc")
     activation(act, "fc")
     shapes = []
     axis = num_flatten_dims
     for x, attr in zip(inputs, attrs, strict=True):
-        wanted(attr, "weight_attr", "fc")
+        check_enabled(attr, "weight_attr", "fc")
         rank = len(x.shape)
         axis = rank - 1 if num_flatten_dims == -1 else num_flatten_dims
         if isinstance(axis, bool) or not isinstance(axis, int) or not 0 < axis < rank:
@@ -69,7 +69,7 @@ def _fc(
                 var=x.name,
             )
         for i, n in enumerate(x.shape[axis:], axis):
-            known(n, x, f"axis {i} (a feature axis)", "fc")
+            check_static_dim(n, x, f"axis {i} (a feature axis)", "fc")
         shapes.append((math.prod(x.shape[axis:]), size))
     helper = LayerHelper("fc", name)
     products = []
@@ -145,8 +145,8 @@ def _embedding(
             op="embedding",
             var="size",
         )
-    rows, width = (whole(s, f"size[{i}]", "embedding") for i, s in enumerate(size))
-    wanted(attr, "param_attr", "embedding")
+    rows, width = (check_int(s, f"size[{i}]", "embedding") for i, s in enumerate(size))
+    check_enabled(attr, "param_attr", "embedding")
     attrs = {"padding_idx": padding_row(padding_idx, rows, "embedding"), "is_sparse": bool(is_sparse)}
     helper = LayerHelper("embedding")
     w = helper.create_parameter(attr, (rows, width), dtype)
@@ -240,10 +240,10 @@ def bilinear_tensor_product(
     function = "bilinear_tensor_product"
     for arg, value in (("x", x), ("y", y)):
         rank_of(check_variable(value, arg, function, FLOATS), (2,), "[n, features]", function)
-        known(value.shape[1], value, "axis 1 (the features)", function)
-    whole(size, "size", function)
+        check_static_dim(value.shape[1], value, "axis 1 (the features)", function)
+    check_int(size, "size", function)
     activation(act, function)
-    wanted(param_attr, "param_attr", function)
+    check_enabled(param_attr, "param_attr", function)
     helper = LayerHelper(function, name)
     w = helper.create_parameter(param_attr, (size, x.shape[1], y.shape[1]), x.dtype)
     b = None if bias_attr is False else helper.create_parameter(bias_attr, (1, size), x.dtype, is_bias=True)
@@ -268,18 +268,20 @@ def prelu(
         ShapeError: If a size that the slope needs is unknown.
     """
     check_variable(x, "x", "prelu", FLOATS)
-    choice(mode, ("all", "channel", "element"), "mode", "prelu")
-    choice(data_format, ("NCHW", "NHWC", "NC", "NCL", "NLC", "NCDHW", "NDHWC"), "data_format", "prelu")
-    wanted(param_attr, "param_attr", "prelu")
+    check_choice(mode, ("all", "channel", "element"), "mode", "prelu")
+    check_choice(data_format, ("NCHW", "NHWC", "NC", "NCL", "NLC", "NCDHW", "NDHWC"), "data_format", "prelu")
+    check_enabled(param_attr, "param_attr", "prelu")
     rank = len(x.shape)
     shape: tuple[int, ...] = (1,)
     if mode == "channel":
         rank_of(x, (2, 3, 4, 5), data_format, "prelu")
         at = rank - 1 if data_format[-1] == "C" else 1
-        shape = tuple(known(n, x, "the channel axis", "prelu") if i == at else 1 for i, n in enumerate(x.shape))
+        shape = tuple(
+            check_static_dim(n, x, "the channel axis", "prelu") if i == at else 1 for i, n in enumerate(x.shape)
+        )
     elif mode == "element":
         rank_of(x, (1, 2, 3, 4, 5, 6), "[n, ...]", "prelu")
-        shape = (1, *(known(n, x, f"axis {i}", "prelu") for i, n in enumerate(x.shape[1:], 1)))
+        shape = (1, *(check_static_dim(n, x, f"axis {i}", "prelu") for i, n in enumerate(x.shape[1:], 1)))
     helper = LayerHelper("prelu", name)
     alpha = helper.create_parameter(ParamAttr._to_attr(param_attr), shape, x.dtype, default=Constant(0.25))
     layout = "NHWC" if data_format[-1] == "C" and data_format != "NC" else "NCHW"

@@ -10,7 +10,16 @@ from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import DType, dtype_of
-from tstatic.nn._check import FLOATS, activation, axis_of, choice, known, rank_of, wanted, whole
+from tstatic.nn._check import (
+    FLOATS,
+    activation,
+    axis_of,
+    check_choice,
+    check_enabled,
+    check_int,
+    check_static_dim,
+    rank_of,
+)
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr
 from tstatic.no_effect import IN_PLACE, no_effect
@@ -70,13 +79,13 @@ def batch_norm(
     """
     function = "batch_norm"
     check_variable(input, "input", function, FLOATS)
-    choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
+    check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
     rank_of(input, (2, 3, 4, 5), "[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]", function)
     at = 1 if data_layout == "NCHW" else len(input.shape) - 1
-    count = known(input.shape[at], input, f"axis {at} (the channels)", function)
+    count = check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
     activation(act, function)
-    wanted(param_attr, "param_attr", function)
-    wanted(bias_attr, "bias_attr", function)
+    check_enabled(param_attr, "param_attr", function)
+    check_enabled(bias_attr, "bias_attr", function)
     helper = LayerHelper(function, name)
     dtype = parameter_dtype(input)
     scale = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
@@ -142,17 +151,17 @@ def layer_norm(
     """
     function = "layer_norm"
     check_variable(input, "input", function, FLOATS)
-    axis = whole(axis_of(begin_norm_axis, input, "begin_norm_axis", function), "begin_norm_axis", function)
-    count = math.prod(known(n, input, f"axis {i}", function) for i, n in enumerate(input.shape[axis:], axis))
+    axis = check_int(axis_of(begin_norm_axis, input, "begin_norm_axis", function), "begin_norm_axis", function)
+    count = math.prod(check_static_dim(n, input, f"axis {i}", function) for i, n in enumerate(input.shape[axis:], axis))
     activation(act, function)
     helper = LayerHelper(function, name)
     dtype = parameter_dtype(input)
     inputs = {"X": input}
     if scale:
-        wanted(param_attr, "param_attr", function)
+        check_enabled(param_attr, "param_attr", function)
         inputs["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
     if shift:
-        wanted(bias_attr, "bias_attr", function)
+        check_enabled(bias_attr, "bias_attr", function)
         inputs["Bias"] = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
     out: Variable = helper.emit(
         function, inputs, {"epsilon": epsilon, "begin_norm_axis": axis}, order=("Mean", "Variance", "Y")
@@ -201,11 +210,11 @@ def group_norm(
     """
     function = "group_norm"
     check_variable(input, "input", function, FLOATS)
-    choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
+    check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
     rank_of(input, (2, 3, 4, 5), "[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]", function)
     at = 1 if data_layout == "NCHW" else len(input.shape) - 1
-    count = known(input.shape[at], input, f"axis {at} (the channels)", function)
-    whole(groups, "groups", function)
+    count = check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
+    check_int(groups, "groups", function)
     activation(act, function)
     helper = LayerHelper(function, name)
     inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
@@ -237,10 +246,10 @@ def instance_norm(
     function = "instance_norm"
     check_variable(input, "input", function, FLOATS)
     rank_of(input, (2, 3, 4, 5), "[n, c, ...]", function)
-    count = known(input.shape[1], input, "axis 1 (the channels)", function)
+    count = check_static_dim(input.shape[1], input, "axis 1 (the channels)", function)
     if (param_attr is False) != (bias_attr is False):
-        wanted(param_attr, "param_attr", f"{function} with a bias")
-        wanted(bias_attr, "bias_attr", f"{function} with a scale")
+        check_enabled(param_attr, "param_attr", f"{function} with a bias")
+        check_enabled(bias_attr, "bias_attr", f"{function} with a scale")
     helper = LayerHelper(function, name)
     inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
     out: Variable = helper.emit(function, inputs, {"epsilon": epsilon}, order=("SavedMean", "SavedVariance", "Y"))
@@ -304,9 +313,9 @@ def spectral_norm(
     check_variable(weight, "weight", function, FLOATS)
     rank_of(weight, (2, 3, 4, 5), "a weight", function)
     dim = axis_of(dim, weight, "dim", function)
-    whole(power_iters, "power_iters", function, 0)
+    check_int(power_iters, "power_iters", function, 0)
     for i, n in enumerate(weight.shape):
-        known(n, weight, f"axis {i}", function)
+        check_static_dim(n, weight, f"axis {i}", function)
     helper = LayerHelper(function, name)
     u, v = (
         helper.create_parameter(None, (n,), weight.dtype, default=Normal(0.0, 1.0), stop_gradient=True)

@@ -326,8 +326,10 @@ class Optimizer:
             name=name, shape=param.shape, dtype="float32", persistable=True, stop_gradient=True
         )
         block = self._startup.global_block()
-        twin = block.create_var(name=name, shape=param.shape, dtype="float32", persistable=True)
-        block.append_op("cast", {"X": param.name}, {"Out": twin}, {"in_dtype": param.dtype, "out_dtype": "float32"})
+        startup_var = block.create_var(name=name, shape=param.shape, dtype="float32", persistable=True)
+        block.append_op(
+            "cast", {"X": param.name}, {"Out": startup_var}, {"in_dtype": param.dtype, "out_dtype": "float32"}
+        )
         self._accumulators[key] = var
         return var
 

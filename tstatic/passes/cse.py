@@ -36,9 +36,9 @@ def cse(program: FrozenProgram) -> FrozenProgram:
         if key is None:
             kept.append(op)
             continue
-        twin = seen.get(key)
-        if twin is not None and not any(v in protected for v in op.writes()):
-            for mine, theirs in zip(op.writes(), twin.writes(), strict=True):
+        duplicate = seen.get(key)
+        if duplicate is not None and not any(v in protected for v in op.writes()):
+            for mine, theirs in zip(op.writes(), duplicate.writes(), strict=True):
                 rename[mine] = theirs
             continue
         seen.setdefault(key, op)

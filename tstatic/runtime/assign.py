@@ -38,7 +38,7 @@ def assign(scope: Scope, values: Mapping[str, Array], runs: Mapping[int, tuple[i
                 var.get_tensor().hold(array)
                 steps.append((operator.setitem, scope._vars, name, var))
             elif old is not None and old.shape == array.shape and old.dtype == array.dtype:
-                found.scope.touched()
+                found.scope.bump_version()
                 function, args = owner_of(old).assigning(old, array)
                 steps.append((function, *args))
             else:

@@ -69,7 +69,7 @@ class LoDTensor:
         """Writes a value through to the storage, or takes a copy as new storage where shape or dtype differ."""
         if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
             if self._scope is not None:
-                self._scope.touched()
+                self._scope.bump_version()
             owner_of(self._array).from_host(self._array, array)
             if self._scope is not None:
                 self._scope.torn.pop(self, None)
@@ -208,13 +208,13 @@ class Scope:
         self._writes = 0
         self._vars: dict[str, ScopeVar] = {}
 
-    def touched(self) -> None:
+    def bump_version(self) -> None:
         """Notes that values changed other than by a parallel step, which changes those of all replicas alike."""
         self._writes += 1
 
     @property
     def writes(self) -> int:
-        """Changes whenever :meth:`touched` was called here or on a parent."""
+        """Changes whenever :meth:`bump_version` was called here or on a parent."""
         return self._writes + (self.parent.writes if self.parent is not None else 0)
 
     def _tear(self, names: Iterable[str], reason: str) -> None:

@@ -346,7 +346,7 @@ class Session:
         if self.calls["update"] or pending:
             with self._writing:
                 if self.communicator is None:
-                    self.scope.touched()
+                    self.scope.bump_version()
                 self._execute("update")
                 self._commit([*pending, *self._pending(late_commits)] if late_commits else pending)
                 if self.device.deferred:

@@ -10,10 +10,11 @@ from logging import INFO
 from typing import Any, NamedTuple
 
 from tstatic import flags
-from tstatic.comm import blocks, launch
+from tstatic.comm import launch
 from tstatic.comm.data_parallel import distribute
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.group import Group
+from tstatic.comm.hierarchy import choose_hierarchy
 from tstatic.devices import Device, cpu_device
 from tstatic.devices.pool import usable_cpus
 from tstatic.fusion.engine import Log
@@ -72,7 +73,7 @@ def distribution(strategy: BuildStrategy, replicas: int, processes: launch.Proce
     """
     processes = processes or launch.ProcessInfo()
     world = replicas * processes.size
-    block, levels = blocks.choose(strategy, processes)
+    block, hierarchy = choose_hierarchy(strategy, processes)
     kind = strategy.reduce_strategy
     independent = kind is BuildStrategy.ReduceStrategy._NoReduce
     megabytes = float(flags.flag("FLAGS_fuse_parameter_memory_size"))
@@ -87,7 +88,7 @@ def distribution(strategy: BuildStrategy, replicas: int, processes: launch.Proce
         fuse_broadcasts=strategy.fuse_broadcast_ops,
         sync_batch_norm=strategy.sync_batch_norm,
         block=block,
-        levels=levels,
+        hierarchy=hierarchy,
     )
 
 

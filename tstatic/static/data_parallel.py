@@ -124,7 +124,7 @@ class Replicas:
                 storage = scope.array(name)
                 if storage is not array:  # a copy, of a device whose memory the host does not see
                     owner_of(storage).from_host(storage, array)
-            scope.touched()
+            scope.bump_version()
             self.seen[scope] = scope.writes
         self.outer.form(compilation.report.block)
 

@@ -13,8 +13,8 @@ from tstatic.static.strategy_property import (
     TEXT_SET,
     Property,
     Strategy,
+    check_int,
     member,
-    whole,
 )
 
 __all__ = ["BuildStrategy", "ExecutionStrategy"]
@@ -150,11 +150,11 @@ class BuildStrategy(Strategy):
         reason="oneDNN is not used: CPU ops run through numpy.",
     )
     num_trainers = Property(
-        whole(1), 1, "Number of processes that train together.",
+        check_int(1), 1, "Number of processes that train together.",
         since="1.4", effect="distributed", status="active", reason=TRAINERS.format("1"),
     )
     trainer_id = Property(
-        whole(0), 0, "This process's rank among the trainers.",
+        check_int(0), 0, "This process's rank among the trainers.",
         since="1.4", effect="distributed", status="active", reason=TRAINERS.format("0"),
     )
     trainers_endpoints = Property(
@@ -167,11 +167,11 @@ class BuildStrategy(Strategy):
         reason="it follows from the program's ops, whatever is set here; parameter servers do not exist here.",
     )
     nccl_comm_num = Property(
-        whole(1), 1, "Number of NCCL rings.",
+        check_int(1), 1, "Number of NCCL rings.",
         since="1.5", effect="distributed", status="no effect", reason=LIBRARY_CHOOSES,
     )
     bkcl_comm_num = Property(
-        whole(1), 1, "Number of BKCL rings, on Kunlun devices.",
+        check_int(1), 1, "Number of BKCL rings, on Kunlun devices.",
         since="2.0", effect="distributed", status="no effect", reason="Kunlun devices are not supported.",
     )
     use_hierarchical_allreduce = Property(
@@ -179,7 +179,7 @@ class BuildStrategy(Strategy):
         since="1.5", effect="distributed", status="active", reason=BLOCKS,
     )
     hierarchical_allreduce_inter_nranks = Property(
-        whole(0), 0, "Number of ranks in the inner ring of a hierarchical all-reduce.",
+        check_int(0), 0, "Number of ranks in the inner ring of a hierarchical all-reduce.",
         since="1.5", effect="distributed", status="active", reason=BLOCKS,
     )
     enable_backward_optimizer_op_deps = Property(
@@ -293,17 +293,17 @@ class ExecutionStrategy(Strategy):
 
     # fmt: off
     num_threads = Property(
-        whole(0), 0, "Size of the pool of worker threads; 0 means 4 for each device. Results do not depend on it.",
+        check_int(0), 0, "Size of the pool of worker threads; 0 means 4 for each device. Results do not depend on it.",
         since="0.13", effect="order", status="active",
         reason="it sizes the pool that independent pieces of work run on; the places share it.",
     )
     num_iteration_per_drop_scope = Property(
-        whole(1), 100, "Number of runs after which temporary values are dropped.",
+        check_int(1), 100, "Number of runs after which temporary values are dropped.",
         since="0.14", effect="memory", status="active",
         reason="the arena is given back after so many runs.",
     )
     num_iteration_per_run = Property(
-        whole(1), 1, "Number of steps that one call of run() makes with the same feed; the last one's fetches return.",
+        check_int(1), 1, "Number of steps that one call of run() makes with the same feed; the last one's fetches return.",
         since="1.5", effect="order", status="active",
         reason="run() repeats the step so many times.",
     )

@@ -90,7 +90,7 @@ TEXT_SET = Kind("set of str", _read_text_set, "set a set of str, such as {'relu'
 TEXT_LIST = Kind("list of str", _read_text_list, "set a list of str, such as ['127.0.0.1:6170']", tuple)
 
 
-def whole(least: int) -> Kind[int]:
+def check_int(least: int) -> Kind[int]:
     """Returns the kind of the whole numbers from ``least`` up; a bool is not one of them."""
 
     def read(value: object) -> int:

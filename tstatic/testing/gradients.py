@@ -19,7 +19,7 @@ from tstatic.static.executor import Executor
 from tstatic.testing.perturbation import widen
 from tstatic.testing.recipe import Array, Feeds, Input, Recipe
 from tstatic.testing.runner import start_values
-from tstatic.testing.tolerance import float64_twin
+from tstatic.testing.tolerance import float64_program
 
 STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
 STEP = 1e-3
@@ -136,7 +136,7 @@ class _Check:
         seed: int,
     ) -> None:
         self.rng = np.random.default_rng(seed)
-        twin = float64_twin(program)
+        twin = float64_program(program)
         block = twin.global_block()
         for one in twin.blocks:
             one.ops = [op for op in one.ops if not op.role & (OpRole.Backward | OpRole.Optimize | OpRole.LRSched)]

@@ -7,7 +7,7 @@ import numpy as np
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of
 from tstatic.testing.recipe import Array
-from tstatic.testing.tolerance import float64_twin, ulp
+from tstatic.testing.tolerance import float64_program, ulp
 
 SUFFIX = "@MOVE"
 """Of the inputs that :func:`movable` adds."""
@@ -49,7 +49,7 @@ def made_values(program: Program) -> dict[str, bool]:
 
 def movable(program: Program) -> Program:
     """The float64 twin with one more input ``v@MOVE`` for each value ``v``, which is added to it where it is made."""
-    twin = float64_twin(program)
+    twin = float64_program(program)
     block = twin.global_block()
     for name in made_values(program):
         var = block.var(name)

@@ -12,7 +12,7 @@ from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.perturbation import widen
 from tstatic.testing.recipe import Recipe
 from tstatic.testing.runner import Trial, baseline_of, trial_of_recipe
-from tstatic.testing.tolerance import float64_twin
+from tstatic.testing.tolerance import float64_program
 
 NOISE = 1e-10
 """Gradients nearer to zero in float64 are what cancellation left."""
@@ -23,7 +23,7 @@ def noisy(recipe: Recipe, names: Mapping[str, str]) -> set[str]:
     trial, feeds = trial_of_recipe(replace(recipe, runs=1))
     block = trial.program.global_block()
     wanted = [n for n in names if block.has_var(n)]
-    twin = Trial(float64_twin(trial.program), trial.state, wanted)
+    twin = Trial(float64_program(trial.program), trial.state, wanted)
     (found, *_) = twin.run(
         twin.compiled(baseline_of(BuildStrategy())),
         {n: widen(a) for n, a in feeds.items()},

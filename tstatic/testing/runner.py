@@ -21,7 +21,7 @@ from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
 from tstatic.testing.magnitudes import magnitudes
 from tstatic.testing.perturbation import SUFFIX, made_values, movable, nudge, unit_step, widen
 from tstatic.testing.recipe import Array, Feeds, Recipe
-from tstatic.testing.tolerance import Difference, check, float64_twin, ulps_of
+from tstatic.testing.tolerance import Difference, check, float64_program, ulps_of
 
 PATTERNS = 2
 """Random sign patterns by which inputs and inner values move to measure the spread."""
@@ -127,7 +127,7 @@ class Trial:
         Where the terms of a value cancel, it moves by a unit in the last place of ``sum|x|`` instead of ``|sum x|``.
         """
         if self._twins is None:
-            self._twins = float64_twin(self.by_reference), movable(self.by_reference)
+            self._twins = float64_program(self.by_reference), movable(self.by_reference)
         # No fusion may touch the reference, not even those that are on by default.
         plain = baseline_of(BuildStrategy() if strategy is None else strategy)
         if plain.key() not in self._references:

@@ -351,15 +351,15 @@ def _signature(op: Operator) -> tuple[Any, ...]:
 
 
 # ----------------------------------------------------------------------------------------------------------------- twin
-def float64_twin(program: Program) -> Program:
+def float64_program(program: Program) -> Program:
     """A copy in which every float variable, parameter and dtype attribute is float64, so that float casts do nothing."""
     return retyped(program, dtype_of("float64"))
 
 
 def retyped(program: Program, dtype: DType) -> Program:
     """A copy in which every float variable, parameter and dtype attribute has the given dtype."""
-    twin = program.clone()
-    for block in twin.blocks:
+    wide = program.clone()
+    for block in wide.blocks:
         for var in block.vars.values():
             if var._dtype is not None and var._dtype.is_float:
                 var._dtype = dtype
@@ -369,8 +369,8 @@ def retyped(program: Program, dtype: DType) -> Program:
                 if spec.kind == "dtype" and isinstance(value, DType) and value.is_float:
                     _retype_bytes(op, value, dtype)
                     op.attrs[name] = dtype
-    twin._touch()
-    return twin
+    wide._touch()
+    return wide
 
 
 def _retype_bytes(op: Operator, old: DType, new: DType) -> None:
@@ -385,7 +385,7 @@ __all__ = [
     "MOST_ULPS",
     "Difference",
     "check",
-    "float64_twin",
+    "float64_program",
     "retyped",
     "ulp",
     "ulps_of",

@@ -6,7 +6,7 @@ from typing import Any
 
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import rank_of, whole
+from tstatic.nn._check import check_int, rank_of
 from tstatic.nn.initializer import Constant
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
@@ -75,7 +75,7 @@ class PReLU(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        count = whole(num_parameters, "num_parameters", "PReLU")
+        count = check_int(num_parameters, "num_parameters", "PReLU")
         self._num_parameters, self._init, self._data_format, self._name = count, init, data_format, name
         self._weight = self.create_parameter((count,), weight_attr, default_initializer=Constant(init))
 

@@ -8,7 +8,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import FLOATS, rank_of, whole
+from tstatic.nn._check import FLOATS, check_int, rank_of
 from tstatic.nn.layer.common import Linear
 from tstatic.nn.layer.layers import Layer
 from tstatic.ops.dropout import dropout
@@ -77,8 +77,8 @@ class MultiHeadAttention(Layer):
         bias_attr: Any = None,
     ) -> None:
         super().__init__()
-        self.embed_dim = whole(embed_dim, "embed_dim", "MultiHeadAttention")
-        self.num_heads = whole(num_heads, "num_heads", "MultiHeadAttention")
+        self.embed_dim = check_int(embed_dim, "embed_dim", "MultiHeadAttention")
+        self.num_heads = check_int(num_heads, "num_heads", "MultiHeadAttention")
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         self.dropout, self.need_weights = dropout, need_weights

@@ -8,7 +8,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of
-from tstatic.nn._check import FLOATS, activation, choice, rank_of, whole
+from tstatic.nn._check import FLOATS, activation, check_choice, check_int, rank_of
 from tstatic.nn.initializer import Constant
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import ParamAttr
@@ -58,9 +58,9 @@ class _BatchNorm(Layer):
     ) -> None:
         super().__init__()
         function = type(self).__name__
-        self._num_features = whole(num_features, "num_features", function)
+        self._num_features = check_int(num_features, "num_features", function)
         layout = self._layouts[0] if data_format is None else data_format
-        self._data_format = choice(layout, self._layouts, "data_format", function)
+        self._data_format = check_choice(layout, self._layouts, "data_format", function)
         self._momentum, self._epsilon = momentum, epsilon
         self._use_global_stats, self._name = use_global_stats, name
         if self._dtype.is_low:
@@ -195,9 +195,9 @@ class BatchNorm(Layer):
         trainable_statistics: bool = False,
     ) -> None:
         super().__init__(dtype="float32" if dtype_of(dtype).is_low else dtype)
-        count = whole(num_channels, "num_channels", "BatchNorm")
+        count = check_int(num_channels, "num_channels", "BatchNorm")
         activation(act, "BatchNorm")
-        self._data_layout = choice(data_layout, ("NCHW", "NHWC"), "data_layout", "BatchNorm")
+        self._data_layout = check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", "BatchNorm")
         self._act, self._is_test, self._momentum, self._epsilon = act, is_test, momentum, epsilon
         self._use_global_stats, self._trainable_statistics = use_global_stats, trainable_statistics
         fixed = ParamAttr(trainable=False)

@@ -9,7 +9,7 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.nn._check import FLOATS, choice, wanted, whole
+from tstatic.nn._check import FLOATS, check_choice, check_enabled, check_int
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
 from tstatic.no_effect import no_effect
@@ -70,9 +70,9 @@ class Linear(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self.in_features = whole(in_features, "in_features", "Linear")
-        self.out_features = whole(out_features, "out_features", "Linear")
-        wanted(weight_attr, "weight_attr", "Linear")
+        self.in_features = check_int(in_features, "in_features", "Linear")
+        self.out_features = check_int(out_features, "out_features", "Linear")
+        check_enabled(weight_attr, "weight_attr", "Linear")
         self._name = name
         self.weight = self.create_parameter((in_features, out_features), weight_attr)
         self.bias = self.create_parameter((out_features,), bias_attr, is_bias=True)
@@ -119,10 +119,10 @@ class Embedding(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self._num_embeddings = whole(num_embeddings, "num_embeddings", "Embedding")
-        self._embedding_dim = whole(embedding_dim, "embedding_dim", "Embedding")
+        self._num_embeddings = check_int(num_embeddings, "num_embeddings", "Embedding")
+        self._embedding_dim = check_int(embedding_dim, "embedding_dim", "Embedding")
         self._padding_idx = padding_row(padding_idx, num_embeddings, "Embedding")
-        wanted(weight_attr, "weight_attr", "Embedding")
+        check_enabled(weight_attr, "weight_attr", "Embedding")
         self._sparse, self._name = bool(sparse), name
         self.weight = self.create_parameter((num_embeddings, embedding_dim), weight_attr)
 
@@ -179,14 +179,14 @@ class Bilinear(Layer):
     ) -> None:
         super().__init__()
         self._sizes = tuple(
-            whole(n, arg, "Bilinear")
+            check_int(n, arg, "Bilinear")
             for n, arg in (
                 (in1_features, "in1_features"),
                 (in2_features, "in2_features"),
                 (out_features, "out_features"),
             )
         )
-        wanted(weight_attr, "weight_attr", "Bilinear")
+        check_enabled(weight_attr, "weight_attr", "Bilinear")
         self._name = name
         self.weight = self.create_parameter((out_features, in1_features, in2_features), weight_attr)
         self.bias = self.create_parameter((1, out_features), bias_attr, is_bias=True)
@@ -227,7 +227,7 @@ class Pad(Layer):
         super().__init__()
         function = type(self).__name__
         self._pad = list(int_list(padding, 2 * self._rank, "padding", function))
-        self._mode = choice(mode, ("constant", "reflect", "replicate", "circular"), "mode", function)
+        self._mode = check_choice(mode, ("constant", "reflect", "replicate", "circular"), "mode", function)
         self._value = value
         self._data_format = self._layout if data_format is None else data_format
         self._name = name

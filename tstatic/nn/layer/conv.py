@@ -9,9 +9,9 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.nn._check import FLOATS, choice, rank_of, wanted, whole
+from tstatic.nn._check import FLOATS, check_choice, check_enabled, check_int, rank_of
 from tstatic.nn.layer.layers import Layer
-from tstatic.nn.static_conv import divided, kaiming
+from tstatic.nn.static_conv import check_divisible, kaiming
 from tstatic.ops._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv import conv1d, conv2d
 from tstatic.ops.conv3d import conv3d
@@ -43,19 +43,19 @@ class _Conv(Layer):
         data_format: str,
     ) -> None:
         function = type(self).__name__
-        self._data_format = choice(data_format, self._layouts, "data_format", function)
-        self._in_channels = whole(in_channels, "in_channels", function)
-        self._out_channels = whole(out_channels, "out_channels", function)
-        self._groups = whole(groups, "groups", function)
-        divided(in_channels, groups, "in_channels", function)
-        divided(out_channels, groups, "out_channels", function)
+        self._data_format = check_choice(data_format, self._layouts, "data_format", function)
+        self._in_channels = check_int(in_channels, "in_channels", function)
+        self._out_channels = check_int(out_channels, "out_channels", function)
+        self._groups = check_int(groups, "groups", function)
+        check_divisible(in_channels, groups, "in_channels", function)
+        check_divisible(out_channels, groups, "out_channels", function)
         self._kernel_size = int_list(kernel_size, self._rank, "kernel_size", function)
         self._stride = int_list(stride, self._rank, "stride", function)
         self._dilation = int_list(dilation, self._rank, "dilation", function)
         self._padding = padding
         self._paddings, self._algorithm = padding_of(padding, self._rank, is_last(data_format), function)
-        self._padding_mode = choice(padding_mode, PADDING_MODES, "padding_mode", function)
-        wanted(weight_attr, "weight_attr", function)
+        self._padding_mode = check_choice(padding_mode, PADDING_MODES, "padding_mode", function)
+        check_enabled(weight_attr, "weight_attr", function)
         outer = (in_channels, out_channels) if self._transposed else (out_channels, in_channels)
         shape = (outer[0], outer[1] // groups, *self._kernel_size)
         default = None if self._transposed else kaiming(in_channels, self._kernel_size)

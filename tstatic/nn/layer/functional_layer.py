@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir.opdef import export, namespace
-from tstatic.nn._check import choice
+from tstatic.nn._check import check_choice
 from tstatic.nn.layer.layers import Layer
 
 
@@ -37,7 +37,7 @@ class FunctionalLayer(Layer):
             ) from None
         bound.apply_defaults()
         if "reduction" in bound.arguments:
-            choice(bound.arguments["reduction"], ("mean", "sum", "none", "batchmean"), "reduction", cls.__name__)
+            check_choice(bound.arguments["reduction"], ("mean", "sum", "none", "batchmean"), "reduction", cls.__name__)
         for name, value in bound.arguments.items():
             setattr(self, name, value)
 

@@ -9,7 +9,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import FLOATS, axis_in, choice, rank_of, wanted, whole
+from tstatic.nn._check import FLOATS, axis_in, check_choice, check_enabled, check_int, rank_of
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.layer.batch_norm import BatchNorm, BatchNorm1D, BatchNorm2D, BatchNorm3D, SyncBatchNorm, scale_and_bias
 from tstatic.nn.layer.layers import Layer
@@ -43,7 +43,7 @@ class LayerNorm(Layer):
         super().__init__()
         count = len(normalized_shape) if isinstance(normalized_shape, list | tuple) else 1
         sizes = int_list(normalized_shape, max(count, 1), "normalized_shape", "LayerNorm")
-        self._normalized_shape = [whole(s, f"normalized_shape[{i}]", "LayerNorm") for i, s in enumerate(sizes)]
+        self._normalized_shape = [check_int(s, f"normalized_shape[{i}]", "LayerNorm") for i, s in enumerate(sizes)]
         self._epsilon, self._name = epsilon, name
         scale_and_bias(self, math.prod(sizes), weight_attr, bias_attr)
 
@@ -82,9 +82,9 @@ class GroupNorm(Layer):
     ) -> None:
         super().__init__()
         layouts = ("NCHW", "NHWC", "NC", "NCL", "NLC", "NCDHW", "NDHWC")
-        self._data_format = choice(data_format, layouts, "data_format", "GroupNorm")
-        self._num_groups = whole(num_groups, "num_groups", "GroupNorm")
-        self._num_channels = whole(num_channels, "num_channels", "GroupNorm")
+        self._data_format = check_choice(data_format, layouts, "data_format", "GroupNorm")
+        self._num_groups = check_int(num_groups, "num_groups", "GroupNorm")
+        self._num_channels = check_int(num_channels, "num_channels", "GroupNorm")
         self._epsilon, self._name = epsilon, name
         scale_and_bias(self, num_channels, weight_attr, bias_attr)
 
@@ -133,12 +133,12 @@ class _InstanceNorm(Layer):
     ) -> None:
         super().__init__()
         function = type(self).__name__
-        self._num_features = whole(num_features, "num_features", function)
+        self._num_features = check_int(num_features, "num_features", function)
         layout = self._layouts[0] if data_format is None else data_format
-        self._data_format = choice(layout, self._layouts, "data_format", function)
+        self._data_format = check_choice(layout, self._layouts, "data_format", function)
         if (weight_attr is False) != (bias_attr is False):
-            wanted(weight_attr, "weight_attr", f"{function} with a bias")
-            wanted(bias_attr, "bias_attr", f"{function} with a scale")
+            check_enabled(weight_attr, "weight_attr", f"{function} with a bias")
+            check_enabled(bias_attr, "bias_attr", f"{function} with a scale")
         self._epsilon, self._name = epsilon, name
         self.scale = self.create_parameter((num_features,), weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter((num_features,), bias_attr, is_bias=True)
@@ -194,10 +194,10 @@ class SpectralNorm(Layer):
         function = "SpectralNorm"
         shape = int_list(weight_shape, len(weight_shape), "weight_shape", function)
         for i, n in enumerate(shape):
-            whole(n, f"weight_shape[{i}]", function)
+            check_int(n, f"weight_shape[{i}]", function)
         self._weight_shape, self._eps = shape, eps
         self._dim = axis_in(dim, len(shape), "dim", function)
-        self._power_iters = whole(power_iters, "power_iters", function, 0)
+        self._power_iters = check_int(power_iters, "power_iters", function, 0)
         rows, columns = spectral_sizes(shape, self._dim)
         start = ParamAttr(initializer=Normal(0.0, 1.0), trainable=False)
         self.weight_u = self.create_parameter((rows,), start)

@@ -9,7 +9,7 @@ from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.build import emit
 from tstatic.ir.opdef import export, namespace
 from tstatic.ir.program import Variable
-from tstatic.nn._check import whole
+from tstatic.nn._check import check_int
 from tstatic.nn.layer.attention import Cache, MultiHeadAttention, StaticCache, added
 from tstatic.nn.layer.common import Dropout, Linear
 from tstatic.nn.layer.container import LayerList
@@ -71,9 +71,9 @@ class _Block(Layer):
         normalize_before: bool,
     ) -> tuple[float, float]:
         owner = type(self).__name__
-        whole(d_model, "d_model", owner)
-        whole(nhead, "nhead", owner)
-        whole(dim_feedforward, "dim_feedforward", owner)
+        check_int(d_model, "d_model", owner)
+        check_int(nhead, "nhead", owner)
+        check_int(dim_feedforward, "dim_feedforward", owner)
         # A stack makes further layers from what this one was made from.
         self._config = {n: v for n, v in config.items() if n not in ("self", "__class__")}
         self.normalize_before = normalize_before
@@ -148,7 +148,7 @@ class TransformerEncoderLayer(_Block):
 
 def _stack(layer: Layer, count: int, owner: str) -> LayerList:
     """``layer`` and more of its kind, each with parameters of its own."""
-    whole(count, "num_layers", owner)
+    check_int(count, "num_layers", owner)
     config: dict[str, Any] = getattr(layer, "_config", {})
     if not config and count > 1:
         raise ProgramError(
@@ -383,6 +383,6 @@ class Transformer(Layer):
 
     def generate_square_subsequent_mask(self, length: int) -> Any:
         """A mask ``[length, length]`` that hides what comes later: 0 up to the diagonal, minus infinity above."""
-        size = whole(length, "length", "generate_square_subsequent_mask")
+        size = check_int(length, "length", "generate_square_subsequent_mask")
         attrs = {"shape": (size, size), "dtype": self._dtype, "value": float("-inf")}
         return namespace("tensor")["triu"](emit("fill_constant", {}, attrs), 1)

@@ -10,7 +10,7 @@ import pytest
 from tests.comm.pool import SLACK, Pool
 from tstatic import static
 from tstatic.comm import launch
-from tstatic.comm.blocks import choose
+from tstatic.comm.hierarchy import choose_hierarchy
 from tstatic.comm.launch import ProcessInfo
 from tstatic.errors import StrategyValueError
 
@@ -62,26 +62,26 @@ def test_the_strategy_makes_a_program_add_in_blocks(pool: Pool, number: int) -> 
 
 @pytest.mark.parametrize(("number", "block"), [(2, 2), (4, 4), (0, 4)])
 def test_blocks_are_those_of_the_strategy_or_of_one_machine(number: int, block: int) -> None:
-    assert choose(asking(number), EIGHT)[0] == block
+    assert choose_hierarchy(asking(number), EIGHT)[0] == block
 
 
 @pytest.mark.parametrize("number", [1, 3, 8, 16])
 def test_blocks_that_do_not_fit_are_refused(number: int) -> None:
     with pytest.raises(StrategyValueError, match=r"one of 2, 4, or 0, for 8 processes") as error:
-        choose(asking(number), EIGHT)
+        choose_hierarchy(asking(number), EIGHT)
     assert f"{number}" in str(error.value)
     with pytest.raises(StrategyValueError, match="no equal blocks"):
-        choose(asking(number), replace(EIGHT, size=7))
+        choose_hierarchy(asking(number), replace(EIGHT, size=7))
 
 
 def test_without_blocks_the_reason_is_said() -> None:
-    assert choose(static.BuildStrategy(), EIGHT) == (
+    assert choose_hierarchy(static.BuildStrategy(), EIGHT) == (
         0,
         "off: sums go within each process, then over all processes at once.",
     )
-    assert choose(asking(3), ProcessInfo()) == (0, "there is one process: sums stay within it.")
-    assert "8 of 8 processes on this machine" in choose(asking(0), replace(EIGHT, local_size=8))[1]
-    assert "no number of processes per machine" in choose(asking(0), replace(EIGHT, local_size=0))[1]
+    assert choose_hierarchy(asking(3), ProcessInfo()) == (0, "there is one process: sums stay within it.")
+    assert "8 of 8 processes on this machine" in choose_hierarchy(asking(0), replace(EIGHT, local_size=8))[1]
+    assert "no number of processes per machine" in choose_hierarchy(asking(0), replace(EIGHT, local_size=0))[1]
 
 
 @pytest.mark.parametrize(

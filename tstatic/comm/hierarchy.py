@@ -1,14 +1,16 @@
-"""Sums over processes, over all at once or block by block, in the order of the ranks where that is asked for."""
+"""Adds over processes, over all at once or block by block, in rank order where that is asked for; chooses the blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tstatic.comm.gloo import Gloo, Store
 from tstatic.comm.group import add_in_order
+from tstatic.comm.launch import ProcessInfo
+from tstatic.errors import StrategyValueError
 
 Array = np.ndarray[Any, Any]
 Ended = Callable[[], bool]
@@ -18,7 +20,7 @@ _GATHERED = 1 << 15
 """Bytes up to which every rank sends all it has to all: above, each adds a part, so that fewer bytes travel."""
 
 
-class Levels:
+class Hierarchy:
     """All processes, and the blocks into which they are cut.
 
     Args:
@@ -99,3 +101,51 @@ class Levels:
         """Ends gloo's threads while Python still runs."""
         for gloo in self._gloos():
             gloo.close()
+
+
+class HierarchyOptions(Protocol):
+    """The BuildStrategy properties that describe the levels of a sum."""
+
+    @property
+    def use_hierarchical_allreduce(self) -> bool: ...
+    @property
+    def hierarchical_allreduce_inter_nranks(self) -> int: ...
+
+
+def choose_hierarchy(strategy: HierarchyOptions, launch: ProcessInfo) -> tuple[int, str]:
+    """How many neighbours by rank add their sums before all do; 0: there is one level between processes.
+
+    ``hierarchical_allreduce_inter_nranks = 0`` means the processes of one machine, where the launcher tells them.
+
+    Returns:
+        The number, and the sentence with which explanations give the reason.
+
+    Raises:
+        StrategyValueError: If the processes cannot be cut into blocks of the number that the strategy gives.
+    """
+    wanted = strategy.hierarchical_allreduce_inter_nranks
+    if not strategy.use_hierarchical_allreduce:
+        return 0, "off: sums go within each process, then over all processes at once."
+    if launch.size == 1:
+        return 0, "there is one process: sums stay within it."
+    if wanted and (wanted == 1 or wanted >= launch.size or launch.size % wanted):
+        fitting = [str(n) for n in range(2, launch.size) if launch.size % n == 0]
+        raise StrategyValueError(
+            "BuildStrategy.hierarchical_allreduce_inter_nranks does not cut the processes into equal blocks",
+            expected=f"one of {', '.join(fitting)}, or 0, for {launch.size} processes"
+            if fitting
+            else f"0: {launch.size} processes have no equal blocks of two or more",
+            received=wanted,
+            fix="set it to the number of processes per machine, or leave use_hierarchical_allreduce off",
+        )
+    block = wanted or launch.local_size
+    if not wanted and not (1 < block < launch.size and launch.size % block == 0):
+        found = f"{block} of {launch.size} processes on this machine" if block else "no number of processes per machine"
+        return (
+            0,
+            f"one level between processes: {launch.source} say {found}; hierarchical_allreduce_inter_nranks sets one.",
+        )
+    return (
+        block,
+        f"sums go within each process, then over blocks of {block} processes, then over the {launch.size // block} blocks.",
+    )
