@@ -120,6 +120,33 @@ GRADIENTS = (
 
 UPDATES = (
     Mutant(
+        "ops/_update.py",
+        "_UpdateStep.run",
+        "statement",
+        "factor.fill(known[attr])",
+        "pass",
+        (U + "test_optimizer_ops.py",),
+        "powers_move_on",
+    ),
+    Mutant(
+        "ops/_update.py",
+        "_UpdateStep.run",
+        "statement",
+        "scalar.fill(number)",
+        "pass",
+        ("tests/ops/test_bind.py",),
+        "sgd",
+    ),
+    Mutant(
+        "ir/pointwise.py",
+        "PointwiseRef._code",
+        "call",
+        "repr(used)",
+        "tuple(used.items())",
+        (U + "test_references.py",),
+        "keep_their_sign",
+    ),
+    Mutant(
         "ops/kernels/update.py",
         "adam",
         "statement",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir import expr, expr_numpy
-from tstatic.ir.ref import Calls, ExpressionRef, Expressions, Metas, Ref
+from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Ref, Slots
 from tstatic.ir.types import Meta, Shape, dtype_of
 
 Prepare = Callable[[Sequence[Any], Mapping[str, Any]], Sequence[Any]]
@@ -56,29 +56,22 @@ class PointwiseRef(ExpressionRef):
             self._codes[key] = found
         return found
 
-    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+    def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         dtypes = [None if m is None else m.dtype.np for m in ins], [None if m is None else m.dtype.np for m in outs]
         code = self._code(*dtypes, attrs)
         shape = next(m.shape for m in outs if m is not None)
         return tuple(Meta(shape, dtype_of(d)) for d in code.registers)
 
-    def bind(
-        self,
-        ins: Sequence[Any],
-        outs: Sequence[Any],
-        attrs: Mapping[str, Any],
-        scratch: Sequence[Any],
-        reserved: Mapping[str, Any],
-    ) -> Calls:
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         dtypes = [None if a is None else a.dtype for a in ins], [None if a is None else a.dtype for a in outs]
         code = self._code(*dtypes, attrs)
         shaped = ins if self.prepare is None else self.prepare(ins, attrs)
         return code.bind(shaped, outs, scratch)
 
-    def aligned(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Ref, Sequence[Any]]:
+    def aligned(self, ins: Slots, attrs: Attrs) -> tuple[Ref, Slots]:
         return self._aligned, ins if self.prepare is None else self.prepare(ins, attrs)
 
-    def expressions(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Expressions | None:
+    def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
         if any(isinstance(m, list | tuple) for m in ins):
             return None
         shapes: Sequence[Any] = [None if m is None else _Shaped(m.shape) for m in ins]

@@ -17,6 +17,10 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Calls = list[Call]
 """Functions with their arguments, to be called in order."""
 Metas = tuple[Meta, ...]
+Slots = Sequence[Any]
+"""What stands in an op's slots, one entry each: an array, a list of arrays, ``None``; or the metadata of those."""
+Attrs = Mapping[str, Any]
+"""An op's complete attributes, or reserved values, by name."""
 
 RESERVED = ("rng", "run_block", "group")
 """What a device hands to a reference beside arrays and attributes: random numbers, the op's body, the other replicas."""
@@ -38,24 +42,15 @@ class Ref(ABC):
     takes: frozenset[str] = frozenset()
     functions: tuple[Callable[..., Any], ...] = ()
 
-    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+    def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         """Metadata of the buffers that :meth:`bind` wants, from that of inputs and outputs."""
         return ()
 
     @abstractmethod
-    def bind(
-        self,
-        ins: Sequence[Any],
-        outs: Sequence[Any],
-        attrs: Mapping[str, Any],
-        scratch: Sequence[Any],
-        reserved: Mapping[str, Any],
-    ) -> Calls:
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         """Returns calls that write every output that is not ``None``; runs once per plan and never looks at values."""
 
-    def compute(
-        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], reserved: Mapping[str, Any]
-    ) -> list[Any]:
+    def compute(self, ins: Slots, outs: Slots, attrs: Attrs, reserved: Attrs) -> list[Any]:
         """Returns one result per output slot, in memory that it allocates: for sizes that depend on values.
 
         Args:
@@ -71,14 +66,14 @@ class Ref(ABC):
         """Itself, if it is made of expressions."""
         return None
 
-    def aligned(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Ref, Sequence[Any]] | None:
+    def aligned(self, ins: Slots, attrs: Attrs) -> tuple[Ref, Slots] | None:
         """For work that may be cut anywhere: inputs that broadcast by numpy's rule, and the reference for those.
 
         ``None`` for any other work: how that is cut, the op definition's ``split`` says.
         """
         return None
 
-    def constant(self, attrs: Mapping[str, Any]) -> bool | int | float | None:
+    def constant(self, attrs: Attrs) -> bool | int | float | None:
         """The number that every element of the result is, if the attributes alone give it."""
         return None
 
@@ -117,7 +112,7 @@ class ExpressionRef(Ref):
         return self
 
     @abstractmethod
-    def expressions(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Expressions | None:
+    def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
         """The expressions for inputs of known sizes (metadata per slot); ``None`` if these have none."""
 
 
@@ -157,31 +152,22 @@ class PlainRef(Ref):
         self.functions = (function,) if scratch_metas is None else (function, scratch_metas)
         self._takes_scratch = "scratch" in names
 
-    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+    def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         if self.scratch_metas is None:
             return ()
         return self.scratch_metas(*ins, *outs, **pick(self.scratch_metas, attrs))
 
-    def _keywords(self, attrs: Mapping[str, Any], reserved: Mapping[str, Any]) -> dict[str, Any]:
+    def _keywords(self, attrs: Attrs, reserved: Attrs) -> dict[str, Any]:
         return pick(self.function, attrs) | {n: v for n, v in reserved.items() if n in self.takes}
 
-    def bind(
-        self,
-        ins: Sequence[Any],
-        outs: Sequence[Any],
-        attrs: Mapping[str, Any],
-        scratch: Sequence[Any],
-        reserved: Mapping[str, Any],
-    ) -> Calls:
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         given = self._keywords(attrs, reserved)
         if self._takes_scratch:
             given["scratch"] = tuple(scratch)
         function = partial(self.function, **given) if given else self.function
         return [(function, (*ins, *outs))]
 
-    def compute(
-        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], reserved: Mapping[str, Any]
-    ) -> list[Any]:
+    def compute(self, ins: Slots, outs: Slots, attrs: Attrs, reserved: Attrs) -> list[Any]:
         results = self.function(*ins, *outs, **self._keywords(attrs, reserved))
         return list(results) if isinstance(results, tuple | list) else [results]
 
@@ -194,14 +180,7 @@ def plain(function: Callable[..., Any], scratch_metas: Callable[..., Metas] | No
 class _NoRef(Ref):
     """In the place of the reference of an op that has none: a fused op, which runs as its members or as a kernel."""
 
-    def bind(
-        self,
-        ins: Sequence[Any],
-        outs: Sequence[Any],
-        attrs: Mapping[str, Any],
-        scratch: Sequence[Any],
-        reserved: Mapping[str, Any],
-    ) -> Calls:
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         raise AssertionError("this operator has no reference")
 
 

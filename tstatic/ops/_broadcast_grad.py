@@ -25,7 +25,7 @@ from tstatic.ir.opdef import (
     parse_slots,
 )
 from tstatic.ir.pointwise import derive_gradient
-from tstatic.ir.ref import Calls, ExpressionRef, Expressions
+from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Slots
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, dtype_of
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._elementwise import Align, align, align_last
@@ -143,7 +143,7 @@ class SummedRef(CallRef, ExpressionRef):
                 late += sum_calls(scratch[t.room], t.axes, kept, scratch[t.sums])
         return [*early, *plan.code.bind(views, places, scratch[: plan.registers]), *late]
 
-    def expressions(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Expressions | None:
+    def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
         if any(isinstance(m, list | tuple) for m in ins):
             return None
         shapes = self.align([None if m is None else m.shape for m in ins], dict(attrs))

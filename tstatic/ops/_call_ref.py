@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tstatic.ir.evaluate import metas_of
-from tstatic.ir.ref import Calls, Metas, Ref, keywords
+from tstatic.ir.ref import Attrs, Calls, Metas, Ref, Slots, keywords
 from tstatic.ir.types import Meta, float32
 
 Number = bool | int | float
@@ -55,7 +55,7 @@ class CallRef(Ref):
         }
         self.functions = tuple(f for f in (calls, scratch_metas, fresh, constant) if f is not None)
 
-    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+    def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         """Metas of all buffers: a float32 buffer for each low-precision array, then what ``scratch_metas`` asks for."""
         wide = [[self._widened(m) for m in side] for side in (ins, outs)]
         pairs = zip((*ins, *outs), (*wide[0], *wide[1]), strict=True)
@@ -67,14 +67,7 @@ class CallRef(Ref):
     def _widened(self, meta: Any) -> Any:
         return meta if meta is None or not self.widen else meta.with_dtype(meta.dtype.compute)
 
-    def bind(
-        self,
-        ins: Sequence[Any],
-        outs: Sequence[Any],
-        attrs: Mapping[str, Any],
-        scratch: Sequence[Any],
-        reserved: Mapping[str, Any],
-    ) -> Calls:
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         count = len(ins)
         arrays = [*ins, *outs]
         before: Calls = []
@@ -93,14 +86,12 @@ class CallRef(Ref):
         used = {n: metas_of(ins) if n == "given" else attrs[n] for n in self._call_attrs}
         return [*before, *self.calls(arrays[:count], arrays[count:], scratch[taken:], **used), *after]
 
-    def compute(
-        self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any], reserved: Mapping[str, Any]
-    ) -> list[Any]:
+    def compute(self, ins: Slots, outs: Slots, attrs: Attrs, reserved: Attrs) -> list[Any]:
         if self.fresh is None:
             return super().compute(ins, outs, attrs, reserved)
         return list(self.fresh(*ins, *outs, **{n: attrs[n] for n in self._fresh_attrs}))
 
-    def constant(self, attrs: Mapping[str, Any]) -> Number | None:
+    def constant(self, attrs: Attrs) -> Number | None:
         return None if self.number is None else self.number(**{n: attrs[n] for n in self._call_attrs})
 
 
@@ -134,11 +125,3 @@ def copies(
 def float_scratch(like: Meta, shape: Sequence[int]) -> Meta:
     """A buffer of the type that ``like`` is computed in."""
     return Meta(tuple(shape), like.dtype if like.dtype.is_float else float32)
-
-
-def in_place(array: Any, shape: Sequence[int]) -> Any:
-    """A reshaped view, or ``None`` when the strides would need a copy."""
-    try:
-        return array.reshape(tuple(shape), copy=False)
-    except ValueError:
-        return None

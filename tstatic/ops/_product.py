@@ -13,7 +13,8 @@ from tstatic.ir.evaluate import meta_of
 from tstatic.ir.opdef import WHOLE, Cost, Tile
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
-from tstatic.ops._call_ref import float_scratch, in_place
+from tstatic.ops._call_ref import float_scratch
+from tstatic.ops._shapes import view_of
 from tstatic.ops._sum import sum_calls, sum_scratch
 
 NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
@@ -127,7 +128,7 @@ def multiply(a: Any, b: Any, out: Any) -> Calls:
     while b.ndim > 2 and b.shape[0] == 1 and b.ndim <= out.ndim:
         b = b[0]
     if b.ndim == 2 and a.ndim > 2 and a.size and out.size:
-        tall, result = in_place(a, (-1, a.shape[-1])), in_place(out, (-1, out.shape[-1]))
+        tall, result = view_of(a, (-1, a.shape[-1])), view_of(out, (-1, out.shape[-1]))
         if tall is not None and result is not None and len(tall) == len(result):
             a, out = tall, result
     if a.ndim == 2 and b.ndim == 2 and out.shape[1] <= NARROW:
@@ -228,8 +229,8 @@ def _reduced(a: Any, b: Any, out: Any, batch: Shape, buffers: list[Any]) -> Call
 def _collapsed(x: Any, dout: Any, dy: Any, trans_y: bool) -> Calls:
     """The gradient of one matrix that all matrices of a batch were multiplied with: a product over all their rows."""
     tall, grads = (
-        in_place(x, (-1, x.shape[-1])) if x.size else None,
-        in_place(dout, (-1, dout.shape[-1])) if dout.size else None,
+        view_of(x, (-1, x.shape[-1])) if x.size else None,
+        view_of(dout, (-1, dout.shape[-1])) if dout.size else None,
     )
     if tall is None or grads is None or len(tall) != len(grads):
         return [(_collapsed_copy, (x, dout, dy, trans_y))]

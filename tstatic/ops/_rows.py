@@ -11,8 +11,8 @@ import numpy as np
 from tstatic.ir.opdef import Tile
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
-from tstatic.ops._call_ref import in_place
 from tstatic.ops._product import along, cuts
+from tstatic.ops._shapes import view_of
 from tstatic.ops.kernels.softmax import rows_scratch
 
 TILE = 1 << 16
@@ -58,7 +58,7 @@ def by_rows(
         length = array.shape[at] if array.ndim else 1
         rows = array.size // length if length else math.prod(array.shape[:at] + array.shape[at + 1 :])
         last = at >= array.ndim - 1
-        view = in_place(array, (rows, length)) if last else None
+        view = view_of(array, (rows, length)) if last else None
         if view is not None:
             return view
         # Odd strides of the last axis are not foreseen by the plan; their buffer is made here, once per plan.
@@ -75,7 +75,7 @@ def by_rows(
 
 def vector(array: Any) -> tuple[Any, Calls, Calls]:
     """One value per row as a vector, with the copies to make before (it is read) or after (it is written)."""
-    view = in_place(array, (array.size,))
+    view = view_of(array, (array.size,))
     if view is not None:
         return view, [], []
     buffer = np.empty((array.size,), array.dtype)

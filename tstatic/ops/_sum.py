@@ -10,7 +10,8 @@ import numpy as np
 
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, Shape
-from tstatic.ops._call_ref import float_scratch, in_place
+from tstatic.ops._call_ref import float_scratch
+from tstatic.ops._shapes import view_of
 from tstatic.ops.kernels._common import ones
 
 ROW = 1024
@@ -100,8 +101,8 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
         return [(np.copyto, (out, x.reshape(out.shape)))]
     if x.dtype.kind != "f":
         return [(np.add.reduce, (x, tuple(axes), out.dtype, out.reshape(kept, copy=False)))]
-    grouped = in_place(x, sizes)
-    target = in_place(out, _partials(x.shape, tuple(axes))[-1])
+    grouped = view_of(x, sizes)
+    target = view_of(out, _partials(x.shape, tuple(axes))[-1])
     # Strides of 0 would be added up one by one, without BLAS.
     if grouped is None or target is None or 0 in grouped.strides:
         return [(_sum_copy, (x, tuple(axes), out))]
@@ -118,7 +119,7 @@ def sum_calls(x: Any, axes: Sequence[int], out: Any, scratch: Sequence[Any]) -> 
             continue
         whole, rest = divmod(sizes[at], block)
         head = (slice(None),) * at
-        rows = in_place(grouped, (-1, block)) if last and not rest else None
+        rows = view_of(grouped, (-1, block)) if last and not rest else None
         if rows is not None:
             # One matrix of all blocks instead of one per row.
             calls.append(_product(rows, block, True, result.reshape(-1)))
@@ -170,7 +171,7 @@ def dot_calls(x: Any, y: Any, out: Any, scratch: Sequence[Any]) -> Calls:
         return [(np.vecdot, (x, y, out))]
     whole, rest = divmod(size, DOT)
     shape = (*x.shape[:-1], whole, DOT)
-    many = [in_place(a[..., : whole * DOT], shape) for a in (x, y)]
+    many = [view_of(a[..., : whole * DOT], shape) for a in (x, y)]
     if many[0] is None or many[1] is None:
         return [(np.vecdot, (x, y, out))]
     partial = scratch[0]

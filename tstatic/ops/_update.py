@@ -12,7 +12,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
-from tstatic.ir.ref import Call, Calls, Metas, Ref
+from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._cut import cut_rows
 from tstatic.ops._flat import store
@@ -99,7 +99,7 @@ class UpdateRef(Ref):
         found: np.dtype[Any] = dtype_of(dtype).compute.np
         return found
 
-    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+    def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         """Blocks of the rule, one for each array that cannot be used as it is, and the rows that a lazy update gathers."""
         named = self._named(ins, outs)
         param = named["Param"]
@@ -138,14 +138,7 @@ class UpdateRef(Ref):
     def _named(self, ins: Sequence[Any], outs: Sequence[Any]) -> dict[str, Any]:
         return dict(zip((*self.inputs, *self.outputs), (*ins, *outs), strict=True))
 
-    def bind(
-        self,
-        ins: Sequence[Any],
-        outs: Sequence[Any],
-        attrs: Mapping[str, Any],
-        scratch: Sequence[Any],
-        reserved: Mapping[str, Any],
-    ) -> Calls:
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         """Returns the one call of a step: it reads the numbers, then runs the arithmetic, which is bound here.
 
         Only the rows that a lazy update gathers are known no sooner than in the step.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from tstatic.ir import expr
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.ref import Calls, ExpressionRef, Expressions, Metas
+from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slots
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops._cut import cut_rows
 
@@ -53,17 +53,10 @@ class FoldRef(ExpressionRef):
     def __init__(self) -> None:
         self.nodes = {0: expr.parse("a + b")}
 
-    def scratch(self, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any]) -> Metas:
+    def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
         return (Meta(outs[0].shape, float32),) * 2 if outs[0].dtype.is_low else ()
 
-    def bind(
-        self,
-        ins: Sequence[Any],
-        outs: Sequence[Any],
-        attrs: Mapping[str, Any],
-        scratch: Sequence[Any],
-        reserved: Mapping[str, Any],
-    ) -> Calls:
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
         xs, out = list(ins[0]), outs[0]
         if out.dtype.itemsize == 2 and out.dtype.kind in "fV":
             total, wide = scratch
@@ -75,7 +68,7 @@ class FoldRef(ExpressionRef):
             return [(np.copyto, (out, xs[0]))]
         return [(np.add, (xs[0], xs[1], out)), *((np.add, (out, x, out)) for x in xs[2:])]
 
-    def expressions(self, ins: Sequence[Any], attrs: Mapping[str, Any]) -> Expressions | None:
+    def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
         xs = ins[0]
         if any(x is None or x.shape != xs[0].shape for x in xs):
             return None

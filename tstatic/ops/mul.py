@@ -14,9 +14,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._bilinear import bilinear_grad
-from tstatic.ops._call_ref import CallRef, in_place
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops._product import SplitAxis, cut, multiply, pieces_of, same_dtype, swap
-from tstatic.ops._shapes import emit_one
+from tstatic.ops._shapes import emit_one, view_of
 
 
 def _flat(shape: Shape, columns: int) -> tuple[int, int]:
@@ -47,7 +47,7 @@ def _mul_infer(x: Meta, y: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 
 
 def _matrices(arrays: Sequence[Any], columns: Sequence[int]) -> list[Any] | None:
     """Each array as a matrix view (``None`` stays), or ``None`` if one would need a copy."""
-    views = [None if a is None else in_place(a, _flat(a.shape, c)) for a, c in zip(arrays, columns, strict=True)]
+    views = [None if a is None else view_of(a, _flat(a.shape, c)) for a, c in zip(arrays, columns, strict=True)]
     return None if any(v is None and a is not None for v, a in zip(views, arrays, strict=True)) else views
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, register
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_
-from tstatic.ops._call_ref import CallRef, float_scratch, in_place
+from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._reduce import check_not_empty, reduced_axes, reduced_shape, split_reduction, spread
+from tstatic.ops._shapes import view_of
 from tstatic.ops._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
 from tstatic.ops._unary import infer_float
 
@@ -280,7 +281,7 @@ def _squared_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[M
 
 def _squared_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
     x, out = ins[0], outs[0]
-    flat, total = in_place(x, (x.size,)), out.reshape(())
+    flat, total = view_of(x, (x.size,)), out.reshape(())
     return [(_squared_copy, (x, total, scratch))] if flat is None else dot_calls(flat, flat, total, scratch)
 
 
