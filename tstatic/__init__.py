@@ -2,12 +2,25 @@
 
 ``import tstatic as paddle`` runs a Paddle static script. Importing this package imports neither torch, triton nor scipy.
 
+The API:
+
 * ``static``     Program, Executor, CompiledProgram, strategies, save and load
 * ``nn``         layers, functional, initializers
 * ``optimizer``  update rules and learning rates
 * ``io``         samplers for the parts of a data set
-* ``tensor``     the functions that are also names of this package
-* ``fluid``      the 1.x spellings
+* ``testing``    checks for programs of one's own
+* ``tensor``, ``metric``, ``regularizer``, ``device``, ``distributed``, ``utils``, ``framework``, ``base``  Paddle's module paths
+* ``fluid``      the 1.x names
+* ``as_paddle``  runs a script in which ``paddle`` is this package
+
+What it is made of, from the bottom:
+
+* ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
+* ``guards``, ``locks``, ``where``, ``no_effect``, ``unsupported``  what all public functions share
+* ``ir``         programs and op definitions
+* ``ops``, ``devices``  the ops, and what runs them
+* ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program
+* ``chips``, ``plan``, ``runtime``  kernels compiled for chips, how to compute a program, and running it
 """
 
 from tstatic import (

@@ -3,6 +3,7 @@
 * ``api``        append_backward, gradients
 * ``backward``   the backward ops of one block, as drafts
 * ``recompute``  segments that are computed again instead of kept
+* ``paths``      which ops and variables gradients go through
 
 One backward op per forward op, in reverse program order; contributions to one variable are named
 ``x@GRAD@RENAME@block0@i`` and added by a ``sum`` op.

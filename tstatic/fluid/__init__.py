@@ -1,5 +1,12 @@
 """The 1.x names, as a package of alias modules: each is filled from the spellings that stand beside the op definitions.
 
+* ``layers``, ``nets``, ``dygraph``  functions and layer classes
+* ``initializer``, ``regularizer``, ``clip``, ``param_attr``, ``layer_helper``, ``unique_name``  what they are built
+  with
+* ``backward``, ``optimizer``  gradients and updates
+* ``framework``, ``core``, ``executor``, ``compiler``, ``generator``, ``profiler``  programs and running them
+* ``input``, ``io``  inputs, saving and loading
+
 Few names are more than aliases: ``layers.data`` prepends the batch axis, and full reductions give shape ``[1]``.
 """
 

@@ -1,7 +1,8 @@
 """``paddle.framework``: default dtypes, seeds and parameter settings under the module path that scripts import.
 
 * ``random``  seeds of programs
-* ``core``    is ``fluid.core``
+
+``paddle.framework.core`` is ``fluid.core``.
 """
 
 import sys

@@ -1,5 +1,15 @@
 """Fusions, one file each; this tuple is their order.
 
+* ``engine``, ``pattern``, ``view``, ``reasons``  finds matches, checks them, replaces them, and says why not
+* ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
+* ``auto``, ``compiler``  groups of any ops that state expressions
+* ``multi_tensor``, ``gradient_norm``  the updates of many parameters
+* ``explicit_groups``, ``alone``  groups that the user names, and single ops
+* ``user_kernel``, ``register``  the user's own kernels
+* ``identity_gradients``, ``shape_readers``  rewrites that let more match
+* ``codegen``  the text of kernels
+* ``cache``  kernels as files
+
 A new one is a file with a ``FUSION`` record, an import here and its place in the tuple.
 """
 

@@ -1,14 +1,13 @@
 """What a program is.
 
-* ``types``    data types, shapes with unknown sizes, metadata of a value
-* ``opdef``    the OpDef (what an op is) and the registry of op definitions and spellings
-* ``expr``     pointwise expressions: parse, run on numpy or torch, differentiate
-* ``names``    unique names
-* ``program``  Program, Block, Operator, Variable, Parameter
-* ``build``    guards, and ``emit``: check, infer, name, remember the user's line
-* ``edit``     clone, prune
-* ``frozen``   the single-assignment copy that passes work on
-* ``verify``   what must be true of a frozen program
-* ``text``     print and parse
-* ``serial``   the saved form of a program
+* ``types``, ``attrs``, ``slots``, ``domain``  data types and metadata, attributes, slots, where tests sample
+* ``opdef``, ``export``, ``ref``, ``evaluate``  what an op is, its public names, its reference, and running one
+* ``expr``, ``expr_numpy``, ``pointwise``, ``rows``, ``rng``  expressions, what follows from them, and random keys
+* ``program``, ``variable``, ``operator``, ``mappings``, ``methods``  the graph that users build
+* ``build``, ``declare``, ``names``, ``where``  how it is built
+* ``edit``  clone, prune
+* ``frozen``, ``verify``  the single-assignment copy that passes work on, and what must be true of it
+* ``text``, ``parse``, ``tokens``  print and parse
+* ``serial``, ``desc``, ``restore``, ``process``, ``arrays``  the saved form
+* ``picture``, ``layout``, ``svg``  drawings
 """

@@ -5,6 +5,8 @@
 * ``legacy``     their 1.x spellings
 * ``lr``         schedulers
 * ``decay_ops``  the 1.x decays, as ops of the program
+* ``lr_base``, ``lr_decay``, ``lr_cycle``  their base class and kinds
+* ``row_mask``   which rows of a sparse gradient are updated
 """
 
 from tstatic.optimizer import decay_ops, legacy, lr

@@ -4,5 +4,5 @@
 * ``dce``        drops ops whose results nobody needs
 * ``cse``        merges ops that compute the same
 * ``fold``       computes constants once, at compile time
-* ``recompute``  repeats parts of the forward pass in the backward pass
+* ``addto``      adds gradients in place, without a sum op
 """

@@ -3,7 +3,7 @@
 * ``shapes``    metadata of every value once the feeds' shapes are known
 * ``schedule``  the order of steps; what may write state, and when
 * ``memory``    lifetimes, and offsets in one arena
-* ``streams``   the order of parameters, their states and gradients in flat buffers
+* ``flat_buffers``  the order of parameters, their states and gradients in flat buffers
 * ``plan``      the plan itself, and its text
 * ``report``    how many bytes, of what, at which op
 """

@@ -1,16 +1,12 @@
 """Checks for your own programs: random programs and feeds, equivalence under strategies, gradients.
 
-* ``recipe``           a program as plain data
-* ``strategies``       hypothesis strategies (the only file that needs hypothesis)
-* ``program_builder``  builds a recipe op by op, running each in its dtype and in float64; ``op_kinds`` and ``work`` choose the ops
-* ``patterns``         the fusions' patterns as parts of programs
-* ``feeds``            feeds for any program
-* ``tolerance``        how far two results may differ, and the program in float64
-* ``perturbation``     how far a result moves with its inputs; with ``magnitudes`` and ``rounding_noise``, its conditioning
-* ``runner``           runs one program under several strategies
-* ``equivalence``      ``assert_equivalent``
-* ``shrink``           the smallest program that shows a difference; ``script`` writes it down
-* ``gradients``        ``check_grads``
+* ``recipe``, ``program_builder``, ``work``  a program as plain data, and how one is drawn
+* ``strategies``, ``op_kinds``, ``patterns``, ``feeds``  what is drawn: ops, fusions' patterns, feeds (hypothesis is
+  needed by the first only)
+* ``tolerance``, ``perturbation``, ``magnitudes``, ``rounding_noise``  how far two results may differ
+* ``runner``, ``equivalence``  one program under several strategies
+* ``shrink``, ``script``  the smallest program that shows a difference, as a script
+* ``gradients``  ``check_grads``
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,7 @@
-"""``fluid.dygraph``: layer classes under their 1.x names; there is no eager mode."""
+"""``fluid.dygraph``: layer classes under their 1.x names; there is no eager mode.
+
+* ``nn``  the classes
+"""
 
 import tstatic.static  # noqa: F401 - fills the registry of spellings
 from tstatic.fluid.dygraph import nn

@@ -1,1 +1,11 @@
-"""Kernels as text: what ops compute (``define``), a loop nest over it (``group``), and its Triton source (``emit``)."""
+"""Kernels as text: what ops compute (``define``), a loop nest over it (``group``), and its Triton source (``emit``).
+
+* ``kernel``  a generated kernel as data
+* ``loop_nest``, ``define``  ops as one loop nest over expressions
+* ``lines``, ``emit``, ``numerics``, ``prelude``  its text
+* ``rows``, ``row_blocks``, ``sums``  kernels along rows, and sums in a fixed order
+* ``per_channel``, ``batch_norm``, ``batch_norm_grad``, ``norm_module``, ``norm_reference``  batch norm
+* ``depthwise``  depthwise convolution of relu
+* ``segments``, ``update``, ``update_rules``, ``square_sum``  many tensors in one launch
+* ``script``, ``reference``  the part that runs alone, and the numpy that it compares with
+"""

@@ -1,5 +1,13 @@
 """Tuned numpy kernels: plain functions on arrays, behind the op definitions of the heavy ops.
 
+* ``conv``, ``conv_pixels``, ``conv_rows``, ``_windows``  convolution
+* ``pool``, ``pool_index``, ``pool_pairs``  pooling
+* ``norm``, ``norm_rows``  normalisation
+* ``softmax``, ``special``  softmax, and the error function
+* ``update``, ``update_rules``  optimizer updates
+* ``philox``, ``draw``  random numbers
+* ``_common``  types and helpers
+
 Every array that is written is passed in. What a kernel needs besides stands in the ``*_scratch`` function next to it,
 as ``(shape, dtype)`` pairs; nothing of the size of an operand is allocated inside as long as arrays are C-contiguous
 (odd strides work and may copy). All kernels run in float32 and float64, take zero-size arrays, and give the same bits
