@@ -295,7 +295,7 @@ class ExecutionStrategy(Strategy):
     num_threads = Property(
         check_int(0), 0, "Size of the pool of worker threads; 0 means 4 for each device. Results do not depend on it.",
         since="0.13", effect="order", status="active",
-        reason="it sizes the pool that independent pieces of work run on; the places share it.",
+        reason="it sizes the pool that independent tiles of work run on; the places share it.",
     )
     num_iteration_per_drop_scope = Property(
         check_int(1), 100, "Number of runs after which temporary values are dropped.",
