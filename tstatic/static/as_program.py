@@ -1,4 +1,4 @@
-"""A compiled program to read: the user's, with fused ops in place of the ops that they compute."""
+"""The program as it runs: the user's, with fused ops in place of those that they replace."""
 
 from __future__ import annotations
 
