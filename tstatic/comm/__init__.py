@@ -3,7 +3,7 @@
 * ``group``, ``processes``  collectives between the replicas of one process, and between processes
 * ``launch``, ``rendezvous``  who this process is, and how processes find each other
 * ``mesh``, ``liveness``, ``exits``  connections to all ranks, which rank failed first, and how a rank ends
-* ``blocks``, ``levels``  hierarchical sums
+* ``hierarchy``  hierarchical sums
 * ``gloo``  the transport
 * ``collectives``  collectives as op definitions
 * ``distribution``  how a program is spread over replicas
