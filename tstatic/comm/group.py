@@ -67,6 +67,7 @@ class Group:
     Attributes:
         across: Whether the other processes run this step too: a program that exchanges nothing is each process's own.
         calls, moved: Collectives so far, and the bytes that one replica gave to them.
+        waiting: Replicas that wait for the others inside a collective.
     """
 
     def __init__(self, size: int, outer: Outer | None = None) -> None:
@@ -81,6 +82,7 @@ class Group:
         self.across = outer is not None
         self.calls = 0
         self.moved = 0
+        self.waiting: set[int] = set()
 
     @property
     def world(self) -> int:
@@ -141,10 +143,14 @@ class Group:
             mine.payloads[rank] = payload
             self._count += 1
             if self._count < self.size:
-                while not mine.done:
-                    self._cond.wait(_SLICE)
-                    if not mine.done:
-                        self._check()
+                self.waiting.add(rank)
+                try:
+                    while not mine.done:
+                        self._cond.wait(_SLICE)
+                        if not mine.done:
+                            self._check()
+                finally:
+                    self.waiting.discard(rank)
                 if mine.error is not None:
                     raise ReplicaStoppedError(
                         f"replica {rank} stopped: another one failed in '{label}'"

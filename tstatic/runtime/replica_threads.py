@@ -170,7 +170,7 @@ class ReplicaThreads:
 
     def _give_up(self, late: Sequence[int], timeout: float) -> DeviceError:
         # The one that waits for others in a collective is not the one to blame.
-        stuck = next((i for i in late if not self._in_rendezvous(i)), late[0])
+        stuck = next((i for i in late if i not in self.group.waiting), late[0])
         where = self.current_op(stuck)
         error = DeviceError(
             f"replica {stuck} of {self.size} did not finish its step within {timeout:g} s",
@@ -183,15 +183,6 @@ class ReplicaThreads:
             self.group.abort(error)
             self._settle(GRACE)
         return error
-
-    def _in_rendezvous(self, replica: int) -> bool:
-        """Whether a replica waits for the others inside a collective."""
-        frame = sys._current_frames().get(self.threads[replica].ident or 0)
-        while frame is not None:
-            if frame.f_code is Group.rendezvous.__code__:
-                return True
-            frame = frame.f_back
-        return False
 
     def _settle(self, timeout: float) -> list[int]:
         """Waits until the replicas are through with all they were given; returns who is not when the time is over.
