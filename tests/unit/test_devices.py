@@ -67,6 +67,7 @@ def test_views_of_memory_share_it(device: Device) -> None:
     part = device.slice(flat, 6, (2, 3))
     turned = device.derive(part, np.transpose)
     assert turned.shape == (3, 2)
+    assert (device.contiguous(part), device.contiguous(turned)) == (True, False)
     assert (device.to_host(flat) == 0).all()
     device.from_host(part, VALUES)
     assert np.array_equal(device.to_host(flat)[6:], VALUES.reshape(-1))

@@ -158,6 +158,10 @@ class Device(abc.ABC):
         """The view that a function of numpy arrays (a transpose, a slice) makes of an array, in the same memory."""
 
     @abc.abstractmethod
+    def contiguous(self, array: Array) -> bool:
+        """Whether an array's elements lie one behind the other, in C's order."""
+
+    @abc.abstractmethod
     def span(self, array: Array) -> tuple[int, int]:
         """The addresses that an array covers: first byte, byte after the last."""
 

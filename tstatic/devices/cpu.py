@@ -306,6 +306,9 @@ class CpuDevice(Device):
         assert made is not None, "the plan took a view that the op definition does not offer"
         return made
 
+    def contiguous(self, array: HostArray) -> bool:
+        return array.flags.c_contiguous
+
     def span(self, array: HostArray) -> Span:
         return byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
 

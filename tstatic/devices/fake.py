@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tstatic import target
+from tstatic.devices import interpret
 from tstatic.devices.base import (
     Array,
     Device,
@@ -137,6 +138,7 @@ class FakeDevice(Device):
 
     Args:
         seed: Draws the order in which streams go on. Nothing else depends on it.
+        generated: Fused ops run as generated kernels, where the process interprets them.
     """
 
     name = "fake"
@@ -144,7 +146,8 @@ class FakeDevice(Device):
     deferred = True
     compute_streams = 3
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, generated: bool = False) -> None:
+        self.generated = generated
         self._busy: set[FakeStream] = set()
         self._captured: set[FakeStream] = set()
         self.reseed(seed)
@@ -176,6 +179,9 @@ class FakeDevice(Device):
 
     def derive(self, array: FakeArray, view: Callable[..., HostArray | None]) -> FakeArray:
         return FakeArray(self, _CPU.derive(array._inside, view))
+
+    def contiguous(self, array: FakeArray) -> bool:
+        return _CPU.contiguous(array._inside)
 
     def span(self, array: FakeArray) -> tuple[int, int]:
         return _CPU.span(array._inside)
@@ -349,7 +355,14 @@ class FakeDevice(Device):
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
     ) -> list[Call]:
-        return _CPU.launch(module, launches, {}, stream)
+        device = interpret.DEVICE if self.generated else _CPU
+        calls = device.launch(module, launches, {n: a._inside for n, a in arrays.items()}, stream)
+
+        def run() -> None:
+            for function, args in calls:
+                function(*args)
+
+        return [(self._put, (stream, run))]
 
     def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
         noted: list[Call] = []

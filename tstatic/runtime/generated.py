@@ -29,27 +29,15 @@ def generated_work(found: Generated, known: Mapping[str, Any], device: Device, s
         module = cache.load(found.kernel.text, found.kernel.name)
     touched = dict.fromkeys(a for one in found.calls.launches for a in one.arguments if isinstance(a, str))
     touched.update(dict.fromkeys(v for table in found.calls.tables.values() for v in table.values))
-    arrays = {v: known[v] for v in touched if v in known}
-    # A view of another array may have gaps; kernels take flat memory.
-    loose = [v for v, a in arrays.items() if not a.flags.c_contiguous]
-    shapes = [(arrays[v].shape, arrays[v].dtype) for v in loose]
-    partials = [(name, ((count,), dtype.np)) for name, (count, dtype) in found.calls.partials.items()]
+    arrays: dict[str, Any] = {v: known[v] for v in touched if v in known}
+    mine = dict(arrays)
+    calls: list[Call] = []
+    for value, array in arrays.items():
+        if not device.contiguous(array):  # a view of another array may have gaps; kernels take flat memory
+            mine[value] = device.empty(array.shape, array.dtype)
+            calls.append((device.copy, (mine[value], array, stream)))
+    mine.update((name, device.empty((count,), dtype.np)) for name, (count, dtype) in found.calls.partials.items())
+    mine.update((name, device.upload(table.filled(mine, device.span))) for name, table in found.calls.tables.items())
     launches = [one.call for one in found.calls.launches]
-    work = cpu.BoundStep()
-    # The interpreter patches Triton's language while it runs: one kernel at a time, on the calling thread.
-    work.spans = None
-
-    def maker(scratch: list[Any]) -> list[Call]:
-        mine = dict(arrays)
-        calls: list[Call] = []
-        for v, buffer in zip(loose, scratch, strict=False):
-            calls.append((device.copy, (buffer, arrays[v], stream)))
-            mine[v] = buffer
-        mine.update(zip((n for n, _ in partials), scratch[len(loose) :], strict=True))
-        mine.update(
-            (name, device.upload(table.filled(mine, device.span))) for name, table in found.calls.tables.items()
-        )
-        return calls + device.launch(module, launches, mine, stream)
-
-    work.add(maker, [*shapes, *(shape for _, shape in partials)])
-    return work
+    # Nothing runs beside a kernel: the interpreter patches Triton's language while it runs.
+    return cpu.of_calls(calls + device.launch(module, launches, mine, stream))
