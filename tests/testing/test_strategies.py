@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 import tstatic as paddle
 from tstatic import static, testing
-from tstatic.errors import NotFoundError, ProgramError
-from tstatic.fusion.pattern import Pattern
+from tstatic.errors import NotFoundError, ProgramError, ProgramTypeError
+from tstatic.fusion.pattern import Op, Pattern
 from tstatic.ir.types import dtype_of
 from tstatic.testing import Recipe
 from tstatic.testing.program_builder import ProgramBuilder
@@ -115,14 +116,22 @@ def test_focus_makes_most_steps() -> None:
         testing.programs(families=("unari",))
 
 
+def test_a_pattern_without_a_result_is_refused() -> None:
+    def forgetful(p: Pattern) -> Any:
+        p.op("act", "tanh", X=p.value("x"))
+
+    with pytest.raises(ProgramTypeError, match=r"return act\.Out"):
+        next(iter(drawn(testing.programs(patterns=(forgetful,)), 1)))
+
+
 def test_patterns_are_contained() -> None:
-    def softmax_of_scaled_product(p: Pattern) -> None:
+    def softmax_of_scaled_product(p: Pattern) -> Op:
         product = p.op("product", "matmul_v2", X=p.value("x"), Y=p.value("y"))
         scaled = p.op("scaled", ("scale", "tanh"), X=product.Out)
-        p.op("softmax", "softmax", X=scaled.Out)
+        return p.op("softmax", "softmax", X=scaled.Out)
 
-    def gradient(p: Pattern) -> None:
-        p.op("act", "tanh_grad", Out_GRAD=p.value("dout"))
+    def gradient(p: Pattern) -> Op:
+        return p.op("act", "tanh_grad", Out_GRAD=p.value("dout"))
 
     count = 0
     for recipe in drawn(testing.programs(max_ops=4, patterns=(softmax_of_scaled_product, gradient)), 20):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.pattern import Match, Pattern
+from tstatic.fusion.pattern import Match, Op, Pattern, Value
 from tstatic.ir.frozen import FrozenOp
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "gelu", "silu", "leaky_relu", "relu6", "swish", "hard_swish")
@@ -16,17 +16,17 @@ GRADS = tuple(f"{a}_grad" for a in ACTIVATIONS)
 _STATISTICS = ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace")
 
 
-def act_of_norm(p: Pattern) -> None:
+def act_of_norm(p: Pattern) -> Value:
     """``act(batch_norm(x))``."""
     norm = p.op("norm", "batch_norm", X=p.value("x"))
     act = p.op("act", ACTIVATIONS, X=norm.Y)
-    act.Out  # noqa: B018 - names the result
+    return act.Out
 
 
-def grad_of_act_of_norm(p: Pattern) -> None:
+def grad_of_act_of_norm(p: Pattern) -> Op:
     """The gradient of ``act(batch_norm(x))``."""
     act = p.op("act", GRADS, Out_GRAD=p.value("dout"))
-    p.op("norm", "batch_norm_grad", Y_GRAD=act.X_GRAD)
+    return p.op("norm", "batch_norm_grad", Y_GRAD=act.X_GRAD)
 
 
 def forward_parts(norm: FrozenOp) -> tuple[dict[str, str | None], dict[str, str | None]]:

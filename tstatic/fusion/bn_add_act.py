@@ -5,54 +5,54 @@ from __future__ import annotations
 from tstatic.fusion.bn_act import ACTIVATIONS, GRADS, backward_parts, forward_parts, one
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.pattern import Match, Pattern
+from tstatic.fusion.pattern import Match, Op, Pattern, Value
 from tstatic.fusion.reasons import MatchRejected
 
 
-def norm_plus(p: Pattern) -> None:
+def norm_plus(p: Pattern) -> Value:
     """``act(batch_norm(x) + z)``."""
     norm = p.op("norm", "batch_norm", X=p.value("x"))
     add = p.op("add", "elementwise_add", X=norm.Y, Y=p.value("z"))
     act = p.op("act", ACTIVATIONS, X=add.Out)
-    act.Out  # noqa: B018 - names the result
+    return act.Out
 
 
-def plus_norm(p: Pattern) -> None:
+def plus_norm(p: Pattern) -> Value:
     """``act(z + batch_norm(x))``."""
     norm = p.op("norm", "batch_norm", X=p.value("x"))
     add = p.op("add", "elementwise_add", X=p.value("z"), Y=norm.Y)
     act = p.op("act", ACTIVATIONS, X=add.Out)
-    act.Out  # noqa: B018
+    return act.Out
 
 
-def grad_of_norm_plus(p: Pattern) -> None:
+def grad_of_norm_plus(p: Pattern) -> Op:
     """The gradient of ``act(batch_norm(x) + z)``."""
     act = p.op("act", GRADS, Out_GRAD=p.value("dout"))
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
-    p.op("norm", "batch_norm_grad", Y_GRAD=add.X_GRAD)
+    return p.op("norm", "batch_norm_grad", Y_GRAD=add.X_GRAD)
 
 
-def grad_of_plus_norm(p: Pattern) -> None:
+def grad_of_plus_norm(p: Pattern) -> Op:
     """The gradient of ``act(z + batch_norm(x))``."""
     act = p.op("act", GRADS, Out_GRAD=p.value("dout"))
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
-    p.op("norm", "batch_norm_grad", Y_GRAD=add.Y_GRAD)
+    return p.op("norm", "batch_norm_grad", Y_GRAD=add.Y_GRAD)
 
 
-def summed_grad_of_norm_plus(p: Pattern) -> None:
+def summed_grad_of_norm_plus(p: Pattern) -> Op:
     """The gradient of ``act(batch_norm(x) + z)`` whose result several others read: their gradients are added up."""
     total = p.op("sum", "sum")
     act = p.op("act", GRADS, Out_GRAD=total.Out)
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
-    p.op("norm", "batch_norm_grad", Y_GRAD=add.X_GRAD)
+    return p.op("norm", "batch_norm_grad", Y_GRAD=add.X_GRAD)
 
 
-def summed_grad_of_plus_norm(p: Pattern) -> None:
+def summed_grad_of_plus_norm(p: Pattern) -> Op:
     """The gradient of ``act(z + batch_norm(x))``, likewise."""
     total = p.op("sum", "sum")
     act = p.op("act", GRADS, Out_GRAD=total.Out)
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
-    p.op("norm", "batch_norm_grad", Y_GRAD=add.Y_GRAD)
+    return p.op("norm", "batch_norm_grad", Y_GRAD=add.Y_GRAD)
 
 
 def _fuse(match: Match) -> Fused:

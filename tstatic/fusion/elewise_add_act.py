@@ -8,7 +8,7 @@ from dataclasses import replace
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
-from tstatic.fusion.pattern import Match, Pattern
+from tstatic.fusion.pattern import Match, Op, Pattern, Value
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -18,65 +18,65 @@ ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "scale")
 _GRADS = tuple(f"{a}_grad" for a in ACTIVATIONS if a != "scale")
 
 
-def act_of_add(p: Pattern) -> None:
+def act_of_add(p: Pattern) -> Value:
     """``act(x + y)``."""
     add = p.op("add", "elementwise_add", X=p.value("x"), Y=p.value("y"))
     act = p.op("act", ACTIVATIONS, X=add.Out)
-    act.Out  # noqa: B018 - names the result
+    return act.Out
 
 
-def add_of_act(p: Pattern) -> None:
+def add_of_act(p: Pattern) -> Value:
     """``x + act(y)``."""
     act = p.op("act", ACTIVATIONS, X=p.value("y"))
     add = p.op("add", "elementwise_add", X=p.value("x"), Y=act.Out)
-    add.Out  # noqa: B018
+    return add.Out
 
 
-def act_plus(p: Pattern) -> None:
+def act_plus(p: Pattern) -> Value:
     """``act(x) + y``."""
     act = p.op("act", ACTIVATIONS, X=p.value("x"))
     add = p.op("add", "elementwise_add", X=act.Out, Y=p.value("y"))
-    add.Out  # noqa: B018
+    return add.Out
 
 
-def grad_of_act_of_add(p: Pattern) -> None:
+def grad_of_act_of_add(p: Pattern) -> Op:
     """The gradient of ``act(x + y)``."""
     act = p.op("act", _GRADS, Out_GRAD=p.value("dout"))
-    p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
+    return p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
 
 
-def grad_with_sum(p: Pattern) -> None:
+def grad_with_sum(p: Pattern) -> Op:
     """The gradient of ``act(x + y)``, with the sum computed again."""
     again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
     act = p.op("act", _GRADS, X=again.Out, Out_GRAD=p.value("dout"))
-    p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
+    return p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
 
 
-def same_grad_with_sum(p: Pattern) -> None:
+def same_grad_with_sum(p: Pattern) -> Value:
     """The same where both operands have the shape of the sum: its gradient is theirs."""
     again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
     act = p.op("act", _GRADS, X=again.Out, Out_GRAD=p.value("dout"))
-    act.X_GRAD  # noqa: B018
+    return act.X_GRAD
 
 
-def scaled_grad(p: Pattern) -> None:
+def scaled_grad(p: Pattern) -> Op:
     """The gradient of ``scale(x + y)``: a scale is its own gradient."""
     act = p.op("act", "scale", X=p.value("dout"))
-    p.op("add", "elementwise_add_grad", Out_GRAD=act.Out)
+    return p.op("add", "elementwise_add_grad", Out_GRAD=act.Out)
 
 
-def grad_of_add_of_act(p: Pattern) -> None:
+def grad_of_add_of_act(p: Pattern) -> Value:
     """The gradient of ``x + act(y)``."""
     add = p.op("add", "elementwise_add_grad", Out_GRAD=p.value("dout"))
     act = p.op("act", _GRADS, Out_GRAD=add.Y_GRAD)
-    act.X_GRAD  # noqa: B018
+    return act.X_GRAD
 
 
-def grad_of_act_plus(p: Pattern) -> None:
+def grad_of_act_plus(p: Pattern) -> Value:
     """The gradient of ``act(x) + y``."""
     add = p.op("add", "elementwise_add_grad", Out_GRAD=p.value("dout"))
     act = p.op("act", _GRADS, Out_GRAD=add.X_GRAD)
-    act.X_GRAD  # noqa: B018
+    return act.X_GRAD
 
 
 def prepared(program: FrozenProgram, metas: dict[str, Meta], compiler: bool = False) -> FrozenProgram:

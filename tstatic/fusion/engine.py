@@ -12,7 +12,7 @@ from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.codegen.rows import rows_kernel
-from tstatic.fusion.pattern import Match, Pattern, find
+from tstatic.fusion.pattern import Match, Pattern, PatternFunction, find
 from tstatic.fusion.reasons import MatchRejected, RejectedPair
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
@@ -116,7 +116,7 @@ class Fusion:
 
     name: str
     switch: str
-    patterns: tuple[Callable[[Pattern], None], ...] = ()
+    patterns: tuple[PatternFunction, ...] = ()
     fuse: Callable[[Match], Fused] | None = None
     groups: Callable[[View], Iterable[tuple[int, ...] | RejectedPair]] | None = None
     proposes: Callable[[View], Iterable[tuple[tuple[int, ...], Callable[[], Fused]]]] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tstatic.errors import ProgramTypeError, shown
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
 
@@ -37,14 +38,25 @@ class Op:
 
 
 class Pattern:
-    """Collects what a pattern function names."""
+    """Collects what a pattern function names.
 
-    def __init__(self, function: Callable[[Pattern], None]) -> None:
+    Raises:
+        ProgramTypeError: If the function does not return its last op, or an output of it.
+    """
+
+    def __init__(self, function: PatternFunction) -> None:
         self.ops: list[Op] = []
         self.values: dict[str, Value] = {}
         self.function = function
-        function(self)
+        result = function(self)
         assert self.ops, "a pattern names at least one op"
+        if (result.op if isinstance(result, Value) else result) is not self.anchor:
+            raise ProgramTypeError(
+                f"pattern '{function.__name__}' does not return what its last op gives",
+                expected=f"an output of '{self.anchor.name}', or that op",
+                received=shown(result),
+                fix=f"end it with `return {self.anchor.name}.Out`, or with the op's other output",
+            )
 
     def value(self, name: str) -> Value:
         """A value from outside; one name is one value."""
@@ -66,6 +78,10 @@ class Pattern:
     @property
     def anchor(self) -> Op:
         return self.ops[-1]
+
+
+PatternFunction = Callable[[Pattern], Value | Op]
+"""Names ops and the values between them; returns an output of the last one, or that op where any of its outputs may be missing."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
 from tstatic.fusion.codegen.per_channel import LAST
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.pattern import Match, Pattern
+from tstatic.fusion.pattern import Match, Op, Pattern, Value
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -18,24 +18,24 @@ CONVOLUTIONS = ("depthwise_conv2d", "conv2d")
 GRADS = tuple(f"{c}_grad" for c in CONVOLUTIONS)
 
 
-def conv_of_relu(p: Pattern) -> None:
+def conv_of_relu(p: Pattern) -> Value:
     """``conv(relu(x))``."""
     relu = p.op("relu", "relu", X=p.value("x"))
     conv = p.op("conv", CONVOLUTIONS, Input=relu.Out)
-    conv.Output  # noqa: B018 - names the result
+    return conv.Output
 
 
-def grads_of_conv_of_relu(p: Pattern) -> None:
+def grads_of_conv_of_relu(p: Pattern) -> Op:
     """The gradients of ``conv(relu(x))``, with relu computed again."""
     relu = p.op("relu", "relu", X=p.value("x"))
     conv = p.op("conv", GRADS, Input=relu.Out, Output_GRAD=p.value("dout"))
-    p.op("act", "relu_grad", Out=relu.Out, Out_GRAD=conv.Input_GRAD)
+    return p.op("act", "relu_grad", Out=relu.Out, Out_GRAD=conv.Input_GRAD)
 
 
-def grad_of_filter(p: Pattern) -> None:
+def grad_of_filter(p: Pattern) -> Op:
     """The filter's gradient alone, where none is wanted for x."""
     relu = p.op("relu", "relu", X=p.value("x"))
-    p.op("conv", GRADS, Input=relu.Out, Output_GRAD=p.value("dout"))
+    return p.op("conv", GRADS, Input=relu.Out, Output_GRAD=p.value("dout"))
 
 
 def is_depthwise(conv: FrozenOp, metas: Mapping[str, Meta]) -> bool:

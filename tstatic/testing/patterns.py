@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.fusion.pattern import Op, Pattern
+from tstatic.fusion.pattern import Op, Pattern, PatternFunction
 from tstatic.ir.domain import Case
 from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.types import dtype_of
 from tstatic.testing.op_kinds import attempt, broadcasts, domain_of
 
 Choose = Callable[[Sequence[Any]], Any]
-PatternFunction = Callable[[Pattern], None]
 Shape = tuple[int, ...]
 
 
