@@ -120,7 +120,7 @@ def leaf_variable(value: Any, function: str) -> Variable:
     if isinstance(value, Variable | bool | int | float | np.ndarray | np.generic):
         return as_variable(value)
     raise ProgramTypeError(
-        f"{function} returned something that is no Variable",
+        f"{function} returned something that is not a Variable",
         expected="Variables, numbers or arrays",
         received=f"{value!r} of type {type(value).__name__}",
         fix="return Variables from the function",

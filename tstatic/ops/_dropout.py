@@ -48,10 +48,10 @@ def scale_of(dropout_prob: float, is_test: bool, dropout_implementation: str) ->
 
 
 def check_float(x: Meta) -> None:
-    """Refuses values that are no floats.
+    """Checks that the input has a float dtype.
 
     Raises:
-        DTypeError: Always then.
+        DTypeError: If it has another.
     """
     if not x.dtype.is_float:
         raise DTypeError(

@@ -1,4 +1,4 @@
-"""Writing down the ops of a gradient rule."""
+"""Collects the ops of a gradient rule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tstatic.ir.opdef import GradContext, OpSpec
 
 
 class Emitter:
-    """Writes down the ops of a gradient rule; ``None`` stands for a value that is zero everywhere."""
+    """Collects the ops of a gradient rule; ``None`` means a value that is zero everywhere."""
 
     def __init__(self, ctx: GradContext) -> None:
         self.ctx = ctx

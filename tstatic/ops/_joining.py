@@ -17,7 +17,7 @@ def variables(items: Any, arg: str, function: str) -> list[Variable]:
     """A list of Variables from a list, or from a single Variable.
 
     Raises:
-        ProgramTypeError: If it is neither, or an entry is no Variable.
+        ProgramTypeError: If it is neither, or an entry is not a Variable.
     """
     if isinstance(items, Variable):
         return [items]

@@ -78,7 +78,10 @@ def unify(x: Variable, y: Variable, function: str, prefix: str | None = None) ->
 
 
 def meet(x: Variable, other: Any, function: str, prefix: str | None = None) -> tuple[Variable, Variable] | None:
-    """Both operands as Variables of one dtype; ``None`` if the other is no Variable, number, list or array of numbers."""
+    """Returns both operands as Variables of one dtype.
+
+    ``None`` if the other is not a Variable, a number, or a list or an array of numbers.
+    """
     if isinstance(other, Variable):
         return unify(x, other, function, prefix)
     number = number_of(other)
@@ -99,11 +102,11 @@ def meet(x: Variable, other: Any, function: str, prefix: str | None = None) -> t
 
 
 def operands(x: Any, y: Any, function: str) -> tuple[Variable, Variable]:
-    """Two operands, at least one of them a Variable, as Variables of one dtype.
+    """Returns two operands, at least one of them a Variable, as Variables of one dtype.
 
     Raises:
-        ProgramTypeError: If neither is a Variable, or the other is no number, list or array.
-        DTypeError: If the dtypes do not meet.
+        ProgramTypeError: If neither is a Variable, or the other is not a number, a list or an array.
+        DTypeError: If the dtypes have no common one.
     """
     swap = isinstance(y, Variable) and not isinstance(x, Variable)
     pair = meet(y, x, function) if swap else meet(check_variable(x, "x", function), y, function)

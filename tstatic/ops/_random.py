@@ -23,10 +23,10 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def float_only(op: str, dtype: DType) -> None:
-    """Refuses dtypes that are no floats.
+    """Checks that the op draws numbers of a float dtype.
 
     Raises:
-        DTypeError: Names the op.
+        DTypeError: If it draws others; the message names the op.
     """
     if not dtype.is_float:
         raise DTypeError(

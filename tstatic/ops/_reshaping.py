@@ -58,7 +58,7 @@ def _copied(old: Shape, wanted: Sequence[int]) -> list[int]:
 
 
 def _guess(old: Shape, new: Sequence[int], copied: Sequence[int], at: int) -> int:
-    """The size that -1 stands for; unknown when it cannot be said yet."""
+    """Returns the size that replaces -1; ``UNKNOWN`` if it depends on sizes that are not known yet."""
     rest = _product([s for i, s in enumerate(new) if i != at and not (i in copied and s == UNKNOWN)])
     open_old = {i for i, s in enumerate(old) if s == UNKNOWN}
     open_new = {i for i in copied if new[i] == UNKNOWN}
@@ -108,7 +108,7 @@ def with_shape(x: Meta, shape: Shape) -> tuple[Meta, Meta]:
 
 
 def plain_copy(x: Array, out: Array, xshape: Any) -> list[Call]:
-    """``ref`` of an op ``X -> Out, XShape~`` that keeps the order of elements, where it is no view."""
+    """Copies the elements in their order: the reference of an op ``X -> Out, XShape~`` whose output is not a view."""
     return [copy_reshaped(out, x)]
 
 

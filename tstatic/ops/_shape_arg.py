@@ -21,10 +21,10 @@ def has_variable(shape: Any) -> bool:
 
 
 def known_shape(shape: Any, function: str) -> Shape:
-    """Sizes of a shape without Variables.
+    """Returns the sizes of a shape without Variables.
 
     Raises:
-        ProgramTypeError: If it is no list of ints.
+        ProgramTypeError: If it is not a list of ints.
         ShapeError: If a size is negative.
     """
     if isinstance(shape, int | np.integer) and not isinstance(shape, bool):

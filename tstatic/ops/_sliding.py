@@ -173,7 +173,7 @@ def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
 def parts(size: int, work: float, least: float, most: int = 16) -> list[slice] | None:
     """Cuts ``size`` items into a power of two of tiles with at least ``least`` of ``work`` each.
 
-    ``None`` stands for a single tile. An even number of equal tiles keeps two threads busy to the end.
+    Returns ``None`` for a single tile. An even number of equal tiles keeps two threads busy to the end.
     """
     count = 1
     while 2 * count <= min(most, size) and work >= 2 * count * least:

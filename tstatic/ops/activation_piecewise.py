@@ -206,7 +206,7 @@ def selu(
 def fluid_selu(
     x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
 ) -> Variable:
-    """Like ``nn.functional.selu``; ``None`` stands for the usual constant."""
+    """Like ``nn.functional.selu``; ``None`` means the usual constant."""
     given = {"scale": scale, "alpha": alpha}
     return unary("selu", x, {n: v for n, v in given.items() if v is not None}, name=name)
 
@@ -249,7 +249,7 @@ def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
 
 @export("fluid.layers.hard_shrink", op="hard_shrink")
 def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
-    """Like ``nn.functional.hardshrink``; ``None`` stands for 0.5."""
+    """Like ``nn.functional.hardshrink``; ``None`` means 0.5."""
     return unary("hard_shrink", x, {} if threshold is None else {"threshold": threshold})
 
 
@@ -261,7 +261,7 @@ def thresholded_relu(x: Variable, threshold: float = 1.0, name: str | None = Non
 
 @export("fluid.layers.thresholded_relu", op="thresholded_relu")
 def fluid_thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
-    """Like ``nn.functional.thresholded_relu``; ``None`` stands for 1."""
+    """Like ``nn.functional.thresholded_relu``; ``None`` means 1."""
     return unary("thresholded_relu", x, {} if threshold is None else {"threshold": threshold})
 
 

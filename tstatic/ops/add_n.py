@@ -113,7 +113,7 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
     """Returns the sum of Variables of one shape and dtype.
 
     Raises:
-        ProgramTypeError: If one of them is no Variable.
+        ProgramTypeError: If one of them is not a Variable.
         ShapeError, DTypeError: If they differ.
     """
     items = list(inputs) if isinstance(inputs, list | tuple) else [inputs]

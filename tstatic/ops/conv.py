@@ -344,7 +344,7 @@ def conv1d(
 
 
 def flat_attrs(stride: Any, padding: Any, dilation: Any, groups: int, last: bool, function: str) -> dict[str, Any]:
-    """Attributes of an op over two axes that stands for one over a single axis."""
+    """Returns the attributes of the two-axis op that computes a one-axis convolution."""
     paddings, algorithm = padding_of(padding, 1, last, function)
     return {
         "strides": (1, *int_list(stride, 1, "stride", function)),

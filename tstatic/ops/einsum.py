@@ -22,7 +22,7 @@ _TERM = re.compile(r"^[A-Za-z]*(\.\.\.)?[A-Za-z]*$")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A value whose axes have labels; the axes that ``...`` stands for are labelled ``.0``, ``.1`` from the right."""
+    """A value whose axes have labels; the axes that ``...`` covers are labelled ``.0``, ``.1`` from the right."""
 
     value: Variable
     labels: tuple[str, ...]
@@ -40,7 +40,7 @@ def einsum(equation: str, *operands: Variable) -> Variable:
 
     Args:
         equation: Labels of each operand's axes, separated by commas, then ``->`` and the labels of the result. Without
-            ``->`` the result has the labels that occur once, in alphabetical order. ``...`` stands for any further axes,
+            ``->`` the result has the labels that occur once, in alphabetical order. ``...`` means any further axes,
             which broadcast. A label that occurs twice in one operand takes the diagonal.
         *operands: One Variable per group of labels.
 

@@ -40,10 +40,10 @@ DISTRIBUTED = Attr.idle(False, "a table lies in one place")
 
 
 def check_rows(ids: Array, count: int) -> None:
-    """Refuses indices that are no row of the table.
+    """Checks that each index is a row of the table.
 
     Raises:
-        IndexRangeError: Names the first one.
+        IndexRangeError: If one is not; the message names the first.
     """
     if ids.size == 0:
         return
@@ -295,9 +295,9 @@ def embedding(
         ``[*x.shape, size]``.
 
     Raises:
-        ShapeError: If ``padding_idx`` is no row, or the table has not two dimensions.
+        ShapeError: If ``padding_idx`` is not a row, or the table has not two dimensions.
         DTypeError: If ``x`` does not hold integers.
-        IndexRangeError: At run time, for an index that is no row.
+        IndexRangeError: At run time, for an index that is not a row.
     """
     check_variable(x, "x", "embedding")
     check_variable(weight, "weight", "embedding")

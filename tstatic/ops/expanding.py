@@ -65,7 +65,7 @@ def _infer(x: Meta, given: Meta | None, each: list[Meta] | None, *, shape: Seque
     if rank is None:
         return x.with_shape(_target(x.shape, shape))
     known = shape if len(shape) == rank else (UNKNOWN,) * rank
-    # Beside Variables -1 may stand for one, but a size above 1 cannot change.
+    # Where some sizes are Variables, -1 may be one of them, but a size above 1 cannot change.
     had = (1,) * (rank - x.rank) + x.shape[max(x.rank - rank, 0) :]
     return x.with_shape(h if s < 0 and h > 1 else max(s, UNKNOWN) for s, h in zip(known, had, strict=True))
 
@@ -159,7 +159,7 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """
     check_variable(x, "x", "expand")
     if isinstance(shape, list | tuple) and any(isinstance(s, Variable) for s in shape):
-        # A -1 that keeps a size of 1 is written as 1, since it stands for the Variables beside it, too.
+        # A -1 that keeps a size of 1 is written as 1, since -1 also marks the sizes that are Variables.
         lead = len(shape) - len(x.shape)
         shape = [
             1 if i >= lead and not isinstance(s, Variable) and s == UNKNOWN and x.shape[i - lead] == 1 else s
@@ -180,7 +180,7 @@ def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
 def _infer_as(x: Meta, y: Meta | None, *, target_shape: Sequence[int]) -> Meta:
     shape = y.shape if y is not None else tuple(target_shape)
     lead = len(shape) - x.rank
-    # An unknown size of the target is no wish to keep the input's.
+    # An unknown size of the target does not mean that the input's size stays.
     new = _target(x.shape, [s if s != UNKNOWN else 1 if i < lead else -1 for i, s in enumerate(shape)])
     return x.with_shape(
         UNKNOWN if s == UNKNOWN and (i < lead or x.shape[i - lead] in (1, UNKNOWN)) else n

@@ -44,10 +44,10 @@ def fits(op: str, value: Number, dtype: DType) -> None:
 
 
 def number_of(value: Number, str_value: str) -> Number:
-    """The number that ``value`` and, when it is not empty, ``str_value`` name; a text keeps all digits of an int64.
+    """Returns the number that ``str_value`` spells or, if that is empty, ``value``; a text keeps all digits of an int64.
 
     Raises:
-        ProgramTypeError: If the text is no number.
+        ProgramTypeError: If the text is not a number.
     """
     if not str_value:
         return value

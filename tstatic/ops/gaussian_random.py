@@ -155,7 +155,7 @@ register(
         split=pieces_of_fill,
         shape_only=("X",),
         random=True,
-        # A float64 result is another number than the float32 one, so it is no measure of its rounding.
+        # A float64 result is drawn anew, so it does not measure the rounding of the float32 one.
         domain=Domain(cases=tuple(Case((s,)) for s in SHAPES), ulps=16, floats=("float64",)),
     )
 )

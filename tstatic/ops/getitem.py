@@ -338,8 +338,8 @@ def getitem(x: Variable, item: Any) -> Variable:
         A Variable; ``x`` itself when everything is selected.
 
     Raises:
-        IndexRangeError: For an index that is no index, is out of range, or one too many. Values of Variables are checked
-            when the program runs.
+        IndexRangeError: For an index of a type that cannot index, one out of range, or one too many. Values of Variables
+            are checked when the program runs.
     """
     items = list(item) if isinstance(item, tuple) else [item]
     plan = _read(x, items)

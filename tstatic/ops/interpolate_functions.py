@@ -129,7 +129,7 @@ def interpolate(
     """
     check_variable(x, "x", "interpolate")
     kind = str(mode).lower()
-    # The default stands for channels second at any rank.
+    # The default means channels second at any rank.
     given = _LAYOUT.get(len(x.shape), ("NCHW",))[0] if data_format == "NCHW" else data_format
     rank, layout = _layout(x, given, "interpolate")
     if kind not in _MODES or rank + 2 not in _RANKS[kind]:

@@ -263,7 +263,7 @@ def layer_norm(
     Args:
         x: ``[..., *normalized_shape]``, floats, with at least one axis before.
         normalized_shape: An int, or the sizes of the last axes.
-        weight, bias: One value per normalised place, or ``None``.
+        weight, bias: Shape ``normalized_shape``, or ``None``.
         epsilon: Added to the variance, at most 0.001.
         name: The layer's name.
 

@@ -60,7 +60,7 @@ def addmm(
         name: Name of the layer.
 
     Raises:
-        ShapeError: If ``x`` or ``y`` is no matrix, or the shapes do not fit.
+        ShapeError: If ``x`` or ``y`` is not a matrix, or the shapes do not fit.
     """
     for arg, value in (("input", input), ("x", x), ("y", y)):
         check_variable(value, arg, "addmm")

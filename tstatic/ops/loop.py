@@ -147,7 +147,7 @@ def while_loop(
         The loop variables after the loop.
 
     Raises:
-        ProgramTypeError: If ``cond`` or ``body`` is not callable, or ``loop_vars`` is no list.
+        ProgramTypeError: If ``cond`` or ``body`` is not callable, or ``loop_vars`` is not a list.
         ProgramError: If ``loop_vars`` is empty, or ``body`` returns another structure.
     """
     for arg, function in (("cond", cond), ("body", body)):

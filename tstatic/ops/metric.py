@@ -140,7 +140,7 @@ def _bins(predict: Array, num_thresholds: int) -> Array:
     last = predict[:, -1].astype(np.float64)
     if last.size and not (last.min() >= 0 and last.max() <= 1):
         raise FeedError(
-            "'auc' was given a prediction that is no probability",
+            "'auc' was given a prediction that is not a probability",
             expected="numbers from 0 to 1 in the last column",
             received=f"{last.min()} to {last.max()}",
             fix="apply softmax or sigmoid to the predictions first",

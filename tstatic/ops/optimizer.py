@@ -23,7 +23,7 @@ SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (1,), (0, 3), (2, 3, 4), (129
 
 
 def cases(scalars: int, bodies: int, *attrs: Attrs, tail: tuple[Any, ...] = ()) -> tuple[Case, ...]:
-    """Sample shapes of an update whose slots are bodies, then scalars, then optional ones."""
+    """Returns test shapes for update ops: ``bodies`` tensor slots, then ``scalars`` scalar slots, then optional ones."""
     made = []
     for i, s in enumerate(SHAPES):
         for a in attrs or ({},):

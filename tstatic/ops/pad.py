@@ -291,7 +291,7 @@ def pad(
         x: ``[...]``.
         pad: With twice as many numbers as ``x`` has dimensions (mode ``"constant"`` only): before and after each axis, from
             the first on. Otherwise for the spatial axes of 3 to 5 dimensions, from the last one backwards (left, right,
-            top, bottom, front, back); one int stands for all of them.
+            top, bottom, front, back); one int pads all of them.
         mode: ``"constant"``, ``"reflect"`` (the edge is not repeated), ``"replicate"`` or ``"circular"``.
         value: The constant.
         data_format: ``"NCL"``, ``"NLC"``, ``"NCHW"``, ``"NHWC"``, ``"NCDHW"`` or ``"NDHWC"``; the default means channels

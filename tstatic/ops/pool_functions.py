@@ -85,7 +85,7 @@ def max_pool2d(
         kernel_size: An int, or one per axis.
         stride: The same; the kernel size if ``None``.
         padding: An int, ``[h, w]``, ``[top, bottom, left, right]``, pairs per axis, ``"SAME"`` or ``"VALID"``; padding
-            never wins.
+            counts as minus infinity.
         return_mask: Also return the places ``row * w + column`` of the maxima, int32.
         ceil_mode: Whether a last window may hang over the end. A window that holds only padding gives minus infinity
             (at place -1), and 0 as an average.

@@ -194,7 +194,7 @@ def py_func(
         ``out``.
 
     Raises:
-        ProgramTypeError: If a function cannot be called, or an argument is no Variable.
+        ProgramTypeError: If a function cannot be called, or an argument is not a Variable.
         ProgramError: If a skipped Variable is neither in ``x`` nor in ``out``.
     """
     _callable(func, "func")
@@ -216,7 +216,7 @@ def py_func(
     for name in skipped:
         if name not in known:
             raise ProgramError(
-                f"'{name}' in skip_vars_in_backward_input of py_func is no argument of the function",
+                f"'{name}' in skip_vars_in_backward_input of py_func is not an argument of the function",
                 expected=f"one of {', '.join(sorted(known)) or 'none'}",
                 received=repr(name),
                 fix="leave it out",

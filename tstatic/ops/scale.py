@@ -19,15 +19,15 @@ from tstatic.ops.elementwise_fluid import with_activation
 
 
 def whole(x: Meta, **numbers: float) -> None:
-    """Refuses a fraction beside whole numbers, which would have to be cut off.
+    """Checks that numbers beside integers are whole: a fraction would be cut off.
 
     Raises:
-        DTypeError: If ``x`` holds integers and one of the numbers is no integer.
+        DTypeError: If ``x`` holds integers and one of the numbers is not an integer.
     """
     for name, number in numbers.items():
         if not x.dtype.is_float and not (math.isfinite(number) and float(number).is_integer()):
             raise DTypeError(
-                f"attribute '{name}' is no whole number, but X is of dtype {x.dtype.name}",
+                f"attribute '{name}' is not a whole number, but X is of dtype {x.dtype.name}",
                 expected=f"a whole number for '{name}', or a float X",
                 received=f"{name}={number!r}",
                 fix="convert X first: paddle.cast(x, 'float32')",

@@ -87,7 +87,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     """Reorders the axes: axis ``i`` of the result is axis ``perm[i]`` of ``x``.
 
     Raises:
-        ShapeError: If ``perm`` is no permutation of the axes.
+        ShapeError: If ``perm`` is not a permutation of the axes.
     """
     x = check_variable(x, "x", "transpose")
     return emit_one("transpose2", {"X": x}, {"axis": as_list(perm)}, name=name, prefix="transpose")

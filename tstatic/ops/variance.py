@@ -33,7 +33,7 @@ def norm(
     check_variable(x, "x", "norm")
     axes = axis_attr(axis, "norm")
     if isinstance(p, str) and p != "fro":
-        raise _refuse("the order of a norm is no number", "'fro' or a number", repr(p), "pass p='fro' or p=2", x)
+        raise _refuse("the order of a norm is not a number", "'fro' or a number", repr(p), "pass p='fro' or p=2", x)
     if len(axes) > 2 or (len(axes) == 2 and p == 0):
         raise _refuse(
             "this norm is taken over too many axes", "at most two axes, one for p=0", list(axes), "flatten x", x

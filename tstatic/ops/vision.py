@@ -262,7 +262,7 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
         ``[n, c, h * r, w * r]`` in the layout of ``x``.
 
     Raises:
-        ShapeError: If the channels are no multiple of ``r * r``.
+        ShapeError: If the number of channels is not a multiple of ``r * r``.
     """
     check_variable(x, "x", "pixel_shuffle")
     check_format(data_format, ("NCHW", "NHWC"), "pixel_shuffle")
@@ -295,7 +295,7 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW
         ``[n, c * r * r, h, w]`` in the layout of ``x``.
 
     Raises:
-        ShapeError: If height or width is no multiple of ``r``.
+        ShapeError: If height or width is not a multiple of ``r``.
     """
     check_variable(x, "x", "pixel_unshuffle")
     check_format(data_format, ("NCHW", "NHWC"), "pixel_unshuffle")

@@ -2,7 +2,7 @@
 
 All functions write into ``out`` and into scratch buffers made by the matching ``*_scratch`` function. The result
 depends on nothing but the arguments: blocks are chosen from shapes (``conv_plan``) and summed in order. Depthwise
-convolution is no special case: a matrix-vector product per channel takes a quarter of the time of sums of shifted
+convolution needs no special case: a matrix-vector product per channel takes a quarter of the time of sums of shifted
 products. Channels last is a transposed view.
 """
 

@@ -309,10 +309,10 @@ def keep_threshold(drop: float) -> int:
 
 
 def fill_bernoulli(out: Array, p: Array, key: PhiloxKey, start: int = 0) -> float | None:
-    """1 where a float32 uniform number lies below ``p``, else 0.
+    """Writes 1 where a float32 uniform number lies below ``p``, else 0.
 
     Returns:
-        A value of ``p`` that is no probability, if there is one.
+        A value of ``p`` that is not a probability, if there is one.
     """
     plain = p.flags.c_contiguous and out.flags.c_contiguous
     for at in range(0, out.size, CHUNK):
