@@ -47,7 +47,7 @@ def test_wrong_arguments_are_named() -> None:
         static.BuildStrategy().enable_inplace = 1  # type: ignore[assignment]
     with pytest.raises(AttributeError, match="fuse_bn_act_ops"):
         static.BuildStrategy().fuse_bn_act_op = True  # type: ignore[attr-defined]
-    with pytest.raises(ProgramError, match="no variable of the program"):
+    with pytest.raises(ProgramError, match="not a variable of the program"):
         static.CompiledProgram(static.Program()).with_data_parallel(loss_name="loss")
 
 

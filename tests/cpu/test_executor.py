@@ -220,7 +220,7 @@ def test_a_name_that_is_no_variable_is_mentioned_whether_the_feed_was_read_befor
     exe, main, _, loss = trained(paddle.optimizer.SGD(0.0))
     exe.run(main, feed={"x": rows(4)}, fetch_list=[loss])
     exe.run(main, feed={"x": rows(4), "other": rows(4)}, fetch_list=[loss])
-    assert "'other', which is no variable" in caplog.text
+    assert "'other', which is not a variable" in caplog.text
 
 
 def test_a_program_edited_after_its_first_run_is_never_stale() -> None:

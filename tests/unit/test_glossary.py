@@ -209,15 +209,6 @@ PHRASES = {
 PENDING_PHRASES = frozenset(
     (
         "tstatic/devices/base.py",
-        "tstatic/devices/interpret.py",
-        "tstatic/devices/tile_chain.py",
-        "tstatic/runtime/feed.py",
-        "tstatic/runtime/scope.py",
-        "tstatic/static/compile.py",
-        "tstatic/static/compiled_program.py",
-        "tstatic/static/data_parallel.py",
-        "tstatic/static/inquiry.py",
-        "tstatic/static/pipeline.py",
     )
 )
 """Files in which one of these still stands."""

@@ -60,12 +60,12 @@ def bind(
     ],
     arrays: Mapping[str, np.ndarray[Any, Any]],
 ) -> list[Call]:
-    """Ready calls of a kernel's launches.
+    """Returns the calls that launch a kernel.
 
     Args:
         module: The generated module.
         launches: (function, grid, arguments, constants, options of the compiler) per launch; nothing is compiled here.
-        arrays: What the arguments that are texts stand for.
+        arrays: The array that each argument given as a name refers to.
     """
     calls: list[Call] = []
     tensors: dict[str, Any] = {}

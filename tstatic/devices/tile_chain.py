@@ -24,7 +24,7 @@ MOST_STEPS = 32
 Spans = list[tuple[int, int, int]]
 """``(first byte, byte after the last, lane)``."""
 Ends = list[tuple[int, Any]]
-"""``(number of calls up to here, owner)``."""
+"""``(number of calls up to here, op)``."""
 
 
 def _overlaps(found: Spans, new: Spans) -> set[tuple[int, int]]:
@@ -59,7 +59,7 @@ class TileChain:
 
     Args:
         work: The first step.
-        owner: Whom to name when it fails.
+        owner: The op to name when the step fails.
         threads: Number of threads; decides which steps are worth joining, never what they compute.
     """
 
@@ -119,7 +119,7 @@ class TileChain:
         return True
 
     def bind(self, workspaces: Sequence[Workspace], pool: Pool | None) -> tuple[list[Call], list[Any]]:
-        """Ready calls, and for each its owner, or for the pool's call the owners of all its tiles (:func:`find_failed_op`)."""
+        """Returns the calls in order and, for error messages, the op behind each call or tile (:func:`find_failed_op`)."""
         calls: list[Call] = []
         op_of_call: list[Any] = []
         bound: list[list[list[Call]]] = []
@@ -150,7 +150,7 @@ class TileChain:
 
 
 def find_failed_op(error: Exception, owner: Any) -> tuple[BaseException, Any]:
-    """The error that a call raised and the owner of the step that raised it."""
+    """Returns the error that a call raised, and the op of the step that raised it."""
     if isinstance(error, TileFailed):
         assert error.__cause__ is not None
         return error.__cause__, next(o for end, o in owner[error.tile] if error.done < end)

@@ -26,7 +26,7 @@ def check_feed_dict(feed: Any) -> Mapping[str, Any]:
     """Returns the feed as a mapping.
 
     Raises:
-        FeedTypeError: If it is neither a dict nor a list of one dict, or a key is no text.
+        FeedTypeError: If it is neither a dict nor a list of one dict, or a key is not a str.
     """
     if feed is None:
         return {}
@@ -81,8 +81,8 @@ def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
     """Converts one fed value; lists and numbers take the variable's dtype, arrays must have it already.
 
     Raises:
-        FeedTypeError: For what is no array of numbers, also if the object's own methods raise.
-        FeedError: For numbers that the dtype cannot hold.
+        FeedTypeError: If the value is not an array of numbers, or the object's own methods raise.
+        FeedError: If the dtype cannot hold the numbers.
     """
     if type(value) is np.ndarray:
         # Nothing of the user's runs here: what is raised is about the array, or comes from a signal's handler.
@@ -240,7 +240,7 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
             missing = [n for n, v in block.vars.items() if v.is_data and n in used and n not in feed]
             if missing:
                 raise FeedError(
-                    f"feed has '{name}', which is no variable of the program, while input '{missing[0]}' is missing",
+                    f"feed has '{name}', which is not a variable of the program, while input '{missing[0]}' is missing",
                     expected=f"the inputs {', '.join(repr(n) for n, v in block.vars.items() if v.is_data)}",
                     received=f"feed with {', '.join(map(repr, feed))}",
                     fix=near(name, missing) or f"feed '{missing[0]}'",
@@ -250,7 +250,7 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
                 )
             warn_once(
                 ("feed", program.uid, name),
-                f"feed has '{name}', which is no variable of the program; it is ignored. {near(name, block.vars)}",
+                f"feed has '{name}', which is not a variable of the program; it is ignored. {near(name, block.vars)}",
             )
             continue
         array = to_array(value, var)

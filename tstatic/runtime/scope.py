@@ -405,7 +405,7 @@ def scope_guard(scope: Scope) -> Iterator[None]:
     """Makes ``scope`` the global one inside the ``with`` block, for the thread that enters it.
 
     Raises:
-        ProgramTypeError: If it is no Scope.
+        ProgramTypeError: If it is not a Scope.
     """
     if not isinstance(scope, Scope):
         raise ProgramTypeError(

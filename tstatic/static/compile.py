@@ -143,7 +143,7 @@ class Compilation:
 
     @property
     def first(self) -> LoweredProgram:
-        """The first replica's program, which stands for all where one is shown."""
+        """The first replica's program, which is the one shown to users."""
         return self.replicas[0]
 
     @property

@@ -107,7 +107,7 @@ class CompiledProgram:
         exec_strategy: Copied likewise. Paddle takes it in ``with_data_parallel`` only.
 
     Raises:
-        ProgramTypeError: If the first argument is no Program, or the strategy is none.
+        ProgramTypeError: If the first argument is not a Program, or a strategy is not of its class.
     """
 
     _program: Program
@@ -243,7 +243,7 @@ class CompiledProgram:
         if not self._has_backward():
             if name and self._program.global_block()._find_var_recursive(name) is None:
                 raise self._refused(
-                    f"loss_name '{name}' is no variable of the program",
+                    f"loss_name '{name}' is not a variable of the program",
                     "the name of a variable of the program, or None",
                     repr(name),
                     near(name, self._program.global_block().vars) or "pass loss.name",

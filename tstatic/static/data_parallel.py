@@ -28,7 +28,7 @@ from tstatic.static.strategy import BuildStrategy
 LATER = 1.5
 """Seconds by which a process's own deadline comes after that of all processes, whose error names the rank."""
 _numbers = itertools.count()
-"""Of what all processes compile, over all Executors: a later one's program may read the same and yet start anew."""
+"""Process-wide compile counter: two executors may compile identical text, so a hash alone is not unique."""
 
 
 def places_of(executor_place: Any, given: Any) -> list[places.Place]:

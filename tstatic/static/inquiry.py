@@ -44,7 +44,7 @@ def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, bu
     launches = total = 0
     for op in planned(frozen, metas, kernels, build):
         kernel = kernels.get(op.outputs)
-        # A kernel may compute again what the ops that it stands for read.
+        # A kernel may recompute values that the ops it replaces only read.
         launches += 1 if kernel is None else len(kernel.plan(H100).launches)
         total += _bytes(op, metas) if kernel is None else kernel.nbytes
     return launches, total

@@ -152,7 +152,7 @@ def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrat
         frozen: With its fused ops.
         metas: Metadata of all its values.
         strategy: Says how memory is planned.
-        generated: Fused ops run as generated kernels; otherwise as the ops that they stand for, with the same bits as unfused.
+        generated: Run fused ops as generated kernels; otherwise as the ops that they replaced, with the same bits as unfused.
     """
     if not generated:
         return make_plan(unfused(frozen), metas, plan_options(strategy))
