@@ -206,11 +206,7 @@ PHRASES = {
 }
 """Phrases that do not stand in pages, docstrings, comments and messages -> what to write instead."""
 
-PENDING_PHRASES = frozenset(
-    (
-        "tstatic/devices/base.py",
-    )
-)
+PENDING_PHRASES = frozenset(("tstatic/devices/base.py",))
 """Files in which one of these still stands."""
 
 

@@ -1,4 +1,4 @@
-"""Writing several values of a scope at one point."""
+"""Writes several values of a scope at one point."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Array = np.ndarray[Any, Any]
 
 
 def assign(scope: Scope, values: Mapping[str, Array], runs: Mapping[int, tuple[int, int]] | None = None) -> None:
-    """Writes all values, or none if an exception comes in between, be it Ctrl-C or what a signal handler raises.
+    """Writes all values, or none if an exception interrupts the call, including Ctrl-C and what a signal handler raises.
 
-    A value of the variable's shape and dtype goes to its storage; any other becomes its storage.
+    A value of the variable's shape and dtype is copied into its storage; any other array becomes its new storage.
 
     Args:
         scope: Where the variables are, or in a parent of it; new ones are made here.
-        values: Arrays by name that nobody else holds.
+        values: Arrays by name; the caller must not use them afterwards.
         runs: Run counts by program, written at the same point.
     """
     with scope.lock:
@@ -42,13 +42,13 @@ def assign(scope: Scope, values: Mapping[str, Array], runs: Mapping[int, tuple[i
                 function, args = owner_of(old).assigning(old, array)
                 steps.append((function, *args))
             else:
-                # Plans that are bound to the old storage look for the new one, should it come.
+                # Before the write: plans bound to the old storage must bind anew if the new one is installed.
                 found.scope._layout_changed()
                 steps.append((setattr, found.get_tensor(), "_array", array))
                 steps.append((setattr, found.get_tensor(), "flat", None))
             if found is not None:
-                # What was left half written is whole now.
+                # A variable that was half written is complete again.
                 steps.append((found.scope.torn.pop, found.get_tensor(), None))
-        # One call of functions that are all written in C: Python handles signals, and exceptions from other threads, between
-        # its own instructions only, so before the first of these writes or after the last.
+        # One call that runs C functions only: Python handles signals, and exceptions from other threads, only between its own
+        # instructions, so before the first of these writes or after the last.
         deque(itertools.starmap(operator.call, steps), maxlen=0)

@@ -1,8 +1,8 @@
-"""Checkpoint files: safetensors with a checked manifest.
+"""Encodes and decodes checkpoint files: safetensors with a checked manifest.
 
-The manifest stands in the file's own metadata: per tensor a SHA-256 of its bytes, what kind of state it is, and facts such
-as the run count. Any safetensors reader can open the file. Nothing in a file is trusted: see :mod:`tstatic.runtime.header`
-for what bounds the cost of reading one.
+The manifest is part of the file's metadata: per tensor the SHA-256 of its bytes and the kind of state that it holds, and
+facts such as the run count. Any safetensors reader can open the file. Nothing in a file is trusted;
+:mod:`tstatic.runtime.header` explains what bounds the cost of reading one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Contents of a file: tensors, what kind each is (``"parameter"`` or ``"state"``), facts, and names of damaged tensors."""
+    """The contents of a file: tensors, the kind of each (``"parameter"`` or ``"state"``), facts, and names of damaged tensors."""
 
     tensors: Mapping[str, Array]
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -45,10 +45,10 @@ def _digest(data: bytes | memoryview) -> str:
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """The file's bytes.
+    """Returns the file's bytes.
 
     Raises:
-        MissingPackageError: Without safetensors.
+        MissingPackageError: If safetensors is not installed.
     """
     with needed_for("saving values"):
         import safetensors.numpy
@@ -69,12 +69,12 @@ def decode(data: bytes, path: object, strict: bool = True) -> Checkpoint:
 
     Args:
         data: The bytes.
-        path: Where they come from, for messages.
-        strict: ``False`` leaves out damaged tensors and names them in ``lost``; the header must be whole.
+        path: The file they were read from, for messages.
+        strict: ``False`` skips damaged tensors and names them in ``lost``; the header must be intact.
 
     Raises:
-        CheckpointError: For anything that is damaged, incomplete or of another kind; it names the tensor.
-        MissingPackageError: Without msgspec.
+        CheckpointError: If the file is damaged, incomplete or of another format; the message names the tensor.
+        MissingPackageError: If msgspec is not installed.
     """
     with needed_for("reading saved values"):
         from tstatic.runtime import header
@@ -96,10 +96,10 @@ def decode(data: bytes, path: object, strict: bool = True) -> Checkpoint:
 
 
 def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object) -> Array:
-    """A tensor as an array of its own.
+    """Returns a tensor as an array with its own memory.
 
     Raises:
-        CheckpointError: If its bytes are not those that were saved, or it is not an array.
+        CheckpointError: If its bytes differ from the saved ones, or do not form an array.
     """
     from tstatic.runtime.header import AGAIN, broken, short
 
@@ -135,7 +135,7 @@ def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object)
 
 
 def facts_of(data: bytes) -> Mapping[str, Any]:
-    """The facts of a file; empty for a file of others.
+    """Returns the facts of a file; empty if another program wrote the file.
 
     Raises:
         CheckpointError: If the header is damaged.
@@ -146,7 +146,7 @@ def facts_of(data: bytes) -> Mapping[str, Any]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes one file: an error or a crash leaves the old one or the new one (see :func:`tstatic.runtime.files.write`)."""
+    """Writes one file; after an error or a crash it is the old one or the new one (see :func:`tstatic.runtime.files.write`)."""
     files.write({path: data})
 
 

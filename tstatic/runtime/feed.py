@@ -1,4 +1,4 @@
-"""Checks and converts what the user feeds; the caller's dict is never changed."""
+"""Checks and converts the user's feed; the caller's dict is never changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tstatic.runtime.scope import LoDTensor
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 _NO_NUMBERS = "OSUMmc"
-"""Kinds of numpy dtypes that no real number can be read from: objects, texts, dates and complex numbers."""
+"""Kinds of numpy dtypes that hold no real numbers: objects, texts, dates and complex numbers."""
 
 
 def check_feed_dict(feed: Any) -> Mapping[str, Any]:
@@ -85,7 +85,7 @@ def to_array(value: Any, var: Variable) -> np.ndarray[Any, Any]:
         FeedError: If the dtype cannot hold the numbers.
     """
     if type(value) is np.ndarray:
-        # Nothing of the user's runs here: what is raised is about the array, or comes from a signal's handler.
+        # No user code runs here: an exception is about the array, or comes from a signal handler.
         return _convert(value, var)
     try:
         return _convert(value, var)
@@ -189,8 +189,8 @@ def check_array(array: np.ndarray[Any, Any], var: Variable) -> np.ndarray[Any, A
     """Checks dtype and shape against the variable's declaration.
 
     Raises:
-        FeedTypeError: For another dtype (nothing is cast).
-        FeedError: For another rank or a fixed size that differs.
+        FeedTypeError: If the dtype differs (nothing is cast).
+        FeedError: If the rank or a fixed size differs.
     """
     name = var.name
     given: DType = dtype_of(array.dtype)
@@ -225,12 +225,12 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
     """Returns the arrays that this run needs, checked.
 
     Args:
-        program: What will run.
+        program: The program to run.
         feed: The user's ``feed``.
         used: Names that the program's ops read or that are fetched.
 
     Raises:
-        FeedError: For a name that the program does not have while a declared input is missing, and for bad values.
+        FeedError: If a value is bad, or a name is unknown to the program while a declared input is missing.
     """
     done: Arrays = {}
     block = program.global_block()
@@ -260,7 +260,7 @@ def read_feed(program: Program, feed: Any, used: frozenset[str]) -> Arrays:
 
 
 def uninitialised(plan: Plan, var: str) -> FeedError:
-    """The error for a persistable variable without a value: which op needs it, and the likely cause."""
+    """Returns the error for a persistable variable without a value: which op needs it, and the likely cause."""
     value = plan.program.reads[var]
     reader = next((s.op for s in plan.steps if value in s.op.reads()), None)
     return FeedError(

@@ -1,12 +1,13 @@
-"""Files that change together: a set is staged, committed by one rename and read as a whole.
+"""Writes and reads sets of files that change together: a set is staged, committed by one rename and read as a whole.
 
-While a save goes on, two folders may stand beside its files (docs/design/0006-one-commit-for-files.md):
+During a save, two folders may exist beside its files (docs/design/0006-one-commit-for-files.md):
 
-- ``.tstatic-1f0c62ab.tmp`` holds the staged files of a save. Its process holds a lock on it; without one it is left over.
-- ``.tstatic-save`` holds files that count already and only have to be moved to their places. To rename the first to the
+- ``.tstatic-1f0c62ab.tmp`` holds the staged files of a save. The saving process holds a lock on it; a folder without a lock
+  was left behind by a process that ended.
+- ``.tstatic-save`` holds committed files that still have to be moved to their places. Renaming the first folder to the
   second is the commit.
 
-:func:`read` looks into ``.tstatic-save`` first, so that it sees all files of a set or none, whatever moment a crash came at.
+:func:`read` looks into ``.tstatic-save`` first, so it sees all files of a set or none, whenever a crash happened.
 """
 
 from __future__ import annotations
@@ -27,27 +28,28 @@ from tstatic.errors import CheckpointError
 DONE = ".tstatic-save"
 _STAGED = re.compile(r"\.tstatic-[0-9a-f]{8}\.tmp")
 _EARLIER = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.tmp")
-"""A staged file of earlier versions, which had no folder of its own."""
+"""A file that an earlier version of the library staged, without a folder."""
 _KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
 }  # fmt: skip
 MAX_TRIES = 20
 Mark = tuple[int, int, int, int]
-"""Which content a name has: device, inode, time of the last change, size."""
+"""Identifies a file's content: device, inode, time of the last change, size."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- write
 def write(files: Mapping[Path, bytes]) -> None:
-    """Writes all files or none. Files in one folder change at one point; those of several, folder by folder.
+    """Writes all files or none. Files in one folder change at one point; those in several folders, folder by folder.
 
-    Links are followed. A file that is replaced keeps its mode; a new one gets what the umask leaves. Whatever earlier saves
-    left in the folders is cleared up.
+    Links are followed. A replaced file keeps its mode; a new one gets the mode that the umask allows. Leftovers of earlier
+    saves are removed from the folders.
 
     Args:
-        files: Content by path; folders are made if need be.
+        files: Content by path; missing folders are created.
 
     Raises:
-        CheckpointError: If there is no room, a target is not a regular file, or writing fails; it says what is on disk then.
+        CheckpointError: If there is no room, a target is not a regular file, or writing fails; the message says what is on
+            disk then.
     """
     if not files:
         return
@@ -67,7 +69,7 @@ def write(files: Mapping[Path, bytes]) -> None:
             _check_room(folders)
             stages = {folder: stack.enter_context(_staging(folder)) for folder in folders}
             for folder, contents in folders.items():
-                # Runs before the stage is removed, also when an exception comes after the commit.
+                # Runs before the stage is removed, even if an exception follows the commit.
                 stack.callback(settle, folder)
                 for name, data in contents.items():
                     path = folder / name
@@ -88,7 +90,7 @@ def write(files: Mapping[Path, bytes]) -> None:
 
 
 def _fix(folders: Collection[Path], committed: Sequence[Path]) -> str:
-    """What is on disk after an error, and what to do."""
+    """Returns what is on disk after an error, and what to do."""
     if not committed:
         return _UNTOUCHED
     if len(committed) < len(folders):
@@ -100,10 +102,10 @@ _UNTOUCHED = "free space or choose another path; the old file, if any, is untouc
 
 
 def _check_target(path: Path, real: Path) -> None:
-    """Refuses to replace what is not a file.
+    """Checks that a target can be replaced by a file.
 
     Raises:
-        CheckpointError: For a folder, a FIFO, a device or a socket.
+        CheckpointError: If it is a folder, a FIFO, a device or a socket.
     """
     with contextlib.suppress(FileNotFoundError):
         kind = _KINDS.get(stat.S_IFMT(real.lstat().st_mode))
@@ -117,10 +119,10 @@ def _check_target(path: Path, real: Path) -> None:
 
 
 def _check_room(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
-    """Refuses files that the disk cannot hold beside those that they replace.
+    """Checks that the disk can hold the new files beside those that they replace.
 
     Raises:
-        CheckpointError: With the bytes needed and the bytes free.
+        CheckpointError: If it cannot; the message has the bytes needed and the bytes free.
     """
     needed: dict[int, int] = {}
     for folder, contents in folders.items():
@@ -138,7 +140,7 @@ def _check_room(folders: Mapping[Path, Mapping[str, bytes]]) -> None:
 
 
 def _free(disk: os.statvfs_result) -> int:
-    # The superuser may use what is kept back from everybody else.
+    # The superuser may use the blocks that are reserved for root.
     return (disk.f_bavail if os.geteuid() else disk.f_bfree) * disk.f_frsize
 
 
@@ -161,16 +163,16 @@ def _status(path: Path) -> os.stat_result | None:
 
 @contextlib.contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
-    """A new folder that is locked while the block runs, and removed with what is left in it."""
+    """Makes a folder that is locked while the block runs, and removes it with its remaining content afterwards."""
     while True:
         stage = folder / f".tstatic-{os.urandom(4).hex()}.tmp"
         os.mkdir(stage)
         lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # File systems without locks make none: what is left over stays there.
+            # Some file systems have no locks: leftovers stay there.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            # Another save may have taken it for left over before it was locked.
+            # Another save may have removed the folder as a leftover before it was locked.
             if stage.exists():
                 yield stage
                 return
@@ -194,7 +196,7 @@ def _stage(staged: Path, data: bytes, old: os.stat_result | None) -> None:
 
 
 def _commit(stage: Path, folder: Path, names: Sequence[str]) -> None:
-    """Makes staged files count: the one point at which the set changes."""
+    """Commits staged files: the one point at which the set changes."""
     if len(names) == 1:
         os.replace(stage / names[0], folder / names[0])
         return
@@ -204,7 +206,7 @@ def _commit(stage: Path, folder: Path, names: Sequence[str]) -> None:
             os.rename(stage, folder / DONE)
             return
         except OSError as error:
-            # Another process has committed: help it to make way.
+            # Another process has committed: help it to move its files, then try again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         settle(folder)
@@ -212,7 +214,7 @@ def _commit(stage: Path, folder: Path, names: Sequence[str]) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Moves committed files to their places. Any process may do it, several at once: what one moved, the others miss."""
+    """Moves committed files to their places. Several processes may do so at once; each skips what another one moved."""
     done = folder / DONE
     try:
         names = os.listdir(done)
@@ -230,7 +232,7 @@ def settle(folder: Path) -> None:
 
 
 def _sweep(folder: Path, names: Collection[str]) -> None:
-    """Removes what saves staged whose processes are gone."""
+    """Removes the staged files of processes that ended before they committed."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _STAGED.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
@@ -262,17 +264,17 @@ def _sync(folder: Path) -> None:
 
 # ------------------------------------------------------------------------------------------------------------------ read
 def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path, bytes]:
-    """Reads files as one save left them, also while another process saves.
+    """Reads files as one save left them, even while another process saves.
 
     Args:
         paths: Files that must be there.
-        optional: Files that are left out of the answer if they cannot be read.
+        optional: Files that are left out of the result if they cannot be read.
 
     Raises:
-        CheckpointError: If one is not there, is not a regular file or cannot be read, or if they keep changing.
+        CheckpointError: If a file does not exist, is not a regular file or cannot be read, or if they keep changing.
     """
     for folder in {Path(os.path.realpath(path)).parent for path in (*paths, *optional)}:
-        # A folder that cannot be written is read as it stands.
+        # A folder without write permission is read as it is.
         with contextlib.suppress(OSError):
             settle(folder)
     for attempt in range(MAX_TRIES):
@@ -282,7 +284,7 @@ def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path,
         for path in optional:
             with contextlib.suppress(CheckpointError):
                 found[path] = _read(path)
-        # One file is what it is; of several, none may have changed since the first was opened.
+        # A single file is consistent by itself; of several, none may have changed since the first was opened.
         if len(found) <= 1 or all(_mark(path) == mark for path, (_, mark) in found.items()):
             return {path: data for path, (data, _) in found.items()}
         time.sleep(0.01 * attempt)
@@ -295,7 +297,7 @@ def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path,
 
 
 def listed(folder: Path) -> list[Path]:
-    """The files of a folder, with those that are on their way."""
+    """Returns the files of a folder, including committed files that are not in their places yet."""
     names: set[str] = set()
     for where in (folder, folder / DONE):
         with contextlib.suppress(OSError), os.scandir(where) as entries:
@@ -304,12 +306,12 @@ def listed(folder: Path) -> list[Path]:
 
 
 def exists(path: Path) -> bool:
-    """Whether a file is there, or is on its way."""
+    """Returns whether a file exists, or is committed and not in its place yet."""
     return _place(path).exists()
 
 
 def _place(path: Path) -> Path:
-    """Where the content of a file is now."""
+    """Returns the path at which a file's content is now."""
     real = Path(os.path.realpath(path))
     done = real.parent / DONE / real.name
     return done if os.path.lexists(done) else real
@@ -320,7 +322,7 @@ def _open(path: Path) -> int:
     try:
         return os.open(place, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
-        # It was moved to its place in the meantime.
+        # Another process has moved it to its place in the meantime.
         return os.open(os.path.realpath(path), os.O_RDONLY | os.O_NONBLOCK)
 
 

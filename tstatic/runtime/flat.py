@@ -1,4 +1,4 @@
-"""Parameters, moments and masters as views of flat buffers of the scope, so that one launch or one pass reaches them all."""
+"""Moves parameters, moments and masters into flat buffers of the scope, so that one launch or one pass reaches them all."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tstatic.runtime.scope import Flat, Scope, ScopeVar
 
 
 def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]], device: Device) -> int:
-    """Moves variables that do not lie in a flat buffer yet into new ones, one per stream and dtype.
+    """Moves variables that are not in a flat buffer yet into new buffers, one per stream and dtype.
 
-    Values, shapes and dtypes stay; bound plans bind anew. Variables without a value, and empty ones, are left alone.
+    Values, shapes and dtypes stay; bound plans bind anew. Variables without a value, and empty ones, are not moved.
 
     Args:
-        scope: Whose variables, or whose parents', they are.
+        scope: The scope that has the variables, or whose parents have them.
         wanted: Stream -> variables in order.
-        device: Whose memory they lie in, and the buffers will.
+        device: The device that holds the variables, and will hold the buffers.
 
     Returns:
         How many variables were moved.
@@ -34,7 +34,7 @@ def flatten(scope: Scope, wanted: Mapping[str, Sequence[str]], device: Device) -
                 loose.setdefault(dtype_of(array.dtype).name, []).append(var)
         for group in loose.values():
             touched.update((id(v.scope), v.scope) for v in group)
-            # Before as well: if an exception breaks the move off, no plan may stay bound to what has moved.
+            # Before the move, too: if an exception interrupts it, no plan may stay bound to a variable that has moved.
             for owner in touched.values():
                 owner._layout_changed()
             _move(stream, group, device)

@@ -1,8 +1,8 @@
-"""The header of a checkpoint, read from bytes that nobody vouches for (needs msgspec, so it is imported where one is read).
+"""Reads the header of a checkpoint from untrusted bytes (needs msgspec, so it is imported only where a file is read).
 
 A safetensors file begins with the length of a JSON object in eight bytes, then that object: per tensor its dtype, shape and
-offsets, and under ``__metadata__`` texts, of which one is our manifest. Before anything is decoded, the keys are counted:
-that bounds the cost of what follows, and tells a key that is there twice.
+offsets, and texts under ``__metadata__``, one of which is our manifest. The keys are counted before anything is decoded:
+this bounds the cost of decoding, and finds duplicate keys.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tstatic.runtime.manifest import Entry, Manifest, Version
 FORMAT = 1
 AGAIN = "take an older copy of the file"
 MANY = 32_768
-"""Tensors that a file of any size may have."""
+"""The number of tensors that a file of any size may have."""
 LEAST_BYTES = 210
-"""Beyond that, what each tensor takes in a file: its row in the header and its row in the manifest."""
+"""The bytes of a file per tensor above that number: its row in the header and its row in the manifest."""
 MAX_FACTS = 65_536
-# Possessive repeats: a string of a million escapes must not cost a million marks to come back to.
+# Possessive repeats: a string of a million escapes must not keep a million positions to backtrack to.
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _KEY = re.compile(_TEXT + rb"(\s*+:)?+", re.DOTALL)
 _PAIR = _TEXT + rb"\s*+:\s*+" + _TEXT + rb"\s*+"
@@ -38,7 +38,7 @@ _LONG_LIST = re.compile(rb"\[[\s\d,]{2000}")
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says. ``start``: where the tensors' bytes begin; ``manifest``: ``None`` in files of others."""
+    """A decoded header. ``start``: where the tensors' bytes begin; ``manifest``: ``None`` if another program wrote the file."""
 
     entries: Mapping[str, Entry]
     manifest: Manifest | None
@@ -47,26 +47,26 @@ class Header:
 
 
 def broken(path: object, what: str, expected: str, received: str, fix: str) -> CheckpointError:
-    """An error that names the file behind what is wrong."""
+    """Returns an error whose message ends with the file's path."""
     return CheckpointError(f"{what}: {path}", expected=expected, received=received, fix=fix)
 
 
 def short(name: str) -> str:
-    """A name in quotes, cut where it fills the screen."""
+    """Returns a name in quotes, shortened if it is longer than 200 characters."""
     return f"'{name}'" if len(name) <= 200 else f"'{name[:200]}...' ({len(name):,} characters)"
 
 
 def parse(data: bytes, path: object, strict: bool = True) -> Header:
-    """Reads and checks the header; of the tensors' bytes only how many there are.
+    """Reads and checks the header, and the number of the tensors' bytes but not their values.
 
     Args:
         data: The whole file.
-        path: Where it comes from, for messages.
-        strict: ``False`` takes a file whose end is missing.
+        path: The file's path, for messages.
+        strict: ``False`` accepts a file whose end is missing.
 
     Raises:
-        CheckpointError: If the file is not a safetensors file, or its header or manifest is damaged, too large, newer, or says
-            one thing twice.
+        CheckpointError: If the file is not a safetensors file, or its header or manifest is damaged, too large, newer, or has
+            a duplicate key.
     """
     # A pickle begins with its protocol; a safetensors file has its JSON header at byte 8.
     if data[:1] == b"\x80" and data[8:9] != b"{":
@@ -84,7 +84,7 @@ def parse(data: bytes, path: object, strict: bool = True) -> Header:
         entries, metadata = _split(data[8 : 8 + size], len(data), path)
         _check_offsets(entries, len(data) - 8 - size, path, strict)
         if not any(key.startswith("tstatic.") for key in metadata):
-            # Written by somebody else: readable, but there is nothing to check it against.
+            # Another program wrote it: readable, but there is no checksum to compare with.
             return Header(entries, None, 8 + size)
         manifest = _manifest(metadata, entries, path)
         return Header(entries, manifest, 8 + size, _facts(bytes(manifest.facts), path))
@@ -93,7 +93,7 @@ def parse(data: bytes, path: object, strict: bool = True) -> Header:
 
 
 def _split(text: bytes, size: int, path: object) -> tuple[dict[str, Entry], dict[str, str]]:
-    """The tensors and the metadata of a header."""
+    """Returns the tensors and the metadata of a header."""
     metadata: dict[str, str] = {}
     at = text.find(b'"__metadata__"')
     found = _METADATA.match(text, at) if at >= 0 else None
@@ -101,7 +101,7 @@ def _split(text: bytes, size: int, path: object) -> tuple[dict[str, Entry], dict
         _check_keys(found[1], 1024, path)
         metadata = msgspec.json.decode(found[1], type=dict[str, str])
         _check_twice(found[1], len(metadata), path)
-        # The rest is an object again when one of the commas beside it goes, too.
+        # The rest is a JSON object again once one of the adjacent commas is removed, too.
         before, after = text[:at].rstrip(), text[found.end() :]
         text = before.removesuffix(b",") + after if before.endswith(b",") else before + after.removeprefix(b",")
     _check_keys(text, 4 * max(MANY, size // LEAST_BYTES), path)
@@ -113,13 +113,13 @@ def _split(text: bytes, size: int, path: object) -> tuple[dict[str, Entry], dict
 
 
 def _keys(text: bytes) -> int:
-    """How many keys a JSON text has, of all its objects."""
+    """Returns the number of keys in all objects of a JSON text."""
     found = _KEY.findall(text)
     return len(found) - found.count(b"")
 
 
 def _check_keys(text: bytes, most: int, path: object) -> None:
-    # What is counted fast comes first: a key takes a colon, and of its quotes at least one has no backslash before it.
+    # Cheap bounds first: each key has a colon, and at least one quote without a backslash before it.
     quotes = text.count(b'"') - text.count(b'\\"')
     if quotes > 4 * most or (text.count(b":") > most and _keys(text) > most):
         raise broken(
@@ -137,7 +137,7 @@ def _check_twice(text: bytes, distinct: int, path: object) -> None:
 
 
 def _check_offsets(entries: Mapping[str, Entry], size: int, path: object, strict: bool) -> None:
-    """Each byte belongs to one tensor."""
+    """Checks that each byte belongs to exactly one tensor."""
     end = 0
     for entry in sorted(entries.values(), key=lambda e: e.data_offsets):
         begin, stop = entry.data_offsets
@@ -154,7 +154,7 @@ def _manifest(metadata: Mapping[str, str], entries: Mapping[str, Entry], path: o
     """Checks and decodes the manifest.
 
     Raises:
-        CheckpointError: If it is missing, damaged, newer, or not what a manifest is.
+        CheckpointError: If it is missing, damaged, newer, or does not follow the format.
     """
     text = metadata.get("tstatic.manifest")
     try:
@@ -192,10 +192,10 @@ def _manifest(metadata: Mapping[str, str], entries: Mapping[str, Entry], path: o
 
 
 def _facts(text: bytes, path: object) -> dict[str, Any]:
-    """The facts: a small object.
+    """Decodes the facts, a small object.
 
     Raises:
-        CheckpointError: If they are too large, no object, or name something twice.
+        CheckpointError: If they are too large, not an object, or have a duplicate name.
     """
     if len(text) > MAX_FACTS:
         raise broken(

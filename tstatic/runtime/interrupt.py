@@ -1,4 +1,4 @@
-"""Signals wait while state is written; what cannot wait leaves the state torn, which later runs refuse to use."""
+"""Defers signals while state is written; what cannot be deferred leaves the state torn, and later runs refuse to use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from tstatic.errors import DeviceError, ForkedProcessError
 from tstatic.runtime.scope import Scope
 
-# The C functions below those of the module: their wrappers spend 10 microseconds on enumerations, twice a step.
+# The C functions themselves: the wrappers in `signal` spend 10 microseconds on enumerations, twice a step.
 _signal = importlib.import_module("_signal")
 _set_handler: Any = _signal.signal
 _handler_of: Any = _signal.getsignal
@@ -24,11 +24,11 @@ _NUMBERS = tuple(int(n) for n in signal.valid_signals() if n not in _UNCATCHABLE
 
 
 PATIENCE = 10.0
-"""Seconds that replicas have to end the update that they are in when a step is broken off."""
+"""Seconds that replicas have to complete a running update when a step is interrupted."""
 
 
 class _StandIn:
-    """Takes a handler's place: keeps its signals while the shield is up, and calls it where none is."""
+    """Replaces a handler: queues its signals while the shield is up, and calls it otherwise."""
 
     __slots__ = ("handler", "number")
 
@@ -44,9 +44,9 @@ class _StandIn:
 
 
 class Shield:
-    """Holds back all signals that have a Python handler; they are handled when the block ends.
+    """Defers all signals that have a Python handler until the block ends.
 
-    There is one, because Python runs handlers in the main thread alone: in another thread the block is just run.
+    There is one instance, because Python runs handlers in the main thread only; in other threads it has no effect.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Shield:
         if self.up:
             self.up += 1
             return
-        # Asking for 60 handlers takes 2 microseconds; most often one of them, that of Ctrl-C, is a function.
+        # Reading 60 handlers takes 2 microseconds; usually one of them, that of Ctrl-C, is a function.
         handlers = list(map(_handler_of, _NUMBERS))
         if handlers != self._seen:
             self._look_at(handlers)
@@ -70,7 +70,7 @@ class Shield:
             for one in self._stand_ins:
                 _set_handler(one.number, one)
         except BaseException:
-            # Raised by a handler whose turn had not come.
+            # Raised by a handler that was not replaced yet.
             self._lower()
             raise
 
@@ -85,7 +85,9 @@ class Shield:
     def _look_at(self, handlers: list[Any]) -> None:
         found = []
         for number, handler in zip(_NUMBERS, handlers, strict=True):
-            while isinstance(handler, _StandIn):  # left behind when an exception broke off what puts handlers back
+            while isinstance(
+                handler, _StandIn
+            ):  # left behind when an exception interrupted the loop that restores handlers
                 handler = handler.handler
             if callable(handler):
                 found.append(_StandIn(number, handler))
@@ -93,7 +95,7 @@ class Shield:
         self._seen = handlers
 
     def _lower(self) -> None:
-        # Down first: a stand-in that stays because the next lines are broken off calls its handler as if it were not there.
+        # First: if an exception interrupts the next lines, a stand-in that stays behind calls its handler at once.
         self.up = 0
         try:
             for one in self._stand_ins:
@@ -104,7 +106,7 @@ class Shield:
                 self._deliver()
 
     def forget(self) -> None:
-        """Takes down, in a forked child, what another thread of the parent had put up."""
+        """Lowers, in a forked child, a shield that another thread of the parent had raised."""
         self.waiting.clear()
         if self.up:
             self._lower()
@@ -114,25 +116,25 @@ class Shield:
         try:
             handler(number, frame)
         finally:
-            # A handler that raises does not swallow the next one's signal.
+            # The next handler is called even if this one raises.
             if self.waiting:
                 self._deliver()
 
 
 shield = Shield()
-"""``with shield:`` makes a block done or not done, as far as signals go."""
+"""``with shield:`` defers signals: a block runs completely or not at all."""
 
 
 class Writing:
-    """Writes state inside the block, all or nothing as far as signals go.
+    """Defers signals while the block writes state, so that it writes all of it or nothing.
 
-    An exception that comes through all the same (raised by an operator, or put into this thread from outside) leaves the
-    variables *torn*: :func:`check_whole` refuses to use them until all of each was written again.
+    Any other exception (raised by an operator, or set in this thread by another one) leaves the variables *torn*:
+    :func:`check_whole` refuses to use them until each was completely written again.
 
     Args:
-        scope: Where the variables are, or in a parent of it.
+        scope: The scope that has the variables, or whose parents have them.
         names: The variables that the block writes completely.
-        what: What is being done, for the error: ``a step``, ``a load``.
+        what: What the block does, for the error: ``a step``, ``a load``.
     """
 
     __slots__ = ("names", "scope", "what")
@@ -143,12 +145,12 @@ class Writing:
         self.what = what
 
     def __enter__(self) -> None:
-        # First: an exception that keeps `__exit__` from running leaves this note.
+        # First: if an exception prevents `__exit__` from running, this entry stays.
         _open[threading.get_ident()] = self
         try:
             shield.__enter__()
         except BaseException:
-            # From a handler: nothing is written yet.
+            # Raised by a handler: nothing is written yet.
             _open.pop(threading.get_ident(), None)
             raise
 
@@ -165,22 +167,22 @@ class Writing:
             shield.__exit__()
 
     def tear(self, reason: str) -> None:
-        """Notes that the variables may be half written."""
+        """Marks the variables as possibly half written."""
         self.scope._tear(self.names, reason)
 
 
 _open: dict[int, Writing] = {}
-"""Per thread what it is writing now."""
+"""What each thread is writing now."""
 
 
 def still_writing(scopes: Collection[Scope]) -> list[Writing]:
-    """What threads are writing to these scopes now."""
+    """Returns what threads are writing to these scopes now."""
     return [writing for writing in list(_open.values()) if writing.scope in scopes]
 
 
 @contextlib.contextmanager
 def left_whole(scopes: Collection[Scope]) -> Iterator[None]:
-    """When a parallel step is broken off, waits until no replica writes to its scope; what one goes on writing is torn."""
+    """When a parallel step is interrupted, waits until no replica writes; marks what is still being written as torn."""
     try:
         yield
     except BaseException as error:
@@ -194,12 +196,12 @@ def left_whole(scopes: Collection[Scope]) -> Iterator[None]:
 
 
 def check_whole(scope: Scope, names: Collection[str], use: str) -> None:
-    """Refuses variables that were left half written.
+    """Checks that no variable was left half written.
 
     Args:
-        scope: Where they are.
-        names: What is going to be read.
-        use: What for, as the subject of a sentence: ``this run``, ``static.save``.
+        scope: The scope that has the variables.
+        names: The variables that will be read.
+        use: What reads them, as the subject of a sentence: ``this run``, ``static.save``.
 
     Raises:
         DeviceError: If one of them is torn.

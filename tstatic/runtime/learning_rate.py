@@ -1,4 +1,4 @@
-"""A scheduler's rate in the scope for the time of a run."""
+"""Writes a scheduler's learning rate into the scope before a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 
 
 def scheduled(program: Program, scope: Scope) -> AbstractContextManager[None]:
-    """Writes the scheduler's current value; if the block raises, what was there before is put back."""
+    """Writes the scheduler's current value; if the block raises, restores the previous one."""
     return _NOTHING if program.lr_scheduler is None else _scheduled(program, scope)
 
 

@@ -1,4 +1,4 @@
-"""What stands in the header and in the manifest of a checkpoint (needs msgspec, so it is imported where one is read)."""
+"""Types of a checkpoint's header and manifest (needs msgspec, so it is imported only where a file is read)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Version(msgspec.Struct):
-    """The format alone, which is looked at first."""
+    """The format number alone, which is read first."""
 
     format: int
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A tensor: what its bytes must be, and what kind of state it is."""
+    """A tensor: the checksum of its bytes, and the kind of state that it holds."""
 
     sha256: str
     kind: str

@@ -1,4 +1,4 @@
-"""Steps on several streams: what waits for what, so that any order that the streams allow gives the same numbers."""
+"""Orders steps on several streams by events, so that any order that the streams allow gives the same numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Spans = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """What one step puts into a stream.
+    """The work that one step puts into a stream.
 
     Attributes:
         op: The step's op; ``None`` for copies of feeds.
-        stream: Where its work goes.
-        calls: What puts it there.
-        reads, writes: The memory that it touches; ``None`` where that is not known, and for what prints or calls Python,
-            whose order is the program's.
+        stream: The stream that runs its work.
+        calls: The calls that put the work there.
+        reads, writes: The memory that it accesses; ``None`` if that is not known, or if the step prints or calls Python and
+            so must keep the program's order.
     """
 
     op: FrozenOp | None
@@ -32,7 +32,7 @@ class Queued:
 
 
 class _Touched:
-    """The memory that steps touched, as far as a later step may have to wait for them."""
+    """The memory that earlier steps accessed and that a later step may have to wait for."""
 
     def __init__(self) -> None:
         self._spans: list[tuple[int, int, bool, int]] = []
@@ -40,7 +40,7 @@ class _Touched:
         self._barrier = -1
 
     def conflicts(self, step: Queued, last: Collection[int]) -> set[int]:
-        """The steps that must be done first: one of the two writes what the other touches.
+        """Returns the steps that must be done first: one of the two writes memory that the other accesses.
 
         Args:
             step: The new one.
@@ -56,7 +56,7 @@ class _Touched:
         return found
 
     def add(self, index: int, step: Queued) -> None:
-        """Notes a step. What it overwrites completely is forgotten: who waits for this step has waited for that, too."""
+        """Records a step. Accesses that it overwrites completely are dropped: waiting for this step implies waiting for them."""
         if step.reads is None or step.writes is None:
             self._spans, self._barrier = [], index
             return
@@ -67,13 +67,13 @@ class _Touched:
 
 
 def waits(steps: Sequence[Queued]) -> list[list[int]]:
-    """For each step the earlier ones in other streams that it has to wait for.
+    """Returns, for each step, the earlier steps in other streams that it has to wait for.
 
-    None is named that a stream's own order, or another wait, implies.
+    Waits that a stream's own order, or another wait, implies are left out.
     """
     found: list[list[int]] = []
     reached: list[dict[int, int]] = []
-    """Per step and stream: the last of its steps that is done when the step begins, or is the step itself."""
+    """Per step and stream: the last step of the stream that is done when the step begins, or the step itself."""
     last: dict[int, int] = {}
     touched = _Touched()
     for i, step in enumerate(steps):
@@ -94,7 +94,7 @@ def waits(steps: Sequence[Queued]) -> list[list[int]]:
 
 
 def in_order(device: Device, steps: Sequence[Queued]) -> list[Call]:
-    """The steps' calls with the events between them."""
+    """Returns the steps' calls, with the events that order them."""
     needed = waits(steps)
     events = {j: device.event() for js in needed for j in js}
     calls: list[Call] = []

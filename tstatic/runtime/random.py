@@ -1,4 +1,4 @@
-"""Seeds: the program's own, else ``paddle.seed``, else entropy drawn once a process."""
+"""Chooses seeds: the program's own, else that of ``paddle.seed``, else entropy drawn once per process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _entropy = 0
 
 @export("tensor.seed", "framework.seed")
 def seed(seed: int) -> int:
-    """Seeds all programs that have no ``random_seed`` of their own, and restarts their run counts.
+    """Sets the seed of all programs without a ``random_seed``, and restarts their run counts.
 
     Args:
         seed: Any int; taken modulo 2**64.
@@ -36,7 +36,7 @@ def seed(seed: int) -> int:
 
 
 def current(program_seed: int) -> int:
-    """The seed of a program's random ops."""
+    """Returns the seed of a program's random ops."""
     global _entropy
     if program_seed:
         return program_seed % 2**64
@@ -48,7 +48,7 @@ def current(program_seed: int) -> int:
 
 
 def epoch() -> int:
-    """Changes with every call of ``seed``; run counts start at 0 in each."""
+    """Returns a number that changes with every call of ``seed``; run counts start at 0 in each epoch."""
     return _epoch
 
 

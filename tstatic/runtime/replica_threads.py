@@ -1,4 +1,4 @@
-"""Runs one thread per replica; a step ends for all together: with success, the first error, or a timeout."""
+"""Runs one thread per replica; a step ends for all together: success, first error, or timeout."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tstatic.errors import DeviceError, TstaticError
 from tstatic.runtime.interrupt import shield
 
 GRACE = 2.0
-"""Seconds that the other replicas have to notice that one failed."""
+"""Seconds that the other replicas have to stop after one failed."""
 
 _SLICE = 1.0
-"""Seconds after which the caller looks whether the threads live; an interrupt comes through only then on some systems."""
+"""Seconds between the caller's checks that the threads live; on some systems an interrupt arrives only then."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """One replica's part of a step, and what the caller's guards (scope, programs) say."""
+    """One replica's part of a step, and the caller's context (guards of scopes and programs)."""
 
     task: Callable[[], Any]
     done: queue.SimpleQueue[tuple[int, Any, BaseException | None]]
@@ -34,17 +34,17 @@ class _Order:
 
 
 class _Step:
-    """What became of each replica's part, as far as the caller took it from the queue."""
+    """The outcome of each replica's part, as far as the caller took it from the queue."""
 
     def __init__(self, size: int) -> None:
-        # A queue of C and not a condition: an interrupt in the caller leaves no lock held, and a later step has its own.
+        # A queue written in C, not a condition: an interrupt in the caller leaves no lock held. Each step has its own queue.
         self.done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
         self.results: list[Any] = [None] * size
         self.errors: dict[int, BaseException] = {}
         self.open = set(range(size))
 
     def take(self, timeout: float) -> bool:
-        """Notes the next replica that is through; returns whether one came in time."""
+        """Records the next replica that has finished; returns whether one did in time."""
         try:
             replica, result, error = self.done.get(timeout=max(0.0, timeout))
         except queue.Empty:
@@ -67,7 +67,7 @@ def _work(orders: queue.SimpleQueue[_Order | None]) -> None:
         except BaseException as raised:
             error = raised
         order.done.put((order.replica, result, error))
-        # Nothing of the last step is kept alive while waiting for the next.
+        # Keeps no object of the last step alive while waiting for the next.
         del order, result, error
 
 
@@ -77,14 +77,14 @@ def _end(orders: Sequence[queue.SimpleQueue[_Order | None]]) -> None:
 
 
 class ReplicaThreads:
-    """Threads of ``size`` replicas; the caller only waits, so that it can give up on one that does not come back.
+    """Threads of ``size`` replicas; the caller only waits, so that it can give up on one that does not return.
 
-    The threads end with :meth:`close`, or when nobody holds this object any more.
+    The threads end with :meth:`close`, or when the last reference to this object is gone.
 
     Args:
         size: Number of replicas.
-        group: What the replicas meet in; aborted when one fails.
-        standing: Says where a replica stands, for the error about one that does not come back.
+        group: The group in which the replicas communicate; aborted when one fails.
+        current_op: Returns the op that a replica is running, for the error about one that does not return.
     """
 
     def __init__(self, size: int, group: Group, current_op: Callable[[int], str] = lambda replica: "") -> None:
@@ -107,14 +107,14 @@ class ReplicaThreads:
         """Runs one task per replica.
 
         Args:
-            tasks: In the order of the replicas.
+            tasks: One per replica, in their order.
             timeout: Seconds for all of them together.
 
         Returns:
             Their results.
 
         Raises:
-            DeviceError: If one did not come back in time, now or in an earlier step.
+            DeviceError: If one did not return in time, now or in an earlier step.
             BaseException: The first error that a replica raised by itself.
         """
         self._ready(timeout)
@@ -126,7 +126,7 @@ class ReplicaThreads:
             late = self._wait(step, timeout)
             self._settled = not step.open
         except BaseException as error:
-            # An interrupt of the caller: nobody may be left inside a collective.
+            # The caller was interrupted: no replica may stay inside a collective.
             with shield:
                 self.group.abort(error)
                 self._settle(GRACE)
@@ -140,7 +140,7 @@ class ReplicaThreads:
         return step.results
 
     def _ready(self, timeout: float) -> None:
-        """Refuses work while a replica is lost; waits for one that was merely slow to notice an earlier error."""
+        """Refuses work if a replica is lost; waits for one that is slow to stop after an earlier error."""
         if not self._settled:
             left = self._settle(timeout)
             self.lost.update({i: self.current_op(i) for i in left})
@@ -154,7 +154,7 @@ class ReplicaThreads:
             )
 
     def _wait(self, step: _Step, timeout: float) -> list[int]:
-        """Waits until all are done, one failed, or the time is over; returns who is late then."""
+        """Waits until all are done, one failed, or the time is over; returns the replicas that are late then."""
         deadline = time.monotonic() + timeout
         while step.open and not step.errors:
             left = deadline - time.monotonic()
@@ -169,7 +169,7 @@ class ReplicaThreads:
         return []
 
     def _give_up(self, late: Sequence[int], timeout: float) -> DeviceError:
-        # The one that waits for others in a collective is not the one to blame.
+        # A replica that waits for the others in a collective is not the one that is stuck.
         stuck = next((i for i in late if i not in self.group.waiting), late[0])
         where = self.current_op(stuck)
         error = DeviceError(
@@ -185,9 +185,9 @@ class ReplicaThreads:
         return error
 
     def _settle(self, timeout: float) -> list[int]:
-        """Waits until the replicas are through with all they were given; returns who is not when the time is over.
+        """Waits until the replicas have finished all orders; returns those that have not when the time is over.
 
-        Each gets one more order: whether it got one before is unknown where an interrupt came while they were given.
+        Each gets one more order: after an interrupt it is unknown which replicas got the last one.
         """
         last = _Step(self.size)
         for i, orders in enumerate(self._orders):
@@ -201,7 +201,7 @@ class ReplicaThreads:
         return sorted(last.open)
 
     def _first(self, step: _Step) -> BaseException:
-        """The error of the replica that failed by itself, which says which one it was."""
+        """Returns the error of the replica that failed by itself, with its number."""
         while step.take(0.0):
             pass
         own = {i: e for i, e in step.errors.items() if not isinstance(e, ReplicaStoppedError)} or step.errors
@@ -214,5 +214,5 @@ class ReplicaThreads:
         return error
 
     def close(self) -> None:
-        """Ends the threads that wait."""
+        """Ends the waiting threads."""
         self._finalizer()

@@ -1,4 +1,4 @@
-"""Where persistable variables live between runs."""
+"""Scopes hold the values of persistable variables between runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Flat:
     """One buffer that several variables of one dtype are views of.
 
     Attributes:
-        stream: What they are: ``Param``, ``Moment1``, ...
+        stream: Their role: ``Param``, ``Moment1``, ...
         array: All elements, padding included.
         names: The variables, in order.
         offsets: Where each begins.
@@ -51,12 +51,12 @@ class LoDTensor:
 
     @property
     def array(self) -> Array | None:
-        """The storage itself, on whatever device it lies, or ``None`` before it is set."""
+        """The storage itself, on any device, or ``None`` before it is set."""
         return self._array
 
     def hold(self, array: Array) -> None:
-        """Takes ``array`` as the storage."""
-        # Plans are told before and after: an exception in between must not leave one bound to storage that is left.
+        """Makes ``array`` the storage."""
+        # Plans are notified before and after: an exception in between must not leave one bound to the old storage.
         if self._scope is not None:
             self._scope._layout_changed()
         self._array = array
@@ -66,7 +66,7 @@ class LoDTensor:
             self._scope._layout_changed()
 
     def _write(self, array: np.ndarray[Any, Any]) -> None:
-        """Writes a value through to the storage, or takes a copy as new storage where shape or dtype differ."""
+        """Copies a value into the storage, or makes a copy the new storage if shape or dtype differ."""
         if self._array is not None and self._array.shape == array.shape and self._array.dtype == array.dtype:
             if self._scope is not None:
                 self._scope.bump_version()
@@ -77,7 +77,7 @@ class LoDTensor:
             self.hold(array.copy())
 
     def _move_to(self, flat: Flat, offset: int) -> None:
-        """Makes the storage a view of a flat buffer, with the same value; the caller says that the layout changed."""
+        """Makes the storage a view of a flat buffer, with the same value; the caller reports the change of layout."""
         old = self._array
         assert old is not None
         device = owner_of(flat.array)
@@ -86,7 +86,7 @@ class LoDTensor:
         self._array, self.flat = view, flat
 
     def _move(self, device: Device) -> None:
-        """Makes the storage memory of a device, with the same value; what is torn stays torn."""
+        """Moves the storage to a device, with the same value; a torn value stays torn."""
         old = self._array
         assert old is not None
         fresh = device.empty(old.shape, old.dtype)
@@ -132,7 +132,7 @@ class LoDTensor:
         return values if copy is False or values is not self._array else values.copy()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A copy of the value."""
+        """Returns a copy of the value."""
         return self.__array__()
 
     def shape(self) -> list[int]:
@@ -163,7 +163,7 @@ class LoDTensor:
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> LoDTensor:
-    """A tensor that holds an array, and belongs to no scope."""
+    """Returns a tensor that holds an array and does not belong to a scope."""
     tensor = LoDTensor()
     tensor.hold(array)
     return tensor
@@ -188,13 +188,13 @@ class ScopeVar:
 
 
 class Scope:
-    """Names to values; a child sees its parents' values.
+    """Maps names to values; a child sees its parents' values.
 
     Attributes:
-        layout: Changes whenever a value gets other storage, so that bound plans bind anew.
+        layout: A number that changes whenever a value gets other storage, so that bound plans bind anew.
         runs: Program uid -> (seed epoch, number of runs), the counter behind random numbers.
-        replicas: Scopes of the further replicas of parallel programs: copies of what every replica needs for itself.
-        torn: Tensors of this scope, its parents and children that may be half written, and what broke off.
+        replicas: Scopes of the replicas after the first, with copies of the variables that each replica needs.
+        torn: Tensors of this scope, its parents and children that may be half written, and what was interrupted.
     """
 
     def __init__(self, parent: Scope | None = None) -> None:
@@ -209,30 +209,30 @@ class Scope:
         self._vars: dict[str, ScopeVar] = {}
 
     def bump_version(self) -> None:
-        """Notes that values changed other than by a parallel step, which changes those of all replicas alike."""
+        """Records that values changed, except by a parallel step, which changes the values of all replicas equally."""
         self._writes += 1
 
     @property
     def writes(self) -> int:
-        """Changes whenever :meth:`bump_version` was called here or on a parent."""
+        """A number that changes whenever :meth:`bump_version` is called here or on a parent."""
         return self._writes + (self.parent.writes if self.parent is not None else 0)
 
     def _tear(self, names: Iterable[str], reason: str) -> None:
-        """Notes that variables may be half written, and by what."""
+        """Marks variables as possibly half written, with the reason."""
         for name in names:
             var = self.find_var(name)
             if var is not None:
                 self.torn[var.get_tensor()] = reason
 
     def _mend(self, names: Iterable[str]) -> None:
-        """Notes that variables were written completely."""
+        """Records that variables were written completely."""
         for name in names:
             var = self.find_var(name)
             if var is not None:
                 self.torn.pop(var.get_tensor(), None)
 
     def _torn_by(self, name: str) -> str:
-        """What left a variable half written; empty for one that is whole."""
+        """Returns what left a variable half written; empty for an intact variable."""
         var = self.find_var(name)
         return "" if var is None else self.torn.get(var.get_tensor(), "")
 
@@ -243,7 +243,7 @@ class Scope:
             kid._layout_changed()
 
     def var(self, name: str) -> ScopeVar:
-        """Returns the variable of that name, made if need be."""
+        """Returns the variable of that name, and creates it if it does not exist."""
         if not isinstance(name, str):
             raise ProgramTypeError(
                 "a scope variable is named by a text",
@@ -267,23 +267,23 @@ class Scope:
         return None
 
     def array(self, name: str) -> Array | None:
-        """The storage of a variable, on whatever device it lies, or ``None``."""
+        """Returns the storage of a variable, on any device, or ``None``."""
         found = self.find_var(name)
         return None if found is None else found._tensor._array
 
     def _value(self, name: str) -> np.ndarray[Any, Any] | None:
-        """The value of a variable for reading: its storage where the host can read that, else a copy; or ``None``."""
+        """Returns the value of a variable for reading: its storage if the host can read that, else a copy; or ``None``."""
         array = self.array(name)
         return None if array is None else read(array)
 
     def _move(self, name: str, device: Device) -> None:
-        """Moves the value of a variable into memory of a device; plans that are bound to its old storage bind anew."""
+        """Moves the value of a variable to a device; plans that are bound to the old storage bind anew."""
         found = self.find_var(name)
         assert found is not None
         found._tensor._move(device)
 
     def everywhere(self, name: str) -> list[Array]:
-        """The storage of a variable, and the replicas' copies of it."""
+        """Returns the storage of a variable, and the replicas' copies of it."""
         mine = self.array(name)
         copies = [where._vars[name].get_tensor().array for where in self.replicas if name in where._vars]
         return [a for a in (mine, *copies) if a is not None]
@@ -302,7 +302,7 @@ class Scope:
         return kid
 
     def replica(self, index: int) -> Scope:
-        """The scope of a replica of parallel programs: this one for the first, made when first asked for."""
+        """Returns the scope of a replica of parallel programs: this one for the first; others are created on first use."""
         if index == 0:
             return self
         while len(self.replicas) < index:
@@ -321,7 +321,7 @@ class Scope:
         self._layout_changed()
 
     def held_bytes(self) -> int:
-        """Bytes of all values of this scope."""
+        """Returns the bytes of all values of this scope."""
         return sum(v._tensor._array.nbytes for v in self._vars.values() if v._tensor._array is not None)
 
     def __repr__(self) -> str:
@@ -329,33 +329,33 @@ class Scope:
 
 
 class ReplicaScope(Scope):
-    """The scope of a further replica: what it holds are copies of the parent's values; the rest is the parent's."""
+    """The scope of a replica after the first: it holds copies of the parent's values; for other names the parent is read."""
 
     def __init__(self, parent: Scope) -> None:
         super().__init__(parent)
-        # One count for all replicas: they run a step together.
+        # All replicas share one count: they run each step together.
         self.runs = parent.runs
         self._copied = -1
 
     def _tear(self, names: Iterable[str], reason: str) -> None:
-        """As of a scope; the parent's value counts, of which this one's is a copy."""
+        """Marks the parent's variables: the values here are copies of theirs."""
         assert self.parent is not None
         self.parent._tear(names, reason)
 
     def _mend(self, names: Iterable[str]) -> None:
-        """Does nothing: only who writes the parent's value mends it."""
+        """Does nothing: only a write to the parent's value makes it complete."""
 
     def _torn_by(self, name: str) -> str:
-        """As of a scope; the parent's value counts."""
+        """Returns what left the parent's variable half written; empty for an intact variable."""
         assert self.parent is not None
         return self.parent._torn_by(name)
 
     def fill(self, own: Iterable[str], shared: Iterable[str]) -> None:
-        """Brings the replica up to date, if the parent's values changed.
+        """Copies the parent's values that the replica lacks, or all of them if the parent's values changed.
 
         Args:
             own: Variables that the replica has a copy of.
-            shared: Variables that live in the parent, because this replica alone works with them.
+            shared: Variables that are kept in the parent, because only this replica uses them.
         """
         dropped = [name for name in shared if name in self._vars]
         if dropped:
@@ -385,7 +385,7 @@ class ReplicaScope(Scope):
                 device.copy(copied, source)
                 var.get_tensor().hold(copied)
         if not fresh:
-            # What other programs copied before is out of date now.
+            # Copies that other programs made before are out of date now.
             stale = self._vars.keys() - set(own)
             if stale:
                 self.erase(stale)
@@ -396,7 +396,7 @@ _current = Guarded("scope", Scope())
 
 
 def global_scope() -> Scope:
-    """The scope that runs use when none is given: that of this thread's ``scope_guard``, else one that all share."""
+    """Returns the scope that runs use by default: that of this thread's ``scope_guard``, else one that all threads share."""
     return _current.get()
 
 

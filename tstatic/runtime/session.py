@@ -1,4 +1,4 @@
-"""A plan bound to arrays, a scope and a device, and one step of it."""
+"""Binds a plan to arrays, a scope and a device, and runs it."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Session:
     """Binds a plan once, then replays it.
 
     Args:
-        plan: What to run.
-        scope: Where persistable variables live.
-        device: Where it runs.
+        plan: The plan to run.
+        scope: The scope of the persistable variables.
+        device: The device that runs the plan.
         threads: Size of the thread pool; results do not depend on it.
         seed: The program's own ``random_seed``.
         uid: Identity of the program, for the run count.
         check_numerics: Raise on the first NaN or infinity.
-        communicator: This replica's place among those that run together, whose collectives it takes part in.
-        place: Number of the replica, which its random numbers depend on.
+        communicator: Runs this replica's collectives with the other replicas.
+        place: Number of the replica; its random numbers depend on it.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Session:
         self.check_numerics = check_numerics
         self.communicator = communicator
         self.place = place
-        # One for copies, one for collectives, and those that the other steps are spread over.
+        # One for copies, one for collectives, and the streams over which the other steps are spread.
         self.streams: list[Stream] = [device.stream() for _ in range(2 + device.compute_streams)]
         self._at: tuple[str, Iterator[Any]] | None = None
         self.layout = -1
@@ -81,13 +81,13 @@ class Session:
         self._blas = any(
             step.op.definition.cost is not None or step.op.definition.amp == "white" for step in plan.steps
         )
-        # A program without feeds that leaves nothing but state (a startup program) runs once; its arena is not kept.
+        # A program without feeds that writes state (a startup program) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         self._writing = Writing(scope, plan.program.writes, "a step")
 
     # ------------------------------------------------------------------------------------------------------------- bind
     def bind(self) -> None:
-        """Allocates the arena and turns every step into ready calls.
+        """Allocates the arena and binds every step to its arrays.
 
         Raises:
             FeedError: If a persistable variable that the program reads has no value in the scope.
@@ -102,7 +102,7 @@ class Session:
         self.arrays: dict[str, Any] = {}
         self.keys: list[RngKey] = []
         self.runners: list[BlockRunner] = []
-        # One object per place: numpy is slower when input and output are two views of the same bytes.
+        # One array object per address: numpy is slower if input and output are two views of the same bytes.
         views: dict[Any, Array] = {}
         for value, slot in plan.storage.items():
             if slot.kind in ("arena", "feed"):
@@ -146,7 +146,7 @@ class Session:
         self._bound = True
 
     def _chain_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
-        """The calls of a region on a device where all is done when a call returns."""
+        """Adds the calls of a region on a device whose calls return when their work is done."""
         pool = pool_of(self.threads)
         steps = ((work, step.op) for step, work, _ in works)
         for chain in chain_steps(steps, self.threads, no_chaining=check or self.plan.options.no_chaining):
@@ -159,7 +159,7 @@ class Session:
             self.op_of_call[region] += op_of_call
 
     def _queue_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
-        """The calls of a region that put its work into streams and wait for the end: host code goes on with the results."""
+        """Adds the calls of a region that put its work into streams and wait for the end, as host code reads the results."""
         device = self.device
         queued = [] if any(self.calls.values()) else [self._after_feeds()]
         for step, work, stream in works:
@@ -171,20 +171,20 @@ class Session:
         if not check:
             calls = [(device.replay, (device.capture(calls, self.streams),))]
         self.calls[region] = [*calls, (device.synchronize, (self.streams,))]
-        # Errors of queued work name their op themselves.
+        # Errors of queued work carry their own op.
         self.op_of_call[region] = [works[-1][0].op] * len(self.calls[region])
 
     def _stream_of(self, op: FrozenOp, number: int) -> Stream:
-        """Where an op runs: collectives beside everything else, and the others in turn over the device's streams."""
+        """Returns the stream of an op: collectives have one of their own, the others take turns over the compute streams."""
         return self.streams[1] if op.definition.collective else self.streams[2 + number % (len(self.streams) - 2)]
 
     def _after_feeds(self) -> Queued:
-        """The copies of the feeds, which :meth:`replay` makes, for what reads them."""
+        """Returns a step that represents the copies of the feeds, which :meth:`replay` makes: their readers wait for it."""
         feeds = [self.device.span(self.arrays[name]) for name in self.plan.program.feeds]
         return Queued(None, self.streams[0], [], [], feeds)
 
     def _accesses(self, op: FrozenOp) -> tuple[list[tuple[int, int]] | None, list[tuple[int, int]] | None]:
-        """The memory that an op reads and writes; ``None`` for both where that is not known, or where all steps wait."""
+        """Returns the memory that an op reads and writes; ``None`` for both if it is not known, or if the op must run in order."""
         definition = op.definition
         known = all(value in self.arrays for value in (*op.reads(), *op.writes()))
         if (
@@ -206,7 +206,7 @@ class Session:
         return [self.device.span(self.arrays[v]) for v in read], [self.device.span(self.arrays[v]) for v in op.writes()]
 
     def _move_state(self) -> None:
-        """Moves values that lie elsewhere to the device: those of other devices, and what the user set."""
+        """Moves values that are not on the device there: those of other devices, and those that the user set."""
         for var in (*self.plan.program.reads, *self.plan.program.writes):
             array = self.scope.array(var)
             if array is not None and not self.device.holds(array):
@@ -258,7 +258,7 @@ class Session:
 
     def _check(self, op: FrozenOp, stream: Stream) -> None:
         device = self.device
-        device.synchronize([stream])  # the array of a dynamic result is there afterwards
+        device.synchronize([stream])  # the array of a dynamic result exists only afterwards
         made = {v: a for v in op.writes() if (a := self.arrays.get(v)) is not None and not isinstance(a, list)}
         floats = {v: a for v, a in made.items() if dtype_of(a.dtype).is_float}
         counts = device.to_host(device.check_finite(list(floats.values()), stream), stream)
@@ -276,7 +276,7 @@ class Session:
 
     # -------------------------------------------------------------------------------------------------------------- run
     def stale(self) -> bool:
-        """Whether the scope's storage changed since binding."""
+        """Returns whether the plan is not bound, or the scope's storage changed since."""
         return not self._bound or self.layout != self.scope.layout
 
     def run(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int = 1) -> list[np.ndarray[Any, Any]]:
@@ -292,7 +292,7 @@ class Session:
         return self.replay(feeds, iterations)
 
     def replay(self, feeds: Mapping[str, np.ndarray[Any, Any]], iterations: int) -> list[np.ndarray[Any, Any]]:
-        """As :meth:`run`, for a caller who has bound it and limits BLAS."""
+        """Like :meth:`run`, for a caller that has bound the plan and limits the threads of BLAS."""
         results: list[np.ndarray[Any, Any]] = []
         assert self.arena is not None
         check_whole(self.scope, self.plan.program.reads, "this run")
@@ -372,7 +372,7 @@ class Session:
             if isinstance(error, QueuedWorkError):
                 op = error.op or op
                 error = error.__cause__ or error
-        # Outside the handler, so that the error keeps its own cause and context.
+        # Outside the except block, so that the error keeps its own cause and context.
         annotate(error, op)
         if region == "update":
             kind, text = self.device.describe(error)
@@ -387,7 +387,7 @@ class Session:
         raise error
 
     def current_op(self) -> str:
-        """The op that is running now, with the user's line; empty between runs."""
+        """Returns the op that is running now, with the user's line; empty between runs."""
         late = self.device.running(self.streams)
         if late is not None:
             return f"in operator '{late.type}' at {show(late.where)}"
@@ -401,10 +401,10 @@ class Session:
         return " or ".join(dict.fromkeys(f"in operator '{op.type}' at {show(op.where)}" for op in ops[:3]))
 
     def _pending(self, commits: Sequence[tuple[str, str]]) -> list[tuple[str, Array, Array | None]]:
-        """What the commit copies: (variable, value, new storage if the old one does not fit).
+        """Returns what the commit copies: (variable, value, new storage if the old one does not fit).
 
         Args:
-            commits: (variable, value): those of the main region, or those that the update region makes.
+            commits: (variable, value) pairs whose values are made in the main region, or those of the update region.
         """
         done = []
         for var, value in commits:
@@ -426,7 +426,7 @@ class Session:
                 self.scope.publish(var, fresh)
 
     def release(self) -> None:
-        """Gives the memory of temporaries back to the system; what is bound stays bound where the system allows it."""
+        """Gives the memory of temporaries back to the system; the plan stays bound if the system allows it."""
         if not self._bound or self.arena is None:
             return
         if not self.arena.can_release:
@@ -451,7 +451,7 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of arena and scratch that are allocated now."""
+        """Bytes of arena and scratch memory that are allocated now."""
         if not self._bound or self.arena is None:
             return 0
         return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces)

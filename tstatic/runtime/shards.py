@@ -1,4 +1,4 @@
-"""What each replica is fed, and how what they computed comes back as one."""
+"""Splits feeds among replicas, and merges what the replicas fetched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def bounds(rows: int, count: int) -> list[tuple[int, int]]:
-    """First and last row (exclusive) of each part; sizes differ by at most 1, and the last parts have the extra rows."""
+    """Returns the first and last row (exclusive) of each part; sizes differ by at most 1, and the last parts have the extra rows."""
     size, extra = divmod(rows, count)
     starts = [i * size + max(0, i - (count - extra)) for i in range(count + 1)]
     return list(itertools.pairwise(starts))
@@ -29,16 +29,16 @@ def shards(program: Program, feed: Any, used: frozenset[str], count: int) -> lis
     """Checks a feed and gives each replica its part.
 
     Args:
-        program: Whose variables are fed.
+        program: The program whose variables are fed.
         feed: A dict, whose arrays are cut along the first axis (tensors with a LoD between two sequences), or a list with
             a dict per replica.
         used: Names that the program's operators read.
         count: Number of replicas.
 
     Raises:
-        FeedError: For fewer rows than replicas, inputs of a dict that differ in their number of rows, or a list of another
-            length (a ``ValueError``).
-        FeedTypeError: For a feed that is neither, or a list with something else than dicts (also a ``TypeError``).
+        FeedError: If there are fewer rows than replicas, inputs of a dict differ in their number of rows, or a list has
+            another length (a ``ValueError``).
+        FeedTypeError: If the feed is neither, or a list has items other than dicts (also a ``TypeError``).
     """
     if isinstance(feed, list | tuple):
         parts = _listed(feed, count)
@@ -83,7 +83,7 @@ def _listed(feed: Sequence[Any], count: int) -> list[dict[str, Any]]:
 
 
 def _starts(value: Any, array: Array, var: Variable) -> list[int]:
-    """Rows at which the sequences of a tensor begin, and the end of the last; empty for anything without sequences.
+    """Returns the rows at which the sequences of a tensor begin, and the end of the last; empty without sequences.
 
     Raises:
         FeedError: If the tensor's LoD does not divide its rows.
@@ -91,7 +91,7 @@ def _starts(value: Any, array: Array, var: Variable) -> list[int]:
     levels = value.lod() if isinstance(value, LoDTensor) else []
     if not levels:
         return []
-    # Each level counts in parts of the next one, the last level in rows.
+    # The offsets of a level count entries of the next level; those of the last level count rows.
     ends = [len(level) - 1 for level in levels[1:]] + list(array.shape[:1])
     for level, end in zip(levels, ends, strict=True):
         if list(level[:1]) != [0] or level[-1] != end or sorted(level) != level:
@@ -111,7 +111,7 @@ def _starts(value: Any, array: Array, var: Variable) -> list[int]:
 
 
 def _check_rows(var: Variable, rows: int, sequences: bool, first: tuple[Variable, int] | None) -> tuple[Variable, int]:
-    """Compares with the first input of the feed: rows are cut for each input alone, and must stay beside each other."""
+    """Checks that an input has as many rows as the first one: inputs are split one by one, and their rows must correspond."""
     if first is not None and rows != first[1]:
         what = "sequences" if sequences else "rows"
         raise FeedError(

@@ -1,4 +1,4 @@
-"""Which save a file is from: the stamp that all files of one save carry, and whether files belong together."""
+"""Stamps files with the save that wrote them, and checks whether files belong together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORM = re.compile(r"([0-9]{1,19})-([0-9a-f]{8})-([0-9]{1,7})")
 
 @dataclass(frozen=True, order=True)
 class Stamp:
-    """When a save was made (nanoseconds since 1970), a random word, and how many files it wrote."""
+    """Identifies a save: its time (nanoseconds since 1970), a random word, and the number of files that it wrote."""
 
     time: int
     word: str
@@ -32,21 +32,21 @@ class Stamp:
 
 
 def new_stamp(files: int) -> Stamp:
-    """The stamp of a save that is made now."""
+    """Returns the stamp of a save that is made now."""
     return Stamp(time.time_ns(), os.urandom(4).hex(), files)
 
 
 def parse_stamp(text: object) -> Stamp | None:
-    """The stamp that a file states; ``None`` if it states none."""
+    """Parses a stamp; returns ``None`` if the text is not one."""
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
     return Stamp(int(found[1]), found[2], int(found[3])) if found else None
 
 
 def older(stamps: Mapping[str, Stamp]) -> list[str]:
-    """Files that stand where a newer save put others.
+    """Returns files that were restored over those of a newer save.
 
-    A save may replace some files of an earlier one and leave the rest; that is not a mixture. It is one if a save lacks files
-    although no newer save accounts for them: then what is older than that save has come back.
+    A save may replace some files of an earlier one and leave the rest; that is valid. Files are a mixture if a save lacks
+    more files than newer saves can have replaced: then files older than that save have come back.
 
     Args:
         stamps: The stamps of all files that may belong to the saves, by name.

@@ -1,4 +1,4 @@
-"""Runs the bodies of control flow op by op on arrays of their own."""
+"""Runs the bodies of control-flow ops op by op, on arrays outside the plan's arena."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Env = dict[str, Any]
 
 
 def fetch_entry(entry: Entry, env: Mapping[str, Any]) -> Any:
-    """Arrays of a slot."""
+    """Returns the arrays of a slot."""
     if entry is None:
         return None
     if isinstance(entry, str):
@@ -27,7 +27,7 @@ def fetch_entry(entry: Entry, env: Mapping[str, Any]) -> Any:
 
 
 def store_entry(entry: Entry, result: Any, env: MutableMapping[str, Any]) -> None:
-    """Puts an op's result under the values of its slot."""
+    """Stores an op's result under the values of its slot."""
     if isinstance(entry, str):
         env[entry] = result
     elif entry is not None:
@@ -37,7 +37,7 @@ def store_entry(entry: Entry, result: Any, env: MutableMapping[str, Any]) -> Non
 
 
 def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, Any]) -> None:
-    """Runs one op on the arrays of ``env`` and adds its results; results get fresh memory."""
+    """Runs one op on the arrays of ``env`` and adds its results, which get new memory."""
     definition = op.definition
     ins = [fetch_entry(e, env) for e in op.inputs]
     wanted = [e is not None for e in op.outputs]
@@ -70,7 +70,7 @@ def run_op(op: FrozenOp, env: MutableMapping[str, Any], reserved: Mapping[str, A
 
 
 def _owned(result: Any, taken: Sequence[Any]) -> Any:
-    """A result in memory of its own: that of the op's inputs may be used again while the result is still needed."""
+    """Copies a result that shares memory with the op's inputs: theirs may be reused while the result is still needed."""
     if isinstance(result, list):
         return [_owned(one, taken) for one in result] if any(isinstance(one, np.ndarray) for one in result) else result
     if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in taken):
@@ -79,11 +79,11 @@ def _owned(result: Any, taken: Sequence[Any]) -> Any:
 
 
 class BlockRunner:
-    """What a control-flow op definition is given as ``run_block``.
+    """Runs the body of a control-flow op; its reference receives this as ``run_block``.
 
     Args:
         op: The op that owns the body.
-        key: Random numbers inside take their seed, place and run from it; each execution of the body counts as an iteration.
+        key: Seed, place and run of the random numbers inside; each execution of the body counts as an iteration.
     """
 
     def __init__(self, op: FrozenOp, key: RngKey) -> None:
@@ -94,28 +94,28 @@ class BlockRunner:
         self._inner = {id(o): BlockRunner(o, key) for o in self.sub_block.ops if o.sub_blocks}
 
     def names(self, slot: str) -> tuple[str, ...]:
-        """Variable names of a slot of the owning op."""
+        """Returns the variable names of a slot of the owning op."""
         return self.op.slot_names.get(slot, ())
 
     def placeholder(self, name: str) -> Any:
-        """A value for a variable that a body which did not run would have written: zeros, unknown sizes 0."""
+        """Returns a value for a variable that the body would have written, had it run: zeros, with unknown sizes 0."""
         value = dict(self.sub_block.outputs)[name]
         meta = self.sub_block.metas[value]
         return np.zeros([max(size, 0) for size in meta.shape], meta.dtype.np)
 
     def grad_name(self, name: str) -> str:
-        """Name of a variable's gradient in a backward body."""
+        """Returns the name of a variable's gradient in a backward body."""
         return f"{self.sub_block.grad_prefix}{name}@GRAD"
 
     def restart(self) -> None:
-        """Called at the start of each run of the program."""
+        """Resets the iteration count; called at the start of each run of the program."""
         self.iteration = 0
 
     def run(self, given: Mapping[str, Any]) -> Env:
         """Runs the body once.
 
         Args:
-            given: Variable name -> array; what the body reads from outside.
+            given: Variable name -> array, for the variables that the body reads from outside.
 
         Returns:
             Variable name -> value after the body, and every inner value by name (for the backward pass).
@@ -138,7 +138,7 @@ class BlockRunner:
         return results
 
     def before(self, given: Mapping[str, Any], env: Env) -> Env:
-        """Values that the backward pass reads: what the body was given, and what it made (not what it overwrote)."""
+        """Returns the values that the backward pass reads: the body's inputs as they were given, and its inner values."""
         return {**env, **{name: given[name] for name, _ in self.sub_block.inputs if name in given}}
 
 
