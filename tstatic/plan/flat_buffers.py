@@ -8,14 +8,14 @@ from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.program import OpRole
 
 PAD = 1024
-"""Every tensor begins at a multiple of so many elements; what lies between two of them is zero and stays zero."""
+"""Every tensor begins at a multiple of this number of elements; the padding between tensors is zero and stays zero."""
 
 
 def state_buffers(program: FrozenProgram) -> dict[str, list[str]]:
-    """Which variables lie in one buffer.
+    """Returns which variables share a buffer.
 
     Args:
-        program: With its updates, fused or not.
+        program: The program with its updates, fused or not.
 
     Returns:
         Slot of the update (``Param``, ``Moment1``, ...) -> variables in order.
@@ -28,21 +28,21 @@ def state_buffers(program: FrozenProgram) -> dict[str, list[str]]:
     for op in _sorted(updates, program):
         for slot, _ in op.definition.state:
             value = _one(op, slot)
-            # Numbers that the op moves on, as the powers of the betas, are not streams.
+            # Scalars that the op updates, such as the powers of the betas, do not get a buffer.
             if value in variable and slot not in op.definition.numbers:
                 found.setdefault(slot, {})[variable[value]] = None
     return {slot: list(names) for slot, names in found.items()}
 
 
 def gradient_buffers(program: FrozenProgram) -> list[list[str]]:
-    """Per fused update the gradients that it reads from memory, each once, in the order of the parameters."""
+    """Returns, for each fused update, the gradients that it reads from memory, each once, in the order of the parameters."""
     found = []
     for fused in program.ops:
         updates = [op for op in fused.body if op.definition.update]
         if updates:
             inside = {v: op for op in fused.body for v in op.writes()}
             grads = (_one(op, "Grad") for op in _sorted(updates, program))
-            # A gradient that is made inside, by a product with a factor, is read as what it was before.
+            # If the fused op scales a gradient itself, it reads the unscaled gradient.
             raw = (str(inside[g].inputs[0]) if g in inside else g for g in grads)
             found.append(list(dict.fromkeys(raw)))
     return found
@@ -70,7 +70,7 @@ def _sorted(updates: Sequence[FrozenOp], program: FrozenProgram) -> list[FrozenO
 
 
 def _ready(program: FrozenProgram) -> Mapping[str, int]:
-    """Parameter -> position of the backward op that completes its gradient."""
+    """Returns parameter -> position of the backward op that completes its gradient."""
     found: dict[str, int] = {}
     for index, op in enumerate(program.ops):
         if op.role & OpRole.Backward:

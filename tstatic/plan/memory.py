@@ -1,4 +1,4 @@
-"""Lifetimes to offsets in one arena: best fit over a list of free intervals, in order of time."""
+"""Assigns offsets in one arena by lifetimes: best fit over a list of free intervals, in order of time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ALIGN = 256
 
 
 def aligned(nbytes: int) -> int:
-    """Bytes that a buffer takes in the arena."""
+    """Returns the bytes that a buffer takes in the arena."""
     return -(-max(nbytes, 1) // ALIGN) * ALIGN
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A buffer: its size, and the first and last step that touch it."""
+    """A buffer: its size, and the first and last step that access it."""
 
     name: str
     nbytes: int
@@ -37,7 +37,7 @@ class _FreeList:
     def take(self, size: int) -> int:
         at = bisect.bisect_left(self.by_size, (size, -1))
         if at == len(self.by_size):
-            # Nothing fits: grow, beginning with the free interval at the end if there is one.
+            # Nothing fits: grow the arena, starting at the free interval at its end if there is one.
             start = self.by_end.get(self.top)
             if start is not None:
                 self._remove(start, self.top - start)
@@ -80,7 +80,7 @@ def place(lifetimes: Sequence[Lifetime], reuse: bool = True) -> tuple[Mapping[st
 
     Args:
         lifetimes: Buffers, in any order.
-        reuse: Whether a dead buffer's place may be given to a later one.
+        reuse: Whether a later buffer may use the memory of a dead one.
 
     Returns:
         Name -> offset in bytes, and the arena's size in bytes.
@@ -107,14 +107,15 @@ def place(lifetimes: Sequence[Lifetime], reuse: bool = True) -> tuple[Mapping[st
 def join(
     lifetimes: Sequence[Lifetime], runs: Sequence[Sequence[tuple[str, int]]]
 ) -> tuple[list[Lifetime], dict[str, int]]:
-    """Makes one buffer of each run of buffers, which then lie one behind the other.
+    """Joins each run of buffers into one contiguous buffer.
 
     Args:
         lifetimes: Buffers.
         runs: Names and the bytes that each takes, in order; a name is in one run at most.
 
     Returns:
-        The buffers, a run's under the name of its first and alive as long as any of them; and name -> offset in its run.
+        The buffers, and name -> offset in its run. A run's buffer has the name of its first buffer, and lives as long as any
+        of them.
     """
     known = {b.name: b for b in lifetimes}
     within: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The plan: steps bound to slots of one arena, as frozen data that prints."""
+"""The plan: frozen, printable data that gives each step's op and each value's storage."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tstatic.plan.schedule import schedule
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What strategies decide about a plan.
+    """Options of a plan that the strategies set.
 
     Attributes:
-        reuse: A dead value's place may be given to a later one (``memory_optimize``).
-        inplace: An op may write over an input that dies with it (``enable_inplace``).
-        sequential: Each step waits for the one before it, and no two are run part by part.
-        events: An event follows every step, and what comes next waits for it (``remove_unnecessary_lock = False``).
+        reuse: A later value may use the memory of a dead one (``memory_optimize``).
+        inplace: An op may overwrite an input that no later op reads (``enable_inplace``).
+        sequential: Each step waits for the one before it, and no two are chained tile by tile.
+        events: An event follows every step, and the next step waits for it (``remove_unnecessary_lock = False``).
     """
 
     reuse: bool = True
@@ -35,13 +35,13 @@ class PlanOptions:
 
     @property
     def no_chaining(self) -> bool:
-        """Whether a step ends before the next begins."""
+        """Whether each step ends before the next begins."""
         return self.sequential or self.events
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where a value lives.
+    """The memory of a value.
 
     ``kind``: ``arena`` (with ``offset``), ``feed`` (arena, filled from the feed), ``state`` (the scope's storage of variable
     ``of``), ``view`` (of value ``of``), ``const``, ``dynamic`` (allocated when its size is known) or ``object``.
@@ -56,7 +56,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One op in running order.
+    """One op of a plan, in the order of execution.
 
     ``region`` is ``main`` or ``update``; ``how`` is ``ref``, ``kernel`` (generated), ``dynamic`` or ``view`` (no work).
     """
@@ -68,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The kernel of a fused op and how it is launched."""
+    """The kernel of a fused op, and its launches."""
 
     kernel: Kernel
     calls: Launches
@@ -97,7 +97,7 @@ def _is_known(meta: Meta | None) -> bool:
 
 
 def _contents(op: FrozenOp) -> Iterator[str]:
-    """Values that an op reads, without those of which it wants the shape only."""
+    """Yields the values that an op reads, except those of which it needs only the shape."""
     for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
         if entry is not None and slot.name not in op.definition.shape_only:
             yield from (entry,) if isinstance(entry, str) else entry
@@ -129,7 +129,7 @@ class _Planner:
         self.held: dict[str, int] = {}
 
     def uses(self) -> None:
-        """Last step that reads each value's contents."""
+        """Finds the last step that reads each value's contents."""
         for i, op in enumerate(self.ops):
             for value in _contents(op):
                 self.last[value] = i
@@ -164,7 +164,7 @@ class _Planner:
         )  # fmt: skip
 
     def runs(self, placed: set[str]) -> list[list[tuple[str, int]]]:
-        """Gradients of a fused update lie together, as the parameters do, each padded as they are."""
+        """Returns the gradients of each fused update that lie together, padded like the parameters in their flat buffer."""
         found: list[list[tuple[str, int]]] = []
         free = set(placed)
         for grads in gradient_buffers(self.program):
@@ -200,7 +200,7 @@ class _Planner:
                     self.storage[value] = Storage(value, "dynamic", self.metas.get(value))
                 var = self.direct.get(value)
                 if var is not None and self.program.writes[var] == value:
-                    # It has memory of its own, so the variable's storage takes it at the end.
+                    # The value has memory of its own, so it is copied to the variable's storage at the end.
                     self.commits = (*self.commits, (var, value))
             return Step(op, region, "dynamic")
         if region == "main" and self.try_view(index, op):
@@ -218,12 +218,12 @@ class _Planner:
         return Step(op, region, "kernel" if op.body else "ref")
 
     def try_view(self, index: int, op: FrozenOp) -> bool:
-        """Lets the first output be a view of the first input where that needs no copy."""
+        """Makes the first output a view of the first input if that needs no copy; returns whether it did."""
         definition = op.definition
         if definition.view is None or not isinstance(op.inputs[0], str) or not isinstance(op.outputs[0], str):
             return False
         source, result = op.inputs[0], op.outputs[0]
-        # An optional list of values that is empty is not an input.
+        # An empty list of optional values does not count as an input.
         if source not in self.dense or any(op.inputs[1:]):
             return False
         base = self.storage[self.base(source)]
@@ -241,7 +241,7 @@ class _Planner:
         self.held[base.value] = max(self.group_last(base.value), self.last.get(result, -1))
         if shown.flags.c_contiguous:
             self.dense.add(result)
-        # Other outputs (XShape) are never read; a slot of their own costs nothing when nobody asks for them.
+        # Other outputs (XShape) are never read; storage for them costs nothing if they are not fetched.
         for value in op.writes():
             if value != result:
                 self.storage[value] = Storage(value, "arena", self.metas[value])
@@ -264,7 +264,7 @@ class _Planner:
                 return
 
     def share(self, index: int, op: FrozenOp, source: str, result: str) -> bool:
-        """Gives a result the place of an input that dies here, if it can have it."""
+        """Gives a result the storage of an input that this op is the last to read, if possible; returns whether it did."""
         if self.storage[result].kind != "arena":
             return False
         if self.metas[source].shape != self.metas[result].shape or source not in self.dense:
@@ -318,13 +318,13 @@ def make_plan(
     options: PlanOptions,
     kernels: Mapping[tuple[Entry, ...], Generated] | None = None,
 ) -> Plan:
-    """Plans a frozen program whose values have the given metadata; ``kernels`` holds those of fused ops by their outputs."""
+    """Plans a frozen program whose values have the given metadata; ``kernels`` maps the outputs of fused ops to kernels."""
     plan = _Planner(program, metas, options, kernels or {}).plan()
     return replace(plan, kernels=kernels) if kernels else plan
 
 
 def _events(plan: Plan) -> list[tuple[int, ...]]:
-    """For each step, the earlier steps whose results it reads."""
+    """Returns, for each step, the earlier steps that it waits for: those whose results it reads, and the last if sequential."""
     maker: dict[str, int] = {}
     waits = []
     for i, step in enumerate(plan.steps):
@@ -342,7 +342,7 @@ def _where(slot: Storage) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """Steps in order, the steps each waits for, and the slots of its results."""
+    """Returns a table of the steps in order, the steps that each waits for, and the storage of its results."""
     lines = [
         f"plan: {len(plan.steps)} steps, arena {plan.arena_bytes} bytes, {len(plan.commits)} commits, "
         f"reuse={plan.options.reuse} inplace={plan.options.inplace} sequential={plan.options.sequential} "
@@ -356,7 +356,7 @@ def plan_text(plan: Plan) -> str:
     for i, step in enumerate(plan.steps):
         results = ", ".join(f"{v}: {plan.storage[v].meta!r} {_where(plan.storage[v])}" for v in step.op.writes())
         events = ",".join(map(str, waits[i])) or "-"
-        # An event that is recorded after the step bears its number.
+        # The event recorded after a step has the step's number.
         results = f"event {i}; {results}" if plan.options.events else results
         line = f"{i:>5} {step.region:<7} {step.how:<8} {step.op.type:<28} {events:<14} {results}"
         lines.append(f"{line}  @ {show(step.op.where)}" if step.op.where else line)
@@ -366,5 +366,5 @@ def plan_text(plan: Plan) -> str:
 
 
 def arena_need(meta: Any) -> int:
-    """Bytes that a value takes in the arena."""
+    """Returns the bytes that a value takes in the arena."""
     return aligned(meta.nbytes)

@@ -1,4 +1,4 @@
-"""How many bytes a plan takes, of what, and at which op the peak lies."""
+"""Reports the memory of a plan: bytes by category, and the op at the peak."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPTIMIZE = 2
 
 @dataclass(frozen=True, slots=True)
 class OpMemory:
-    """Arena bytes in use while one op runs."""
+    """The arena bytes that are in use while one op runs."""
 
     step: int
     op: str
@@ -28,16 +28,16 @@ class OpMemory:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What a run will hold.
+    """The memory that a run needs.
 
     Attributes:
-        peak_bytes: Size of the arena: every buffer of the run lies in it.
+        peak_bytes: Size of the arena, which contains every buffer of the run.
         by_category: Bytes of ``feeds``, ``activations``, ``gradients`` and ``temporaries`` that are live at the peak, and of
             ``parameters`` and ``other state`` in the scope.
         by_op: Live bytes at each step, with the op and the user's line.
         peak: The step at which most bytes are live.
-        held_bytes: What arenas and the scope hold at this moment.
-        unknown: Values whose size depends on values; they are allocated outside of the arena.
+        held_bytes: Bytes that arenas and the scope hold at this moment.
+        unknown: Values whose sizes depend on other values; they are allocated outside the arena.
     """
 
     peak_bytes: int
@@ -48,7 +48,7 @@ class MemoryReport:
     unknown: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data (JSON)."""
+        """Returns the report as plain data (JSON)."""
         return {
             "peak_bytes": self.peak_bytes,
             "held_bytes": self.held_bytes,

@@ -1,4 +1,4 @@
-"""The order of steps: main steps first, then the update region, which is the one place that writes state."""
+"""Orders the steps: main steps first, then the update region, the only one that writes state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Ops in running order.
+    """Ops in the order of execution.
 
     Attributes:
         main: Ops that write only scratch.
@@ -26,9 +26,9 @@ class Schedule:
 
 
 def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> bool:
-    """Whether all results of an op replace the state that it read."""
+    """Returns whether all results of an op replace state that it read."""
     if op.body:
-        # What stays inside may be anything: it writes no memory.
+        # Only members whose results leave the fused op matter: the others write no memory.
         made = set(op.writes())
         return all(_delayable(one, program, owner) for one in op.body if made.intersection(one.writes()))
     if not op.definition.update or op.sub_blocks:
@@ -52,7 +52,7 @@ def _delayable(op: FrozenOp, program: FrozenProgram, owner: dict[str, str]) -> b
 
 
 def _shared(op: FrozenOp) -> set[str]:
-    """Values that several members of a fused op read: they run at the same time, and none may write over another's input."""
+    """Returns the values that several members of a fused op read: as they run together, none may overwrite another's input."""
     if len(op.body) < 2:
         return set()
     count = Counter(value for one in op.body for value in set(one.reads()))
@@ -64,7 +64,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def _owners(program: FrozenProgram) -> dict[str, str]:
-    """Value -> the variable whose storage it may have: last values, and what an update makes of them on the way."""
+    """Returns value -> the variable whose storage it may use: last values, and the values that collectives turn into them."""
     owner = {value: var for var, value in program.writes.items()}
     for op in reversed(program.ops):
         if not op.definition.collective:
@@ -81,7 +81,7 @@ def schedule(program: FrozenProgram) -> Schedule:
     """Sorts ops into the main and the update region, each in program order."""
     owner = _owners(program)
     delayed = [_delayable(op, program, owner) for op in program.ops]
-    # An op whose results a main op reads cannot wait; taking it out may force others, so repeat until nothing changes.
+    # An op whose results a main op reads cannot be delayed. Moving it may force others to move, so repeat until stable.
     changed = True
     while changed:
         changed = False

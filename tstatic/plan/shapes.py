@@ -1,4 +1,4 @@
-"""Metadata of every value of a frozen program once the shapes of feeds and state are known."""
+"""Infers the metadata of every value of a frozen program from the shapes of feeds and state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tstatic.ir.where import show
 
 
 def entry_metas(entries: Sequence[Entry], metas: Mapping[str, Meta]) -> list[Any]:
-    """Metadata per slot, in the form that ``infer`` takes."""
+    """Returns the metadata per slot, in the form that ``infer`` takes."""
     return [
         None if e is None else metas.get(e) if isinstance(e, str) else [metas[v] if v != EMPTY else None for v in e]
         for e in entries
@@ -24,7 +24,7 @@ def infer_op(op: FrozenOp, metas: dict[str, Meta]) -> None:
     """Adds the metadata of an op's results.
 
     Raises:
-        TstaticError: What the op definition's ``infer`` refuses, with the op and the user's line.
+        TstaticError: If the op definition's ``infer`` rejects the inputs; it has the op and the user's line.
     """
     if op.body:
         for one in op.body:
@@ -63,7 +63,7 @@ def _run_sub_block(sub_block: SubBlock, given: Mapping[str, Meta]) -> dict[str, 
 
 
 def _meet(a: Meta, b: Meta) -> Meta:
-    """What is known of a value that may be either; differing ranks leave nothing to say but the first's."""
+    """Returns the metadata of a value that may have either: sizes that differ become unknown; if ranks differ, the first's."""
     if a.shape == b.shape or len(a.shape) != len(b.shape):
         return a
     return a.with_shape(x if x == y else UNKNOWN for x, y in zip(a.shape, b.shape, strict=True))
@@ -108,7 +108,7 @@ def _infer_sub_blocks(op: FrozenOp, metas: dict[str, Meta]) -> None:
 
 
 def infer_program(program: FrozenProgram, known: Mapping[str, Meta]) -> dict[str, Meta]:
-    """Returns value -> metadata; ``known`` gives feeds and state. What stays unknown depends on values."""
+    """Returns value -> metadata; ``known`` has those of feeds and state. Sizes that depend on values stay unknown."""
     metas: dict[str, Meta] = {v: program.metas[v] for v in program.reads.values() if v in program.metas}
     metas.update(known)
     for value, array in program.constants.items():
