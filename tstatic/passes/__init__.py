@@ -1,8 +1,8 @@
-"""Program to program, naming no op.
+"""Passes: from frozen program to frozen program, without knowledge of particular ops.
 
 * ``manager``    runs named passes in order, verifies after each, and keeps a log
-* ``dce``        drops ops whose results nobody needs
-* ``cse``        merges ops that compute the same
+* ``dce``        removes ops whose results are not used
+* ``cse``        merges ops that compute the same values
 * ``fold``       computes constants once, at compile time
 * ``addto``      adds gradients in place, without a sum op
 """

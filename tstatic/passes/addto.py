@@ -1,4 +1,4 @@
-"""Gradients of a value with several uses are added as they come, in place, instead of all at the end."""
+"""Adds the gradients of a value with several uses one by one, in place, instead of all at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tstatic.ir.program import OpRole
 
 
 def _sums(op: FrozenOp, program: FrozenProgram) -> tuple[str, ...]:
-    """What a sum of gradients adds up; 16-bit ones are added in float32 and rounded once, which a chain cannot."""
+    """Returns the gradients that a sum adds, if a chain can replace it; not 16-bit ones, whose float32 sum is rounded once."""
     if op.type != "sum" or not op.role & OpRole.Backward or not isinstance(op.inputs[0], tuple):
         return ()
     values = op.inputs[0]
@@ -20,7 +20,7 @@ def _sums(op: FrozenOp, program: FrozenProgram) -> tuple[str, ...]:
 def addto(program: FrozenProgram) -> FrozenProgram:
     """Replaces each sum of n gradients by n - 1 additions, each right after the gradient that it adds.
 
-    The order of the additions, and so every bit, stays. What is saved is memory: a gradient is free once it is added.
+    Keeps the order of the additions, and so every bit. This saves memory: each gradient is free once it is added.
     """
     definition = op_def("elementwise_add")
     attrs = definition.complete({})

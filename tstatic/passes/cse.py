@@ -1,4 +1,4 @@
-"""Merges ops that compute the same from the same values."""
+"""Merges ops that compute the same values from the same inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tstatic.passes.dce import keeps
 
 def _key(op: FrozenOp) -> Any:
     try:
-        # A forward op that the backward pass repeats (recompute) must not be merged with the first one.
+        # A forward op that the backward pass repeats (recompute) must not be merged with the original.
         key = (op.type, op.inputs, tuple(sorted(op.attrs.items())), tuple(e is None for e in op.outputs), op.role & 1)
         hash(key)
     except TypeError:
@@ -20,7 +20,7 @@ def _key(op: FrozenOp) -> Any:
 
 def cse(program: FrozenProgram) -> FrozenProgram:
     """Keeps the first of equal ops; random ops, updates, control flow and ops with effects are never merged."""
-    # A persistable variable's last value has a name of its own that the commit needs.
+    # The commit needs the name of a persistable variable's last value, so it is not merged away.
     protected = program.roots()
     rename: dict[str, str] = {}
     seen: dict[Any, FrozenOp] = {}

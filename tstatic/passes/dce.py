@@ -1,4 +1,4 @@
-"""Drops ops whose results nobody needs."""
+"""Removes ops whose results are not used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tstatic.ir.opdef import EMPTY
 
 
 def keeps(op: FrozenOp) -> bool:
-    """Whether an op stays even if nobody reads it: it prints, calls Python, may raise on values, or owns such ops."""
+    """Returns whether an op stays even if no op reads it: it prints, calls Python, may raise on values, or owns such ops."""
     return op.definition.effects or any(keeps(inner) for sub_block in op.sub_blocks for inner in sub_block.ops)
 
 

@@ -13,7 +13,7 @@ from tstatic.ir.ref import NO_REF
 from tstatic.passes.dce import keeps
 
 _LIMIT = 4096
-"""Largest constant in bytes that is kept with the plan; larger ones are cheaper to make again than to hold."""
+"""The size in bytes of the largest constant that is kept with the plan; larger ones are cheaper to recompute than to keep."""
 
 
 def fold(program: FrozenProgram) -> FrozenProgram:
@@ -47,7 +47,7 @@ def _fold_one(op: FrozenOp, program: FrozenProgram, constants: dict[str, np.ndar
             definition, [_values(e, constants) for e in op.inputs], op.attrs, [e is not None for e in op.outputs]
         )
     except (TstaticError, ValueError, TypeError, IndexError):
-        # The op's own error belongs to the run, with the user's line.
+        # The op raises this error again when the program runs, with the user's line.
         return False
     for entry, result in zip(op.outputs, results, strict=True):
         if isinstance(entry, str):

@@ -1,4 +1,4 @@
-"""Runs passes in order, verifies after each, and says what each one did."""
+"""Runs passes in order, verifies the program after each, and records what each one did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = get_logger("passes")
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A name and a function; the function is handed a frozen program and returns one."""
+    """A name and a function from frozen program to frozen program."""
 
     name: str
     run: Callable[[FrozenProgram], FrozenProgram]
@@ -25,7 +25,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """What one pass did: ops before and after, and the time it took in seconds."""
+    """The effect of one pass: ops before and after, and its time in seconds."""
 
     name: str
     before: int
