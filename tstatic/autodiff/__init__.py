@@ -1,11 +1,11 @@
-"""Gradients as ops of the program.
+"""Automatic differentiation: appends gradient ops to the program.
 
 * ``api``        append_backward, gradients
 * ``backward``   the backward ops of one block, as drafts
-* ``recompute``  segments that are computed again instead of kept
-* ``paths``      which ops and variables gradients go through
+* ``recompute``  segments that are recomputed instead of kept
+* ``paths``      which ops and variables gradients flow through
 
-One backward op per forward op, in reverse program order; contributions to one variable are named
+One backward op per forward op, in reverse program order; the partial gradients of one variable are named
 ``x@GRAD@RENAME@block0@i`` and added by a ``sum`` op.
 """
 

@@ -1,4 +1,4 @@
-"""``append_backward`` and ``gradients``: gradients as ops of the program."""
+"""``append_backward`` and ``gradients`` append gradient ops to the program."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Pair = tuple[Variable, Variable | None]
 
 
 def _names(items: Any, argument: str) -> set[str]:
-    """Names of Variables or texts.
+    """Returns the names in a list of Variables or names.
 
     Raises:
-        ProgramTypeError: For anything else.
+        ProgramTypeError: If an entry is neither.
     """
     if items is None:
         return set()
@@ -57,7 +57,7 @@ def _same_shape(a: Variable, b: Variable) -> bool:
 
 
 def _around(block: Block) -> list[Block]:
-    """The block and those around it, the global one first."""
+    """Returns the block and the blocks around it, the global one first."""
     found = [block]
     while found[0].parent is not None:
         found.insert(0, found[0].parent)
@@ -83,11 +83,11 @@ def append_backward(
     """Appends the backward ops of ``loss`` to the block that is being built.
 
     Args:
-        loss: What to differentiate; its gradient starts as ones. Inside a branch it may be made there, or outside.
+        loss: The Variable to differentiate; its gradient starts as ones. Inside a branch it may be made there, or outside.
         parameter_list: Variables or names to get gradients for; all trainable parameters by default.
         no_grad_set: Variables or names that no gradient flows to or through.
         callbacks: Called with ``(block, context)`` after each appended backward op, as Paddle does.
-        checkpoints: Variables that are kept; what lies between them is computed again in the backward pass.
+        checkpoints: Variables to keep; the ops between them are recomputed in the backward pass.
 
     Returns:
         ``(parameter, gradient)`` pairs in program order.
@@ -97,7 +97,7 @@ def append_backward(
     """
     check_variable(loss, "loss", "append_backward")
     program = loss.block.program
-    # Inside a branch the backward ops go to the branch: they run when it does.
+    # The backward ops of a loss in a branch go to that branch: they run when it does.
     block = program.current_block()
     around = _around(block)
     if loss.block not in around:
@@ -149,7 +149,7 @@ def append_backward(
             recompute(work, ops, path, needed, _names(checkpoints, "checkpoints"))
         else:
             run(work, ops, path, needed)
-    # Leaves have no op that settles them.
+    # Leaves have no op whose backward step accumulates their gradients.
     leaves = list(work.partial_grads)
     for name in leaves:
         work.accumulate(name, None)
@@ -172,7 +172,7 @@ def append_backward(
 
 
 def _mark_parameters(work: Backward, parameters: Sequence[Variable]) -> None:
-    """Puts ``op_role_var`` on the op that finishes a parameter's gradient (what data parallelism reads)."""
+    """Sets ``op_role_var`` on the op that completes a parameter's gradient (data parallelism reads it)."""
     finals = {work.grad_name(p.name): p.name for p in parameters if isinstance(p, Parameter)}
     last: dict[str, PendingOp] = {}
     for draft in work.drafts:
@@ -244,7 +244,7 @@ def gradients(
         draft = PendingOp("fill_any_like", {"X": (target.name,)}, {"Out": (written,)}, {"value": 1.0}, user_line())
         work.drafts.append(draft)
         work.add_partial(target.name, draft, written)
-    # An input that an op of the path writes is settled by that op, and its gradient is what we want: keep the name.
+    # If an op of the path writes an input, its backward step accumulates that input's gradient: keep the name.
     finals: dict[str, str] = {}
     accumulate = work.accumulate
 

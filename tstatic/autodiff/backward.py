@@ -1,4 +1,4 @@
-"""Drafts of backward ops for the ops of one block: one per forward op, in reverse order."""
+"""Drafts the backward ops of one block: one per forward op, in reverse order."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class PendingOp:
 
 
 def _row(op: Operator, slot: Slot) -> Sequence[str]:
-    """Forward inputs whose gradients an output slot of the backward op holds."""
+    """Returns the forward inputs whose gradients an output slot of the backward op holds."""
     return op.inputs.get(slot.name.removesuffix(GRAD), ())
 
 
 def reads_value(grad: OpDef, slot: Slot, wanted: Sequence[Slot]) -> bool:
-    """Whether a backward op needs the values in an input slot for the outputs that are wanted of it."""
+    """Returns whether a backward op needs the values in an input slot to compute the wanted outputs."""
     if slot.name in grad.shape_only:
         return False
     if slot.name in grad.linear_in:
@@ -52,7 +52,7 @@ def reads_value(grad: OpDef, slot: Slot, wanted: Sequence[Slot]) -> bool:
 
 
 def _fresh_fix(block: Block, name: str) -> str:
-    """What to do about a value that is overwritten before a gradient reads it."""
+    """Returns advice about a value that is overwritten before a gradient reads it."""
     last = next((op for op in reversed(block.ops) if name in op.output_arg_names), None)
     if last is not None and last.role & OpRole.Optimize:
         return (
@@ -68,8 +68,8 @@ class Backward:
     Args:
         block: The block whose ops are differentiated.
         target: The block that gets the backward ops.
-        prefix: Stands before every gradient's name (``grad/`` for the second call on a program, and so on).
-        asked: Variables whose gradients are asked for by name.
+        prefix: Prefix of every gradient's name (``grad/`` for the second call on a program, and so on).
+        asked: Variables whose gradients the caller requested by name.
     """
 
     def __init__(self, block: Block, target: Block, prefix: str, asked: Set[str] = frozenset()) -> None:
@@ -78,7 +78,7 @@ class Backward:
         self.target = target
         self.prefix = prefix
         self.drafts: list[PendingOp] = []
-        # Forward name -> its contributions as (draft, name in that draft).
+        # Forward name -> its partial gradients as (draft, name in that draft).
         self.partial_grads: dict[str, list[tuple[PendingOp | None, str]]] = {}
         self.metas: dict[str, Meta] = {}
 
@@ -94,7 +94,7 @@ class Backward:
         self.metas[written] = self.meta(name)
 
     def accumulate(self, name: str, where: Where | None) -> str | None:
-        """Adds up what has arrived for a forward variable; returns the gradient's name, or ``None``."""
+        """Sums the partial gradients of a forward variable; returns the gradient's name, or ``None`` if there are none."""
         partial_grads = self.partial_grads.pop(name, None)
         if not partial_grads:
             return None
@@ -110,7 +110,7 @@ class Backward:
         for i, (draft, written) in enumerate(partial_grads):
             new = f"{final}@RENAME@block{self.block.idx}@{i}"
             if draft is None:
-                # A seed that was given from outside keeps its name.
+                # A gradient that the caller supplied keeps its name.
                 new = written
             else:
                 draft.rename_output(written, new)
@@ -128,7 +128,7 @@ class Backward:
 
     # ------------------------------------------------------------------------------------------------------ one op
     def op(self, op: Operator, requires: Callable[[str], bool], stale: Callable[[str], bool]) -> None:
-        """Appends the backward ops of one forward op (drafts)."""
+        """Drafts the backward ops of one forward op."""
         grads: dict[str, str] = {}
         for name in dict.fromkeys(op.output_arg_names):
             final = self.accumulate(name, op.where)
@@ -157,7 +157,7 @@ class Backward:
             self.grad_from_rule(op, definition, definition.grad, grads, wanted, stale)
 
     def target_of(self, name: str, count: dict[str, int]) -> str:
-        """A fresh name for one contribution to ``name`` within one backward op."""
+        """Returns a new name for one partial gradient of ``name`` within one backward op."""
         count[name] = count.get(name, 0) + 1
         return f"{self.grad_name(name)}@PART@{len(self.drafts)}@{count[name]}"
 
@@ -166,7 +166,7 @@ class Backward:
     ) -> None:
         inputs: dict[str, tuple[str, ...]] = {}
         for slot in grad.inputs:
-            # A slot of the backward op is the forward op's slot of that name, else the gradient of one of its outputs.
+            # An input slot of the backward op is the forward op's slot of that name, else the gradient of one of its outputs.
             row: Sequence[str]
             if slot.name in op.inputs or slot.name in op.definition.input_slots:
                 row = op.inputs.get(slot.name, ())
@@ -213,7 +213,7 @@ class Backward:
         self.drafts.append(draft)
 
     def own_blocks(self, op: Operator, draft: PendingOp) -> None:
-        """Gives the backward op of a block-owning op the differentiated block."""
+        """Differentiates the block of a control-flow op, for its backward op."""
         index = op.attrs["sub_block"]
         body = self.block.program.blocks[index]
         writes = {n for inner in body.ops for n in inner.output_arg_names}
@@ -249,7 +249,7 @@ class Backward:
             )  # fmt: skip
             for row in draft.inputs.values():
                 self.check_fresh(op, [n for n in row if n in op.input_arg_names], "", definition, stale)
-            # A variable in two slots of the forward op gets one contribution from each.
+            # A variable in two slots of the forward op gets a partial gradient from each.
             for slot, made in spec.outputs.items():
                 draft.outputs[slot] = tuple(self.target_of(owners[n], count) if n in owners else n for n in made)
                 for given, written in zip(made, draft.outputs[slot], strict=True):
@@ -276,7 +276,7 @@ class Backward:
 
     # -------------------------------------------------------------------------------------------------------- append
     def append(self) -> None:
-        """Puts the drafts into the target block and makes the gradient variables."""
+        """Appends the drafts to the target block and creates the gradient variables."""
         block = self.target
         for draft in self.drafts:
             definition = op_def(draft.type)
@@ -298,7 +298,7 @@ class Backward:
         block.program._touch()
 
     def infer_outputs(self, definition: OpDef, draft: PendingOp, attrs: Mapping[str, Any]) -> None:
-        """Finds the metadata of temporaries that a rule made; gradients of variables have the variable's own."""
+        """Infers the metadata of temporaries that a rule made; a gradient has the metadata of its variable."""
         missing = [n for row in draft.outputs.values() for n in row if n != EMPTY and n not in self.metas]
         missing = [n for n in missing if not self.target.has_var_recursive(n)]
         if not missing or definition.infer is None:
@@ -338,10 +338,10 @@ def run(
 
 
 def differentiate_block(body: Block, outs: Sequence[str], ins: Sequence[str], prefix: str = "") -> int:
-    """Makes the gradient block of a control-flow body; returns its index.
+    """Adds the gradient block of a control-flow body to the program; returns its index.
 
-    The new block reads ``out@GRAD`` for each of ``outs`` and writes ``in@GRAD`` for those of ``ins`` that are reached; the
-    runtime feeds it the saved values of one execution of the body.
+    The block reads ``out@GRAD`` for each of ``outs`` and writes ``in@GRAD`` for those of ``ins`` that gradients reach; the
+    runtime gives it the saved values of one execution of the body.
     """
     program = body.program
     block = Block(program, len(program.blocks), body.idx, body.idx)

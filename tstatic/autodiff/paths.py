@@ -1,4 +1,4 @@
-"""Which ops and variables gradients have to go through."""
+"""Finds the ops and variables that gradients flow through."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tstatic.ir.program import Block, Operator, Variable
 def requirements(
     block: Block, ops: Sequence[Operator], roots: set[str], no_grad: set[str], all_leaves: bool
 ) -> set[str]:
-    """Names that a gradient has to reach: those that depend on a root and are not cut by ``stop_gradient``."""
+    """Returns the names that need a gradient: those that depend on a root and are not cut off by ``stop_gradient``."""
     needed = set(roots)
     produced: set[str] = set()
     cache: dict[str, Variable | None] = {}
@@ -39,7 +39,7 @@ def requirements(
 
 
 def path_to(ops: Sequence[Operator], targets: Iterable[str]) -> list[int]:
-    """Positions of the ops that the targets depend on, in program order."""
+    """Returns the positions of the ops that the targets depend on, in program order."""
     wanted = set(targets)
     found = []
     for i in range(len(ops) - 1, -1, -1):
@@ -51,7 +51,7 @@ def path_to(ops: Sequence[Operator], targets: Iterable[str]) -> list[int]:
 
 
 def last_writers(ops: Sequence[Operator]) -> dict[str, int]:
-    """Name -> position of the last op that writes it, for names written more than once or read before written."""
+    """Returns name -> position of the last op that writes it."""
     last: dict[str, int] = {}
     for i, op in enumerate(ops):
         for name in op.output_arg_names:

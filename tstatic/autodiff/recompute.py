@@ -1,4 +1,4 @@
-"""Recompute: what lies between checkpoints is computed again in the backward pass instead of being kept."""
+"""Recomputes the values between checkpoints in the backward pass, so that they need not be kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tstatic.ir.program import Operator
 
 
 def _segments(ops: Sequence[Operator], path: Sequence[int], checkpoints: set[str]) -> list[list[int]]:
-    """Positions of the path's ops, cut after each op that writes a checkpoint."""
+    """Returns the positions of the path's ops, split after each op that writes a checkpoint."""
     segments: list[list[int]] = [[]]
     for i in path:
         segments[-1].append(i)
@@ -21,7 +21,7 @@ def _segments(ops: Sequence[Operator], path: Sequence[int], checkpoints: set[str
 def recompute(
     work: Backward, ops: Sequence[Operator], path: Sequence[int], needed: set[str], checkpoints: set[str]
 ) -> None:
-    """Drafts the backward pass with the segments before the last checkpoint computed again.
+    """Drafts the backward pass, and recomputes the segments before the last checkpoint.
 
     Random ops draw the same numbers the second time, because their position keys them. Ops that own blocks are not
     repeated; their results are kept.
