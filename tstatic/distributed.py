@@ -18,13 +18,27 @@ Part = TypeVar("Part", bound=Sequence[Any])
 
 @no_effect(group=ONE_GROUP)
 def get_rank(group: object = None) -> int:
-    """Number of this process, from the launcher's environment; 0 without one."""
+    """Number of this process, from the launcher's environment; 0 without one.
+
+    Example:
+        >>> from tstatic import distributed
+        >>> distributed.init_parallel_env()
+        >>> distributed.get_rank()
+        0
+    """
     return _current().rank
 
 
 @no_effect(group=ONE_GROUP)
 def get_world_size(group: object = None) -> int:
-    """Number of processes, from the launcher's environment; 1 without one."""
+    """Number of processes, from the launcher's environment; 1 without one.
+
+    Example:
+        >>> from tstatic import distributed
+        >>> distributed.init_parallel_env()
+        >>> distributed.get_world_size()
+        1
+    """
     return _current().size
 
 

@@ -247,6 +247,12 @@ def set_flags(flags: Mapping[str, Any]) -> None:
         FlagTypeError: ``flags`` is not a dict, or a value is of the wrong type (a ``TypeError``).
         FlagValueError: A value is out of range (a ``ValueError``).
         NotFoundError: There is no flag of that name (a ``ValueError``).
+
+    Example:
+        >>> paddle.set_flags({"FLAGS_check_nan_inf": True})
+        >>> paddle.get_flags("FLAGS_check_nan_inf")
+        {'FLAGS_check_nan_inf': True}
+        >>> paddle.set_flags({"FLAGS_check_nan_inf": False})
     """
     if not isinstance(flags, dict):
         raise FlagTypeError(

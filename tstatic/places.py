@@ -192,7 +192,14 @@ def cpu_count() -> int:
 
 
 def device_count() -> int:
-    """Returns how many NVIDIA GPUs this machine shows to this process, after ``CUDA_VISIBLE_DEVICES``."""
+    """Returns how many NVIDIA GPUs this machine shows to this process, after ``CUDA_VISIBLE_DEVICES``.
+
+    Example:
+        >>> x = paddle.full([2], 3.0)
+        >>> place = paddle.CUDAPlace(0) if paddle.device.device_count() else paddle.CPUPlace()
+        >>> static.Executor(place).run(fetch_list=[x])[0]
+        array([3., 3.], dtype=float32)
+    """
     return _count_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
@@ -243,7 +250,15 @@ is_compiled_with_distribute = Capability("is_compiled_with_distribute", lambda: 
 
 @no_effect(device_type="there are no plug-in devices of any type")
 def is_compiled_with_custom_device(device_type: str) -> bool:
-    """Returns False: the devices are the CPU and NVIDIA GPUs."""
+    """Returns False: the devices are the CPU and NVIDIA GPUs.
+
+    Example:
+        >>> kind = "npu"
+        >>> name = kind if paddle.is_compiled_with_custom_device(kind) else "cpu"
+        >>> _ = paddle.set_device(name)
+        >>> paddle.get_device()
+        'cpu'
+    """
     return False
 
 
@@ -294,6 +309,13 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     Raises:
         PlaceTypeError: The count is not an integer.
         PlaceError: The count, or ``CPU_NUM``, is not a number >= 0 (a ``ValueError``).
+
+    Example:
+        >>> places = static.cpu_places(2)
+        >>> len(places)
+        2
+        >>> places[0] == paddle.CPUPlace()
+        True
     """
     if device_count is None:
         return [CPUPlace()] * _cpu_num()
@@ -345,6 +367,12 @@ def cuda_places(device_ids: int | Sequence[int] | None = None) -> Sequence[Place
 
     Raises:
         DeviceError: There is no GPU, or none with such a number, and ``FLAGS_cpu_fallback`` is off.
+
+    Example:
+        >>> places = static.cuda_places() if paddle.is_compiled_with_cuda() else static.cpu_places(1)
+        >>> y = paddle.full([2], 3.0)
+        >>> static.Executor(places[0]).run(fetch_list=[y])[0]
+        array([3., 3.], dtype=float32)
     """
     if device_ids is None:
         if not is_compiled_with_cuda and flags.flag("FLAGS_cpu_fallback"):
@@ -371,6 +399,13 @@ def set_device(device: Place | str) -> Place:
     Raises:
         PlaceError: The text names no place (a ``ValueError``).
         DeviceError: This machine does not have it and ``FLAGS_cpu_fallback`` is off.
+
+    Example:
+        >>> place = paddle.set_device("cpu")
+        >>> paddle.get_device()
+        'cpu'
+        >>> place == paddle.CPUPlace()
+        True
     """
     global _chosen
     _chosen = resolve(device)

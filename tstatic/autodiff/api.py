@@ -94,6 +94,15 @@ def append_backward(
 
     Raises:
         ProgramTypeError: If ``loss`` or a list entry is not a variable.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", name="w")
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> [(p, g)] = static.append_backward(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[g])[0]
+        array([3., 4.], dtype=float32)
     """
     check_variable(loss, "loss", "append_backward")
     program = loss.block.program
@@ -203,6 +212,12 @@ def gradients(
     Raises:
         ProgramTypeError: If something is not a Variable.
         ShapeError: If counts or shapes of targets and their gradients differ.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0, 3.0], stop_gradient=False)
+        >>> (dx,) = paddle.grad(paddle.sum(x * x), x)
+        >>> static.Executor().run(fetch_list=[dx])[0]
+        array([2., 4., 6.], dtype=float32)
     """
     outs = [check_variable(t, "targets", "gradients") for t in _listed(targets)]
     ins = [check_variable(i, "inputs", "gradients") for i in _listed(inputs)]

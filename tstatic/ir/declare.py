@@ -84,6 +84,13 @@ def data(name: str, shape: Any, dtype: Any = None, lod_level: int = 0) -> Variab
     Raises:
         ProgramTypeError, ShapeError, DTypeError: For a bad name, shape or dtype.
         ProgramError: If the name is taken by a variable of another shape or dtype.
+
+    Example:
+        >>> x = static.data("x", shape=[None, 2], dtype="float32")
+        >>> y = x * 2
+        >>> static.Executor().run(feed={"x": np.array([[1, 2], [3, 4]], "float32")}, fetch_list=[y])[0]
+        array([[2., 4.],
+               [6., 8.]], dtype=float32)
     """
     if not isinstance(name, str) or not name:
         raise ProgramTypeError(
@@ -207,6 +214,12 @@ def set_default_dtype(d: Any) -> None:
 
     Raises:
         DTypeError: If it is not a float type.
+
+    Example:
+        >>> paddle.set_default_dtype("float64")
+        >>> paddle.get_default_dtype(), paddle.ones([2]).dtype
+        ('float64', tstatic.float64)
+        >>> paddle.set_default_dtype("float32")
     """
     global _default_dtype
     kind = dtype_of(d)
@@ -223,7 +236,14 @@ def set_default_dtype(d: Any) -> None:
 @export("static.name_scope", "fluid.name_scope", "fluid.framework.name_scope")
 @contextlib.contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
-    """Puts ``prefix/`` into the ``op_namescope`` attribute of ops built inside; names do not change."""
+    """Puts ``prefix/`` into the ``op_namescope`` attribute of ops built inside; names do not change.
+
+    Example:
+        >>> with static.name_scope("head"):
+        ...     y = static.nn.fc(static.data("x", [None, 2]), 1)
+        >>> static.default_main_program().global_block().ops[0].attr("op_namescope")
+        '/head/'
+    """
     assert prefix, "namescope prefix can not be empty."
     program = default_main_program()
     with NAME_SCOPE.inside(f"{NAME_SCOPE.get(program)}{prefix}/", program):
@@ -260,6 +280,13 @@ def device_guard(device: str | None = None) -> Iterator[None]:
 
     Raises:
         ProgramError: For any other text.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0])
+        >>> with static.device_guard("cpu"):
+        ...     y = x * 2
+        >>> static.default_main_program().global_block().ops[-1].attr("op_device")
+        'cpu'
     """
     text = "" if device is None else device
     kind, _, index = str(text).partition(":")

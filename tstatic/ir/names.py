@@ -31,7 +31,14 @@ _generator = Guarded("unique names", UniqueNameGenerator())
 
 
 def generate(key: str) -> str:
-    """Returns ``key_N`` with the next number of that key."""
+    """Returns ``key_N`` with the next number of that key.
+
+    Example:
+        >>> a = fluid.unique_name.generate("fc")
+        >>> b = fluid.unique_name.generate("fc")
+        >>> a, b
+        ('fc_0', 'fc_1')
+    """
     return _generator.get()(key)
 
 
@@ -45,7 +52,16 @@ def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenera
 
 @contextlib.contextmanager
 def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
-    """Counts afresh inside the ``with`` block, for this thread; a text becomes the prefix of every name."""
+    """Counts afresh inside the ``with`` block, for this thread; a text becomes the prefix of every name.
+
+    Example:
+        >>> with fluid.unique_name.guard():
+        ...     first = fluid.unique_name.generate("fc")
+        >>> with fluid.unique_name.guard():
+        ...     again = fluid.unique_name.generate("fc")
+        >>> first, again
+        ('fc_0', 'fc_0')
+    """
     if isinstance(new_generator, bytes):
         new_generator = new_generator.decode()
     if isinstance(new_generator, str):

@@ -378,12 +378,27 @@ _startup = Guarded("startup program", Program())
 
 
 def default_main_program() -> Program:
-    """The program that layer calls add to: that of this thread's ``program_guard``, else one that all threads share."""
+    """The program that layer calls add to: that of this thread's ``program_guard``, else one that all threads share.
+
+    Example:
+        >>> x = static.data("x", [2])
+        >>> y = paddle.tanh(x)
+        >>> [op.type for op in static.default_main_program().global_block().ops]
+        ['tanh']
+    """
     return _main.get()
 
 
 def default_startup_program() -> Program:
-    """The program that initializers add to: that of this thread's ``program_guard``, else one that all threads share."""
+    """The program that initializers add to: that of this thread's ``program_guard``, else one that all threads share.
+
+    Example:
+        >>> y = static.nn.fc(static.data("x", [None, 3]), size=2)
+        >>> [op.type for op in static.default_startup_program().global_block().ops]
+        ['uniform_random', 'fill_constant']
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+    """
     return _startup.get()
 
 
@@ -412,6 +427,14 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
 
     Raises:
         ProgramTypeError: If an argument is not a Program; it names the argument.
+
+    Example:
+        >>> main, startup = static.Program(), static.Program()
+        >>> with static.program_guard(main, startup):
+        ...     y = paddle.scale(static.data("x", [2]), 3.0)
+        >>> feed = {"x": np.array([1, 2], "float32")}
+        >>> static.Executor().run(main, feed=feed, fetch_list=[y])
+        [array([3., 6.], dtype=float32)]
     """
     for name, program in (("main_program", main_program), ("startup_program", startup_program)):
         if not isinstance(program, Program) and not (name == "startup_program" and program is None):

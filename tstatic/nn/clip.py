@@ -155,6 +155,17 @@ def set_gradient_clip(
 
     Warns:
         UserWarning: If the call comes too early or too late to have an effect.
+
+    Example:
+        >>> zero = paddle.nn.initializer.Constant(0.0)
+        >>> w = paddle.create_parameter([2], "float32", name="w", default_initializer=zero)
+        >>> fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(1.0))
+        >>> _ = fluid.optimizer.SGD(learning_rate=1.0).minimize(paddle.sum(w * paddle.to_tensor([3.0, 4.0])))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> _ = exe.run()
+        >>> np.array(static.global_scope().find_var("w").get_tensor())
+        array([-0.6, -0.8], dtype=float32)
     """
     check_clip(clip)
     program = program or default_main_program()

@@ -39,6 +39,12 @@ def data(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError, ProgramError: As :func:`static.data`.
+
+    Example:
+        >>> x = fluid.layers.data("x", shape=[3])
+        >>> label = fluid.layers.data("label", shape=[4], append_batch_size=False, dtype="int64")
+        >>> x.shape, label.shape
+        ((-1, 3), (4,))
     """
     if isinstance(shape, list | tuple) and append_batch_size:
         sizes = [-1 if s is None else s for s in shape]
@@ -78,6 +84,12 @@ def simple_img_conv_pool(
         num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr, act: As in
             ``fluid.layers.conv2d``.
         pool_size, pool_stride, pool_padding, pool_type, global_pooling: As in ``fluid.layers.pool2d``.
+
+    Example:
+        >>> x = fluid.layers.data("x", shape=[1, 28, 28])
+        >>> y = fluid.nets.simple_img_conv_pool(x, num_filters=20, filter_size=5, pool_size=2, pool_stride=2)
+        >>> y.shape
+        (-1, 20, 12, 12)
     """
     out = conv2d(
         input, num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr,

@@ -235,6 +235,15 @@ def create_parameter(
         attr: ParamAttr; its name beats ``name``.
         is_bias: Starts at 0 instead of Xavier uniform.
         default_initializer: Used if ``attr`` has none.
+
+    Example:
+        >>> half = paddle.nn.initializer.Constant(0.5)
+        >>> w = paddle.create_parameter([2, 2], "float32", name="w", default_initializer=half)
+        >>> y = paddle.matmul(paddle.ones([1, 2]), w)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[1., 1.]], dtype=float32)
     """
     helper = LayerHelper("create_parameter", name)
     attr = ParamAttr._to_attr(attr)
@@ -267,6 +276,14 @@ def create_global_var(
         persistable: Whether it is state: it then keeps its value between runs and is saved. Without it the startup program's
             value is not seen by other programs, as in Paddle, and a run that reads the variable has to write it first.
         name: Its name.
+
+    Example:
+        >>> step = paddle.create_global_var([1], value=10.0, dtype="float32", persistable=True, name="step")
+        >>> next_step = paddle.increment(step)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [float(exe.run(fetch_list=[next_step])[0][0]) for _ in range(3)]
+        [11.0, 12.0, 13.0]
     """
     if name is None:
         name = names.generate("global_var")

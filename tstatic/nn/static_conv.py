@@ -103,6 +103,15 @@ def conv2d(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
+
+    Example:
+        >>> x = static.data("x", [None, 1, 3, 3])
+        >>> y = static.nn.conv2d(x, num_filters=1, filter_size=2, param_attr=paddle.nn.initializer.Constant(1.0))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(feed={"x": np.arange(9, dtype="float32").reshape(1, 1, 3, 3)}, fetch_list=[y])[0]
+        array([[[[ 8., 12.],
+                 [20., 24.]]]], dtype=float32)
     """
     depthwise = not use_cudnn and groups is not None
     return _conv(
@@ -253,6 +262,16 @@ def conv2d_transpose(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError, ProgramError, NotFoundError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 2.0]]]])
+        >>> one = paddle.nn.initializer.Constant(1.0)
+        >>> y = static.nn.conv2d_transpose(x, 1, filter_size=2, stride=2, param_attr=one)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[1., 1., 2., 2.],
+                 [1., 1., 2., 2.]]]], dtype=float32)
     """
     function = "conv2d_transpose"
     check_variable(input, "input", function, FLOATS)

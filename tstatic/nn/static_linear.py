@@ -111,6 +111,15 @@ def fc(
     Raises:
         ShapeError: If a feature size is unknown, or ``num_flatten_dims`` does not fit.
         NotFoundError: If there is no such activation.
+
+    Example:
+        >>> x = static.data("x", [None, 3])
+        >>> y = static.nn.fc(x, size=2, weight_attr=paddle.nn.initializer.Constant(0.5), activation="relu")
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(feed={"x": np.array([[1, 2, 3], [-1, -2, -3]], "float32")}, fetch_list=[y])[0]
+        array([[3., 3.],
+               [0., 0.]], dtype=float32)
     """
     inputs = _inputs(x, "x")
     return _fc(inputs, size, num_flatten_dims, _per_input(weight_attr, len(inputs), "fc"), bias_attr, activation, name)
@@ -126,7 +135,16 @@ def fluid_fc(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """The 1.x spelling of :func:`fc`: ``param_attr`` is its ``weight_attr``, ``act`` its ``activation``."""
+    """The 1.x spelling of :func:`fc`: ``param_attr`` is its ``weight_attr``, ``act`` its ``activation``.
+
+    Example:
+        >>> x = fluid.layers.data("x", shape=[3])
+        >>> y = fluid.layers.fc(x, size=2, param_attr=fluid.initializer.Constant(0.5))
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> _ = exe.run(fluid.default_startup_program())
+        >>> exe.run(feed={"x": np.array([[1, 2, 3]], "float32")}, fetch_list=[y])
+        [array([[3., 3.]], dtype=float32)]
+    """
     inputs = _inputs(input, "input")
     return _fc(inputs, size, num_flatten_dims, _per_input(param_attr, len(inputs), "fc"), bias_attr, act, name)
 
@@ -179,6 +197,16 @@ def embedding(
 
     Raises:
         ShapeError, DTypeError: If ``size``, ``padding_idx`` or the type of ``input`` does not fit.
+
+    Example:
+        >>> table = paddle.nn.initializer.Assign(np.array([[0, 0], [1, 10], [2, 20]], "float32"))
+        >>> ids = static.data("ids", [None], "int64")
+        >>> y = static.nn.embedding(ids, size=[3, 2], param_attr=table)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(feed={"ids": np.array([2, 1])}, fetch_list=[y])[0]
+        array([[ 2., 20.],
+               [ 1., 10.]], dtype=float32)
     """
     return _embedding("lookup_table_v2", input, size, is_sparse, padding_idx, param_attr, dtype)
 
@@ -205,6 +233,16 @@ def fluid_embedding(
 
     Raises:
         ShapeError: If the last axis of ``input`` is not 1.
+
+    Example:
+        >>> table = fluid.initializer.NumpyArrayInitializer(np.array([[0, 0], [1, 10], [2, 20]], "float32"))
+        >>> ids = fluid.layers.data("ids", shape=[1], dtype="int64")
+        >>> y = fluid.layers.embedding(ids, size=[3, 2], param_attr=fluid.ParamAttr(initializer=table))
+        >>> exe = fluid.Executor()
+        >>> _ = exe.run(fluid.default_startup_program())
+        >>> exe.run(feed={"ids": np.array([[2], [1]])}, fetch_list=[y])[0]
+        array([[ 2., 20.],
+               [ 1., 10.]], dtype=float32)
     """
     return _embedding("lookup_table", input, size, is_sparse, padding_idx, param_attr, dtype)
 

@@ -76,6 +76,15 @@ def batch_norm(
     Raises:
         ShapeError: If the rank does not fit, or the number of channels is unknown.
         ProgramError: For another layout, or a parameter that is ``False``.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> y = static.nn.batch_norm(x, epsilon=0.0)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(feed={"x": np.array([[1, 10], [3, 30]], "float32")}, fetch_list=[y])[0]
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
     """
     function = "batch_norm"
     check_variable(input, "input", function, FLOATS)
@@ -148,6 +157,15 @@ def layer_norm(
 
     Raises:
         ShapeError: If the axis does not exist, or a normalised size is unknown.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 3.0], [10.0, 30.0]])
+        >>> y = static.nn.layer_norm(x, epsilon=0.0)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[-1.,  1.],
+               [-1.,  1.]], dtype=float32)
     """
     function = "layer_norm"
     check_variable(input, "input", function, FLOATS)
@@ -242,6 +260,14 @@ def instance_norm(
     Raises:
         ShapeError: If the rank does not fit, or the number of channels is unknown.
         ProgramError: If only one of the two parameters is ``False``.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 3.0]], [[10.0, 30.0]]]])
+        >>> y = paddle.flatten(static.nn.instance_norm(x, epsilon=0.0))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([-1.,  1., -1.,  1.], dtype=float32)
     """
     function = "instance_norm"
     check_variable(input, "input", function, FLOATS)
@@ -308,6 +334,15 @@ def spectral_norm(
 
     Returns:
         The shape of ``weight``.
+
+    Example:
+        >>> w = paddle.to_tensor([[3.0, 0.0], [0.0, 6.0]])
+        >>> y = static.nn.spectral_norm(w, power_iters=20)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[0.5, 0. ],
+               [0. , 1. ]], dtype=float32)
     """
     function = "spectral_norm"
     check_variable(weight, "weight", function, FLOATS)

@@ -100,7 +100,14 @@ register(OpDef(
 
 @export("nn.functional.sigmoid", "Variable.sigmoid", "fluid.layers.sigmoid", op="sigmoid")
 def sigmoid(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``1 / (1 + exp(-x))`` of each element; any shape."""
+    """Returns ``1 / (1 + exp(-x))`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 1.0])
+        >>> y = paddle.nn.functional.sigmoid(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.2689, 0.5   , 0.7311], dtype=float32)
+    """
     return unary("sigmoid", x, name=name)
 
 
@@ -119,13 +126,27 @@ def logsigmoid(x: Variable, name: str | None = None) -> Variable:
 @export("tensor.tanh", "tensor.tanh_", "nn.functional.tanh", "nn.functional.tanh_", "Variable.tanh", "Variable.tanh_",
          "fluid.layers.tanh", op="tanh")  # fmt: skip
 def tanh(x: Variable, name: str | None = None) -> Variable:
-    """Returns the hyperbolic tangent of each element; any shape."""
+    """Returns the hyperbolic tangent of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 1.0])
+        >>> y = paddle.tanh(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.7616,  0.    ,  0.7616], dtype=float32)
+    """
     return unary("tanh", x, name=name)
 
 
 @export("nn.functional.tanhshrink", "fluid.layers.tanh_shrink", op="tanh_shrink")
 def tanhshrink(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``x - tanh(x)`` of each element; any shape."""
+    """Returns ``x - tanh(x)`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.tanhshrink(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.2384,  0.    ,  1.036 ], dtype=float32)
+    """
     return unary("tanh_shrink", x, name=name)
 
 
@@ -143,7 +164,14 @@ def fluid_softplus(x: Variable, name: str | None = None) -> Variable:
 
 @export("nn.functional.softsign", "fluid.layers.softsign", op="softsign")
 def softsign(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``x / (1 + abs(x))`` of each element; any shape."""
+    """Returns ``x / (1 + abs(x))`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 3.0])
+        >>> y = paddle.nn.functional.softsign(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.5 ,  0.  ,  0.75], dtype=float32)
+    """
     return unary("softsign", x, name=name)
 
 

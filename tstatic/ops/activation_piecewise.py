@@ -157,7 +157,14 @@ register(OpDef(
 
 @export("nn.functional.relu", "nn.functional.relu_", "fluid.layers.relu", op="relu")
 def relu(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``max(x, 0)`` of each element; any shape."""
+    """Returns ``max(x, 0)`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.relu(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0., 0., 2.], dtype=float32)
+    """
     return unary("relu", x, name=name)
 
 

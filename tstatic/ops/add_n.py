@@ -115,6 +115,12 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
     Raises:
         ProgramTypeError: If one of them is not a Variable.
         ShapeError, DTypeError: If they differ.
+
+    Example:
+        >>> x, y = paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([10.0, 20.0])
+        >>> z = paddle.add_n([x, y, y])
+        >>> static.Executor().run(fetch_list=[z])[0]
+        array([21., 42.], dtype=float32)
     """
     items = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
     if not items:
@@ -133,7 +139,14 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
 
 @export("fluid.layers.sum", "fluid.layers.sums", op="sum")
 def fluid_sum(x: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
-    """Returns the sum of Variables of one shape and dtype, or writes it to ``out``."""
+    """Returns the sum of Variables of one shape and dtype, or writes it to ``out``.
+
+    Example:
+        >>> x, y = paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([10.0, 20.0])
+        >>> z = fluid.layers.sum([x, y, y])
+        >>> static.Executor().run(fetch_list=[z])[0]
+        array([21., 42.], dtype=float32)
+    """
     total = add_n(x)
     if out is None:
         return total

@@ -117,6 +117,12 @@ def argmax(
 
     Raises:
         ShapeError: If there is no element, or the axis is out of range.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 5.0, 2.0], [7.0, 0.0, 3.0]])
+        >>> flat, rows = paddle.argmax(x), paddle.argmax(x, axis=1)
+        >>> static.Executor().run(fetch_list=[flat, rows])
+        [array(3), array([1, 0])]
     """
     return _positions("arg_max", x, axis, keepdim, dtype, name)
 

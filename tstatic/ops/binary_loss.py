@@ -254,6 +254,13 @@ def sigmoid_cross_entropy_with_logits(
         ignore_index: Elements with this label have loss 0.
         name: Name of the layer.
         normalize: Divide by the number of elements that are not ignored.
+
+    Example:
+        >>> x = paddle.to_tensor([[0.0], [2.0]])
+        >>> loss = fluid.layers.sigmoid_cross_entropy_with_logits(x, paddle.to_tensor([[1.0], [0.0]]))
+        >>> static.Executor().run(fetch_list=[loss])[0]
+        array([[0.6931],
+               [2.1269]], dtype=float32)
     """
     a, b = labels.variables("sigmoid_cross_entropy_with_logits", x=x, label=label)
     attrs = {"ignore_index": ignore_index, "normalize": normalize}
@@ -325,7 +332,15 @@ def binary_cross_entropy(
 
 @export("nn.functional.log_loss", "fluid.layers.log_loss", op="log_loss")
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
-    """Returns ``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)``; all of one shape."""
+    """Returns ``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)``; all of one shape.
+
+    Example:
+        >>> p = paddle.to_tensor([[0.9], [0.5]])
+        >>> y = paddle.nn.functional.log_loss(p, paddle.to_tensor([[1.0], [0.0]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0.1052],
+               [0.6929]], dtype=float32)
+    """
     x, y = labels.variables("log_loss", input=input, label=label)
     return emit_one("log_loss", {"Predicted": x, "Labels": y}, {"epsilon": epsilon}, name=name)
 

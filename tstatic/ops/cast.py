@@ -61,6 +61,12 @@ def cast(x: Variable, dtype: Any) -> Variable:
 
     Raises:
         DTypeError: If there is no such dtype.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.7, 0.0, 2.5])
+        >>> y = paddle.cast(x, "int64")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-1,  0,  2])
     """
     check_variable(x, "x", "cast")
     wanted = dtype_of(dtype)

@@ -47,6 +47,13 @@ def cross_entropy(
     Raises:
         ProgramError: For another ``reduction``, or soft labels with an ``ignore_index`` above 0.
         ShapeError: If ranks or sizes do not fit.
+
+    Example:
+        >>> x = paddle.to_tensor([[0.0, 0.0], [0.0, 2.0]])
+        >>> label = paddle.to_tensor([0, 1])
+        >>> y = paddle.nn.functional.cross_entropy(x, label)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array(0.41, dtype=float32)
     """
     labels.variables("cross_entropy", input=input, label=label)
     labels.check_reduction(reduction, "cross_entropy")

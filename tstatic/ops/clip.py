@@ -50,6 +50,12 @@ def clip(
             number loses its fraction, as in Paddle: 0.5 becomes 0.
         max: Upper limit.
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([-2.0, 0.5, 3.0])
+        >>> y = paddle.clip(x, min=-1.0, max=1.0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-1. ,  0.5,  1. ], dtype=float32)
     """
     check_variable(x, "x", "clip", ("float16", "bfloat16", "float32", "float64", "int32", "int64"))
     if isinstance(min, Variable) or isinstance(max, Variable):

@@ -50,7 +50,14 @@ def not_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.less_than", "Variable.less_than", op="less_than")
 def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns whether ``x < y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    """Returns whether ``x < y`` for each pair, as bool; shapes broadcast, dtypes meet.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0, 3.0])
+        >>> y = paddle.less_than(x, paddle.to_tensor([2.0, 2.0, 4.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([ True, False,  True])
+    """
     return _compare("less_than", x, y, name)
 
 
@@ -89,7 +96,14 @@ def fluid_not_equal(x: Variable, y: Variable, cond: Variable | None = None, name
 def fluid_less_than(
     x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None, name: str | None = None
 ) -> Variable:
-    """Returns whether ``x < y``; ``cond`` is an existing bool Variable to write to."""
+    """Returns whether ``x < y``; ``cond`` is an existing bool Variable to write to.
+
+    Example:
+        >>> i = fluid.layers.fill_constant([1], "int64", 3)
+        >>> n = fluid.layers.fill_constant([1], "int64", 5)
+        >>> static.Executor().run(fetch_list=[fluid.layers.less_than(i, n)])[0]
+        array([ True])
+    """
     return _compare("less_than", x, y, name, cond)
 
 

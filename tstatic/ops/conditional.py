@@ -182,6 +182,13 @@ def cond(
     Raises:
         ProgramTypeError, DTypeError, ShapeError: For a bad ``pred``, or a function that cannot be called.
         ProgramError: If the structures differ.
+
+    Example:
+        >>> x = static.data("x", [1])
+        >>> y = static.nn.cond(x > 0, lambda: x * 10, lambda: x - 1)
+        >>> exe = static.Executor()
+        >>> [exe.run(feed={"x": np.array([v], "float32")}, fetch_list=[y])[0] for v in (2, -2)]
+        [array([20.], dtype=float32), array([-3.], dtype=float32)]
     """
     _check_pred(pred, "cond")
     for arg, function in (("true_fn", true_fn), ("false_fn", false_fn)):
@@ -234,6 +241,13 @@ def case(pred_fn_pairs: Any, default: Callable[[], Any] | None = None, name: str
 
     Raises:
         ProgramTypeError: If the pairs are malformed.
+
+    Example:
+        >>> x = static.data("x", [1])
+        >>> y = static.nn.case([(x < 0, lambda: x - 1), (x > 10, lambda: x + 1)], default=lambda: x * 0)
+        >>> exe = static.Executor()
+        >>> [exe.run(feed={"x": np.array([v], "float32")}, fetch_list=[y])[0].item() for v in (-5, 20, 3)]
+        [-6.0, 21.0, 0.0]
     """
     pairs = _check_pairs(pred_fn_pairs)
     if default is not None and not callable(default):
@@ -289,6 +303,13 @@ def switch_case(
     Raises:
         ProgramTypeError: For malformed branches.
         ProgramError: If a key occurs twice.
+
+    Example:
+        >>> index, x = static.data("index", [1], "int32"), paddle.to_tensor([2.0])
+        >>> y = static.nn.switch_case(index, {1: lambda: x + 10, 2: lambda: x * 10}, default=lambda: x)
+        >>> exe = static.Executor()
+        >>> [exe.run(feed={"index": np.array([i], "int32")}, fetch_list=[y])[0].item() for i in (1, 2, 3)]
+        [12.0, 20.0, 2.0]
     """
     check_variable(branch_index, "branch_index", "switch_case", ("int64", "int32", "uint8"))
     if isinstance(branch_fns, dict):

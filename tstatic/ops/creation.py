@@ -72,19 +72,42 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
         fill_value: A number, or a Variable with one element.
         dtype: The default dtype if ``None``.
         name: Name of the result.
+
+    Example:
+        >>> x = paddle.full([2, 3], 0.5)
+        >>> n = paddle.full([2], 7, dtype="int64")
+        >>> static.Executor().run(fetch_list=[x, n])
+        [array([[0.5, 0.5, 0.5],
+               [0.5, 0.5, 0.5]], dtype=float32), array([7, 7])]
     """
     return _constant(shape, fill_value, _float(dtype), "full", name, None)
 
 
 @export("tensor.zeros", op="fill_constant")
 def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Zeros of ``shape``; the default dtype if ``dtype`` is ``None``."""
+    """Zeros of ``shape``; the default dtype if ``dtype`` is ``None``.
+
+    Example:
+        >>> x = paddle.zeros([2, 3])
+        >>> n = paddle.zeros([2], dtype="int64")
+        >>> static.Executor().run(fetch_list=[x, n])
+        [array([[0., 0., 0.],
+               [0., 0., 0.]], dtype=float32), array([0, 0])]
+    """
     return _constant(shape, 0, _float(dtype), "zeros", name, None)
 
 
 @export("tensor.ones", op="fill_constant")
 def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Ones of ``shape``; the default dtype if ``dtype`` is ``None``."""
+    """Ones of ``shape``; the default dtype if ``dtype`` is ``None``.
+
+    Example:
+        >>> x = paddle.ones([2, 3])
+        >>> n = paddle.ones([2], dtype="int64")
+        >>> static.Executor().run(fetch_list=[x, n])
+        [array([[1., 1., 1.],
+               [1., 1., 1.]], dtype=float32), array([1, 1])]
+    """
     return _constant(shape, 1, _float(dtype), "ones", name, None)
 
 
@@ -112,19 +135,44 @@ def _like(x: Any, value: Any, dtype: Any, function: str, name: str | None) -> Va
 
 @export("tensor.full_like", op="fill_any_like")
 def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """``fill_value`` everywhere, in the shape of ``x`` and, if ``dtype`` is ``None``, its dtype."""
+    """``fill_value`` everywhere, in the shape of ``x`` and, if ``dtype`` is ``None``, its dtype.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> y = paddle.full_like(x, 7, dtype="int64")
+        >>> static.Executor().run(feed={"x": np.zeros((3, 2), "float32")}, fetch_list=[y])[0]
+        array([[7, 7],
+               [7, 7],
+               [7, 7]])
+    """
     return _like(x, fill_value, dtype, "full_like", name)
 
 
 @export("tensor.zeros_like", op="fill_any_like")
 def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """Zeros in the shape of ``x``."""
+    """Zeros in the shape of ``x``.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> y = paddle.zeros_like(x)
+        >>> static.Executor().run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[y])[0]
+        array([[0., 0.]], dtype=float32)
+    """
     return _like(x, 0, dtype, "zeros_like", name)
 
 
 @export("tensor.ones_like", op="fill_any_like")
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """Ones in the shape of ``x``."""
+    """Ones in the shape of ``x``.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> y = paddle.ones_like(x, dtype="int64")
+        >>> static.Executor().run(feed={"x": np.zeros((3, 2), "float32")}, fetch_list=[y])[0]
+        array([[1, 1],
+               [1, 1],
+               [1, 1]])
+    """
     return _like(x, 1, dtype, "ones_like", name)
 
 
@@ -144,6 +192,13 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
 
     Returns:
         ``output``, or a new Variable of the shape and dtype of ``x``; a Python number has the shape ``[1]``, as in Paddle.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0])
+        >>> kept = paddle.assign(x)
+        >>> given = paddle.assign(np.array([5.0], "float32"))
+        >>> static.Executor().run(fetch_list=[kept, given])
+        [array([1., 2.], dtype=float32), array([5.], dtype=float32)]
     """
     outputs = None if output is None else {"Out": check_variable(output, "output", "assign")}
     if isinstance(x, Variable):
@@ -189,6 +244,13 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
         data: What to copy.
         dtype: Wanted dtype; that of the data if ``None`` (the default dtype for Python floats).
         stop_gradient: Whether gradients stop here.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = paddle.to_tensor([1, 2], dtype="float64")
+        >>> static.Executor().run(fetch_list=[x, y])
+        [array([[1., 2.],
+               [3., 4.]], dtype=float32), array([1., 2.])]
     """
     out: Variable
     if isinstance(data, Variable):
@@ -223,6 +285,14 @@ def fill_constant(
         value: A number, its text, or a Variable with one element.
         out: An existing Variable to write to.
         name: Name of the result.
+
+    Example:
+        >>> y = paddle.fill_constant([2, 3], "float32", 0.5)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0.5, 0.5, 0.5],
+               [0.5, 0.5, 0.5]], dtype=float32)
+        >>> paddle.fill_constant([1], "int64", 7).dtype
+        tstatic.int64
     """
     if isinstance(value, str):
         attrs = {"shape": known_shape(shape, "fill_constant"), "dtype": dtype_of(dtype), "str_value": value}
@@ -237,7 +307,15 @@ def fill_constant(
 @export("fluid.layers.zeros", "fluid.layers.tensor.zeros", op="fill_constant")
 @no_effect(force_cpu=PLACE)
 def fluid_zeros(shape: Any, dtype: Any, force_cpu: bool = False, name: str | None = None) -> Variable:
-    """Zeros of ``shape``."""
+    """Zeros of ``shape``.
+
+    Example:
+        >>> x = fluid.layers.zeros([2, 3], "float32")
+        >>> n = fluid.layers.zeros([1], "int64")
+        >>> static.Executor().run(fetch_list=[x, n])
+        [array([[0., 0., 0.],
+               [0., 0., 0.]], dtype=float32), array([0])]
+    """
     return fill_constant(shape, dtype, 0.0, force_cpu, name=name)
 
 
@@ -277,7 +355,16 @@ def fill_constant_batch_size_like(
     output_dim_idx: int = 0,
     force_cpu: bool = False,
 ) -> Variable:
-    """``value`` everywhere in ``shape``, axis ``output_dim_idx`` as long as axis ``input_dim_idx`` of ``input``."""
+    """``value`` everywhere in ``shape``, axis ``output_dim_idx`` as long as axis ``input_dim_idx`` of ``input``.
+
+    Example:
+        >>> x = fluid.layers.data("x", shape=[4])
+        >>> y = fluid.layers.fill_constant_batch_size_like(x, shape=[-1, 2], dtype="int64", value=7)
+        >>> static.Executor().run(feed={"x": np.zeros((3, 4), "float32")}, fetch_list=[y])[0]
+        array([[7, 7],
+               [7, 7],
+               [7, 7]])
+    """
     x = check_variable(input, "input", "fill_constant_batch_size_like")
     attrs = {"shape": list(shape), "dtype": dtype_of(dtype), "value": value, "input_dim_idx": input_dim_idx,
              "output_dim_idx": output_dim_idx, "force_cpu": force_cpu}  # fmt: skip

@@ -268,6 +268,14 @@ def fluid_cross_entropy(
         label: Class numbers ``[..., 1]``, or distributions ``[..., classes]`` if ``soft_label``.
         soft_label: Whether labels are distributions.
         ignore_index: Rows with this class number have loss 0.
+
+    Example:
+        >>> p = paddle.to_tensor([[0.25, 0.75], [0.5, 0.5]])
+        >>> label = paddle.to_tensor(np.array([[1], [0]]))
+        >>> loss = fluid.layers.cross_entropy(p, label)
+        >>> static.Executor().run(fetch_list=[loss])[0]
+        array([[0.2877],
+               [0.6931]], dtype=float32)
     """
     x, y = labels.variables("cross_entropy", input=input, label=label)
     ins = {"X": x, "Label": y, "SoftmaxX": labels.softmax_input(x, -1)}

@@ -125,6 +125,13 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
 
     Raises:
         ShapeError: If the axis is out of range.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y, flat = paddle.cumsum(x, axis=0), paddle.cumsum(x)
+        >>> static.Executor().run(fetch_list=[y, flat])
+        [array([[1., 2.],
+               [4., 6.]], dtype=float32), array([ 1.,  3.,  6., 10.], dtype=float32)]
     """
     x = _converted(check_variable(x, "x", "cumsum"), dtype)
     attrs = {"flatten": True} if axis is None else {"axis": axis}

@@ -156,6 +156,18 @@ def Print(
 
     Returns:
         A Variable of the same value.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0])
+        >>> y = static.Print(x, message="here", print_tensor_name=False, print_tensor_layout=False) * 2
+        >>> static.Executor().run(fetch_list=[y])[0]
+        Variable
+          - message: here
+          - lod: {}
+          - shape: [2]
+          - dtype: float32
+          - data: [1 2]
+        array([2., 4.], dtype=float32)
     """
     check_variable(input, "input", "Print")
     attrs = {

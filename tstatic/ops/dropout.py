@@ -147,6 +147,13 @@ def fluid_dropout(
         seed: Replaces the program's seed when it is not 0; masks still differ from run to run.
         name: Name of the layer.
         dropout_implementation: ``"downgrade_in_infer"`` or ``"upscale_in_train"``.
+
+    Example:
+        >>> x = paddle.ones([1000])
+        >>> train, test = fluid.layers.dropout(x, 0.5), fluid.layers.dropout(x, 0.5, is_test=True)
+        >>> a, b = static.Executor().run(fetch_list=[train, test])
+        >>> np.unique(a), np.unique(b)
+        (array([0., 1.], dtype=float32), array([0.5], dtype=float32))
     """
     check_variable(x, "x", "dropout")
     attrs = {"dropout_prob": dropout_prob, "is_test": bool(is_test), "dropout_implementation": dropout_implementation,
@@ -176,6 +183,13 @@ def dropout(
 
     Raises:
         ProgramTypeError, ProgramError, ShapeError: For a bad probability, mode or axis.
+
+    Example:
+        >>> x = paddle.ones([1000])
+        >>> y = paddle.nn.functional.dropout(x, p=0.75)
+        >>> value = static.Executor().run(fetch_list=[y])[0]
+        >>> np.unique(value)
+        array([0., 4.], dtype=float32)
     """
     check_variable(x, "x", "dropout")
     if isinstance(p, bool) or not isinstance(p, int | float):

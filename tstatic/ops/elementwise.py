@@ -327,7 +327,15 @@ def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = 
 
 @export("tensor.add", "Variable.add", "tensor.add_", "Variable.add_", op="elementwise_add")
 def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x + y``; shapes broadcast, dtypes meet."""
+    """Returns ``x + y``; shapes broadcast, dtypes meet.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = paddle.add(x, paddle.to_tensor([10.0, 20.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[11., 22.],
+               [13., 24.]], dtype=float32)
+    """
     return binary_op("elementwise_add", x, y, name)
 
 
@@ -339,7 +347,15 @@ def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.multiply", "Variable.multiply", "tensor.multiply_", "Variable.multiply_", op="elementwise_mul")
 def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Returns ``x * y``; shapes broadcast, dtypes meet."""
+    """Returns ``x * y``; shapes broadcast, dtypes meet.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = paddle.multiply(x, paddle.to_tensor([10.0, 100.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 10., 200.],
+               [ 30., 400.]], dtype=float32)
+    """
     return binary_op("elementwise_mul", x, y, name)
 
 

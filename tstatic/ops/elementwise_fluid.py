@@ -43,6 +43,13 @@ def elementwise_add(
         axis: Where ``y`` begins in ``x``; -1 lets the last dimensions meet.
         act: Op type of an activation, or ``None``.
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.elementwise_add(x, paddle.to_tensor([10.0, 20.0]), axis=0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[11., 12.],
+               [23., 24.]], dtype=float32)
     """
     return _binary("elementwise_add", x, y, axis, act, name)
 
@@ -51,7 +58,15 @@ def elementwise_add(
 def elementwise_sub(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """Returns ``act(x - y)``; arguments as in :func:`elementwise_add`."""
+    """Returns ``act(x - y)``; arguments as in :func:`elementwise_add`.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.elementwise_sub(x, paddle.to_tensor([1.0, 2.0]), axis=0, act="relu")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0., 1.],
+               [1., 2.]], dtype=float32)
+    """
     return _binary("elementwise_sub", x, y, axis, act, name)
 
 
@@ -59,7 +74,15 @@ def elementwise_sub(
 def elementwise_mul(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """Returns ``act(x * y)``; arguments as in :func:`elementwise_add`."""
+    """Returns ``act(x * y)``; arguments as in :func:`elementwise_add`.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.elementwise_mul(x, paddle.to_tensor([10.0, 100.0]), axis=0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 10.,  20.],
+               [300., 400.]], dtype=float32)
+    """
     return _binary("elementwise_mul", x, y, axis, act, name)
 
 
@@ -91,7 +114,15 @@ def elementwise_min(
 def elementwise_pow(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
-    """Returns ``act(x to the power of y)``; arguments as in :func:`elementwise_add`."""
+    """Returns ``act(x to the power of y)``; arguments as in :func:`elementwise_add`.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.elementwise_pow(x, paddle.to_tensor([1.0, 2.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 1.,  4.],
+               [ 3., 16.]], dtype=float32)
+    """
     return _binary("elementwise_pow", x, y, axis, act, name)
 
 

@@ -298,6 +298,13 @@ def embedding(
         ShapeError: If ``padding_idx`` is not a row, or the table has not two dimensions.
         DTypeError: If ``x`` does not hold integers.
         IndexRangeError: At run time, for an index that is not a row.
+
+    Example:
+        >>> table = paddle.to_tensor([[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]])
+        >>> y = paddle.nn.functional.embedding(paddle.to_tensor([2, 1]), table)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 2., 20.],
+               [ 1., 10.]], dtype=float32)
     """
     check_variable(x, "x", "embedding")
     check_variable(weight, "weight", "embedding")

@@ -125,6 +125,13 @@ def gather(x: Variable, index: Variable, axis: int | None = None, name: str | No
     Raises:
         ShapeError: If the axis is out of range or the index has more dimensions. A position out of range raises
             IndexRangeError when the program runs.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> y = paddle.gather(x, paddle.to_tensor([2, 0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[5., 6.],
+               [1., 2.]], dtype=float32)
     """
     inputs = {"X": check_variable(x, "x", "gather"), "Index": check_variable(index, "index", "gather", INTEGERS)}
     return emit_one("gather", inputs, {"axis": 0 if axis is None else axis}, name=name)
@@ -133,7 +140,15 @@ def gather(x: Variable, index: Variable, axis: int | None = None, name: str | No
 @no_effect(overwrite="gradients of rows that are taken several times are always added up")
 @export("fluid.layers.gather", op="gather")
 def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """:func:`gather` of rows."""
+    """:func:`gather` of rows.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> y = fluid.layers.gather(x, paddle.to_tensor([2, 0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[5., 6.],
+               [1., 2.]], dtype=float32)
+    """
     return gather(input, index)
 
 

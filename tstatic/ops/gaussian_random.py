@@ -211,7 +211,14 @@ def standard_normal(shape: Any, dtype: Any = None, name: str | None = None) -> V
 
 @export("tensor.randn", op="gaussian_random")
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Normal numbers of mean 0 and variance 1 of the given shape."""
+    """Normal numbers of mean 0 and variance 1 of the given shape.
+
+    Example:
+        >>> x = paddle.randn([10000])
+        >>> value = static.Executor().run(fetch_list=[x])[0]
+        >>> bool(abs(value.mean()) < 0.05 and abs(value.std() - 1) < 0.05)
+        True
+    """
     return _gaussian(shape, 0.0, 1.0, 0, dtype, name)
 
 

@@ -158,13 +158,27 @@ def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Var
 
     Raises:
         ShapeError: If other sizes differ, or the list is empty.
+
+    Example:
+        >>> x, y = paddle.to_tensor([[1.0, 2.0]]), paddle.to_tensor([[3.0, 4.0]])
+        >>> rows, columns = paddle.concat([x, y]), paddle.concat([x, y], axis=1)
+        >>> static.Executor().run(fetch_list=[rows, columns])
+        [array([[1., 2.],
+               [3., 4.]], dtype=float32), array([[1., 2., 3., 4.]], dtype=float32)]
     """
     return emit_one("concat", {"X": variables(x, "x", "concat")}, {"axis": axis}, name=name)
 
 
 @export("fluid.layers.concat", op="concat")
 def fluid_concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
-    """:func:`concat` under its older signature."""
+    """:func:`concat` under its older signature.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0]])
+        >>> y = fluid.layers.concat([x, x * 10], axis=1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 1.,  2., 10., 20.]], dtype=float32)
+    """
     return emit_one("concat", {"X": variables(input, "input", "concat")}, {"axis": axis}, name=name)
 
 
@@ -241,6 +255,13 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
 
     Raises:
         ShapeError: If the tiles do not make up the axis.
+
+    Example:
+        >>> x = paddle.to_tensor([1, 2, 3, 4, 5, 6])
+        >>> a, b, c = paddle.split(x, 3)
+        >>> d, e = paddle.split(x, [2, -1])
+        >>> static.Executor().run(fetch_list=[a, b, c, d, e])
+        [array([1, 2]), array([3, 4]), array([5, 6]), array([1, 2]), array([3, 4, 5, 6])]
     """
     x = check_variable(x, "x", "split")
     if isinstance(num_or_sections, list | tuple):
@@ -265,7 +286,16 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
 def fluid_split(
     input: Variable, num_or_sections: int | Sequence[int], dim: int = -1, name: str | None = None
 ) -> list[Variable]:
-    """:func:`split` under its older signature, along the last axis by default."""
+    """:func:`split` under its older signature, along the last axis by default.
+
+    Example:
+        >>> x = paddle.to_tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
+        >>> a, b = fluid.layers.split(x, 2, dim=1)
+        >>> static.Executor().run(fetch_list=[a, b])
+        [array([[1, 2],
+               [5, 6]]), array([[3, 4],
+               [7, 8]])]
+    """
     return split(input, num_or_sections, dim, name)
 
 

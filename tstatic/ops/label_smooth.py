@@ -108,6 +108,13 @@ def label_smooth(
         prior_dist: ``[1, classes]``; uniform if ``None``.
         epsilon: The share that is moved, from 0 to 1.
         name: Name of the layer.
+
+    Example:
+        >>> label = paddle.to_tensor([[0.0, 1.0], [1.0, 0.0]])
+        >>> y = paddle.nn.functional.label_smooth(label, epsilon=0.1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0.05, 0.95],
+               [0.95, 0.05]], dtype=float32)
     """
     return _build(label, prior_dist, epsilon, name)
 
@@ -120,7 +127,15 @@ def fluid_label_smooth(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """Returns :func:`label_smooth`, computed in ``dtype``."""
+    """Returns :func:`label_smooth`, computed in ``dtype``.
+
+    Example:
+        >>> label = paddle.to_tensor([[0.0, 1.0], [1.0, 0.0]])
+        >>> y = fluid.layers.label_smooth(label, epsilon=0.1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0.05, 0.95],
+               [0.95, 0.05]], dtype=float32)
+    """
     check_variable(label, "label", "label_smooth")
     if dtype_of(dtype) is not label.dtype:
         label = emit_one("cast", {"X": label}, {"in_dtype": label.dtype, "out_dtype": dtype_of(dtype)})

@@ -100,7 +100,14 @@ def _negate(type: str, x: Any, out: Variable | None, name: str | None) -> Variab
 
 @export("tensor.logical_and", "Variable.logical_and", "fluid.layers.logical_and", op="logical_and")
 def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Returns whether both are true (not 0), as bool; shapes broadcast. ``out`` is an existing Variable to write to."""
+    """Returns whether both are true (not 0), as bool; shapes broadcast. ``out`` is an existing Variable to write to.
+
+    Example:
+        >>> x = paddle.to_tensor([True, True, False])
+        >>> y = paddle.logical_and(x, paddle.to_tensor([True, False, False]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([ True, False, False])
+    """
     return _logical("logical_and", x, y, out, name)
 
 

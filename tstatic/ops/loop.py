@@ -149,6 +149,12 @@ def while_loop(
     Raises:
         ProgramTypeError: If ``cond`` or ``body`` is not callable, or ``loop_vars`` is not a list.
         ProgramError: If ``loop_vars`` is empty, or ``body`` returns another structure.
+
+    Example:
+        >>> i, total = paddle.zeros([1]), paddle.zeros([1])
+        >>> i, total = static.nn.while_loop(lambda i, total: i < 4, lambda i, total: [i + 1, total + i], [i, total])
+        >>> static.Executor().run(fetch_list=[i, total])
+        [array([4.], dtype=float32), array([6.], dtype=float32)]
     """
     for arg, function in (("cond", cond), ("body", body)):
         if not callable(function):

@@ -91,7 +91,14 @@ register(
 
 @export("tensor.masked_select", "Variable.masked_select", op="masked_select")
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
-    """The elements of ``x`` where ``mask`` (bool, of a shape that broadcasts) is true, as a vector of unknown length."""
+    """The elements of ``x`` where ``mask`` (bool, of a shape that broadcasts) is true, as a vector of unknown length.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, -2.0], [-3.0, 4.0]])
+        >>> y = paddle.masked_select(x, x > 0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([1., 4.], dtype=float32)
+    """
     x = check_variable(x, "x", "masked_select")
     inputs = {"X": x, "Mask": check_variable(mask, "mask", "masked_select", ("bool",))}
     return emit_one("masked_select", inputs, name=name)

@@ -256,6 +256,13 @@ def matmul(
 
     Returns:
         ``[..., m, n]``, without ``m`` or ``n`` where the operand was a vector; ``[]`` for two vectors.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = paddle.matmul(x, x, transpose_y=True)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 5., 11.],
+               [11., 25.]], dtype=float32)
     """
     ins = {"X": check_variable(x, "x", "matmul"), "Y": check_variable(y, "y", "matmul")}
     return emit_one("matmul_v2", ins, {"trans_x": transpose_x, "trans_y": transpose_y}, name=name)
@@ -286,6 +293,13 @@ def fluid_matmul(
     """Returns ``alpha`` times the matrix product; two vectors give shape ``[1]``. See :func:`matmul`.
 
     A transposed vector is a column as ``x`` and a row as ``y``.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.matmul(x, x, transpose_y=True, alpha=10.0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 50., 110.],
+               [110., 250.]], dtype=float32)
     """
     if transpose_x and isinstance(x, Variable) and len(x.shape) == 1:
         x, transpose_x = emit_one("unsqueeze2", {"X": x}, {"axes": (1,)}), False

@@ -299,6 +299,13 @@ def accuracy(
         correct: Gets the number of hits.
         total: Gets the number of samples.
         name: Name of the layer.
+
+    Example:
+        >>> p = paddle.to_tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
+        >>> label = paddle.to_tensor(np.array([[1], [0], [0]]))
+        >>> right = static.accuracy(input=p, label=label)
+        >>> static.Executor().run(fetch_list=[right])[0]
+        array(0.6667, dtype=float32)
     """
     return _accuracy(input, label, k, correct, total, name, False)
 
@@ -345,6 +352,15 @@ def auc(
 
     Returns:
         The area over all batches, that over the last ones (float64 of shape []), and the four counters.
+
+    Example:
+        >>> p = paddle.to_tensor([[0.7, 0.3], [0.2, 0.8], [0.9, 0.1]])
+        >>> label = paddle.to_tensor(np.array([[0], [1], [1]]))
+        >>> value, batch_value, states = static.auc(input=p, label=label)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> float(exe.run(fetch_list=[value])[0].item())
+        0.5
     """
     return _auc(input, label, curve, num_thresholds, topk, slide_steps, ins_tag_weight, False)
 

@@ -209,6 +209,14 @@ def mul(
 
     Returns:
         ``[a..., b...]``.
+
+    Example:
+        >>> x = static.data("x", [None, 2, 2])
+        >>> w = paddle.ones([4, 3])
+        >>> y = fluid.layers.mul(x, w)
+        >>> static.Executor().run(feed={"x": np.arange(8, dtype="float32").reshape(2, 2, 2)}, fetch_list=[y])[0]
+        array([[ 6.,  6.,  6.],
+               [22., 22., 22.]], dtype=float32)
     """
     attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
     return emit_one("mul", {"X": check_variable(x, "x", "mul"), "Y": check_variable(y, "y", "mul")}, attrs, name=name)

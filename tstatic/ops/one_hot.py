@@ -116,6 +116,13 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
     Raises:
         ShapeError: If ``num_classes`` is not positive. A class out of range raises IndexRangeError when the program
             runs.
+
+    Example:
+        >>> label = paddle.to_tensor([2, 0])
+        >>> y = paddle.nn.functional.one_hot(label, num_classes=3)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0., 0., 1.],
+               [1., 0., 0.]], dtype=float32)
     """
     return _one_hot("one_hot_v2", check_variable(x, "x", "one_hot", INTEGERS), num_classes, False, name)
 
@@ -179,5 +186,13 @@ register(
 
 @export("fluid.layers.one_hot", op="one_hot")
 def fluid_layers_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
-    """One-hot rows in the place of a last dimension of 1: ``[n, 1]`` gives ``[n, depth]``."""
+    """One-hot rows in the place of a last dimension of 1: ``[n, 1]`` gives ``[n, depth]``.
+
+    Example:
+        >>> label = fluid.layers.data("label", shape=[1], dtype="int64")
+        >>> y = fluid.layers.one_hot(label, depth=3)
+        >>> static.Executor().run(feed={"label": np.array([[2], [0]])}, fetch_list=[y])[0]
+        array([[0., 0., 1.],
+               [1., 0., 0.]], dtype=float32)
+    """
     return _one_hot("one_hot", check_variable(input, "input", "one_hot", INTEGERS), depth, allow_out_of_range)

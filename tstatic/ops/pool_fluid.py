@@ -55,6 +55,12 @@ def pool2d(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = fluid.layers.data("x", shape=[1, 2, 4])
+        >>> y = fluid.layers.pool2d(x, pool_size=2, pool_type="avg", pool_stride=2)
+        >>> static.Executor().run(feed={"x": np.arange(8, dtype="float32").reshape(1, 1, 2, 4)}, fetch_list=[y])[0]
+        array([[[[2.5, 4.5]]]], dtype=float32)
     """
     check_variable(input, "input", "pool2d")
     _pool_type(pool_type, "pool2d")

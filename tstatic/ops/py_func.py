@@ -196,6 +196,13 @@ def py_func(
     Raises:
         ProgramTypeError: If a function cannot be called, or an argument is not a Variable.
         ProgramError: If a skipped Variable is neither in ``x`` nor in ``out``.
+
+    Example:
+        >>> x = paddle.to_tensor([3.0, 1.0, 2.0])
+        >>> y = static.default_main_program().global_block().create_var(name="y", shape=[3], dtype="float32")
+        >>> _ = static.py_func(np.sort, x, y)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([1., 2., 3.], dtype=float32)
     """
     _callable(func, "func")
     if backward_func is not None:

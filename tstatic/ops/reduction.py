@@ -350,6 +350,12 @@ def sum(x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False,
 
     Returns:
         ``x`` without the axes; ``[]`` when all are reduced.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> total, rows = paddle.sum(x), paddle.sum(x, axis=1)
+        >>> static.Executor().run(fetch_list=[total, rows])
+        [array(10., dtype=float32), array([3., 7.], dtype=float32)]
     """
     attrs = {} if dtype is None else {"in_dtype": check_variable(x, "x", "sum").dtype, "out_dtype": dtype_of(dtype)}
     return _sum(x, axis, keepdim, name, **attrs)
@@ -357,23 +363,54 @@ def sum(x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False,
 
 @export("tensor.mean", "Variable.mean", op="reduce_mean")
 def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Returns the mean of floats over axes (an int, a list of ints, or ``None`` for all, which gives ``[]``)."""
+    """Returns the mean of floats over axes (an int, a list of ints, or ``None`` for all, which gives ``[]``).
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 6.0]])
+        >>> static.Executor().run(fetch_list=[paddle.mean(x)])[0]
+        array(3., dtype=float32)
+        >>> static.Executor().run(fetch_list=[paddle.mean(x, axis=1, keepdim=True)])[0]
+        array([[1.5],
+               [4.5]], dtype=float32)
+    """
     return _mean(x, axis, keepdim, name)
 
 
 @export("fluid.layers.reduce_sum", op="reduce_sum")
 def reduce_sum(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Returns the sum over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    """Returns the sum over ``dim``; over all axes (``None``) it has shape ``[1]``.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.reduce_sum(x, dim=1, keep_dim=True)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[3.],
+               [7.]], dtype=float32)
+    """
     return _fluid_sum(input, dim, keep_dim, name)
 
 
 @export("fluid.layers.reduce_mean", op="reduce_mean")
 def reduce_mean(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Returns the mean over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    """Returns the mean over ``dim``; over all axes (``None``) it has shape ``[1]``.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 6.0]])
+        >>> y = fluid.layers.reduce_mean(x, dim=0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([2., 4.], dtype=float32)
+    """
     return _fluid_mean(input, dim, keep_dim, name)
 
 
 @export("fluid.layers.mean", op="mean")
 def fluid_mean(x: Variable, name: str | None = None) -> Variable:
-    """Returns the mean of all elements, of shape ``[1]``."""
+    """Returns the mean of all elements, of shape ``[1]``.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 6.0]])
+        >>> y = fluid.layers.mean(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([3.], dtype=float32)
+    """
     return emit_one("mean", {"X": check_variable(x, "x", "mean")}, name=name)

@@ -269,7 +269,14 @@ def fluid_smooth_l1(
 # ------------------------------------------------------------------------------------------------- squares, magnitudes
 @export("nn.functional.square_error_cost", "fluid.layers.square_error_cost", op="square")
 def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """Returns ``(input - label) ** 2``; the operands broadcast."""
+    """Returns ``(input - label) ** 2``; the operands broadcast.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 5.0])
+        >>> y = paddle.nn.functional.square_error_cost(x, paddle.to_tensor([3.0, 4.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([4., 1.], dtype=float32)
+    """
     x, y = labels.variables("square_error_cost", input=input, label=label)
     helper = LayerNamer("square_error_cost")
     difference = helper.emit("elementwise_sub", {"X": x, "Y": y})

@@ -229,6 +229,14 @@ def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
 
     Raises:
         ShapeError: If the number of elements differs, or more than one size is -1.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> y = paddle.reshape(x, [3, -1])
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[1., 2.],
+               [3., 4.],
+               [5., 6.]], dtype=float32)
     """
     attr, given, each = sizes_given(shape)
     inputs = {"X": check_variable(x, "x", "reshape"), "Shape": given, "ShapeTensor": each}
@@ -251,7 +259,15 @@ def fluid_reshape(
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """:func:`reshape` with an optional activation ``act`` on the result; ``actual_shape`` beats ``shape``."""
+    """:func:`reshape` with an optional activation ``act`` on the result; ``actual_shape`` beats ``shape``.
+
+    Example:
+        >>> x = fluid.layers.data("x", shape=[6])
+        >>> y = fluid.layers.reshape(x, [0, 2, 3], act="relu")
+        >>> static.Executor().run(feed={"x": np.array([[-1, 2, -3, 4, -5, 6]], "float32")}, fetch_list=[y])[0]
+        array([[[0., 2., 0.],
+                [4., 0., 6.]]], dtype=float32)
+    """
     out = reshape(x, shape if actual_shape is None else actual_shape, name)
     return out if act is None else emit_one(act, {"X": out})
 
@@ -270,7 +286,15 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
 
 @export("fluid.layers.flatten", op="flatten2")
 def fluid_flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """A matrix: the axes before ``axis`` joined into rows, the others into columns."""
+    """A matrix: the axes before ``axis`` joined into rows, the others into columns.
+
+    Example:
+        >>> x = paddle.ones([2, 3, 4, 5])
+        >>> fluid.layers.flatten(x).shape
+        (2, 60)
+        >>> fluid.layers.flatten(x, axis=2).shape
+        (6, 20)
+    """
     return emit_one("flatten2", {"X": check_variable(x, "x", "flatten")}, {"axis": axis}, name=name)
 
 

@@ -43,7 +43,14 @@ register(OpDef(
 
 @export("tensor.floor", "Variable.floor", "tensor.floor_", "Variable.floor_", "fluid.layers.floor", op="floor")
 def floor(x: Variable, name: str | None = None) -> Variable:
-    """Returns the greatest whole number not above each element; any shape."""
+    """Returns the greatest whole number not above each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.5, 0.2, 2.0])
+        >>> y = paddle.floor(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-2.,  0.,  2.], dtype=float32)
+    """
     return unary("floor", x, name=name)
 
 

@@ -116,6 +116,12 @@ def scale(
         bias_after_scale: Which of the two forms.
         act: Op type of an activation that is applied to the result.
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0])
+        >>> y, z = paddle.scale(x, 3.0, bias=1.0), paddle.scale(x, 3.0, bias=1.0, bias_after_scale=False)
+        >>> static.Executor().run(fetch_list=[y, z])
+        [array([4., 7.], dtype=float32), array([6., 9.], dtype=float32)]
     """
     check_variable(x, "x", "scale")
     if not x.dtype.is_float:
@@ -142,6 +148,12 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
     Args:
         x: Floats, or integers with a whole ``value``; any shape.
         value: A number.
+
+    Example:
+        >>> i = paddle.full([1], 3, dtype="int64")
+        >>> i = paddle.increment(i, value=2)
+        >>> static.Executor().run(fetch_list=[i])[0]
+        array([5])
     """
     out: Variable = emit("increment", {"X": check_variable(x, "x", "increment")}, {"step": value}, outputs={"Out": x})
     return out
@@ -149,7 +161,14 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
 
 @export("fluid.layers.increment", op="increment")
 def fluid_increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
-    """Adds ``value`` to ``x``, in place or into a new Variable."""
+    """Adds ``value`` to ``x``, in place or into a new Variable.
+
+    Example:
+        >>> i = fluid.layers.fill_constant([1], "int64", 3)
+        >>> j = fluid.layers.increment(i, value=2, in_place=False)
+        >>> static.Executor().run(fetch_list=[i, j])
+        [array([3]), array([5])]
+    """
     if in_place:
         return increment(x, value)
     out: Variable = emit("increment", {"X": check_variable(x, "x", "increment")}, {"step": value})

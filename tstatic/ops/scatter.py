@@ -197,6 +197,14 @@ def scatter(
 
     Raises:
         ShapeError: If the shapes do not fit. A row number out of range raises IndexRangeError when the program runs.
+
+    Example:
+        >>> x = paddle.zeros([3, 2])
+        >>> y = paddle.scatter(x, paddle.to_tensor([2, 0]), paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[3., 4.],
+               [0., 0.],
+               [1., 2.]], dtype=float32)
     """
     inputs = {
         "X": check_variable(x, "x", "scatter"),

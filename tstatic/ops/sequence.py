@@ -209,6 +209,12 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
 
     Returns:
         Shape [ceil((end - start) / step)]; of unknown length when a bound is a Variable.
+
+    Example:
+        >>> x = paddle.arange(5)
+        >>> y = paddle.arange(1.0, 3.0, 0.5)
+        >>> static.Executor().run(fetch_list=[x, y])
+        [array([0, 1, 2, 3, 4]), array([1. , 1.5, 2. , 2.5], dtype=float32)]
     """
     first, last = (0, start) if end is None else (start, end)
     bounds = (first, last, step)

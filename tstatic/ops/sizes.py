@@ -52,6 +52,12 @@ def shape(input: Variable) -> Variable:
 
     Raises:
         ShapeError: If a size is above ``2**31 - 1``.
+
+    Example:
+        >>> x = static.data("x", [None, 3])
+        >>> size = paddle.shape(x)
+        >>> static.Executor().run(feed={"x": np.zeros((5, 3), "float32")}, fetch_list=[size])[0]
+        array([5, 3], dtype=int32)
     """
     return emit_one("shape", {"Input": check_variable(input, "input", "shape")})
 

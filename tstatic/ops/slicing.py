@@ -131,6 +131,13 @@ def slice_(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Vari
 
     Raises:
         ShapeError: If the lists differ in length or an axis is out of range.
+
+    Example:
+        >>> x = paddle.to_tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+        >>> y = paddle.slice(x, axes=[0, 1], starts=[1, -2], ends=[3, 3])
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[5, 6],
+               [8, 9]])
     """
     x = check_variable(input, "input", "slice")
     inputs: dict[str, Any] = {"Input": x}

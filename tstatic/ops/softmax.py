@@ -203,6 +203,13 @@ def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = N
         axis: The axis whose elements sum to 1.
         dtype: Convert ``x`` to this dtype first.
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([[0.0, 0.0], [0.0, 2.0]])
+        >>> y = paddle.nn.functional.softmax(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0.5   , 0.5   ],
+               [0.1192, 0.8808]], dtype=float32)
     """
     return _build("softmax", x, axis, dtype, name)
 
@@ -216,5 +223,13 @@ def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None
 @no_effect(use_cudnn=LIBRARY)
 @export("fluid.layers.softmax", op="softmax")
 def fluid_softmax(input: Variable, use_cudnn: bool = True, name: str | None = None, axis: int = -1) -> Variable:
-    """Returns the softmax along an axis."""
+    """Returns the softmax along an axis.
+
+    Example:
+        >>> x = paddle.to_tensor([[0.0, 0.0], [0.0, 2.0]])
+        >>> y = fluid.layers.softmax(x, axis=0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0.5   , 0.1192],
+               [0.5   , 0.8808]], dtype=float32)
+    """
     return _build("softmax", check_variable(input, "input", "softmax"), axis, None, name)

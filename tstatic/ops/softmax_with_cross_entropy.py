@@ -372,6 +372,14 @@ def softmax_with_cross_entropy(
 
     Returns:
         The loss, with size 1 along the axis; or ``(loss, softmax)``.
+
+    Example:
+        >>> logits = paddle.to_tensor([[0.0, 0.0], [0.0, 10.0]])
+        >>> label = paddle.to_tensor(np.array([[0], [1]]))
+        >>> loss = paddle.nn.functional.softmax_with_cross_entropy(logits, label)
+        >>> static.Executor().run(fetch_list=[loss])[0]
+        array([[0.6931],
+               [0.    ]], dtype=float32)
     """
     labels.variables("softmax_with_cross_entropy", logits=logits, label=label)
     label = labels.with_class_axis(logits, label, axis, "softmax_with_cross_entropy")

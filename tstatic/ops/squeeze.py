@@ -130,6 +130,13 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
         axis: Which ones; a named axis of another size stays. Without it all sizes known to be 1 go (an unknown size
             stays, whatever it turns out to be).
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.ones([1, 3, 1])
+        >>> paddle.squeeze(x).shape
+        (3,)
+        >>> paddle.squeeze(x, axis=0).shape
+        (3, 1)
     """
     x = check_variable(x, "x", "squeeze")
     axes = [] if axis is None else as_list(axis)
@@ -142,7 +149,15 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
 
 @export("fluid.layers.squeeze", op="squeeze2")
 def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
-    """:func:`squeeze` under its older signature."""
+    """:func:`squeeze` under its older signature.
+
+    Example:
+        >>> x = paddle.ones([1, 3, 1])
+        >>> fluid.layers.squeeze(x, axes=[]).shape
+        (3,)
+        >>> fluid.layers.squeeze(x, axes=[0]).shape
+        (3, 1)
+    """
     return squeeze(input, axes, name)
 
 
@@ -152,6 +167,13 @@ def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -
 
     Raises:
         ShapeError: If an axis is out of range.
+
+    Example:
+        >>> x = paddle.ones([2, 3])
+        >>> paddle.unsqueeze(x, 0).shape
+        (1, 2, 3)
+        >>> paddle.unsqueeze(x, [1, -1]).shape
+        (2, 1, 3, 1)
     """
     return emit_one("unsqueeze2", {"X": check_variable(x, "x", "unsqueeze")}, {"axes": as_list(axis)}, name=name)
 

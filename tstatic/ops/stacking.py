@@ -86,6 +86,13 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
 
     Raises:
         ShapeError: If the shapes differ, or the list is empty.
+
+    Example:
+        >>> x, y = paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([3.0, 4.0])
+        >>> z = paddle.stack([x, y], axis=1)
+        >>> static.Executor().run(fetch_list=[z])[0]
+        array([[1., 3.],
+               [2., 4.]], dtype=float32)
     """
     return emit_one("stack", {"X": variables(x, "x", "stack")}, {"axis": axis}, name=name)
 

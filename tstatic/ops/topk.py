@@ -134,7 +134,16 @@ def topk(
 
 @export("fluid.layers.topk", op="top_k_v2")
 def fluid_topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
-    """The ``k`` largest entries of each row, in order, and where they stand."""
+    """The ``k`` largest entries of each row, in order, and where they stand.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 5.0, 2.0], [7.0, 0.0, 3.0]])
+        >>> values, indices = fluid.layers.topk(x, k=2)
+        >>> static.Executor().run(fetch_list=[values, indices])
+        [array([[5., 2.],
+               [7., 3.]], dtype=float32), array([[1, 2],
+               [0, 2]])]
+    """
     return topk(input, k, name=name)
 
 

@@ -88,6 +88,14 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 
     Raises:
         ShapeError: If ``perm`` is not a permutation of the axes.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> y = paddle.transpose(x, [1, 0])
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[1., 4.],
+               [2., 5.],
+               [3., 6.]], dtype=float32)
     """
     x = check_variable(x, "x", "transpose")
     return emit_one("transpose2", {"X": x}, {"axis": as_list(perm)}, name=name, prefix="transpose")

@@ -134,7 +134,14 @@ def expm1(x: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.log", "Variable.log", "fluid.layers.log", op="log")
 def log(x: Variable, name: str | None = None) -> Variable:
-    """Returns the natural logarithm of each element; NaN below 0, minus infinity at 0. Any shape."""
+    """Returns the natural logarithm of each element; NaN below 0, minus infinity at 0. Any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0, 10.0])
+        >>> y = paddle.log(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.    , 0.6931, 2.3026], dtype=float32)
+    """
     return float_unary("log", x, name=name)
 
 
@@ -158,7 +165,14 @@ def log1p(x: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.sqrt", "Variable.sqrt", "tensor.sqrt_", "Variable.sqrt_", "fluid.layers.sqrt", op="sqrt")
 def sqrt(x: Variable, name: str | None = None) -> Variable:
-    """Returns the square root of each element; NaN below 0. Any shape."""
+    """Returns the square root of each element; NaN below 0. Any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 4.0, 10.0])
+        >>> y = paddle.sqrt(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([1.    , 2.    , 3.1623], dtype=float32)
+    """
     return unary("sqrt", x, name=name)
 
 
@@ -170,7 +184,14 @@ def rsqrt(x: Variable, name: str | None = None) -> Variable:
 
 @export("tensor.square", "Variable.square", "fluid.layers.square", op="square")
 def square(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``x * x`` of each element; floats or integers of any shape."""
+    """Returns ``x * x`` of each element; floats or integers of any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 2.0, 3.0])
+        >>> y = paddle.square(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([1., 4., 9.], dtype=float32)
+    """
     return unary("square", x, name=name)
 
 
@@ -220,6 +241,12 @@ def pow(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
         y: A number (op ``pow``), or a Variable whose shape broadcasts with ``x`` (``elementwise_pow``; dtypes meet). Beside
             integers a number loses its fraction, as in Paddle: 0.5 becomes 0. (``x ** 0.5`` gives float32.)
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0, 3.0])
+        >>> y = paddle.pow(x, 2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([1., 4., 9.], dtype=float32)
     """
     check_variable(x, "x", "pow")
     if isinstance(y, Variable):

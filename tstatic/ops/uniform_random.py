@@ -194,13 +194,27 @@ def uniform(
 def uniform_random(
     shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
-    """Uniform numbers in [min, max); see ``paddle.uniform``."""
+    """Uniform numbers in [min, max); see ``paddle.uniform``.
+
+    Example:
+        >>> x = fluid.layers.uniform_random([1000], min=-2.0, max=2.0)
+        >>> value = static.Executor().run(fetch_list=[x])[0]
+        >>> bool((value >= -2).all() and (value < 2).all())
+        True
+    """
     return _uniform(shape, dtype, min, max, seed, name, "uniform_random")
 
 
 @export("tensor.rand", op="uniform_random")
 def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Uniform numbers in [0, 1) of the given shape."""
+    """Uniform numbers in [0, 1) of the given shape.
+
+    Example:
+        >>> x = paddle.rand([1000])
+        >>> value = static.Executor().run(fetch_list=[x])[0]
+        >>> bool((value >= 0).all() and (value < 1).all())
+        True
+    """
     return _uniform(shape, dtype, 0.0, 1.0, 0, name, "uniform")
 
 

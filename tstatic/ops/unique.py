@@ -148,6 +148,12 @@ def unique(
 
     Raises:
         ShapeError: If the axis is out of range.
+
+    Example:
+        >>> x = paddle.to_tensor([3, 1, 3, 2])
+        >>> values, counts = paddle.unique(x, return_counts=True)
+        >>> static.Executor().run(fetch_list=[values, counts])
+        [array([1, 2, 3]), array([1, 1, 2])]
     """
     attrs = {
         "return_index": return_index,

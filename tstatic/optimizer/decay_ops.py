@@ -101,6 +101,13 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
         d_model: Width of the model, > 0.
         warmup_steps: Number of runs over which the rate rises, > 0.
         learning_rate: Factor.
+
+    Example:
+        >>> rate = fluid.layers.noam_decay(d_model=4, warmup_steps=4)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [round(exe.run(fetch_list=[rate])[0].item(), 4) for _ in range(6)]
+        [0.0625, 0.125, 0.1875, 0.25, 0.2236, 0.2041]
     """
     width = _number("noam_decay", "d_model", d_model, above=0.0)
     rise = _number("noam_decay", "warmup_steps", warmup_steps, above=0.0)
@@ -132,6 +139,13 @@ def exponential_decay(
         decay_steps: Number of runs after which the rate is multiplied by ``decay_rate``, > 0.
         decay_rate: Factor, > 0.
         staircase: Round ``t / decay_steps`` down, so that the rate falls in steps.
+
+    Example:
+        >>> rate = static.exponential_decay(1.0, decay_steps=2, decay_rate=0.25)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [round(exe.run(fetch_list=[rate])[0].item(), 4) for _ in range(3)]
+        [1.0, 0.5, 0.25]
     """
     rate = _rate("exponential_decay", learning_rate)
     factor = _number("exponential_decay", "decay_rate", decay_rate, above=0.0)
@@ -177,6 +191,13 @@ def polynomial_decay(
         end_learning_rate: The last rate.
         power: Exponent.
         cycle: Jump up and start again: N is then the smallest multiple of ``decay_steps`` that is not below t.
+
+    Example:
+        >>> rate = fluid.layers.polynomial_decay(1.0, decay_steps=4, end_learning_rate=0.0)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[rate])[0].item() for _ in range(6)]
+        [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     """
     rate = _rate("polynomial_decay", learning_rate)
     end = _number("polynomial_decay", "end_learning_rate", end_learning_rate)

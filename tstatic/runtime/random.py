@@ -21,6 +21,15 @@ def seed(seed: int) -> int:
 
     Raises:
         ProgramTypeError: If it is not an int.
+
+    Example:
+        >>> _ = paddle.seed(7)
+        >>> x = paddle.rand([3])
+        >>> exe = static.Executor()
+        >>> first = exe.run(fetch_list=[x])[0]
+        >>> _ = paddle.seed(7)
+        >>> bool((exe.run(fetch_list=[x])[0] == first).all())
+        True
     """
     global _seed, _epoch
     if isinstance(seed, bool) or not isinstance(seed, int):

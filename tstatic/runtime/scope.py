@@ -396,7 +396,15 @@ _current = Guarded("scope", Scope())
 
 
 def global_scope() -> Scope:
-    """Returns the scope that runs use by default: that of this thread's ``scope_guard``, else one that all threads share."""
+    """Returns the scope that runs use by default: that of this thread's ``scope_guard``, else one that all threads share.
+
+    Example:
+        >>> three = paddle.nn.initializer.Constant(3.0)
+        >>> w = paddle.create_parameter([2], "float32", name="w", default_initializer=three)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> np.array(static.global_scope().find_var("w").get_tensor())
+        array([3., 3.], dtype=float32)
+    """
     return _current.get()
 
 
@@ -406,6 +414,14 @@ def scope_guard(scope: Scope) -> Iterator[None]:
 
     Raises:
         ProgramTypeError: If it is not a Scope.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", name="w")
+        >>> scope = static.Scope()
+        >>> with static.scope_guard(scope):
+        ...     _ = static.Executor().run(static.default_startup_program())
+        >>> scope.find_var("w") is not None, static.global_scope().find_var("w") is None
+        (True, True)
     """
     if not isinstance(scope, Scope):
         raise ProgramTypeError(

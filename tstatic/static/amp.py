@@ -14,6 +14,13 @@ def fp16_guard() -> Iterator[None]:
     """Marks the ops built inside as those that mixed precision may convert: ``op_namescope`` ends in ``__use_fp16__``.
 
     Nothing reads the mark in this release; asking this module for ``decorate`` says what to use instead.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0])
+        >>> with static.amp.fp16_guard():
+        ...     y = x * x
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([1., 4.], dtype=float32)
     """
     with name_scope("__use_fp16__"):
         yield

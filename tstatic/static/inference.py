@@ -256,6 +256,14 @@ def save_inference_model(
         ProgramError: If inputs and results do not fit (see :func:`normalize_program`).
         FeedError: If a parameter has no value.
         CheckpointError: If a file cannot be written.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> exe = static.Executor()
+        >>> static.save_inference_model("model", [x], [x * 3], exe)
+        >>> program, feeds, fetches = static.load_inference_model("model", exe)
+        >>> exe.run(program, feed={feeds[0]: np.array([[1, 2]], "float32")}, fetch_list=fetches)[0]
+        array([[3., 6.]], dtype=float32)
     """
     function = "save_inference_model"
     # `legacy_format` chooses between two of Paddle's formats; there is one here.
@@ -294,6 +302,14 @@ def load_inference_model(path_prefix: str | None, executor: Executor | None, **k
     Raises:
         CheckpointError: If a file is missing, damaged, not an inference model, or from another save than the other file.
         ShapeError: If a value does not have its variable's shape or dtype.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> exe = static.Executor()
+        >>> static.save_inference_model("model", [x], [x * 3], exe)
+        >>> program, feeds, fetches = static.load_inference_model("model", exe)
+        >>> feeds, [v.shape for v in fetches]
+        (['x'], [(-1, 2)])
     """
     function = "load_inference_model"
     options = known_options(function, kwargs, ("model_filename", "params_filename", "pserver_endpoints"))

@@ -142,6 +142,14 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
         FeedError: If a persistable variable has no value.
         CheckpointError: If a file cannot be written or the disk has no room; old ones are untouched.
         ProgramError: If the program cannot be written (see :func:`tstatic.ir.serial.encode`); no file is touched.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", name="w")
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> static.save(static.default_main_program(), "model")
+        >>> sorted(static.load_program_state("model"))
+        ['w']
     """
     unknown = sorted(configs.keys() - {"pickle_protocol"})
     if unknown:
@@ -188,6 +196,17 @@ def load(
         CheckpointError: If the file is missing or damaged, lacks a variable of the program, or is from another save than the
             program beside it.
         ShapeError: If shape or dtype of a variable differ.
+
+    Example:
+        >>> three = paddle.nn.initializer.Constant(3.0)
+        >>> y = 2 * paddle.create_parameter([2], "float32", name="w", default_initializer=three)
+        >>> exe, main = static.Executor(), static.default_main_program()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> static.save(main, "model")
+        >>> static.set_program_state(main, {"w": np.zeros(2, "float32")})
+        >>> static.load(main, "model", exe)
+        >>> exe.run(fetch_list=[y])[0]
+        array([6., 6.], dtype=float32)
     """
     target = program_of(program, "static.load")
     path = _file_of_values(model_path, "static.load")
@@ -252,6 +271,15 @@ def load_program_state(
 
     Raises:
         CheckpointError: If the file is missing or damaged.
+
+    Example:
+        >>> three = paddle.nn.initializer.Constant(3.0)
+        >>> w = paddle.create_parameter([2], "float32", name="w", default_initializer=three)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> static.save(static.default_main_program(), "model")
+        >>> state = static.load_program_state("model")
+        >>> state["w"]
+        array([3., 3.], dtype=float32)
     """
     path = _file_of_values(model_path, "load_program_state")
     found = checkpoint.decode(checkpoint.read(path), path, strict)
@@ -267,6 +295,14 @@ def set_program_state(program: Any, state_dict: Mapping[str, Any]) -> None:
 
     Raises:
         ShapeError: If shape or dtype of a value differ; nothing is written then.
+
+    Example:
+        >>> y = 2 * paddle.create_parameter([2], "float32", name="w")
+        >>> exe, main = static.Executor(), static.default_main_program()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> static.set_program_state(main, {"w": np.array([1, 2], "float32")})
+        >>> exe.run(fetch_list=[y])[0]
+        array([2., 4.], dtype=float32)
     """
     target = program_of(program, "set_program_state")
     _set_values(target, state_dict, global_scope(), "set_program_state")

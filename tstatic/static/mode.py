@@ -12,7 +12,14 @@ from tstatic.no_effect import no_effect
 
 
 def enable_static() -> None:
-    """Does nothing: programs are always static here."""
+    """Does nothing: programs are always static here.
+
+    Example:
+        >>> paddle.enable_static()
+        >>> y = paddle.tanh(static.data("x", [None, 2]))
+        >>> y.shape, paddle.in_dynamic_mode()
+        ((-1, 2), False)
+    """
 
 
 @no_effect(place="there is no eager mode that would run there")
@@ -21,6 +28,14 @@ def disable_static(place: Any = None) -> None:
 
     Warns:
         UserWarning: Always, at the caller's line.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     paddle.disable_static()
+        >>> paddle.in_dynamic_mode(), len(caught)
+        (False, 1)
     """
     warn_user(
         "tstatic has only static mode: disable_static() changes nothing, and programs go on as before. Remove the call; eager "
@@ -29,7 +44,14 @@ def disable_static(place: Any = None) -> None:
 
 
 def in_dynamic_mode() -> bool:
-    """Always ``False``: there is no eager mode."""
+    """Always ``False``: there is no eager mode.
+
+    Example:
+        >>> paddle.enable_static()
+        >>> mode = "dynamic" if paddle.in_dynamic_mode() else "static"
+        >>> mode
+        'static'
+    """
     return False
 
 

@@ -62,6 +62,16 @@ def save_inference_model(
         ProgramError: If inputs and results do not fit.
         FeedError: If a variable has no value.
         CheckpointError: If a file cannot be written.
+
+    Example:
+        >>> x = fluid.layers.data("x", shape=[3])
+        >>> y = fluid.layers.fc(x, size=2)
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> _ = exe.run(fluid.default_startup_program())
+        >>> _ = fluid.io.save_inference_model("model", ["x"], [y], exe)
+        >>> program, feeds, fetches = fluid.io.load_inference_model("model", exe)
+        >>> feeds, [v.shape for v in fetches]
+        (['x'], [(-1, 2)])
     """
     function = "fluid.io.save_inference_model"
     check_executor(executor, function)
@@ -127,6 +137,14 @@ def load_inference_model(
     Raises:
         CheckpointError: If a file is missing, damaged, or not an inference model.
         ShapeError: If a value does not have its variable's shape or dtype.
+
+    Example:
+        >>> y = fluid.layers.scale(fluid.layers.data("x", shape=[2]), scale=3.0)
+        >>> exe = fluid.Executor(fluid.CPUPlace())
+        >>> _ = fluid.io.save_inference_model("model", ["x"], [y], exe)
+        >>> program, feeds, fetches = fluid.io.load_inference_model("model", exe)
+        >>> exe.run(program, feed={feeds[0]: np.array([[1, 2]], "float32")}, fetch_list=fetches)
+        [array([[3., 6.]], dtype=float32)]
     """
     function = "fluid.io.load_inference_model"
     check_executor(executor, function)

@@ -40,7 +40,14 @@ AnyProgram = Program | CompiledProgram | None
 # ------------------------------------------------------------------------------------------------------- kinds of variables
 @export("static.io.is_persistable", "fluid.io.is_persistable")
 def is_persistable(var: Variable) -> bool:
-    """Whether a variable lives in the scope between runs."""
+    """Whether a variable lives in the scope between runs.
+
+    Example:
+        >>> x = static.data("x", [2])
+        >>> w = paddle.create_parameter([2], "float32")
+        >>> static.io.is_persistable(x), static.io.is_persistable(w)
+        (False, True)
+    """
     return var.persistable
 
 
@@ -173,6 +180,15 @@ def save_vars(
     Raises:
         FeedError: If a variable has no value; nothing is written then.
         CheckpointError: If a file cannot be written.
+
+    Example:
+        >>> import os
+        >>> w = paddle.create_parameter([2], "float32", name="w")
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> static.io.save_vars(exe, "folder", vars=[w])
+        >>> os.listdir("folder")
+        ['w']
     """
     check_executor(executor, "save_vars")
     folder = folder_of(dirname, "save_vars")
@@ -230,6 +246,17 @@ def load_vars(
     Raises:
         CheckpointError: If a file is missing or damaged, lacks a variable, or is of an older save than the others.
         ShapeError: If a shape or dtype differs.
+
+    Example:
+        >>> three = paddle.nn.initializer.Constant(3.0)
+        >>> w = paddle.create_parameter([2], "float32", name="w", default_initializer=three)
+        >>> y, exe, main = w * 2, static.Executor(), static.default_main_program()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> static.io.save_vars(exe, "folder", vars=[w])
+        >>> static.set_program_state(main, {"w": np.zeros(2, "float32")})
+        >>> static.io.load_vars(exe, "folder", vars=[w])
+        >>> exe.run(fetch_list=[y])[0]
+        array([6., 6.], dtype=float32)
     """
     check_executor(executor, "load_vars")
     folder, variables = folder_of(dirname, "load_vars"), _chosen(main_program, vars, predicate, "load_vars")
@@ -298,7 +325,17 @@ def load_params(
 def save_persistables(
     executor: Executor | None, dirname: str, main_program: AnyProgram = None, filename: str | None = None
 ) -> None:
-    """Saves all persistable variables of a program to a folder (see :func:`save_vars`)."""
+    """Saves all persistable variables of a program to a folder (see :func:`save_vars`).
+
+    Example:
+        >>> import os
+        >>> y = static.nn.fc(static.data("x", [None, 2]), 1)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> static.io.save_persistables(exe, "folder")
+        >>> sorted(os.listdir("folder"))
+        ['fc_0.b_0', 'fc_0.w_0']
+    """
     save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 

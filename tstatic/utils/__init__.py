@@ -44,6 +44,14 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
 
     Raises:
         ProgramError: If it is outside of the range.
+
+    Example:
+        >>> paddle.utils.require_version("2.0.0")
+        >>> try:
+        ...     paddle.utils.require_version("99.0")
+        ... except Exception as error:
+        ...     print("too old")
+        too old
     """
     low = _parse(min_version, "min_version")
     high = _parse(max_version, "max_version") if max_version is not None else None
