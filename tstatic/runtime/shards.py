@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def bounds(rows: int, count: int) -> list[tuple[int, int]]:
-    """Returns the first and last row (exclusive) of each part; sizes differ by at most 1, and the last parts have the extra rows."""
+    """Returns the first and last row (exclusive) of each part; sizes differ by at most 1, the last parts are longer."""
     size, extra = divmod(rows, count)
     starts = [i * size + max(0, i - (count - extra)) for i in range(count + 1)]
     return list(itertools.pairwise(starts))
