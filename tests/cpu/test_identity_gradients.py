@@ -1,4 +1,4 @@
-"""Gradients that are only handed on are no ops; every bit, what is fetched and what is kept stays."""
+"""Identity gradients need no ops; every bit, fetched values and kept values stay."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_an_operator_that_only_hands_on_is_said_to_be_one(fetched: bool) -> None
         drawing = told.drawing()
         (note,) = drawing.notes_before[next(i for i, op in enumerate(ops) if op.type == "elementwise_add_grad")]
         assert note.kind == "gone"
-        assert "hands on" in note.text
+        assert "is the identity" in note.text
         assert not any(op.type == "elementwise_add_grad" for op in drawing.after.global_block().ops)
 
 

@@ -1,4 +1,4 @@
-"""Programs whose gradients are handed on, added up or computed again; run by the numpy and the interpreter ring."""
+"""Programs whose gradients are identities, sums or recomputed; run by the numpy and the interpreter ring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE = (6, 8)
 
 
 def residual(x: Any, y: Any) -> Any:
-    """Two residual branches: gradients are handed on twice and added up."""
+    """Two residual branches: two gradients are identities, and they are summed."""
     h = x + F.gelu(paddle.tanh(x) + y)
     return h + F.relu(h * y)
 
@@ -33,7 +33,7 @@ def chained(x: Any, y: Any) -> Any:
 
 
 def to_itself(x: Any, y: Any) -> Any:
-    """Both operands are one value: its two gradients, both handed on, are added."""
+    """Both operands are one value: its two gradients, both identities, are summed."""
     s = x * y
     return F.silu(s + s)
 

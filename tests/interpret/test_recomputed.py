@@ -1,4 +1,4 @@
-"""What backward kernels compute again has the bits of the forward kernel; programs whose gradients are handed on or added up."""
+"""Backward kernels recompute the bits of the forward kernel; programs whose gradients are identities or sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every op that has a generated kernel as a kernel of its own, so that alone it gives the bits that it gives in a group."""
+"""Gives every op that can have one a kernel of its own, so that it computes the same bits alone as in a group."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.types import UNKNOWN, Meta
 
 ALONE = Fusion("alone", "FLAGS_numerics")
-"""Not one of a strategy's fusions: where kernels run, and ``FLAGS_numerics`` is ``strict``, it takes what they left."""
+"""Not a fusion of a strategy: applied where kernels run and ``FLAGS_numerics`` is ``strict``, to the ops left unfused."""
 
 
 def each_alone(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
-    """The program with a kernel for every op that can have one."""
+    """Returns the program with a kernel for every op that can have one."""
     return program.edit(ops=tuple(_alone(op, metas) for op in program.ops))
 
 

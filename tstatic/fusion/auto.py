@@ -1,4 +1,4 @@
-"""Any connected ops that state expressions per element, broadcasting and casts included, as one kernel each."""
+"""Groups connected ops with elementwise expressions, including broadcasting and casts, into one kernel each."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import UNKNOWN
 
 MOST_OPS = 24
-"""Ops in one group: registers run out before bytes do."""
+"""The most ops in one group: beyond that, registers are the limit, not bandwidth."""
 
 MAX_FULL_ARRAYS = 10
-"""Arrays with all elements that one kernel reads and writes."""
+"""The most full-size arrays that one kernel reads and writes."""
 
 MOST_ARRAYS = 16
-"""Arrays of any size."""
+"""The most arrays of any size that one kernel reads and writes."""
 
 WINDOW = 256
-"""How far back in the program an op looks for its group."""
+"""The most ops between the first op of a group and one that joins it."""
 
 
 def _parts(op: FrozenOp) -> tuple[FrozenOp, ...]:
@@ -33,7 +33,7 @@ def _parts(op: FrozenOp) -> tuple[FrozenOp, ...]:
 
 
 def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
-    # No kernel takes so many arrays: the sum of a value's thousand gradients is not even written down as an expression.
+    # No kernel takes so many arrays: this skips building an expression for the sum of a thousand gradients.
     if not op.body and len([*op.reads(), *op.writes()]) > MOST_ARRAYS:
         return False
     if op.sub_blocks or not all(
@@ -44,7 +44,7 @@ def _fits(view: View, op: FrozenOp, rows: bool) -> bool:
 
 
 def _sized(view: View, op: FrozenOp) -> bool:
-    """Whether all sizes are known, and there are elements."""
+    """Returns whether all sizes are known and none is 0."""
     metas = [view.metas.get(v) for v in (*op.reads(), *op.writes(), *(v for one in op.body for v in one.writes()))]
     return all(meta is not None and UNKNOWN not in meta.shape and 0 not in meta.shape for meta in metas)
 
@@ -53,11 +53,11 @@ _forms: dict[tuple[object, ...], bool] = {}
 
 
 def _has_form(op: FrozenOp, view: View) -> bool:
-    """Whether the op alone could be a kernel: its functions have forms for its types. Asked once per kind of op."""
+    """Returns whether the op alone could be a kernel: its functions are supported for its types. Cached per kind of op."""
     dtypes = tuple(view.metas[v].dtype.name for v in (*op.reads(), *op.writes()))
     wanted = tuple(e is not None for e in (*op.inputs, *op.outputs))
     same = tuple(view.metas[v].shape == view.metas[next(iter(op.writes()))].shape for v in op.reads())
-    # Whether an op along rows has a kernel depends on its sizes: on which axes a row has, and on how many elements.
+    # Whether an op along rows has a kernel depends on its sizes: the axes of a row, and its number of elements.
     sizes = tuple(view.metas[v].shape for v in (*op.reads(), *op.writes())) if works_on_rows(op.definition) else ()
     empty = any(0 in view.metas[v].shape for v in (*op.reads(), *op.writes()))
     attrs = tuple(sorted((n, repr(v)) for n, v in op.attrs.items()))
@@ -84,11 +84,11 @@ class _Groups:
         self.members: list[list[int]] = []
         self.of: dict[int, int] = {}
         self.after: list[set[int]] = []
-        # Per op outside of groups: groups that it depends on.
+        # Op outside of groups -> groups that it depends on.
         self.seen: dict[int, frozenset[int]] = {}
 
     def before(self, index: int, but: int = -1) -> set[int]:
-        """Groups that an op depends on, other than the one it is to join."""
+        """Returns the groups that an op depends on, except the group ``but``."""
         found: set[int] = set()
         for value in self.view.ops[index].reads():
             maker = self.view.maker.get(value)
@@ -103,7 +103,7 @@ class _Groups:
         return found
 
     def reaches(self, start: set[int], goal: int) -> bool:
-        """Whether one of some groups depends on the goal."""
+        """Returns whether one of the groups in ``start`` depends on the group ``goal``."""
         pending, known = list(start), set(start)
         while pending:
             group = pending.pop()
@@ -117,7 +117,7 @@ class _Groups:
         return False
 
     def outside(self, index: int, but: int) -> set[int]:
-        """Groups that lie between an op and the group it would join."""
+        """Returns the groups that an op depends on other than directly through ``but``, the group it would join."""
         found: set[int] = set()
         for value in self.view.ops[index].reads():
             maker = self.view.maker.get(value)
@@ -133,10 +133,10 @@ class _Groups:
         return found
 
     def join(self, index: int, group: int) -> None:
-        """Takes an op into a group.
+        """Adds an op to a group.
 
         Raises:
-            CodegenUnsupported: It stays out.
+            CodegenUnsupported: If the op cannot join; nothing has changed then.
         """
         members = self.members[group]
         if len(members) >= MOST_OPS:
@@ -170,7 +170,7 @@ class _Groups:
 
 
 def _alone(view: View, index: int) -> bool:
-    """Whether an op is a group without others; the engine says where it cannot be one."""
+    """Returns whether an op is worth a kernel by itself; the engine reports if it cannot be one."""
     op = view.ops[index]
     if op.body or index in view.forbidden or not works_on_rows(op.definition) or not _sized(view, op):
         return False
@@ -179,18 +179,18 @@ def _alone(view: View, index: int) -> bool:
 
 
 def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | RejectedPair]:
-    """Neighbours that stay apart though each could be in a group, and groups of two ops and more, in program order.
+    """Yields neighbours that could not be grouped though each could be in a group, then groups of two or more ops.
 
     Args:
-        view: Of the program.
-        rows: Take in reductions and normalisations along rows, too; the latter are groups also alone.
+        view: The program.
+        rows: Include reductions and normalisations along rows; an op of these may also be a group by itself.
     """
     state = _Groups(view)
     for index, op in enumerate(view.ops):
         if index in view.forbidden or not _fits(view, op, rows):
             state.seen[index] = frozenset(state.before(index))
             continue
-        # Per group that the op reads from: the last of its ops that it reads.
+        # Group that the op reads from -> the last op of that group that it reads.
         nearest: dict[int, int] = {}
         for maker in (view.maker[v] for v in op.reads() if v in view.maker):
             if maker in state.of:

@@ -1,4 +1,4 @@
-"""Batch norm and the activation after it, forward and backward."""
+"""Fuses batch norm with the activation after it, forward and backward."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def grad_of_act_of_norm(p: Pattern) -> Op:
 
 
 def forward_parts(norm: FrozenOp) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """Inputs and outputs of a fused op that are those of the batch norm; what the activation makes is added to them."""
+    """Returns the inputs and outputs that the fused op has from the batch norm; the caller adds the activation's."""
     slots = ("X", "Scale", "Bias", "Mean", "Variance", "MomentumTensor")
     return {s: one(norm.input(s)) for s in slots}, {s: one(norm.output(s)) for s in _STATISTICS}
 
@@ -38,7 +38,7 @@ def forward_parts(norm: FrozenOp) -> tuple[dict[str, str | None], dict[str, str 
 def backward_parts(
     norm: FrozenOp, act: FrozenOp, dout: str | None
 ) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """The same for the gradient; the activation's saved output is ``Y``."""
+    """Returns the same for the gradient; the activation's saved output is ``Y``."""
     read = {s.name: e for s, e in zip(act.definition.inputs, act.inputs, strict=True)}
     slots = ("X", "Scale", "Bias", "SavedMean", "SavedVariance")
     ins = {"Y": one(read.get("Out")), "Y@GRAD": dout, **{s: one(norm.input(s)) for s in slots}}
@@ -46,7 +46,7 @@ def backward_parts(
 
 
 def one(entry: object) -> str | None:
-    """The value of a slot that holds one."""
+    """Returns the value of a slot that holds exactly one, else ``None``."""
     return entry if isinstance(entry, str) else None
 
 
@@ -61,10 +61,11 @@ def _fuse(match: Match) -> Fused:
 
 
 def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
-    """The ops of a gradient that computes the activation's result again from the norm's input; none where it must be read.
+    """Returns the ops of a gradient that recomputes the activation's result from the norm's input; none if it must be read.
 
-    The gradient reads the result alone, it is the activation's of this norm's result, and both are one kernel in the forward
-    (nobody else reads what lies between): then both directions work from the same statistics by the same operations.
+    The result can be recomputed if it is all that the activation's gradient reads, it is computed from this norm's result,
+    and both ops are one kernel in the forward pass (no other op reads the value between them): then both passes use the
+    same statistics and the same operations.
     """
     view, norm, act = match.view, match.op("norm"), match.op("act")
     if {s.name for s in act.definition.inputs} != {"Out", "Out@GRAD"}:
@@ -88,7 +89,7 @@ def _recomputing(match: Match) -> tuple[FrozenOp, ...]:
     seen = inner in view.fetched or inner in view.kept or view.readers.get(inner) != [places[0]]
     if not same or seen or not view.forbidden.isdisjoint(places):
         return ()
-    # Of its bias the gradient needs the shape only, which another value may have lent.
+    # The gradient needs only the shape of its bias, so another value may have replaced it: use the forward op's bias.
     inputs = (
         first.input("Bias") if s.name == "Bias" else e for s, e in zip(norm.definition.inputs, norm.inputs, strict=True)
     )

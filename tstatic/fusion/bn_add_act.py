@@ -1,4 +1,4 @@
-"""Batch norm, the add of a residual and the activation after it, forward and backward."""
+"""Fuses batch norm, the add of a residual and the activation after it, forward and backward."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def grad_of_plus_norm(p: Pattern) -> Op:
 
 
 def summed_grad_of_norm_plus(p: Pattern) -> Op:
-    """The gradient of ``act(batch_norm(x) + z)`` whose result several others read: their gradients are added up."""
+    """The gradient of ``act(batch_norm(x) + z)`` whose result several ops read: their gradients are summed first."""
     total = p.op("sum", "sum")
     act = p.op("act", GRADS, Out_GRAD=total.Out)
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)

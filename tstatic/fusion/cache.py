@@ -1,8 +1,8 @@
-"""Generated kernel modules as files: one per text, named by its hash, in a folder that only the user can write.
+"""Stores generated kernel modules as files: one per text, named by its hash, in a folder that only the user can write.
 
-Triton reads a kernel's source with ``inspect``, so a kernel has to be real text under a real path. The file serves readers,
-debuggers and the next process. What runs is never taken from it on trust: its bytes are compared with the text just
-generated, and the compared bytes are what is compiled. Neither a flipped bit nor another user can choose what runs.
+Triton reads a kernel's source with ``inspect``, so a kernel needs real text under a real path. The file serves readers,
+debuggers and the next process. It is never trusted: its bytes are compared with the text just generated, and the compared
+bytes are compiled. Neither a flipped bit nor another user can change what runs.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ __all__ = ["folder", "load", "store", "trim"]
 _log = get_logger("kernels")
 
 LIMIT_BYTES = 256 * 2**20
-# Nothing younger is removed: another process may be between writing a file and reading it, and a cluster's clocks differ.
+# No younger file is removed: another process may have written but not yet read it, and clocks in a cluster differ.
 YOUNG_SECONDS = 3600.0
 NAME_LENGTH = 40
 
-# Only names of these forms are ever removed, so a TSTATIC_CACHE_DIR that holds other things loses none of them.
+# Only files with such names are ever removed, so other files in TSTATIC_CACHE_DIR are safe.
 _ENTRY = re.compile(r"[a-z0-9_]{1,40}_[0-9a-f]{64}\.py")
 _STAGED = re.compile(r"stage-[a-z0-9_]{8}\.tmp")
 _FOLDERS = "kernels-*-py3.*"
 
-# A folder can be refused, a file changed, once each on the way; the third time there is something else wrong.
+# One attempt may fail because a folder is refused, one because a file changed; a third failure has another cause.
 _ATTEMPTS = 3
 
-# Unbounded: a module cannot be unloaded while its functions are referenced, a program has tens of kernels and not
-# thousands, and each takes about as much memory as its text. No lock: a child of a fork could inherit it held for ever.
+# Unbounded: a module cannot be unloaded while its functions are referenced, a program has tens of kernels, not
+# thousands, and each takes about as much memory as its text. No lock: a forked child could inherit it locked for ever.
 _modules: dict[str, ModuleType] = {}
 _given_up: dict[Path, str] = {}
 _private: Path | None = None
@@ -54,7 +54,7 @@ _trimmed = False
 
 
 class _Verified(importlib.abc.SourceLoader):
-    """Imports bytes that were checked. It has no ``path_stats``, so ``importlib`` neither reads nor writes a pyc file."""
+    """Imports checked bytes. It has no ``path_stats``, so ``importlib`` neither reads nor writes a pyc file."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
@@ -68,14 +68,14 @@ class _Verified(importlib.abc.SourceLoader):
 
 
 def folder() -> Path:
-    """Returns the folder for kernels of this version of tstatic and Python; makes it, with mode 0700, when missing.
+    """Returns the folder for kernels of this version of tstatic and Python; creates it, with mode 0700, if it is missing.
 
-    It lies in ``TSTATIC_CACHE_DIR``, else in the user's cache folder (``platformdirs``, or without it ``tstatic-<uid>`` in
-    the folder for temporary files). A folder that belongs to somebody else, that others can write, or that cannot be
+    It is in ``TSTATIC_CACHE_DIR``, else in the user's cache folder (``platformdirs``, or without it ``tstatic-<uid>`` in
+    the folder for temporary files). A folder that belongs to another user, that others can write, or that cannot be
     written is refused: one warning says why, and this process uses a temporary folder of its own.
 
     Raises:
-        OSError: The folder was refused and no temporary folder can be made either.
+        OSError: If the folder was refused and no temporary folder can be created either.
     """
     base = _base()
     version = re.sub(r"[^0-9A-Za-z.+]", "_", __version__)
@@ -94,17 +94,18 @@ def folder() -> Path:
 
 
 def store(text: str, name: str) -> Path:
-    """Writes a kernel module, unless it is there, and returns its path.
+    """Writes a kernel module, unless its file exists, and returns the path.
 
-    Processes that race write the same bytes under the same name, each through a file of its own that is renamed when it is
-    whole. A file that is there and right is only marked as used; one that is wrong is written again, with a warning.
+    Processes that race write the same bytes under the same name, each through its own temporary file that is renamed when
+    complete. An existing file with the right bytes is only marked as used; one with other bytes is replaced, with a
+    warning.
 
     Args:
         text: The module's source.
-        name: A word for readers; other characters than ``[a-z0-9_]`` become ``_``, and 40 are kept.
+        name: A word for readers; characters other than ``[a-z0-9_]`` become ``_``, and 40 are kept.
 
     Raises:
-        TstaticError: Neither the cache nor a temporary folder can be written.
+        TstaticError: If neither the cache nor a temporary folder can be written.
     """
     data = _encode(text)
     try:
@@ -118,18 +119,18 @@ def store(text: str, name: str) -> Path:
 
 
 def load(text: str, name: str) -> ModuleType:
-    """Imports a kernel module from the cache, which it enters first when it is new; the same text gives the same module.
+    """Imports a kernel module from the cache, and adds it first if it is new; the same text gives the same module.
 
     The file is compared with ``text`` right before the import, and the compared bytes are compiled: no file, and no pyc
-    beside it, is run for what it claims to be. ``inspect.getsource`` works on the module's functions, also after the file
-    is gone. Without any disk to write on, the module is imported from memory, with one warning.
+    beside it, is run unchecked. ``inspect.getsource`` works on the module's functions, even after the file
+    is gone. If no disk can be written, the module is imported from memory, with one warning.
 
     Args:
         text: The module's source.
         name: A word for readers, as in ``store``; it is part of the module's name, ``tstatic_kernels.<name>_<hash12>``.
 
     Raises:
-        Exception: Whatever the module's own text raises.
+        Exception: Any error that the module's own text raises.
     """
     data = _encode(text)
     stem = _stem(data, name)
@@ -137,27 +138,27 @@ def load(text: str, name: str) -> ModuleType:
     if known is not None:
         return known
     module = _import(_ensure_entry(data, stem), data, stem[: -64 + 12])
-    # Two threads may both have imported it: the first stays, for both.
+    # Two threads may both have imported it: both use the first module.
     winner = _modules.setdefault(stem, module)
     sys.modules[winner.__name__] = winner
     return winner
 
 
 def trim(limit_bytes: int = LIMIT_BYTES) -> int:
-    """Removes the entries used longest ago until at most ``limit_bytes`` are left, and what killed writers left.
+    """Removes the least recently used entries until at most ``limit_bytes`` are left, and files that killed writers left.
 
-    It looks at the folders of all versions, since nobody else would ever clean those of an old one. Files younger than
-    an hour stay, whatever the limit.
+    It covers the folders of all versions, because an old version's folder would never be cleaned otherwise. Files younger
+    than an hour stay, whatever the limit.
 
     Args:
-        limit_bytes: What the entries of all versions may take together.
+        limit_bytes: The most bytes that the entries of all versions may take together.
 
     Returns:
-        How many bytes were removed.
+        The number of bytes removed.
     """
     own = folder()
     if own == _private:
-        return 0  # it goes with the process
+        return 0  # it is removed when the process ends
     removed = total = 0
     entries: list[tuple[float, int, str]] = []
     before = time.time() - YOUNG_SECONDS
@@ -178,22 +179,22 @@ def trim(limit_bytes: int = LIMIT_BYTES) -> int:
 
 # ------------------------------------------------------------------------------------------------------------ the folder
 def _base() -> Path:
-    """Returns the folder that holds those of all versions, absolute, so that a later chdir changes nothing."""
+    """Returns the parent of all versions' folders, as an absolute path, so that a later chdir does not change it."""
     chosen = os.environ.get("TSTATIC_CACHE_DIR")
     if chosen:
         return Path(os.path.abspath(os.path.expanduser(chosen)))
     try:
-        import platformdirs  # here because it may be absent, and is not needed where the variable is set
+        import platformdirs  # here because it may be missing, and is not needed if the variable is set
     except ImportError:
         return Path(tempfile.gettempdir(), f"tstatic-{os.geteuid()}")
     return platformdirs.user_cache_path("tstatic").absolute()
 
 
 def _objection(base: Path, own: Path) -> str | None:
-    """Makes the folder when it is missing; returns why it may not be used, or ``None`` when it may."""
+    """Creates the folder if it is missing; returns why it may not be used, or ``None`` if it may."""
     try:
         for path in reversed([p for p in (own, *own.parents) if not os.path.exists(p)]):
-            with suppress(FileExistsError):  # made by another process just now, or a broken link: stat tells
+            with suppress(FileExistsError):  # created by another process meanwhile, or a broken link: stat tells
                 os.mkdir(path, 0o700)
         outer, inner = os.stat(base), os.lstat(own)
     except OSError as error:
@@ -201,7 +202,7 @@ def _objection(base: Path, own: Path) -> str | None:
     if not stat.S_ISDIR(inner.st_mode):
         return f"{own} is not a folder"
     me = os.geteuid()
-    # The base may be root's, or shared as /tmp is: there the sticky bit keeps others from replacing what is inside.
+    # The base may belong to root, or be shared like /tmp, where the sticky bit keeps others from replacing our folder.
     for path, info, owners, shared in ((base, outer, (me, 0), outer.st_mode & stat.S_ISVTX), (own, inner, (me,), 0)):
         if info.st_uid not in owners:
             return f"{path} belongs to user {info.st_uid}, not to you (user {me})"
@@ -213,7 +214,7 @@ def _objection(base: Path, own: Path) -> str | None:
 
 
 def _private_folder() -> Path:
-    """Returns a temporary folder of this process; a forked child goes on with its parent's for as long as that is there."""
+    """Returns a temporary folder of this process; a forked child uses its parent's as long as that exists."""
     global _private
     if _private is None or not _private.is_dir():
         _private = Path(tempfile.mkdtemp(prefix="tstatic-kernels-"))
@@ -228,7 +229,7 @@ def _discard(private: Path, pid: int) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- the files
 def _encode(text: str) -> bytes:
-    # A comment may quote a path that is not UTF-8, which Python holds as lone surrogates: escaped, they mean the same.
+    # A comment may quote a path that is not UTF-8, which Python stores with lone surrogates: they are written escaped.
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -238,7 +239,7 @@ def _stem(data: bytes, name: str) -> str:
 
 
 def _state(path: Path, data: bytes) -> str:
-    """Returns whether ``path`` is ``"absent"``, ``"right"`` or ``"wrong"``: no plain file of ours with just these bytes."""
+    """Returns whether ``path`` is ``"absent"``, ``"right"`` or ``"wrong"``: not this user's regular file with these bytes."""
     try:
         with open(path, "rb", opener=_open) as file:
             info = os.fstat(file.fileno())
@@ -247,7 +248,7 @@ def _state(path: Path, data: bytes) -> str:
             return "right" if file.read(len(data) + 1) == data else "wrong"
     except FileNotFoundError:
         return "absent"
-    except OSError:  # a link, a folder, a sector that cannot be read
+    except OSError:  # a link, a folder, an unreadable sector
         return "wrong"
 
 
@@ -256,7 +257,7 @@ def _open(path: str, flags: int) -> int:
 
 
 def _place(data: bytes, stem: str) -> Path:
-    """Sees to it that the file is there and right; a folder that cannot be written is given up for this process."""
+    """Ensures that the file exists with the right bytes; gives up a folder that cannot be written, for this process."""
     global _trimmed
     problem: OSError = FileNotFoundError(f"the folder of {stem}.py disappears as often as it is made")
     for _ in range(_ATTEMPTS):
@@ -264,7 +265,7 @@ def _place(data: bytes, stem: str) -> Path:
         try:
             path = own / f"{stem}.py"
             _settle(path, data)
-        except FileNotFoundError as error:  # somebody emptied the cache meanwhile: the folder is made again
+        except FileNotFoundError as error:  # another process emptied the cache: the folder is created again
             problem = error
         except OSError as error:
             if own == _private:
@@ -282,7 +283,7 @@ def _place(data: bytes, stem: str) -> Path:
 def _settle(path: Path, data: bytes) -> None:
     state = _state(path, data)
     if state == "right":
-        with suppress(OSError):  # when it was used decides only how long it is kept
+        with suppress(OSError):  # the time of use decides only how long the file is kept
             os.utime(path)
         _log.debug("%s is in the cache", path)
         return
@@ -297,7 +298,7 @@ def _settle(path: Path, data: bytes) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Writes through a staged file. Its folder is not synced: after a power cut an entry may be missing, never half."""
+    """Writes through a staged file. The folder is not synced: after a power cut an entry may be missing, but not partial."""
     handle, staged = tempfile.mkstemp(prefix="stage-", suffix=".tmp", dir=path.parent)
     try:
         try:
@@ -315,7 +316,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _files(base: Path) -> list[tuple[Path, os.stat_result]]:
-    """Lists the entries and staged files of all versions; a folder or file that is not the user's own is passed over."""
+    """Lists the entries and staged files of all versions; a folder or file that does not belong to the user is skipped."""
     found: list[tuple[Path, os.stat_result]] = []
     for own in base.glob(_FOLDERS):
         with suppress(OSError):
@@ -345,7 +346,7 @@ def _remove(path: str, used: float) -> bool:
 
 # ------------------------------------------------------------------------------------------------------------ the import
 def _ensure_entry(data: bytes, stem: str) -> str:
-    """Returns the path of a file that held ``data`` a moment ago; a name in angle brackets when no disk can hold it."""
+    """Returns the path of a file just checked to hold ``data``; a name in angle brackets if no disk can hold it."""
     reason = "what is written there does not stay as it was written"
     try:
         for _ in range(_ATTEMPTS):
@@ -368,8 +369,8 @@ def _import(path: str, data: bytes, name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Without a modification time an entry is never compared with the disk: Triton, which reads the source while the module
-    # is being imported, gets the text that was checked, even where the file is changed or trimmed meanwhile.
+    # Without a modification time, linecache never compares an entry with the disk: Triton, which reads the source while the
+    # module is imported, gets the checked text, even if the file is changed or trimmed meanwhile.
     lines = io.StringIO(importlib.util.decode_source(data)).readlines()
     linecache.cache[path] = (len(data), None, lines, path)
     sys.modules[fullname] = module
@@ -383,7 +384,7 @@ def _import(path: str, data: bytes, name: str) -> ModuleType:
 
 
 def _reset_for_tests() -> None:
-    """Forgets what this process loaded and decided, as if it had just started."""
+    """Resets what this process loaded and decided, as if it had just started."""
     global _private, _trimmed
     for module in _modules.values():
         sys.modules.pop(module.__name__, None)

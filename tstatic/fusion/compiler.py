@@ -1,4 +1,4 @@
-"""The general compiler: groups that also take in reductions, softmax and normalisations along rows."""
+"""The general compiler: groups that may include reductions, softmax and normalisations along rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tstatic.fusion.view import View
 
 
 def groups(view: View) -> Iterator[tuple[int, ...] | RejectedPair]:
-    """As :mod:`tstatic.fusion.auto`, and along rows."""
+    """Yields groups like :mod:`tstatic.fusion.auto`, including ops along rows."""
     return auto.groups(view, rows=True)
 
 

@@ -1,4 +1,4 @@
-"""An elementwise add and the activation after or before it, forward and backward."""
+"""Fuses an elementwise add with the activation after or before it, forward and backward."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def grad_of_act_of_add(p: Pattern) -> Op:
 
 
 def grad_with_sum(p: Pattern) -> Op:
-    """The gradient of ``act(x + y)``, with the sum computed again."""
+    """The gradient of ``act(x + y)``, with the sum recomputed."""
     again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
     act = p.op("act", _GRADS, X=again.Out, Out_GRAD=p.value("dout"))
     return p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
 
 
 def same_grad_with_sum(p: Pattern) -> Value:
-    """The same where both operands have the shape of the sum: its gradient is theirs."""
+    """The same if both operands have the shape of the sum: its gradient is theirs."""
     again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
     act = p.op("act", _GRADS, X=again.Out, Out_GRAD=p.value("dout"))
     return act.X_GRAD
@@ -80,15 +80,15 @@ def grad_of_act_plus(p: Pattern) -> Value:
 
 
 def prepared(program: FrozenProgram, metas: dict[str, Meta], compiler: bool = False) -> FrozenProgram:
-    """Drops the gradients of adds of equal shapes, and gives activations' gradients that read a sum a sum of their own.
+    """Removes the gradients of adds of equal shapes, and recomputes sums that activations' gradients read.
 
-    The forward kernel then does not write the sum, and the backward kernel reads the operands instead of it: with a bias that
-    saves a write, and two whole operands take as many bytes as before (one write less, one read more).
+    The forward kernel then does not write the sum, and the backward kernel reads the operands instead of it. If one operand is
+    a bias, this saves a write; with two full-size operands the bytes stay the same (one write less, one read more).
 
     Args:
-        program: Frozen.
-        metas: Metadata of all its values; those of the new ones are added.
-        compiler: For groups of any ops: a copy of a sum would join the group that makes its operands, so these are left out.
+        program: The frozen program.
+        metas: Metadata of all its values; those of the new values are added.
+        compiler: For groups of any ops: skips a sum whose operands such a group makes, as the copy would join that group.
     """
     program = eliminate_identity_gradients(program, metas)
     view = View(program, metas)
@@ -117,7 +117,7 @@ def prepared(program: FrozenProgram, metas: dict[str, Meta], compiler: bool = Fa
 
 
 def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
-    """The gradient of the activation of a sum, if it and the activation are the sum's only readers, and will be fused."""
+    """Returns the activation's gradient, if it and the activation are the only readers of a sum and will be fused with it."""
     add = view.ops[index]
     out = str(add.output("Out"))
     readers = list(dict.fromkeys(view.readers.get(out, ())))
@@ -128,7 +128,7 @@ def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
         return None
     if gradient.input("Out@GRAD") == out or not view.forbidden.isdisjoint(readers):
         return None
-    # An activation before the add would take it, and the sum would be written all the same.
+    # An activation before the add would be fused with it, and the sum would be written anyway.
     makers = [view.ops[view.maker[v]] for v in add.reads() if v in view.maker]
     if any(
         m.type in ACTIVATIONS or (compiler and (is_pointwise(m.definition) or works_on_rows(m.definition)))
@@ -145,7 +145,7 @@ def _fresh(name: str, known: Mapping[str, Meta]) -> str:
 
 
 def _fuse_again(match: Match) -> Fused:
-    """A gradient with the sum computed again; the shorter form where the add's own gradient does not follow."""
+    """Fuses a gradient with the recomputed sum, and with the add's own gradient if the match has it."""
     again, act, view = match.op("again"), match.op("act"), match.view
     add = match.op("add") if "add" in match.ops else None
     inner = str(act.output("X@GRAD"))
@@ -195,7 +195,7 @@ def _fuse(match: Match) -> Fused:
 
 
 def _slot(op: FrozenOp, name: str) -> str | None:
-    """What stands in a slot that not every activation's gradient has; a scale's X is the incoming gradient."""
+    """Returns the value of a slot, or ``None`` if this activation's gradient lacks it (a scale's X is the incoming gradient)."""
     names = [s.name for s in op.definition.inputs]
     return _one(op.input(name)) if name in names and op.type != "scale" else None
 

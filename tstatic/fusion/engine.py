@@ -1,4 +1,4 @@
-"""Applies fusions to a frozen program: finds matches, checks that they are safe, rewrites, and says why not."""
+"""Applies fusions to a frozen program: finds matches, checks that they are safe, replaces them, and explains rejections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tstatic.ir.where import Where
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
-    """An op as a report shows it."""
+    """An op as reports show it."""
 
     type: str
     outputs: tuple[str, ...]
@@ -41,7 +41,7 @@ class Applied:
         members: The ops that it replaces.
         gone: Values that are no longer in memory.
         kept: Inner values that are still written, because others read them.
-        kernel: The generated kernel; ``None`` where a later fusion took the fused op in: its kernel is that one's.
+        kernel: The generated kernel; ``None`` if a later fusion absorbed the fused op and so has the kernel.
     """
 
     fusion: str
@@ -60,9 +60,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Ops that a fusion's pattern fits and that stay apart, or one that stays as it is: the code, the reason, and what would
-    allow it.
-    """
+    """Ops that a fusion's pattern fits but that are not fused: the code, the reason, and the change that would allow it."""
 
     fusion: str
     switch: str
@@ -74,14 +72,14 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """What a match becomes.
+    """The fused op that replaces a match.
 
     Attributes:
         type: Paddle's type of the fused op.
-        slots: Slot -> value (or values, for a slot that ends in ``*``); the rest of what is read goes to ``Others*``.
+        slots: Slot -> value (or values, for a slot that ends in ``*``); further values that are read go to ``Others*``.
         outputs: Slot -> value; further values that must be kept go to ``Kept*``.
         attrs: Attributes, for reports.
-        body: The ops that it replaces, if they say more than the matched ones do; every bit of their results is the same.
+        body: The ops that it computes, if they are not the matched ops; their results must be equal in every bit.
     """
 
     type: str
@@ -92,7 +90,7 @@ class Fused:
 
 
 def loop_nest(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """The kernel of ops that state expressions per element or along rows."""
+    """Returns the kernel of ops with expressions per element or along rows."""
     group = build(body, metas, needed)
     return emit(group) if group.inner is None else rows_kernel(group)
 
@@ -105,13 +103,14 @@ class Fusion:
         name: Stable name.
         switch: Property of the BuildStrategy that turns it on.
         patterns: Functions that name ops and values.
-        fuse: What a match becomes; raises :class:`MatchRejected`.
-        groups: Instead of patterns: proposes groups of ops by itself, and says which neighbours it leaves apart.
-        proposes: Instead of patterns: groups of ops, and what each becomes (or a function that raises :class:`MatchRejected`).
+        fuse: Returns the fused op of a match; raises :class:`MatchRejected`.
+        groups: Instead of patterns: proposes groups of ops, and reports neighbours that it does not group.
+        proposes: Instead of patterns: proposes groups of ops, each with a function that returns its fused op or raises
+            :class:`MatchRejected`.
         kernel: ``(body, metas, values that it writes, in the op's order) -> Kernel``; by default the loop nest of the body's
             expressions. Raises :class:`CodegenUnsupported`.
-        exact: Whether its kernel gives the bits that the ops give alone; a loop nest does.
-        prepare: Rewrites the program before the search, so that patterns can fit; adds the metadata of new values.
+        exact: Whether its kernel computes the same bits as the ops alone; a loop nest does.
+        prepare: Rewrites the program before the search, so that patterns fit; adds the metadata of new values.
     """
 
     name: str
@@ -127,14 +126,14 @@ class Fusion:
 
 @dataclass
 class Log:
-    """What happened, in order."""
+    """The fusions made and rejected, in order."""
 
     applied: list[Applied] = field(default_factory=list)
     refused: list[Rejection] = field(default_factory=list)
 
 
 def member(op: FrozenOp) -> OpInfo:
-    """The op as reports show it."""
+    """Returns an op as reports show it."""
     return OpInfo(op.type, tuple(op.writes()), op.where)
 
 
@@ -142,7 +141,7 @@ _TAKEN = "fuse_together() around all of them, if they are forward operators; or 
 
 
 def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel:
-    """The kernel of a fused op: the same whether it is run, shown or counted."""
+    """Returns the kernel of a fused op: the same object for running, printing and counting."""
     if op.kernel is not None:
         carried: Kernel = op.kernel
         return carried
@@ -152,13 +151,13 @@ def kernel_of(op: FrozenOp, metas: Mapping[str, Meta]) -> Kernel:
 
 
 def kernels_of(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> dict[tuple[Entry, ...], Kernel]:
-    """The kernels of all fused ops, by the ops' outputs."""
+    """Returns the kernels of all fused ops, by the ops' outputs."""
     return {op.outputs: kernel_of(op, metas) for op in frozen.ops if op.body}
 
 
 # ----------------------------------------------------------------------------------------------------------- one fusion
 def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
-    """Makes every match of one fusion that is safe; matches are taken in program order and never overlap."""
+    """Applies every safe match of one fusion; matches are taken in program order and never overlap."""
     view = View(program, metas)
     taken: dict[int, int] = {}
     made: list[tuple[tuple[int, ...], FrozenOp]] = []
@@ -168,7 +167,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
         members = tuple(member(view.ops[i]) for i in indices)
         others = [i for i in indices if i in taken]
         if len(others) == len(indices):
-            # The same ops under another pattern of the same fusion are not news.
+            # The same ops matched another pattern of this fusion before.
             continue
         try:
             fused, record = _make(fusion, view, indices, fuse, members)
@@ -183,7 +182,7 @@ def apply(fusion: Fusion, program: FrozenProgram, metas: Mapping[str, Meta], log
         made.append((indices, fused))
         records.append(record)
     log.refused.extend(r for indices, r in refusals.items() if not _is_resolved(fusion, indices, taken))
-    # Matches that are safe one by one can form a cycle together: the last are dropped until there is none.
+    # Individually safe matches can form a cycle; drop the last until the graph is acyclic.
     for count in range(len(made), 0, -1):
         done = replace_matches(program, view, made[:count])
         if done is not None:
@@ -203,7 +202,7 @@ def _leave(apart: RejectedPair) -> Fused:
 
 
 def _is_resolved(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, int]) -> bool:
-    """Whether a refusal is nothing new: other matches took its ops. Neighbours in two groups are news."""
+    """Returns whether a rejection need not be reported: other matches took its ops. Neighbours in two groups are reported."""
     into = {taken.get(i) for i in indices}
     return None not in into and (fusion.groups is None or len(into) == 1)
 
@@ -250,9 +249,9 @@ def _make(
     outputs = result.outputs if result is not None else {"Outs": tuple(needed)}
     written = _entries({s: _only(e, set(needed)) for s, e in outputs.items()}, needed, "Kept")
     kernel = _kernel(fusion, view, body, flat(written[0]))
-    # An op that is fused already keeps inner values that the program no longer has.
+    # The body of an already fused op has inner values that the program no longer has.
     made = {v for op in body for v in op.writes()}
-    # A kernel may read what the ops need the shape of only.
+    # A kernel may read values of which the ops need only the shape.
     loaded = [b.value for b in kernel.inputs]
     read = [v for v in dict.fromkeys((*_contents(body), *loaded)) if v not in made]
     shapes = [v for v in dict.fromkeys(v for op in ops for v in op.reads()) if v not in made and v not in read]
@@ -274,7 +273,7 @@ def _final(result: Fused, needed: Sequence[str]) -> set[str]:
 
 
 def _check_inner(view: View, inside: set[int], ops: Sequence[FrozenOp], needed: Sequence[str], final: set[str]) -> None:
-    """Inner values may go only when nobody else reads them; a backward op of the group's own ops may: it is kept for it."""
+    """Checks that no other op reads an inner value; backward ops of the group's ops may: the value is kept for them."""
     backward = {f"{op.type}_grad" for op in ops}
     for value in needed:
         if value in final:
@@ -302,7 +301,7 @@ def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], written: Seque
 
 
 def _contents(body: Sequence[FrozenOp]) -> list[str]:
-    """Values whose elements are read, not their shape alone."""
+    """Returns the values whose elements are read, not only their shape."""
     found: dict[str, None] = {}
     for op in body:
         for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
@@ -323,7 +322,7 @@ def _fused_op(
     contents, shapes = read
     inputs, slots_in = _entries({s: _only(e, set(contents)) for s, e in result.slots.items()}, contents, "Others")
     if shapes:
-        # Kept for the order and for metadata; their memory may be reused.
+        # Inputs only for the order and for metadata; their memory may be reused.
         inputs, slots_in = (*inputs, tuple(shapes)), [*slots_in, "Shapes*?"]
     outputs, slots_out = written
     definition = OpDef(result.type, f"{', '.join(slots_in)} -> {', '.join(slots_out)}", shape_only=("Shapes",))
@@ -364,9 +363,9 @@ def _entries(
 def replace_matches(
     program: FrozenProgram, view: View, made: Sequence[tuple[tuple[int, ...], FrozenOp]]
 ) -> FrozenProgram | None:
-    """Replaces ops by fused ones and sorts; ``None`` when they form a cycle.
+    """Replaces ops by fused ones and sorts; returns ``None`` if they form a cycle.
 
-    Each stands as late as its last member, earlier only where a reader asks for it.
+    A fused op takes the position of its last member, or an earlier one if a reader requires it.
     """
     group_of = {i: g for g, (indices, _) in enumerate(made) for i in indices}
     nodes: list[FrozenOp] = [fused for _, fused in made]
@@ -385,7 +384,7 @@ def replace_matches(
     last_effect: int | None = None
     for n in sorted(range(len(nodes)), key=rank.__getitem__):
         if nodes[n].definition.effects or nodes[n].sub_blocks:
-            # What prints or calls Python keeps its order.
+            # Ops that print or call Python keep their order.
             if last_effect is not None:
                 readers[last_effect].append(n)
                 waits[n] += 1

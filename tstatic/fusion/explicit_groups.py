@@ -1,4 +1,4 @@
-"""Fusions that the user demands with ``static.fuse_together``."""
+"""Makes the fusions that users require with ``static.fuse_together``."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from tstatic.ir.types import Meta
 from tstatic.ir.where import show
 
 EXPLICIT_GROUPS = Fusion("together", "fuse_together()", groups=lambda view: view.demanded())
-"""What users demand with ``static.fuse_together``; made before any other fusion."""
+"""The groups of ``static.fuse_together``; fused before any other fusion."""
 
 
 def has_explicit_groups(program: FrozenProgram) -> bool:
-    """Whether the user demands a fusion."""
+    """Returns whether the program has a group of ``static.fuse_together``."""
     return any(FUSE_TOGETHER in op.scope for op in program.ops)
 
 
 def apply_explicit_groups(program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
-    """Makes the fusions that the user demands.
+    """Makes the fusions that the user requires.
 
     Raises:
-        UnsupportedError: If one cannot be: the code, the reason, the ops with the user's lines, and the smallest change.
+        UnsupportedError: If one is impossible; it has the code, the reason, the ops with the user's lines, and the smallest
+            change that would allow it.
     """
     if not has_explicit_groups(program):
         return program

@@ -1,4 +1,4 @@
-"""The norm of all gradients together, as clipping wants it, in one pass: ``fuse_adamw`` and ``fuse_all_optimizer_ops``."""
+"""Computes the global norm of all gradients, for clipping, in one pass: ``fuse_adamw`` and ``fuse_all_optimizer_ops``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _propose(kinds: tuple[str, ...], view: View) -> Iterator[Proposal]:
 
 
 def _cast(view: View, norm: int) -> int | None:
-    """The cast before a norm, if nobody else reads it."""
+    """Returns the cast before a norm, if no other op reads its result."""
     value = view.ops[norm].input("X")
     index = view.maker.get(value) if isinstance(value, str) else None
     if index is None or not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Removes identity gradients: those of an add whose operands have its result's shape are the gradient that arrives."""
+"""Removes identity gradients: if both operands of an add have its output's shape, their gradients alias the output gradient."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tstatic.ir.types import Meta
 
 
 def eliminate_identity_gradients(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
-    """Drops backward ops each of whose results is one of their inputs, element for element.
+    """Removes backward ops whose results all equal one of their inputs, element for element.
 
-    An op that has other results as well stays as it is: patterns look for it, and its kernel writes them all in one go. So does
-    one with a result that is fetched or kept: two names for one array would be seen by the user. An op that finishes a
-    parameter's gradient stays because others look for it there.
+    An op with other results stays: patterns look for it, and its kernel writes all results in one pass. An op whose result is
+    fetched or kept stays, because the user would see two names for one array. An op that completes a parameter's gradient
+    stays, because later stages look for it.
 
     Args:
-        program: Frozen; fused ops are left alone.
+        program: The frozen program; its fused ops stay.
         metas: Metadata of all its values, with the sizes of this run.
     """
     roots = program.roots()
@@ -31,7 +31,7 @@ def eliminate_identity_gradients(program: FrozenProgram, metas: Mapping[str, Met
         if renamed and not renamed.keys().isdisjoint(op.reads()):
             op = op.with_inputs(renamed)
         same = _same(op, metas)
-        # What is fed or kept in a scope may be overwritten in the same run, a value that an op makes never is.
+        # A feed or a variable in a scope may be overwritten in the same run; a value that an op makes never is.
         if same and roots.isdisjoint(same) and made.issuperset(same.values()):
             renamed |= same
             continue
@@ -42,7 +42,7 @@ def eliminate_identity_gradients(program: FrozenProgram, metas: Mapping[str, Met
 
 @lru_cache(maxsize=4096)
 def _copies(kind: str) -> frozenset[int]:
-    """Positions of an op's outputs whose expression is the name of an input."""
+    """Returns the positions of an op's outputs whose expression is the name of an input."""
     definition = op_def(kind)
     names = {s.param for s in definition.inputs}
     texts = {} if definition.expression is None else definition.expression.nodes
@@ -50,7 +50,7 @@ def _copies(kind: str) -> frozenset[int]:
 
 
 def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
-    """Result -> the input that it equals, if all results are such."""
+    """Returns result -> the input that it equals; empty unless every result equals one."""
     if not op.role & OpRole.Backward or op.role_var or op.body or op.sub_blocks:
         return {}
     positions = [i for i, e in enumerate(op.outputs) if e is not None]
@@ -67,7 +67,7 @@ def _same(op: FrozenOp, metas: Mapping[str, Meta]) -> dict[str, str]:
         source, result = formula.entries[position], op.outputs[i]
         if not isinstance(source, str) or not isinstance(result, str) or metas[source] != metas[result]:
             return {}
-        # Otherwise the result is a sum, or a value is repeated.
+        # Otherwise the op sums or broadcasts its input.
         if not formula.aligned[position] == formula.full == formula.targets[i]:
             return {}
         found[result] = source

@@ -1,7 +1,7 @@
-"""Optimizer updates of one rule with equal settings as one op: ``fuse_adamw`` and ``fuse_all_optimizer_ops``.
+"""Fuses optimizer updates of one rule with equal settings: ``fuse_adamw`` and ``fuse_all_optimizer_ops``.
 
-Ops share a group when nothing tells them apart but their tensors: all attributes, the learning rate, the skip flag, the
-types, and which optional slots are given. What differs makes another group, so no parameter's own setting is lost.
+Ops share a group if they differ only in their tensors: attributes, the learning rate, the skip flag, the types, and the
+optional slots that are given must be equal. Any difference makes another group, so no parameter loses its own setting.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Key = tuple[tuple[str, object], ...]
 
 
 def _key(view: View, op: FrozenOp, product: int | None) -> Key:
-    """What members of one group have in common: (what it is, value) pairs in the order in which a report names them."""
+    """Returns what the members of a group have in common: (description, value) pairs in the order of reports."""
     factor = view.ops[product].input("Y") if product is not None else None
     parts: list[tuple[str, object]] = [("operator", op.type), ("factor of the gradient", factor)]
     for sides in ((op.definition.inputs, op.inputs), (op.definition.outputs, op.outputs)):
@@ -45,7 +45,7 @@ def _key(view: View, op: FrozenOp, product: int | None) -> Key:
 
 
 def _product(view: View, op: FrozenOp) -> int | None:
-    """The op that makes the gradient, if it only scales one by a number in memory, as clipping by the global norm does."""
+    """Returns the op that makes the gradient, if it only scales one by a number in memory, as clipping by global norm does."""
     grad = op.input("Grad")
     if not isinstance(grad, str) or grad in view.fetched or grad in view.kept or len(view.readers[grad]) > 1:
         return None
@@ -58,7 +58,7 @@ def _product(view: View, op: FrozenOp) -> int | None:
 
 
 def _later_reader(view: View, op: FrozenOp) -> tuple[str, FrozenOp] | None:
-    """A result that another op reads: such an update cannot wait for the end of the step, as the others do."""
+    """Returns a result that another op reads, and its reader: such an update cannot wait for the end of the step."""
     for value in op.writes():
         for reader in view.readers.get(value, ()):
             return value, view.ops[reader]
@@ -73,16 +73,16 @@ LEAVES_ROWS = MatchRejected(
 
 
 def _leaves_rows(op: FrozenOp) -> bool:
-    """Whether an update leaves some rows alone."""
+    """Returns whether an update skips some rows."""
     return any(s.name == ROW_MASK and e is not None for s, e in zip(op.definition.inputs, op.inputs, strict=True))
 
 
 def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Proposal]:
-    """Refusals first, then groups in program order.
+    """Yields rejections, then groups in program order.
 
     Args:
         kinds: Types of the ops.
-        alone: A group of one counts, too.
+        alone: Whether a single op is a group, too.
         view: The program.
     """
     groups: list[list[int]] = []
@@ -104,7 +104,7 @@ def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Propos
             elif all(v in view.kept for v in op.writes()):
                 products[index] = _product(view, op)
                 key = _key(view, op, products[index])
-                # A group that this op depends on cannot take it in.
+                # The op cannot join a group that it depends on.
                 group = next((g for g in open_of.get(key, ()) if g not in before), None)
                 if group is None:
                     group = len(groups)
@@ -162,7 +162,7 @@ def _refuse(unfit: MatchRejected) -> Fused:
 
 
 def _column(ops: Sequence[FrozenOp], slot: str, output: bool = False) -> tuple[str, ...] | None:
-    """The values that stand in a slot of all members, or ``None`` where the slot is empty or the op definition has none."""
+    """Returns the values of all members in a slot, or ``None`` if the slot is empty or the op definition lacks it."""
     first = ops[0]
     if slot not in {s.name for s in (first.definition.outputs if output else first.definition.inputs)}:
         return None
@@ -172,7 +172,7 @@ def _column(ops: Sequence[FrozenOp], slot: str, output: bool = False) -> tuple[s
 
 def _fused(ops: Sequence[FrozenOp], products: Sequence[FrozenOp]) -> Fused:
     first = ops[0]
-    # With the products inside, the gradients are what they scale.
+    # If the group includes the products, it reads the unscaled gradients.
     raw = {op.output("Out"): op.input("X") for op in products}
     ops = [op.with_inputs({k: v for k, v in raw.items() if isinstance(k, str) and isinstance(v, str)}) for op in ops]
     factor = products[0].input("Y") if products else None
@@ -196,7 +196,7 @@ def _fused(ops: Sequence[FrozenOp], products: Sequence[FrozenOp]) -> Fused:
 
 
 def _adam_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of Paddle's ``fused_adam``, and the ratio that it does not have."""
+    """Returns the attributes of Paddle's ``fused_adam``, and ``lr_ratio``, which Paddle's op lacks."""
     return {
         "beta1": attrs["beta1"],
         "beta2": attrs["beta2"],
@@ -217,7 +217,7 @@ ADAMW = Fusion(
     kernel=update_kernel,
     exact=True,
 )
-"""Every ``adamw`` becomes part of a ``fused_adam``, as in Paddle also where it is the only one of its settings."""
+"""Every ``adamw`` becomes part of a ``fused_adam``, as in Paddle even if it is the only op with its settings."""
 
 ALL_KINDS = ("sgd", "momentum", "adam", "adamw")
 

@@ -11,7 +11,7 @@ from tstatic.ir.frozen import FrozenOp
 
 
 class Value:
-    """A value of a pattern: one that comes from outside, or an output of an op of the pattern."""
+    """A value of a pattern: an input of the whole pattern, or an output of one of its ops."""
 
     __slots__ = ("name", "op", "slot")
 
@@ -38,7 +38,7 @@ class Op:
 
 
 class Pattern:
-    """Collects what a pattern function names.
+    """Collects the ops and values that a pattern function names.
 
     Raises:
         ProgramTypeError: If the function does not return its last op, or an output of it.
@@ -59,16 +59,16 @@ class Pattern:
             )
 
     def value(self, name: str) -> Value:
-        """A value from outside; one name is one value."""
+        """Returns the input of that name; one name is one value."""
         return self.values.setdefault(name, Value(name))
 
     def op(self, name: str, types: str | Sequence[str], **inputs: Value) -> Op:
-        """An op of one of the types; the last one named is where a search begins.
+        """Adds an op of one of the types; the search starts from the op that was added last.
 
         Args:
-            name: What the match calls it.
+            name: The op's name in the match.
             types: Op types that fit.
-            **inputs: Slot -> value; slots not named may hold anything (``X_GRAD`` means ``X@GRAD``).
+            **inputs: Slot -> value; other slots may hold anything (``X_GRAD`` means ``X@GRAD``).
         """
         kinds = (types,) if isinstance(types, str) else tuple(types)
         made = Op(name, kinds, {s.replace("_GRAD", "@GRAD"): v for s, v in inputs.items()})
@@ -86,7 +86,7 @@ PatternFunction = Callable[[Pattern], Value | Op]
 
 @dataclass(frozen=True)
 class Match:
-    """Where a pattern fits.
+    """A place where a pattern fits.
 
     Attributes:
         ops: Name in the pattern -> index of the op in the program.
@@ -102,19 +102,19 @@ class Match:
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """The ops in program order."""
+        """Indices of the ops, in program order."""
         return tuple(sorted(self.ops.values()))
 
 
 def find(pattern: Pattern, view: View) -> Iterator[Match]:
-    """All places where a pattern fits, by the position of its anchor; each op of the pattern is one op of the program."""
+    """Yields the matches of a pattern, by the position of its anchor; each op of the pattern is one op of the program."""
     for kind in pattern.anchor.types:
         for index in view.of_type(kind):
             yield from _matches(pattern, view, index)
 
 
 def _matches(pattern: Pattern, view: View, anchor: int) -> Iterator[Match]:
-    # States: ops found, values bound, ops still to look at. Iterative: a pattern may be long.
+    # A state: ops found, values bound, ops still to check. Iterative, because a pattern may be long.
     stack: list[tuple[dict[str, int], dict[str, str], list[tuple[Op, int]]]] = [({}, {}, [(pattern.anchor, anchor)])]
     while stack:
         ops, values, todo = stack.pop()

@@ -1,4 +1,4 @@
-"""Why ops are not fused: stable codes, a sentence each, and the smallest change that would allow it."""
+"""Explains why ops are not fused: stable codes, a sentence for each, and the smallest change that would allow it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One code: what it means, and what to change; ``{...}`` are filled in by the engine."""
+    """One code: its meaning, and what to change; the engine fills in ``{...}``."""
 
     code: str
     meaning: str
@@ -16,7 +16,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class RejectedPair:
-    """Two ops, by their indices, that a search for groups leaves apart: a code, a sentence, and the type of op in the way."""
+    """Two ops, by their indices, that a search does not group: a code, a sentence, and the type of the op that prevents it."""
 
     indices: tuple[int, int]
     code: str
@@ -32,7 +32,8 @@ _ALL = (
            "let {reader} read another value, or fuse it too (enable_auto_fusion)"),
     Reason("CYCLE", "another operator reads what the first makes and makes what the second reads",
            "move {reader} before or after both"),
-    Reason("AXIS_CONFLICT", "one value meets the others at two different axes", "reshape the operand once, before both operators"),
+    Reason("AXIS_CONFLICT", "one value aligns with the others at two different axes",
+           "reshape the operand once, before both operators"),
     Reason("SHAPE_MISMATCH", "the operators work on shapes that do not broadcast to a common one",
            "bring the operands to one shape first"),
     Reason("SMALL_OUTPUT", "a result that is read elsewhere is smaller than the common shape",
@@ -48,7 +49,7 @@ _ALL = (
            "nothing: the sums run by themselves"),
     Reason("MANY_OPS", "the group has as many operators as one kernel takes", "nothing: the rest begins another kernel"),
     Reason("MANY_ARRAYS", "one kernel would read and write more arrays than is fast", "nothing: the rest begins another kernel"),
-    Reason("TWO_GROUPS", "the second operator is in a group already, and groups do not grow together",
+    Reason("TWO_GROUPS", "the second operator is in a group already, and two groups are not merged",
            "fuse_together() around both, if they are forward operators"),
     Reason("FAR", "too many operators lie between them", "build the second one nearer to the first"),
     Reason("EMPTY", "there are no elements to compute", "nothing: an empty batch launches nothing"),
@@ -60,7 +61,7 @@ _ALL = (
            "set FLAGS_numerics to default"),
     Reason("FORBIDDEN", "no_fuse() forbids it", "leave the operators outside of no_fuse()"),
     Reason("OFF", "the switch is off", "build_strategy.{value} = True"),
-    Reason("IDENTITY", "{reader} hands on the gradient that arrives, element for element: it is dropped, and costs nothing",
+    Reason("IDENTITY", "{reader} is the identity: its result equals the gradient that arrives, so it is removed and costs nothing",
            "nothing: there is no second operator"),
     Reason("NO_PATTERN", "no fusion has this pair of operators in its pattern", "nothing"),
 )  # fmt: skip
@@ -69,7 +70,7 @@ REASONS = {r.code: r for r in _ALL}
 
 
 def explain_code(code: str, **parts: str) -> tuple[str, str]:
-    """The meaning and the change of a code, filled in; unknown parts stay as a dash."""
+    """Returns the meaning and the change of a code, filled in; unknown parts become a dash."""
     reason = REASONS[code]
     known = {"value": "-", "reader": "-", **{k: v for k, v in parts.items() if v}}
     return reason.meaning.format(**known), reason.change.format(**known)
@@ -79,10 +80,10 @@ class MatchRejected(Exception):  # noqa: N818
     """A match that cannot be made.
 
     Args:
-        code: One of those above.
-        reason: A sentence that says more than the code's own.
-        change: What would allow it, likewise.
-        value, reader: What the code's own sentences name.
+        code: A code of ``REASONS``.
+        reason: A more specific sentence than the code's own, or empty.
+        change: A more specific change than the code's own, or empty.
+        value, reader: Fill in the code's own sentences.
     """
 
     def __init__(self, code: str, reason: str = "", change: str = "", *, value: str = "", reader: str = "") -> None:

@@ -1,4 +1,4 @@
-"""``register_kernel``: a user's Triton kernel as an operator, with a numpy function that says what it computes."""
+"""``register_kernel`` makes a user's Triton kernel an operator, with a numpy function that defines its result."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def register_kernel(
         several outputs) that builds the operator.
 
     Raises:
-        ProgramTypeError, ProgramError: The registration does not fit together.
+        ProgramTypeError, ProgramError: If the parts of the registration do not fit together.
     """
     known = _check_name(name)
     inputs, outputs = _check_slots(name, slots)
@@ -136,7 +136,7 @@ def _wrong_type(what: str, expected: str, received: object) -> ProgramTypeError:
 
 
 def _check_name(name: Any) -> OpDef | None:
-    """The op definition that a second registration of a user's kernel replaces, as where a cell of a notebook runs again."""
+    """Returns the op definition that a repeated registration replaces, as when a notebook cell runs again."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("_grad_grad"):
         raise ProgramTypeError(
             "the name of a kernel is not an operator type",
@@ -186,7 +186,7 @@ def _forget(name: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------------- functions
 class _Infer:
-    """Shapes and dtypes as a user states them.
+    """Adapts a user's function of shapes and dtypes.
 
     ``__call__`` is an op definition's ``infer``.
     """
@@ -230,7 +230,7 @@ class _Infer:
 
 
 class _Reference:
-    """A function that returns arrays, as an op definition's ``ref`` that writes them."""
+    """Adapts a function that returns arrays to an op definition's ``ref``, which writes them."""
 
     def __init__(self, op: str, inputs: int, function: Callable[..., Any]) -> None:
         self.op = op
@@ -239,7 +239,7 @@ class _Reference:
 
     def __call__(self, *arrays: Any, **attrs: Any) -> None:
         ins, outs = arrays[: self.inputs], arrays[self.inputs :]
-        # A copy: the function may keep or change what it is given, and that memory is used again.
+        # A copy: the function may keep or change its arguments, and their memory is reused.
         wide = [np.array(a, np.float32 if a.dtype.itemsize == 2 and a.dtype.kind in "fV" else a.dtype) for a in ins]
         answer = self.computed(*wide, **_accepted(self.computed, attrs))
         found = list(answer) if isinstance(answer, tuple | list) else [answer]
@@ -276,7 +276,7 @@ class _Reference:
 
 
 def _accepted(function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Those attributes that a user's function names."""
+    """Returns the attributes that a user's function accepts."""
     params = inspect.signature(function).parameters.values()
     every = any(p.kind is p.VAR_KEYWORD for p in params)
     return {n: v for n, v in attrs.items() if every or n in {p.name for p in params}}

@@ -1,4 +1,4 @@
-"""relu and the depthwise convolution that reads it, forward and backward: relu's result is never stored."""
+"""Fuses relu with the depthwise convolution that reads it, forward and backward: relu's result is never stored."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def conv_of_relu(p: Pattern) -> Value:
 
 
 def grads_of_conv_of_relu(p: Pattern) -> Op:
-    """The gradients of ``conv(relu(x))``, with relu computed again."""
+    """The gradients of ``conv(relu(x))``, with relu recomputed."""
     relu = p.op("relu", "relu", X=p.value("x"))
     conv = p.op("conv", GRADS, Input=relu.Out, Output_GRAD=p.value("dout"))
     return p.op("act", "relu_grad", Out=relu.Out, Out_GRAD=conv.Input_GRAD)
 
 
 def grad_of_filter(p: Pattern) -> Op:
-    """The filter's gradient alone, where none is wanted for x."""
+    """The filter's gradient alone, if none is wanted for x."""
     relu = p.op("relu", "relu", X=p.value("x"))
     return p.op("conv", GRADS, Input=relu.Out, Output_GRAD=p.value("dout"))
 
 
 def is_depthwise(conv: FrozenOp, metas: Mapping[str, Meta]) -> bool:
-    """Whether each channel has filters of its own."""
+    """Returns whether each channel has its own filters."""
     x, w = (metas.get(str(conv.input(s))) for s in ("Input", "Filter"))
     if x is None or w is None or x.rank != 4 or UNKNOWN in (*x.shape, *w.shape):
         return False
@@ -48,13 +48,14 @@ def is_depthwise(conv: FrozenOp, metas: Mapping[str, Meta]) -> bool:
 
 
 def recomputed(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
-    """Gives the gradients of a depthwise convolution of relu a relu of their own.
+    """Recomputes relu for the gradients of a depthwise convolution that reads it.
 
-    They read relu's result, which would have to be stored for them; taken again from x, as they load it, it costs nothing.
+    The gradients read relu's result, which would have to be stored for them; recomputing it from x as they load it costs
+    nothing.
 
     Args:
-        program: Frozen.
-        metas: Metadata of all its values; those of the new ones are added.
+        program: The frozen program.
+        metas: Metadata of all its values; those of the new values are added.
     """
     view = View(program, metas)
     copies: dict[int, FrozenOp] = {}

@@ -1,4 +1,4 @@
-"""Redirects inputs that are read for their shape to other values of that shape, so that fused inner values need not be stored."""
+"""Redirects shape-only inputs to other values of the same shape, so that a fused intermediate need not be stored."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tstatic.ir.types import UNKNOWN, Meta
 
 
 def shapes_from_contents(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
-    """Where an op asks only for the shape of an input, gives it an input that it reads anyway and that is shaped alike.
+    """Replaces an input of which an op reads only the shape by one with equal metadata that it reads anyway.
 
-    The gradient of an add asks for its operands' shapes: the forward op would have to write its inner value for that. An op
-    that fills a value shaped like another one gets the numbers of the shape: the ones that a gradient starts from need no loss,
-    and a loss and its gradient can be one kernel.
+    The gradient of an add needs its operands' shapes; without this the forward kernel would have to write its intermediate
+    value for it. An op that fills a value of another one's shape gets the shape as an attribute: the ones that a gradient
+    starts from then do not read the loss, so a loss and its gradient can be one kernel.
 
     Args:
-        program: Frozen.
+        program: The frozen program.
         metas: Metadata of all its values, with the sizes of this run.
     """
     ops = tuple(op if op.body or op.sub_blocks else _redirected(op, metas) for op in program.ops)
@@ -49,7 +49,7 @@ def _redirected(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
 
 
 def _filled(op: FrozenOp, number: float, metas: Mapping[str, Meta]) -> FrozenOp:
-    """A fill of a shape that is known."""
+    """Returns a fill op with a constant shape, if the shape is known."""
     (result,) = op.writes()
     meta = metas.get(result)
     if meta is None or not meta.known or not {s.name for s in op.definition.inputs}.issubset(op.definition.shape_only):

@@ -1,4 +1,4 @@
-"""A user's own Triton kernel as one more fusion: an op with a kernel becomes a fused op whose body is the op itself."""
+"""Makes a user's Triton kernel a fusion: an op with a kernel becomes a fused op whose body is the op itself."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from tstatic.ir.types import DType, Meta
 from tstatic.ir.where import show
 
 OPTIONS = ("num_warps",)
-"""What a launch may say beside the kernel's own parameters."""
+"""Options that a launch may set besides the kernel's own parameters."""
 
 
 # ------------------------------------------------------------------------------------------------------------ its source
 def python_function(kernel: Any) -> FunctionType | None:
-    """The Python function behind a ``triton.jit`` function, or the function itself; Triton is not asked."""
+    """Returns the Python function behind a ``triton.jit`` function, or the function itself; does not import Triton."""
     found = getattr(kernel, "fn", kernel)
     return found if isinstance(found, FunctionType) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kernel's text.
+    """A kernel's source.
 
     Attributes:
-        text: Its module: imports, numbers, the functions that it calls, the kernel.
-        name: Of the function.
-        parameters: Names in order.
-        constants: Those that are ``tl.constexpr``.
+        text: Text of its module: imports, numbers, the functions that it calls, the kernel.
+        name: Name of the function.
+        parameters: Names of its parameters, in order.
+        constants: The parameters that are ``tl.constexpr``.
     """
 
     text: str
@@ -55,10 +55,10 @@ class Source:
 
 
 def source_of(kernel: Any, what: str) -> Source:
-    """Reads a kernel's text and that of what it uses.
+    """Reads the source of a kernel and of everything that it uses.
 
     Raises:
-        ProgramError: The text is not to be had, or it uses something that cannot be written down.
+        ProgramError: If a source is not available, or it uses something that source text cannot express.
     """
     function = python_function(kernel)
     assert function is not None
@@ -83,7 +83,7 @@ def _collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool
             fix="put the function into a file",
         ) from None
     node = tree.body[0]
-    # What is read of a lambda is the statement that it stands in.
+    # For a lambda, inspect returns the statement that contains it.
     if not isinstance(node, ast.FunctionDef) or node.name != function.__name__:
         raise ProgramError(
             f"{what} needs a function that is defined with `def`",
@@ -107,7 +107,7 @@ def _collect(function: FunctionType, parts: dict[str, str], what: str, jit: bool
 
 
 def _unannotated(node: ast.FunctionDef) -> str:
-    """A function's text without decorators and types, whose names the user's file imports."""
+    """Returns a function's source without decorators and annotations, whose names only the user's file imports."""
     bare = copy.deepcopy(node)
     bare.decorator_list, bare.returns = [], None
     for argument in (*bare.args.args, *bare.args.posonlyargs, *bare.args.kwonlyargs):
@@ -143,11 +143,11 @@ def _carry(name: str, value: Any, parts: dict[str, str], what: str, jit: bool, u
 # ------------------------------------------------------------------------------------------------------------ its launch
 @dataclass(frozen=True)
 class UserKernel:
-    """What ``register_kernel`` was told.
+    """A kernel that ``register_kernel`` registered.
 
     Attributes:
         op: Type of the op.
-        source: The kernel's text.
+        source: The kernel's source.
         launch: ``(*metas of inputs and outputs, **attributes) -> (grid, {parameter: number})``.
         reference: The function on arrays.
     """
@@ -158,10 +158,10 @@ class UserKernel:
     reference: Callable[..., Any]
 
     def kernel(self, body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-        """The kernel of one op for known shapes.
+        """Returns the kernel of one op for known shapes.
 
         Raises:
-            ProgramError: What ``launch`` answers does not fit the kernel.
+            ProgramError: If the result of ``launch`` does not fit the kernel.
         """
         (op,) = body
         try:
@@ -182,7 +182,7 @@ class UserKernel:
         for (slot, entry), meta in zip(pairs, shapes, strict=True):
             value = str(entry)
             if slot in definition.outputs and (entry is None or value not in needed):
-                # The kernel writes it, whether somebody reads it or not.
+                # The kernel writes it even if no op reads it.
                 value = KernelLocal(f"partial:{slot.param}")
                 partials[value] = meta.numel, meta.dtype
             operands[slot.param] = value, meta.dtype
@@ -254,12 +254,12 @@ class UserKernel:
 
     @property
     def slots(self) -> frozenset[str]:
-        """Parameters that are tensors."""
+        """The parameters that are tensors."""
         definition = OPS[self.op]
         return frozenset(s.param for s in (*definition.inputs, *definition.outputs))
 
     def _exact(self, reference: Reference, op: FrozenOp) -> None:
-        """The user's reference, where its text can be had."""
+        """Writes the user's reference into ``reference``, if its source is available."""
         parts: dict[str, str] = {}
         function = python_function(self.reference)
         try:
@@ -314,14 +314,14 @@ def _kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequenc
 
 
 USER = Fusion("user_kernel", "register_kernel()", proposes=_propose, kernel=_kernel, exact=True)
-"""Made before any other fusion, whatever the strategy says; ``static.no_fuse()`` keeps the reference."""
+"""Applied before any other fusion, whatever the strategy; ``static.no_fuse()`` keeps the reference."""
 
 
 def present(program: FrozenProgram) -> bool:
-    """Whether an op has a user's kernel."""
+    """Returns whether an op has a user's kernel."""
     return any(op.definition.kernel is not None for op in program.ops)
 
 
 def with_user_kernels(program: FrozenProgram, metas: Mapping[str, Meta], log: Log) -> FrozenProgram:
-    """Gives such ops their kernels."""
+    """Gives ops with a user's kernel their kernels."""
     return apply(USER, program, metas, log) if present(program) else program

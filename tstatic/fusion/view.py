@@ -1,4 +1,4 @@
-"""A frozen program with its links: who makes and who reads each value, what must survive, where each type of op stands."""
+"""Indexes a frozen program: the maker and readers of each value, the values that must be kept, and ops by type."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tstatic.ir.types import Meta
 
 
 class View:
-    """Links of one program.
+    """An index of one program.
 
     Args:
-        program: Frozen.
+        program: The frozen program.
         metas: Metadata of all its values, with the sizes of this run.
     """
 
@@ -33,12 +33,12 @@ class View:
             self._types.setdefault(op.type, []).append(index)
         self.fetched = {v for _, v in program.fetches}
         self.kept = set(program.writes.values())
-        # A gradient stands at the position of its forward op, whose scope it does not have.
+        # A gradient op has the position of its forward op, but not its scope.
         places = {op.position for op in self.ops if NO_FUSE in op.scope}
         self.forbidden = {i for i, op in enumerate(self.ops) if op.position in places and places}
 
     def demanded(self) -> list[tuple[int, ...]]:
-        """Forward ops that ``fuse_together`` names, one tuple per use."""
+        """Returns the forward ops inside ``fuse_together``, one tuple per use."""
         found: dict[str, list[int]] = {}
         for index, op in enumerate(self.ops):
             at = op.scope.find(FUSE_TOGETHER)
@@ -47,15 +47,15 @@ class View:
         return [tuple(v) for v in found.values()]
 
     def of_type(self, kind: str) -> list[int]:
-        """Indices of the ops of a type."""
+        """Returns the indices of the ops of a type."""
         return self._types.get(kind, [])
 
     def outside(self, value: str, inside: set[int]) -> list[int]:
-        """Readers of a value that are not among some ops."""
+        """Returns the readers of a value that are not in ``inside``."""
         return [i for i in self.readers.get(value, ()) if i not in inside]
 
     def needed(self, inside: set[int]) -> list[str]:
-        """Values made by some ops that others read, or that are fetched or kept, in order."""
+        """Returns the values that the ops ``inside`` make and others read, or that are fetched or kept, in order."""
         found = []
         for index in sorted(inside):
             for value in self.ops[index].writes():
@@ -64,7 +64,7 @@ class View:
         return found
 
     def between(self, inside: set[int]) -> int | None:
-        """An outside op that reads what some ops make and on which others of them depend: they cannot become one."""
+        """Returns an outside op that reads from the ops ``inside`` and that others of them depend on: they cannot be fused."""
         first, last = min(inside), max(inside)
         tainted: set[str] = set()
         culprit: dict[str, int] = {}

@@ -129,7 +129,7 @@ def _label(frozen: FrozenProgram, value: str) -> str:
 
 
 def _left(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> set[str]:
-    """Values that are made when gradients are no longer handed on by ops of their own."""
+    """Returns the values that are still made after identity gradients are removed."""
     return {v for op in eliminate_identity_gradients(frozen, metas).ops for v in op.writes()}
 
 

@@ -141,7 +141,7 @@ class Lines:
                     # A cast from a 16-bit type keeps what was rounded off: a comparison behind it would see the difference.
                     value = self.rounded(value)
                 if self._exact.get(value.text) is dtype:
-                    self.done[entry] = value  # handed on
+                    self.done[entry] = value  # identity
                     continue
                 self.done[entry] = self.name(value, low=dtype if dtype.is_low else None)
                 if dtype.is_low and entry in self._shown:
