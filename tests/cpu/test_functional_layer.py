@@ -179,6 +179,7 @@ def test_layers_of_functions_are_described(name: str) -> None:
     assert cls.__name__ == name
     assert pickle.loads(pickle.dumps(cls)) is cls
     assert "nn.functional." in (cls.__doc__ or "")
+    assert f" = paddle.nn.{name}(" in (cls.__doc__ or ""), "the example of the function, made into one of the layer"
     settings = inspect.signature(cls).parameters
     assert settings == cls._settings.parameters
     assert "training" not in settings

@@ -113,7 +113,14 @@ def sigmoid(x: Variable, name: str | None = None) -> Variable:
 
 @export("nn.functional.log_sigmoid", op="logsigmoid")
 def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``log(1 / (1 + exp(-x)))`` of each element; any shape."""
+    """Returns ``log(1 / (1 + exp(-x)))`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.log_sigmoid(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-1.3133, -0.6931, -0.1269], dtype=float32)
+    """
     return unary("logsigmoid", x, name=name, prefix="log_sigmoid")
 
 
@@ -152,7 +159,14 @@ def tanhshrink(x: Variable, name: str | None = None) -> Variable:
 
 @export("nn.functional.softplus", op="softplus")
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
-    """Returns ``log(1 + exp(beta * x)) / beta`` of each element, ``x`` where ``beta * x`` exceeds the threshold."""
+    """Returns ``log(1 + exp(beta * x)) / beta`` of each element, ``x`` where ``beta * x`` exceeds the threshold.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.softplus(x, beta=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.0635, 0.3466, 2.0091], dtype=float32)
+    """
     return unary("softplus", x, {"beta": beta, "threshold": threshold}, name=name)
 
 
@@ -177,13 +191,27 @@ def softsign(x: Variable, name: str | None = None) -> Variable:
 
 @export("nn.functional.silu", op="silu")
 def silu(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``x * sigmoid(x)`` of each element; any shape."""
+    """Returns ``x * sigmoid(x)`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.silu(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.2689,  0.    ,  1.7616], dtype=float32)
+    """
     return unary("silu", x, name=name)
 
 
 @export("nn.functional.swish", op="swish")
 def swish(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``x * sigmoid(x)`` of each element; any shape."""
+    """Returns ``x * sigmoid(x)`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.swish(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.2689,  0.    ,  1.7616], dtype=float32)
+    """
     return unary("swish", x, name=name)
 
 
@@ -195,7 +223,14 @@ def fluid_swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Vari
 
 @export("nn.functional.mish", op="mish")
 def mish(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``x * tanh(log(1 + exp(x)))`` of each element; any shape."""
+    """Returns ``x * tanh(log(1 + exp(x)))`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.mish(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.3034,  0.    ,  1.944 ], dtype=float32)
+    """
     return unary("mish", x, name=name)
 
 

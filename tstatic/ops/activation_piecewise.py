@@ -170,7 +170,14 @@ def relu(x: Variable, name: str | None = None) -> Variable:
 
 @export("nn.functional.relu6", op="relu6")
 def relu6(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``min(max(x, 0), 6)`` of each element; any shape."""
+    """Returns ``min(max(x, 0), 6)`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 3.0, 8.0])
+        >>> y = paddle.nn.functional.relu6(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0., 3., 6.], dtype=float32)
+    """
     return unary("relu6", x, name=name)
 
 
@@ -182,7 +189,14 @@ def fluid_relu6(x: Variable, threshold: float = 6.0, name: str | None = None) ->
 
 @export("nn.functional.leaky_relu", "nn.functional.leaky_relu_", op="leaky_relu")
 def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
-    """Returns ``x`` where it is positive, ``negative_slope * x`` elsewhere; any shape."""
+    """Returns ``x`` where it is positive, ``negative_slope * x`` elsewhere; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.leaky_relu(x, negative_slope=0.1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.1,  0. ,  2. ], dtype=float32)
+    """
     return unary("leaky_relu", x, {"alpha": negative_slope}, name=name)
 
 
@@ -194,7 +208,14 @@ def fluid_leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) 
 
 @export("nn.functional.elu", "nn.functional.elu_", "fluid.layers.elu", op="elu")
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """Returns ``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere; any shape."""
+    """Returns ``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.elu(x, alpha=0.5)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.3161,  0.    ,  2.    ], dtype=float32)
+    """
     return unary("elu", x, {"alpha": alpha}, name=name)
 
 
@@ -205,7 +226,14 @@ def selu(
     alpha: float = 1.6732632423543772848170429916717,
     name: str | None = None,
 ) -> Variable:
-    """Returns ``scale * x`` where it is positive, ``scale * alpha * (exp(x) - 1)`` elsewhere; any shape."""
+    """Returns ``scale * x`` where it is positive, ``scale * alpha * (exp(x) - 1)`` elsewhere; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.selu(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-1.1113,  0.    ,  2.1014], dtype=float32)
+    """
     return unary("selu", x, {"scale": scale, "alpha": alpha}, name=name)
 
 
@@ -220,13 +248,27 @@ def fluid_selu(
 
 @export("nn.functional.celu", op="celu")
 def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """Returns ``x`` where it is positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere; any shape."""
+    """Returns ``x`` where it is positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.celu(x, alpha=0.5)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.4323,  0.    ,  2.    ], dtype=float32)
+    """
     return unary("celu", x, {"alpha": alpha}, name=name)
 
 
 @export("nn.functional.hardtanh", "nn.functional.hardtanh_", op="brelu")
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
-    """Returns each element, or the limit that it exceeds; any shape."""
+    """Returns each element, or the limit that it exceeds; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-2.0, 0.5, 2.0])
+        >>> y = paddle.nn.functional.hardtanh(x, min=-1.0, max=1.0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-1. ,  0.5,  1. ], dtype=float32)
+    """
     return unary("brelu", x, {"t_min": min, "t_max": max}, name=name, prefix="hardtanh")
 
 
@@ -238,7 +280,14 @@ def brelu(x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None
 
 @export("nn.functional.softshrink", op="softshrink")
 def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
-    """Returns each element moved towards 0 by the threshold, 0 where it is smaller; any shape."""
+    """Returns each element moved towards 0 by the threshold, 0 where it is smaller; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.3, 2.0])
+        >>> y = paddle.nn.functional.softshrink(x, threshold=0.5)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.5,  0. ,  1.5], dtype=float32)
+    """
     return unary("softshrink", x, {"threshold": threshold}, name=name)
 
 
@@ -250,7 +299,14 @@ def fluid_softshrink(x: Variable, alpha: float | None = None) -> Variable:
 
 @export("nn.functional.hardshrink", op="hard_shrink")
 def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
-    """Returns each element, 0 where its absolute value is not above the threshold; any shape."""
+    """Returns each element, 0 where its absolute value is not above the threshold; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.3, 2.0])
+        >>> y = paddle.nn.functional.hardshrink(x, threshold=0.5)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-1.,  0.,  2.], dtype=float32)
+    """
     return unary("hard_shrink", x, {"threshold": threshold}, name=name, prefix="hardshrink")
 
 
@@ -262,7 +318,14 @@ def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
 
 @export("nn.functional.thresholded_relu", "nn.functional.thresholded_relu_", op="thresholded_relu")
 def thresholded_relu(x: Variable, threshold: float = 1.0, name: str | None = None) -> Variable:
-    """Returns each element, 0 where it is not above the threshold; any shape."""
+    """Returns each element, 0 where it is not above the threshold; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.5, 2.0])
+        >>> y = paddle.nn.functional.thresholded_relu(x, threshold=1.0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0., 0., 2.], dtype=float32)
+    """
     return unary("thresholded_relu", x, {"threshold": threshold}, name=name)
 
 
@@ -274,7 +337,14 @@ def fluid_thresholded_relu(x: Variable, threshold: float | None = None) -> Varia
 
 @export("nn.functional.hardsigmoid", op="hard_sigmoid")
 def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
-    """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape."""
+    """Returns ``slope * x + offset`` of each element, clipped to [0, 1]; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-4.0, 0.0, 1.5])
+        >>> y = paddle.nn.functional.hardsigmoid(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.  , 0.5 , 0.75], dtype=float32)
+    """
     return unary("hard_sigmoid", x, {"slope": slope, "offset": offset}, name=name, prefix="hardsigmoid")
 
 
@@ -286,7 +356,14 @@ def hard_sigmoid(x: Variable, slope: float = 0.2, offset: float = 0.5, name: str
 
 @export("nn.functional.hardswish", op="hard_swish")
 def hardswish(x: Variable, name: str | None = None) -> Variable:
-    """Returns ``x * min(max(x + 3, 0), 6) / 6`` of each element; any shape."""
+    """Returns ``x * min(max(x + 3, 0), 6) / 6`` of each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 1.0, 4.0])
+        >>> y = paddle.nn.functional.hardswish(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.3333,  0.6667,  4.    ], dtype=float32)
+    """
     return unary("hard_swish", x, name=name, prefix="hardswish")
 
 

@@ -285,6 +285,12 @@ def binary_cross_entropy_with_logits(
         reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
         pos_weight: Factors of the loss of the positive class; broadcasts.
         name: Name of the last layer.
+
+    Example:
+        >>> x, label = paddle.to_tensor([0.0, 2.0]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.binary_cross_entropy_with_logits(x, label, reduction="none")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.6931, 0.1269], dtype=float32)
     """
     function = "binary_cross_entropy_with_logits"
     labels.check_reduction(reduction, function)
@@ -322,6 +328,12 @@ def binary_cross_entropy(
         weight: Factors of the losses; broadcasts.
         reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
         name: Name of the last layer.
+
+    Example:
+        >>> p, label = paddle.to_tensor([0.5, 0.9]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.binary_cross_entropy(p, label, reduction="none")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.6931, 0.1054], dtype=float32)
     """
     labels.check_reduction(reduction, "binary_cross_entropy")
     x, y = labels.variables("binary_cross_entropy", input=input, label=label)

@@ -123,7 +123,15 @@ def _per_channel(x: Variable, p: float, training: bool, data_format: str, format
 def dropout2d(
     x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
-    """Zeroes whole channels of ``x`` ([N, C, H, W], or [N, H, W, C]) with chance ``p``."""
+    """Zeroes whole channels of ``x`` ([N, C, H, W], or [N, H, W, C]) with chance ``p``.
+
+    Example:
+        >>> x = paddle.ones([50, 2, 3, 3])
+        >>> y = paddle.nn.functional.dropout2d(x, p=0.75)
+        >>> value = static.Executor().run(fetch_list=[y])[0]
+        >>> np.unique(value), bool((value == value[:, :, :1, :1]).all())
+        (array([0., 4.], dtype=float32), True)
+    """
     return _per_channel(x, p, training, data_format, ("NCHW", "NHWC"), name, "dropout2d")
 
 
@@ -131,5 +139,13 @@ def dropout2d(
 def dropout3d(
     x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCDHW", name: str | None = None
 ) -> Variable:
-    """Zeroes whole channels of ``x`` ([N, C, D, H, W], or [N, D, H, W, C]) with chance ``p``."""
+    """Zeroes whole channels of ``x`` ([N, C, D, H, W], or [N, D, H, W, C]) with chance ``p``.
+
+    Example:
+        >>> x = paddle.ones([50, 2, 3, 3, 3])
+        >>> y = paddle.nn.functional.dropout3d(x, p=0.75)
+        >>> value = static.Executor().run(fetch_list=[y])[0]
+        >>> np.unique(value), bool((value == value[:, :, :1, :1, :1]).all())
+        (array([0., 4.], dtype=float32), True)
+    """
     return _per_channel(x, p, training, data_format, ("NCDHW", "NDHWC"), name, "dropout3d")

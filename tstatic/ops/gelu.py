@@ -71,5 +71,11 @@ def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Var
         x: Any shape.
         approximate: Use ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))``.
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.gelu(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.1587,  0.    ,  1.9545], dtype=float32)
     """
     return unary("gelu", x, {"approximate": approximate}, name=name)

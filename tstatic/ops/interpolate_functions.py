@@ -126,6 +126,12 @@ def interpolate(
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
         UnsupportedError: If a size or a scale is a Variable.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 2.0]]]])
+        >>> y = paddle.nn.functional.interpolate(x, size=[1, 4], mode="bilinear")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[1.  , 1.25, 1.75, 2.  ]]]], dtype=float32)
     """
     check_variable(x, "x", "interpolate")
     kind = str(mode).lower()
@@ -209,6 +215,13 @@ def upsample(
 
     Returns:
         ``x`` with its spatial sizes changed.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 2.0]]]])
+        >>> y = paddle.nn.functional.upsample(x, scale_factor=2, mode="nearest")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[1., 1., 2., 2.],
+                 [1., 1., 2., 2.]]]], dtype=float32)
     """
     return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name)
 

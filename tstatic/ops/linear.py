@@ -174,7 +174,14 @@ def bilinear_product(
 
 @export("nn.functional.cosine_similarity")
 def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
-    """Returns ``sum(x1 * x2) / sqrt(max(sum(x1 * x1) * sum(x2 * x2), eps ** 2))`` along an axis, which is dropped."""
+    """Returns ``sum(x1 * x2) / sqrt(max(sum(x1 * x1) * sum(x2 * x2), eps ** 2))`` along an axis, which is dropped.
+
+    Example:
+        >>> a, b = paddle.to_tensor([[1.0, 0.0], [1.0, 1.0]]), paddle.to_tensor([[0.0, 2.0], [3.0, 3.0]])
+        >>> y = paddle.nn.functional.cosine_similarity(a, b, axis=1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0., 1.], dtype=float32)
+    """
     check_variable(x1, "x1", "cosine_similarity")
     check_variable(x2, "x2", "cosine_similarity")
     sums = []

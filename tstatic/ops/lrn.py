@@ -248,6 +248,12 @@ def local_response_norm(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.to_tensor([[[1.0], [2.0], [3.0]]])
+        >>> y = paddle.nn.functional.local_response_norm(x, size=3, alpha=1.0)
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([0.4792, 0.5445, 0.8548], dtype=float32)
     """
     check_variable(x, "x", "local_response_norm")
     layout = channel_layout(data_format, "local_response_norm")

@@ -134,6 +134,12 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
 
     Raises:
         ShapeError: If ``groups`` does not divide the channels.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0]], [[5.0]], [[3.0]], [[2.0]]]])
+        >>> y = paddle.nn.functional.maxout(x, groups=2)
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([5., 3.], dtype=float32)
     """
     check_variable(x, "x", "maxout")
     out: Variable = emit("maxout", {"X": x}, {"groups": groups, "axis": axis}, name=name)

@@ -203,6 +203,13 @@ def nll_loss(
         ignore_index: Rows with this class number count nothing.
         reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"`` (the shape of ``label``).
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.log(paddle.to_tensor([[0.25, 0.75], [0.5, 0.5]]))
+        >>> label = paddle.to_tensor([1, 0])
+        >>> y = paddle.nn.functional.nll_loss(x, label, reduction="none")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.2877, 0.6931], dtype=float32)
     """
     x, y = labels.variables("nll_loss", input=input, label=label)
     attrs = {"ignore_index": ignore_index, "reduction": labels.check_reduction(reduction, "nll_loss")}

@@ -97,6 +97,12 @@ def max_pool2d(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 3.0, 2.0], [5.0, 4.0, 6.0]]]])
+        >>> y = paddle.nn.functional.max_pool2d(x, kernel_size=2, stride=1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[5., 6.]]]], dtype=float32)
     """
     check_variable(x, "x", "max_pool2d")
     check_format(data_format, ("NCHW", "NHWC"), "max_pool2d")
@@ -141,6 +147,12 @@ def avg_pool2d(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 3.0, 2.0], [5.0, 4.0, 6.0]]]])
+        >>> y = paddle.nn.functional.avg_pool2d(x, kernel_size=2, stride=1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[3.25, 3.75]]]], dtype=float32)
     """
     check_variable(x, "x", "avg_pool2d")
     check_format(data_format, ("NCHW", "NHWC"), "avg_pool2d")
@@ -175,6 +187,12 @@ def max_pool1d(
 
     Returns:
         ``[n, c, out length]``, or that and the places of the maxima.
+
+    Example:
+        >>> x = paddle.to_tensor([[[1.0, 3.0, 2.0, 4.0]]])
+        >>> y = paddle.nn.functional.max_pool1d(x, kernel_size=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[3., 4.]]], dtype=float32)
     """
     check_variable(x, "x", "max_pool1d")
     check_flag(ceil_mode, "ceil_mode", "max_pool1d")
@@ -197,6 +215,12 @@ def avg_pool1d(
 
     Returns:
         ``[n, c, out length]``.
+
+    Example:
+        >>> x = paddle.to_tensor([[[1.0, 3.0, 2.0, 4.0]]])
+        >>> y = paddle.nn.functional.avg_pool1d(x, kernel_size=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[2., 3.]]], dtype=float32)
     """
     check_variable(x, "x", "avg_pool1d")
     check_flag(ceil_mode, "ceil_mode", "avg_pool1d")
@@ -251,6 +275,12 @@ def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW"
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 3.0], [2.0, 4.0]]]])
+        >>> y = paddle.nn.functional.adaptive_avg_pool2d(x, output_size=1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[2.5]]]], dtype=float32)
     """
     check_variable(x, "x", "adaptive_avg_pool2d")
     check_format(data_format, ("NCHW", "NHWC"), "adaptive_avg_pool2d")
@@ -272,6 +302,12 @@ def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False
 
     Returns:
         ``[n, c, oh, ow]``, or that and the places.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 3.0], [2.0, 4.0]]]])
+        >>> y = paddle.nn.functional.adaptive_max_pool2d(x, output_size=1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[4.]]]], dtype=float32)
     """
     check_variable(x, "x", "adaptive_max_pool2d")
     size = _output_size(x, output_size, 2, "NCHW", "adaptive_max_pool2d")
@@ -288,6 +324,12 @@ def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) 
 
     Returns:
         ``[n, c, output_size]``.
+
+    Example:
+        >>> x = paddle.to_tensor([[[1.0, 3.0, 2.0, 4.0]]])
+        >>> y = paddle.nn.functional.adaptive_avg_pool1d(x, output_size=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[2., 3.]]], dtype=float32)
     """
     check_variable(x, "x", "adaptive_avg_pool1d")
     size = _output_size(x, output_size, 1, "NCL", "adaptive_avg_pool1d")
@@ -303,6 +345,12 @@ def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False
 
     Returns:
         ``[n, c, output_size]``, or that and the places of the maxima.
+
+    Example:
+        >>> x = paddle.to_tensor([[[1.0, 3.0, 2.0, 4.0]]])
+        >>> y = paddle.nn.functional.adaptive_max_pool1d(x, output_size=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[3., 4.]]], dtype=float32)
     """
     check_variable(x, "x", "adaptive_max_pool1d")
     size = _output_size(x, output_size, 1, "NCL", "adaptive_max_pool1d")

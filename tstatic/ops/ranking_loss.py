@@ -95,6 +95,13 @@ def margin_ranking_loss(
         margin: By how much it should be larger.
         reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
         name: Name of the last layer.
+
+    Example:
+        >>> a, b = paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([3.0, 0.5])
+        >>> sign = paddle.to_tensor([1.0, 1.0])
+        >>> y = paddle.nn.functional.margin_ranking_loss(a, b, sign, margin=0.5, reduction="none")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([2.5, 0. ], dtype=float32)
     """
     labels.check_reduction(reduction, "margin_ranking_loss")
     a, b, y = labels.variables("margin_ranking_loss", input=input, other=other, label=label)

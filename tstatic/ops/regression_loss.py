@@ -182,6 +182,13 @@ def kl_div(input: Variable, label: Variable, reduction: str = "mean", name: str 
         label: Probabilities of the same shape.
         reduction: ``"mean"``, ``"sum"`` or ``"batchmean"`` (the sum divided by the first size), all ``[]``, or ``"none"``.
         name: Name of the layer.
+
+    Example:
+        >>> x = paddle.log(paddle.to_tensor([[0.5, 0.5]]))
+        >>> label = paddle.to_tensor([[0.25, 0.75]])
+        >>> y = paddle.nn.functional.kl_div(x, label, reduction="sum")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array(0.1308, dtype=float32)
     """
     labels.check_reduction(reduction, "kl_div", KL_WORDS)
     x, y = labels.variables("kl_div", input=input, label=label)
@@ -214,6 +221,12 @@ def smooth_l1_loss(
         reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
         delta: Where the loss turns linear.
         name: Name of the last layer.
+
+    Example:
+        >>> x, label = paddle.to_tensor([0.5, 3.0]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.smooth_l1_loss(x, label, reduction="none")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.125, 1.5  ], dtype=float32)
     """
     labels.check_reduction(reduction, "smooth_l1_loss")
     x, y = labels.variables("smooth_l1_loss", input=input, label=label)
@@ -286,7 +299,14 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
 
 @export("nn.functional.mse_loss", op="square")
 def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
-    """Returns the squared distance, or its mean or sum ``[]``; the operands broadcast."""
+    """Returns the squared distance, or its mean or sum ``[]``; the operands broadcast.
+
+    Example:
+        >>> x, label = paddle.to_tensor([0.5, 3.0]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.mse_loss(x, label)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array(2.125, dtype=float32)
+    """
     labels.check_reduction(reduction, "mse_loss")
     x, y = labels.variables("mse_loss", input=input, label=label)
     square = emit_one(
@@ -304,7 +324,14 @@ def fluid_mse_loss(input: Variable, label: Variable) -> Variable:
 
 @export("nn.functional.l1_loss", op="abs")
 def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
-    """Returns the distance, or its mean or sum ``[]``; the operands broadcast."""
+    """Returns the distance, or its mean or sum ``[]``; the operands broadcast.
+
+    Example:
+        >>> x, label = paddle.to_tensor([0.5, 3.0]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.l1_loss(x, label)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array(1.25, dtype=float32)
+    """
     labels.check_reduction(reduction, "l1_loss")
     x, y = labels.variables("l1_loss", input=input, label=label)
     size = emit_one(

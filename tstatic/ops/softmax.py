@@ -216,7 +216,15 @@ def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = N
 
 @export("nn.functional.log_softmax", op="log_softmax")
 def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
-    """Returns ``x - log(sum(exp(x)))`` along an axis, without overflow; see :func:`softmax`."""
+    """Returns ``x - log(sum(exp(x)))`` along an axis, without overflow; see :func:`softmax`.
+
+    Example:
+        >>> x = paddle.to_tensor([[0.0, 0.0], [0.0, 2.0]])
+        >>> y = paddle.nn.functional.log_softmax(x, axis=-1)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[-0.6931, -0.6931],
+               [-2.1269, -0.1269]], dtype=float32)
+    """
     return _build("log_softmax", x, axis, dtype, name)
 
 

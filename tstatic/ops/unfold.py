@@ -321,6 +321,15 @@ def unfold(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.reshape(paddle.arange(6.0), [1, 1, 2, 3])
+        >>> y = paddle.nn.functional.unfold(x, kernel_sizes=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[0., 1.],
+                [1., 2.],
+                [3., 4.],
+                [4., 5.]]], dtype=float32)
     """
     check_variable(x, "x", "unfold")
     out: Variable = emit("unfold", {"X": x}, _geometry(kernel_sizes, strides, paddings, dilations, "unfold"), name=name)
@@ -349,6 +358,13 @@ def fold(
 
     Raises:
         ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.ones([1, 4, 2])
+        >>> y = paddle.nn.functional.fold(x, output_sizes=[2, 3], kernel_sizes=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[1., 2., 1.],
+                 [1., 2., 1.]]]], dtype=float32)
     """
     check_variable(x, "x", "fold")
     attrs = _geometry(kernel_sizes, strides, paddings, dilations, "fold")

@@ -263,6 +263,13 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
 
     Raises:
         ShapeError: If the number of channels is not a multiple of ``r * r``.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0]], [[2.0]], [[3.0]], [[4.0]]]])
+        >>> y = paddle.nn.functional.pixel_shuffle(x, upscale_factor=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[1., 2.],
+                 [3., 4.]]]], dtype=float32)
     """
     check_variable(x, "x", "pixel_shuffle")
     check_format(data_format, ("NCHW", "NHWC"), "pixel_shuffle")
@@ -296,6 +303,14 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW
 
     Raises:
         ShapeError: If height or width is not a multiple of ``r``.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> y = paddle.nn.functional.pixel_unshuffle(x, downscale_factor=2)
+        >>> y.shape
+        (1, 4, 1, 1)
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([1., 2., 3., 4.], dtype=float32)
     """
     check_variable(x, "x", "pixel_unshuffle")
     check_format(data_format, ("NCHW", "NHWC"), "pixel_unshuffle")
@@ -319,6 +334,12 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
 
     Raises:
         ShapeError: If ``groups`` does not divide the channels.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0]], [[2.0]], [[3.0]], [[4.0]]]])
+        >>> y = paddle.nn.functional.channel_shuffle(x, groups=2)
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([1., 3., 2., 4.], dtype=float32)
     """
     check_variable(x, "x", "channel_shuffle")
     check_format(data_format, ("NCHW", "NHWC"), "channel_shuffle")

@@ -25,13 +25,18 @@ def _signature(today: type[Optimizer]) -> inspect.Signature:
     return inspect.Signature([*found, *(inspect.Parameter(n, keyword, default=value) for n, value in more.items())])
 
 
+def _doc(today: type[Optimizer]) -> str:
+    """Today's docstring, with the old spelling in its example."""
+    return (today.__doc__ or "").replace(f"paddle.optimizer.{today.__name__}(", f"fluid.optimizer.{today.__name__}(")
+
+
 def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
     """A subclass that takes the old keywords; positional arguments keep today's order up to the rule's own."""
     signature = _signature(today)
     own = set(inspect.signature(today).parameters)
 
     class Legacy(today):  # type: ignore[misc, valid-type]
-        __doc__ = f"1.x spelling of :class:`optimizer.{today.__name__}`.\n\n{today.__doc__}"
+        __doc__ = f"1.x spelling of :class:`optimizer.{today.__name__}`.\n\n{_doc(today)}"
         __signature__ = signature
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:

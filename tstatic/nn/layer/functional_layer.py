@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -54,6 +55,17 @@ class FunctionalLayer(Layer):
         return ", ".join(f"{n}={getattr(self, n)}" for n in type(self)._settings.parameters if n != "name")
 
 
+def _example(doc: str, name: str, function: str, inputs: int) -> str:
+    """The example of a function's docstring, in which a layer takes the place of each call."""
+
+    def layer(call: re.Match[str]) -> str:
+        given = call[1].split(", ")
+        return f"paddle.nn.{name}({', '.join(given[inputs:])})({', '.join(given[:inputs])})"
+
+    _, head, text = doc.partition("\n\nExample:\n")
+    return head + re.sub(rf"paddle\.(?:nn\.functional\.)?{function}\(([^()]*)\)", layer, text.split("\n\n")[0])
+
+
 def functional_layer(
     name: str, function: str, inputs: int = 1, without: Sequence[str] = (), order: Sequence[str] = ()
 ) -> type[FunctionalLayer]:
@@ -72,7 +84,8 @@ def functional_layer(
     if order:
         settings = sorted(settings, key=lambda p: order.index(p.name))
     signature = inspect.Signature([p.replace(kind=p.POSITIONAL_OR_KEYWORD, annotation=p.empty) for p in settings])
-    summary = (inspect.getdoc(call) or "").split("\n\n")[0]
+    doc = inspect.getdoc(call) or ""
+    summary = doc.split("\n\n")[0] + _example(doc, name, function, inputs)
     names = ", ".join(f"``{p.name}``" for p in settings) or "none"
     cls = type(
         name,
