@@ -1,4 +1,4 @@
-"""Collectives as op definitions: a data-parallel program states them as ordinary ops, and its plan runs them as steps."""
+"""Defines collectives as ops: a data-parallel program contains them, and its plan runs them as steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _same(xs: Sequence[Meta]) -> list[Meta]:
 
 
 def _in_place(xs: Sequence[Array], outs: Sequence[Array]) -> None:
-    """A collective works on its results; where they have no memory of their own they are the inputs already."""
+    """Copies inputs to the results, on which a collective works in place, unless they share their memory already."""
     for x, out in zip(xs, outs, strict=True):
         if x is not out and not (x.ctypes.data == out.ctypes.data and x.strides == out.strides):
             np.copyto(out, x)

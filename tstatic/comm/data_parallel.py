@@ -1,4 +1,4 @@
-"""Data parallelism as program passes: scaled losses, collectives, buckets, and updates shared out among replicas."""
+"""Makes programs data parallel by passes: scaled losses, collectives, buckets, and updates divided among replicas."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tstatic.ir.types import Meta
 from tstatic.ir.where import show
 
 REDUCED = "@REDUCED"
-"""What the name of a gradient that is summed over the replicas ends in."""
+"""Suffix of the name of a gradient that is summed over the replicas."""
 SHARED = "@SHARED"
-"""What the name of a value that its owner gave to all replicas ends in."""
+"""Suffix of the name of a value that its owner sent to all replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Gradient:
-    """A parameter's gradient: its value, the op that completes it, the first op that reads it after."""
+    """A parameter's gradient: its value, the op that completes it, the first op that reads it."""
 
     param: str
     value: str
@@ -35,11 +35,11 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
     """Makes the programs of the replicas.
 
     Args:
-        program: Of one replica, for a part of the batch.
+        program: The program of one replica, for a part of the batch.
         how: The distribution.
 
     Returns:
-        One program per replica (the same object where they are the same), and what was done.
+        One program per replica (one object if they are equal), and a report.
     """
     report = Report(how)
     if how.collect and how.world > 1:
@@ -67,7 +67,7 @@ def distribute(program: FrozenProgram, how: Distribution) -> tuple[list[FrozenPr
 
 # ---------------------------------------------------------------------------------------------------------------- parts
 def _check_updates(program: FrozenProgram) -> None:
-    """Raises UnsupportedError for an update inside control flow: replicas may take different branches, and it has no sum."""
+    """Raises UnsupportedError for an update in control flow: branches may differ by replica, and its gradients get no sum."""
     for op in program.ops:
         sub_blocks = list(op.sub_blocks)
         while sub_blocks:
@@ -85,12 +85,12 @@ def _check_updates(program: FrozenProgram) -> None:
 
 
 def starts_loss_gradient(op: FrozenOp | Operator) -> bool:
-    """Whether the op fills the gradient of the loss."""
+    """Returns whether the op fills the gradient of the loss."""
     return op.role == OpRole.Backward | OpRole.Loss
 
 
 def scaled(program: FrozenProgram, scale: float) -> FrozenProgram:
-    """Multiplies the constant that the backward part starts with; comes first, before constants are folded."""
+    """Multiplies the constant that the backward part starts with; must run before constants are folded."""
     ops = tuple(
         replace(op, attrs={**op.attrs, "value": float(op.attrs["value"]) * scale})
         if starts_loss_gradient(op) and "value" in op.attrs
@@ -101,7 +101,7 @@ def scaled(program: FrozenProgram, scale: float) -> FrozenProgram:
 
 
 def _synchronised(program: FrozenProgram) -> tuple[FrozenProgram, int]:
-    """Batch norms in training become those with common statistics, forward and backward."""
+    """Replaces batch norms in training by synchronised ones, forward and backward; returns how many."""
     count = 0
     ops = []
     for op in program.ops:
@@ -115,7 +115,7 @@ def _synchronised(program: FrozenProgram) -> tuple[FrozenProgram, int]:
 
 
 def _gradients(program: FrozenProgram) -> Iterator[_Gradient]:
-    """Gradients that optimizers were built for, in the order in which the backward part completes them."""
+    """Yields the gradients that optimizers use, in the order in which the backward part completes them."""
     start = next((i for i, op in enumerate(program.ops) if starts_loss_gradient(op)), -1)
     found: dict[str, tuple[str, int]] = {}
     for i, op in enumerate(program.ops):
@@ -135,7 +135,7 @@ def _gradients(program: FrozenProgram) -> Iterator[_Gradient]:
 
 
 def _owners(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], replicas: int) -> dict[str, int]:
-    """Each parameter goes to the replica with the fewest elements so far."""
+    """Assigns each parameter to the replica that has the fewest elements so far."""
     load = [0] * replicas
     owners = {}
     for g in gradients:
@@ -146,7 +146,7 @@ def _owners(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], replicas:
 
 
 def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Distribution) -> Iterator[list[_Gradient]]:
-    """Neighbours of one dtype, until a bucket is full or somebody reads one of its gradients."""
+    """Yields buckets: neighbours of one dtype, until a bucket is full or an op reads one of its gradients."""
     bucket: list[_Gradient] = []
     size = 0.0
     for g in gradients:
@@ -167,7 +167,7 @@ def _buckets(gradients: Sequence[_Gradient], metas: Mapping[str, Meta], how: Dis
 def _collected(
     program: FrozenProgram, buckets: Sequence[Sequence[_Gradient]], owners: Mapping[str, int], block: int
 ) -> FrozenProgram:
-    """Puts a collective after the op that completes the last gradient of each bucket; later readers read its results."""
+    """Inserts a collective after the op that completes the last gradient of each bucket; later readers read its results."""
     after: dict[int, list[FrozenOp]] = {}
     renamed: dict[str, tuple[str, int]] = {}
     metas, names = dict(program.metas), dict(program.names)
@@ -204,14 +204,14 @@ def _op(
 
 # ------------------------------------------------------------------------------------------------------ shared updates
 Placed = Mapping[str, int]
-"""Value -> the replica that alone has it; all others are everywhere."""
+"""Value -> the only replica that has it; other values are on all replicas."""
 
 
 def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) -> tuple[FrozenProgram, dict[str, int]]:
-    """Finds which ops run at an owner alone, and makes what meets from several owners known to all.
+    """Finds the ops that only an owner runs, and sends values of several owners that one op reads to all replicas.
 
-    An op goes where its owned inputs are. Where inputs of several owners meet (the norm of all gradients), each is sent to
-    all, and the op runs everywhere: the numbers, and the order in which they are added, are those of a run without owners.
+    An op runs where its owned inputs are. If it reads inputs of several owners (the norm of all gradients), each is sent to
+    all, and the op runs on every replica: values, and the order of additions, are those of a run without owners.
     """
     placed: dict[str, int] = dict(owned)
     metas, names = dict(program.metas), dict(program.names)
@@ -223,7 +223,7 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
             continue
         mine = {v: placed[v] for v in op.reads() if v in placed and v not in known}
         places = set(mine.values())
-        # What is everywhere already may not be used where the rest is at one owner: the owner has it too.
+        # Values sent to all replicas do not count: the owner of the other inputs has them, too.
         if len(places) > 1 or (places and (op.sub_blocks or op.definition.effects or op.definition.random)):
             values = tuple(mine)
             results = tuple(f"{v}{SHARED}" for v in values)
@@ -246,7 +246,7 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
         if v in placed and v not in owned and v not in known and v not in final
     ]  # fmt: skip
     if asked:
-        # A gradient as it was summed is fetched as each replica has it; what is made of it is made by its owner alone.
+        # Each replica fetches its own copy of a summed gradient; values computed from it exist only on the owner, so send them.
         results = tuple(f"{v}{SHARED}" for v in asked)
         ops.append(_op("c_broadcast", tuple(asked), results, {"roots": tuple(placed[v] for v in asked)}, ops[-1]))
         for v, r in zip(asked, results, strict=True):
@@ -257,7 +257,7 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
 
 
 def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Report) -> FrozenProgram:
-    """Sends what owners wrote and all replicas read: parameters; moments stay with their owner."""
+    """Sends the values that owners wrote and all replicas read: parameters; moments stay with their owner."""
     everywhere: set[str] = set()
     for op in program.ops:
         if not any(v in placed for v in (*op.reads(), *op.writes())) or op.definition.collective:
@@ -287,10 +287,10 @@ def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Rep
 
 
 def _mine(program: FrozenProgram, placed: Placed, replica: int) -> FrozenProgram:
-    """The program of one replica: without the ops of other owners.
+    """Returns the program of one replica, without the ops of other owners.
 
-    What such an op would have made and a collective takes is represented by what it replaces: a variable's old value. A
-    value that replaces nothing gets memory by an op that does nothing but ask for it.
+    If a collective reads the result of such an op, it gets the value that the result replaces: the variable's old one. For
+    a result that does not replace a value, a fill op provides memory.
     """
     variable = {value: var for var, value in program.writes.items()}
     ops: list[FrozenOp] = []
@@ -329,6 +329,6 @@ def _room(value: str, name: str, meta: Meta, near: FrozenOp) -> FrozenOp:
 
 
 def _read(program: FrozenProgram, ops: Iterable[FrozenOp], writes: Mapping[str, str], made: set[str]) -> dict[str, str]:
-    """Variables that the replica still reads."""
+    """Returns the variables that the replica still reads."""
     used = {v for op in ops for v in op.reads()} | {v for _, v in program.fetches} | set(writes.values())
     return {var: value for var, value in program.reads.items() if value in used and value not in made}

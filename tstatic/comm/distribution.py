@@ -1,4 +1,4 @@
-"""How a program is spread over replicas, and what the passes that do it have to say."""
+"""Settings of data parallelism, and the report of its passes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _LEVELS = ("use_hierarchical_allreduce", "hierarchical_allreduce_inter_nranks")
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How a program is spread.
+    """How a program is distributed over replicas.
 
     Attributes:
-        replicas: Of this process.
-        world: Of all processes.
-        collect: Gradients are summed over the replicas.
-        share_updates: Each parameter is updated by one replica of the process and sent to the others.
+        replicas: Number of replicas of this process.
+        world: Number of replicas of all processes.
+        collect: Sum gradients over the replicas.
+        share_updates: Update each parameter on one replica of the process and send it to the others.
         bucket_bytes: Most bytes of gradients in one collective; ``None``: no limit.
-        bucket_count: Least number of gradients in one collective; 0: every gradient by itself.
-        fuse_broadcasts: All parameters are sent in one collective.
-        sync_batch_norm: Statistics are those of all replicas together.
-        block: Processes, neighbours by rank, whose gradients are summed before those of all are; 0: none are first.
-        hierarchy: What decided about ``block``, for explanations.
+        bucket_count: Least number of gradients in one collective; 0: one collective per gradient.
+        fuse_broadcasts: Send all parameters in one collective.
+        sync_batch_norm: Compute statistics over all replicas.
+        block: Number of processes, neighbours by rank, whose gradients are summed before the sum over all; 0: one level.
+        hierarchy: The reason for ``block``, for explanations.
     """
 
     replicas: int = 1
@@ -41,14 +41,14 @@ class Report:
     """What the passes did, for explanations.
 
     Attributes:
-        how: What was asked for.
+        how: The settings.
         gradients: Number of gradients that are summed.
         reductions: Number of collectives that sum them.
         owners: Parameter -> replica that updates it.
         parameters: Number of variables that are sent after the update.
         broadcasts: Number of collectives that send them.
-        shared: Number of values that owners give to all (partial norms, ...).
-        gatherings: Number of collectives that give them.
+        shared: Number of values that owners send to all before the update (partial norms, ...).
+        gatherings: Number of collectives that send them.
         norms: Number of batch norms with common statistics.
     """
 
@@ -64,27 +64,27 @@ class Report:
 
     @property
     def replicas(self) -> int:
-        """Replicas of this process."""
+        """Number of replicas of this process."""
         return self.how.replicas
 
     @property
     def world(self) -> int:
-        """Replicas of all processes."""
+        """Number of replicas of all processes."""
         return self.how.world
 
     @property
     def block(self) -> int:
-        """Processes whose gradients are summed before those of all are; 0: none."""
+        """Number of processes whose gradients are summed before the sum over all; 0: one level."""
         return self.how.block if self.reductions else 0
 
     @property
     def hierarchy(self) -> str:
-        """What decided about ``block``."""
+        """The reason for ``block``."""
         return self.how.hierarchy
 
     @property
     def before(self) -> int:
-        """Collectives of a step if each gradient and parameter went by itself."""
+        """Collectives of a step if each gradient and parameter had its own."""
         return self.gradients + self.parameters + self.shared + 2 * self.norms
 
     @property
@@ -93,7 +93,7 @@ class Report:
         return self.reductions + self.broadcasts + self.gatherings + 2 * self.norms
 
     def said(self) -> dict[str, str]:
-        """Property of the BuildStrategy -> what it did."""
+        """Returns property of the BuildStrategy -> what it did."""
         if self.world == 1:
             alone = "there is one place, so nothing is exchanged."
             names = ("reduce_strategy", "fuse_all_reduce_ops", "fuse_broadcast_ops", "sync_batch_norm")
@@ -113,7 +113,7 @@ class Report:
         }
 
     def to_dict(self) -> dict[str, object]:
-        """All numbers, as plain data."""
+        """Returns all numbers, as plain data."""
         names = (
             "replicas",
             "world",

@@ -1,4 +1,4 @@
-"""What a rank does when its process ends: it says why, and nothing keeps it from ending."""
+"""Ends a rank: tells the others why, and makes sure that its process ends."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tstatic.where import _is_own, show
 
 _PATIENCE = 0.3, 1.2
 """Seconds that a process asked to end waits for an accusation, and then for the verdict: launchers end all ranks as soon
-as they see one die, and what they did it for should stand in this one's output."""
+as they see one die, and this rank's output should name the one that did."""
 
 
 def describe(error: BaseException) -> str:
-    """What another rank says about an error: its class, first line, operator and the user's line."""
+    """Returns the text with which other ranks report an error: its class, first line, operator and the user's line."""
     line = next(iter(str(error).strip().splitlines()), "")
     op = where = None
     if isinstance(error, TstaticError):
@@ -36,17 +36,17 @@ def describe(error: BaseException) -> str:
 
 
 def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
-    """Tells the others when this process ends by an error or by SIGTERM, and makes sure that it ends.
+    """Installs handlers that tell the other ranks if this process ends by an error or by SIGTERM, and that make it end.
 
     Args:
-        monitor: Of this process.
+        monitor: The monitor of this process.
         close: Leaves the group; returns whether no thread is left that would keep Python from ending.
     """
     atexit.register(_leave, close)
     before = sys.excepthook
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        # An error about another rank, or one that all ranks raise, is not news to the others.
+        # The others know of an error about another rank, and of one that all ranks raise.
         if not isinstance(error, RankFailedError):
             monitor.fail("raised", describe(error))
             monitor.flush(1.0)
@@ -72,7 +72,7 @@ def guard(monitor: Monitor, close: Callable[[], bool]) -> None:
 def _leave(close: Callable[[], bool]) -> None:
     if close():
         return
-    # A thread of gloo is still inside a call that nothing ends, and Python would wait for it.
+    # A thread of gloo is inside a call that cannot be ended, and Python would wait for it.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""Looks whether processes are fed the same: a script that forgets to split its data."""
+"""Detects processes that are fed the same data, as by a script that does not split it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from tstatic.logs import warn_once
 
 _ALIKE = 3
-"""Steps in a row with bitwise equal feeds after which ranks are told so."""
+"""Consecutive steps with bitwise equal feeds after which a warning is logged."""
 
 _WATCHED = 32
-"""Steps in which feeds are compared: a script that splits its data does so from the start."""
+"""The number of first steps in which feeds are compared: a script that splits its data does so from the start."""
 
 
 class FeedWatch:
-    """What one process has seen of the feeds of all.
+    """Compares the feeds of all processes, on one of them.
 
     Args:
-        rank: This process.
+        rank: Rank of this process.
     """
 
     def __init__(self, rank: int) -> None:
@@ -28,21 +28,21 @@ class FeedWatch:
 
     @property
     def watching(self) -> bool:
-        """Whether feeds are still compared: only a run's first steps are."""
+        """Whether feeds are still compared: only in the first steps."""
         return self._steps < _WATCHED
 
     def note(self, digest: str) -> None:
-        """What this process feeds in this step."""
+        """Records a digest of this process's feed for this step."""
         if self.watching:
             self._own = digest
 
     def take(self) -> str:
-        """What was noted since the last call."""
+        """Returns and clears the recorded digest."""
         own, self._own = self._own, ""
         return own
 
     def compare(self, feeds: Sequence[str]) -> None:
-        """Warns once where some of the processes, by rank, fed the same for several steps."""
+        """Warns once if some ranks fed the same data in several steps; ``feeds`` are digests by rank."""
         if not all(feeds):
             return
         self._steps += 1

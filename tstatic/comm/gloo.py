@@ -1,4 +1,4 @@
-"""torch.distributed's gloo behind a few calls that can be polled and given up; torch is imported here only."""
+"""Wraps gloo of torch.distributed in calls that can be polled and abandoned; only this module of comm imports torch."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tstatic.errors import DTypeError, RankFailedError, needed_for
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 
-_FOREVER = timedelta(days=30)  # time-outs are ours: gloo's error names no rank
+_FOREVER = timedelta(days=30)  # this package has its own time-outs: gloo's error does not name the rank
 _REST = timedelta(milliseconds=5)
 _NATIVE = frozenset(["float32", "float64", "int8", "uint8", "int32", "int64"])
-"""Dtypes that gloo adds itself."""
+"""Dtypes that gloo can sum."""
 
 _PACKED = 1 << 16
-"""Bytes up to which arrays travel together: below, a call costs more than its bytes."""
+"""Bytes up to which arrays are sent together: below, a call costs more than its bytes."""
 
 
 def pack(arrays: Sequence[Array], strict: bool) -> tuple[list[Array], Callable[[], None]]:
-    """Flat contiguous arrays to add, and what brings the sums back: small ones of a dtype lie one behind the other."""
+    """Returns flat contiguous arrays to sum (small ones of a dtype packed together), and a function that copies sums back."""
     large: list[tuple[Array, Array]] = []
     small: dict[np.dtype[Any], list[Array]] = {}
     for array in arrays:
@@ -92,8 +92,8 @@ class Store:
     """The table in which gloo's ranks look up each other's addresses.
 
     Args:
-        launch: This process among them.
-        port: Where rank 0 keeps the table; ``None`` for rank 0 itself, which chooses a port.
+        launch: This process.
+        port: The port of rank 0's table; ``None`` for rank 0 itself, which chooses a port.
         deadline: A time of ``time.monotonic``.
         agent: Whether torchrun's agent keeps the table, at the launch's own port.
 
@@ -122,7 +122,7 @@ class Store:
                 fix="look at rank 0's own output; choose a MASTER_PORT that is free; open the network between the machines",
             ) from error
         self.port: int = table.port
-        # A launcher that starts the ranks again may keep the table.
+        # A launcher that restarts the ranks may keep the table.
         again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self.table = distributed.PrefixStore(f"tstatic/{again}", table)
 
@@ -131,7 +131,7 @@ class Store:
         bounded(lambda: self.table.set(name, text), max(1.0, deadline - time.monotonic()))
 
     def find(self, name: str, deadline: float) -> str:
-        """The text of that name; empty if nobody leaves it before the deadline."""
+        """Returns the text of that name; empty if no rank writes it before the deadline."""
 
         def look() -> str:
             while time.monotonic() < deadline:
@@ -143,15 +143,15 @@ class Store:
         return bounded(look, max(1.0, deadline - time.monotonic() + 0.5))
 
     def under(self, name: str) -> Any:
-        """A part of the table of its own, for some of the ranks."""
+        """Returns a separate part of the table, for some of the ranks."""
         return _torch().distributed.PrefixStore(name, self.table)
 
 
 def bounded(call: Callable[[], T], seconds: float) -> T:
-    """Calls what may wait for ever inside of torch, where nothing ends it.
+    """Runs a call into torch, which may block for ever, in a thread of its own.
 
     Raises:
-        TimeoutError: If it has not returned by then; its thread goes on, and ends with the process.
+        TimeoutError: If the call has not returned in time; its thread continues until the process ends.
     """
     done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
@@ -174,13 +174,13 @@ def bounded(call: Callable[[], T], seconds: float) -> T:
 
 
 class Gloo:
-    """Collectives of arrays; each call starts work and returns a function that says whether it has ended.
+    """Collectives of arrays; each call starts work and returns a function that tells whether the work has ended.
 
     Args:
-        table: Where its ranks find each other; nobody else may use it.
-        rank: This process among them.
-        size: How many they are.
-        host: Address of this machine that the others reach.
+        table: The table in which its ranks find each other; nothing else may use it.
+        rank: This process's rank in the group.
+        size: Number of ranks.
+        host: Address at which the others reach this machine.
     """
 
     def __init__(self, table: Any, rank: int, size: int, host: str) -> None:
@@ -194,7 +194,7 @@ class Gloo:
         options._timeout = _FOREVER
         before = _sockets()
         self._group: Any = distributed.ProcessGroupGloo(table, rank, size, options)
-        # Its connections: closing them is the only way to stop what is under way.
+        # Its connections: shutting them down is the only way to stop running work.
         self._mine = {fd: node for fd, node in _sockets().items() if before.get(fd) != node}
         self.size = size
         self._works: list[Any] = []
@@ -209,12 +209,12 @@ class Gloo:
             nonlocal rested
             if not rested and not work.is_completed():
                 rested = True
-                # Most work ends within a millisecond: waking up for it takes less time than finding out by polling.
+                # Most work ends within a millisecond: a blocking wait notices that sooner than polling does.
                 with contextlib.suppress(RuntimeError):
                     work.wait(_REST)
             if not work.is_completed():
                 return False
-            work.wait()  # raises what went wrong
+            work.wait()  # raises the work's error, if any
             return True
 
         return ended
@@ -227,7 +227,7 @@ class Gloo:
         return self._started(self._group.allreduce([self._tensor(array)]))
 
     def gather(self, array: Array, out: Sequence[Array]) -> Callable[[], bool]:
-        """Writes each rank's bytes into one array of ``out``; all are contiguous and alike."""
+        """Writes each rank's bytes into one array of ``out``; all are contiguous and of equal size."""
         tensors = [self._tensor(_bytes(one)) for one in out]
         return self._started(self._group.allgather([tensors], [self._tensor(_bytes(array))]))
 
@@ -240,13 +240,13 @@ class Gloo:
         )
 
     def broadcast(self, array: Array, root: int) -> Callable[[], bool]:
-        """Writes the root's bytes into everybody's contiguous array."""
+        """Writes the root's bytes into each rank's contiguous array."""
         options = self._torch.distributed.BroadcastOptions()
         options.rootRank, options.rootTensor = root, 0
         return self._started(self._group.broadcast([self._tensor(_bytes(array))], options))
 
     def stop(self) -> bool:
-        """Ends what is under way, so that no array is written any more; returns whether that worked."""
+        """Stops running work, so that it writes to no array any more; returns whether that worked."""
         nodes = _sockets()
         for fd, node in self._mine.items():
             if nodes.get(fd) == node:
@@ -261,7 +261,7 @@ class Gloo:
         return True
 
     def close(self) -> None:
-        """Ends gloo's threads while Python still runs: they hold arrays, which only Python can free."""
+        """Ends gloo's threads while Python still runs: they hold arrays, which only a running Python can free."""
         self._works.clear()
         self._group = None
 
@@ -271,7 +271,7 @@ def _bytes(array: Array) -> Array:
 
 
 def _sockets() -> dict[int, int]:
-    """This process's sockets: file descriptor to the number of what it is open on."""
+    """Returns this process's sockets: file descriptor -> inode."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):

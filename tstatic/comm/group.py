@@ -1,4 +1,4 @@
-"""Collectives between the replicas of one process: threads that meet, and a fixed order of every sum."""
+"""Collectives between the replicas of one process: threads that wait for each other, and sums in a fixed order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tstatic.errors import RankFailedError
 Array = np.ndarray[Any, Any]
 
 ALIGNED = 64
-"""Bytes to whose multiples the planner aligns values: no other value fits into a smaller gap."""
+"""The planner aligns values to multiples of this many bytes, so no other value fits into a smaller gap."""
 
 _ALONE = 1 << 15
-"""Elements up to which the last replica to arrive adds them all: sharing the work takes another meeting."""
+"""Elements up to which the last replica to arrive adds all: to share the work takes another rendezvous."""
 
 
 _SLICE = 1.0
-"""Seconds after which a replica that waits looks by itself whether the others came or stopped."""
+"""Seconds between a waiting replica's own checks whether the others arrived or stopped."""
 
 
 class ReplicaStoppedError(RankFailedError):
@@ -28,19 +28,19 @@ class ReplicaStoppedError(RankFailedError):
 
 
 class Outer(Protocol):
-    """A group of processes, seen from one replica that speaks for all of its process."""
+    """A group of processes, used by one replica on behalf of all of its process."""
 
     rank: int
     size: int
 
     def all_reduce(self, arrays: Sequence[Array], block: int = 0) -> None:
-        """Sums arrays over the processes, in place; within blocks of so many neighbours first, if there are any."""
+        """Sums arrays over the processes, in place; first within blocks of ``block`` neighbours, unless it is 0."""
 
     def all_gather(self, array: Array) -> Array:
         """Stacks the processes' arrays along a new first axis, in the order of their ranks."""
 
     def agree(self, label: str) -> None:
-        """Returns when all processes are there."""
+        """Returns when all processes have arrived."""
 
 
 class _Round:
@@ -56,24 +56,24 @@ class _Round:
 
 
 class Group:
-    """Replicas of one process; each calls the same collectives in the same order from a thread of its own.
+    """The replicas of one process; each calls the same collectives in the same order from its own thread.
 
     Sums are taken in the order of the replicas, element by element, so the bits do not depend on which one arrives first.
 
     Args:
         size: Number of replicas.
-        outer: The processes that this one works with, if there are several.
+        outer: The group of processes, if there are several.
 
     Attributes:
-        across: Whether the other processes run this step too: a program that exchanges nothing is each process's own.
-        calls, moved: Collectives so far, and the bytes that one replica gave to them.
+        across: Whether the other processes run this step, too; not for a program that does not exchange values.
+        calls, moved: Number of collectives so far, and the bytes that one replica sent in them.
         waiting: Replicas that wait for the others inside a collective.
     """
 
     def __init__(self, size: int, outer: Outer | None = None) -> None:
         self.size = size
         self.outer = outer
-        # Taken by itself where the caller's thread needs it: an interrupt inside a condition's own methods may keep it held.
+        # The caller's thread takes the lock directly: an interrupt inside a condition's methods may leave it held.
         self._lock = threading.Lock()
         self._cond = threading.Condition(self._lock)
         self._round = _Round(size)
@@ -86,15 +86,15 @@ class Group:
 
     @property
     def world(self) -> int:
-        """Replicas of all processes."""
+        """Number of replicas of all processes."""
         return self.size * (self.outer.size if self.outer is not None else 1)
 
     def communicator(self, rank: int) -> Communicator:
-        """The handle of one replica."""
+        """Returns the handle of one replica."""
         return Communicator(self, rank)
 
     def abort(self, error: BaseException) -> None:
-        """Makes every replica that waits, or will, raise :class:`ReplicaStoppedError`; the first error stays."""
+        """Makes every replica that waits, now or later, raise :class:`ReplicaStoppedError`; the first error is kept."""
         with self._lock:
             if self._error is None:
                 self._error = error
@@ -105,7 +105,7 @@ class Group:
         return self._error is not None
 
     def reset(self) -> None:
-        """Makes the group usable again when no replica is inside."""
+        """Makes the group usable again; no replica may be inside a collective."""
         with self._lock:
             self._error = None
             self._round = _Round(self.size)
@@ -118,9 +118,9 @@ class Group:
 
         Args:
             rank: The caller's rank.
-            label: What the exchange is for; the same for all.
-            payload: The caller's own.
-            last: Run by the last to arrive, before anybody goes on.
+            label: Purpose of the exchange; the same for all.
+            payload: The caller's payload.
+            last: Called by the last replica to arrive, before any continues.
 
         Raises:
             ReplicaStoppedError: If another replica failed.
@@ -162,7 +162,7 @@ class Group:
                 mine.done = True
                 self._cond.notify_all()
                 return mine.payloads
-        # The others wait for `done`; the lock is free meanwhile so that an abort can come through.
+        # The others wait for `done`; the lock is free meanwhile so that an abort can take it.
         try:
             last(mine.payloads)
         except BaseException as error:
@@ -180,7 +180,7 @@ class Group:
 
 
 def add_in_order(parts: Sequence[Array], targets: Sequence[Array]) -> None:
-    """``targets[i][...] = parts[0] + parts[1] + ...``, left to right; 16-bit floats are added in float32 and rounded once."""
+    """Writes ``parts[0] + parts[1] + ...``, left to right, to all targets; adds 16-bit floats in float32 and rounds once."""
     first = parts[0]
     if first.dtype.itemsize == 2 and first.dtype.kind in "fV":
         total = first.astype(np.float32)
@@ -196,7 +196,7 @@ def add_in_order(parts: Sequence[Array], targets: Sequence[Array]) -> None:
 
 
 class Communicator:
-    """One replica's place in a group; what a collective's ``ref`` is given as ``group``."""
+    """One replica's handle of a group; a collective's ``ref`` receives it as ``group``."""
 
     def __init__(self, group: Group, rank: int) -> None:
         self.group = group
@@ -204,16 +204,16 @@ class Communicator:
 
     @property
     def size(self) -> int:
-        """Replicas of this process."""
+        """Number of replicas of this process."""
         return self.group.size
 
     @property
     def world(self) -> int:
-        """Replicas of all processes."""
+        """Number of replicas of all processes."""
         return self.group.world
 
     def _sum(self, label: str, flats: Sequence[Array], to: Callable[[int], Sequence[int]], block: int) -> None:
-        """Adds array ``i`` of every replica into those of the replicas ``to(i)``, then of the processes."""
+        """Sums array ``i`` over the replicas, then over the processes, into the arrays of the replicas ``to(i)``."""
         group = self.group
         if self.rank == 0:
             group.calls += 1
@@ -252,7 +252,7 @@ class Communicator:
         self._sum(label, flat_views(arrays), lambda i: everyone, block)
 
     def reduce(self, arrays: Sequence[Array], roots: Sequence[int], label: str = "reduce", block: int = 0) -> None:
-        """Sums array ``i`` over all replicas into replica ``roots[i]``'s; the others keep their own values."""
+        """Sums array ``i`` over all replicas into that of replica ``roots[i]``; the others keep their values."""
         self._sum(label, [_flat(a) for a in arrays], lambda i: (roots[i],), block)
 
     def broadcast(self, arrays: Sequence[Array], roots: Sequence[int], label: str = "broadcast") -> None:
@@ -286,7 +286,7 @@ class Communicator:
         """Returns when every replica of every process has reached the point after which state is written.
 
         Raises:
-            ReplicaStoppedError: If one will not come; then nothing may be written.
+            ReplicaStoppedError: If one will not arrive; then state must not be written.
         """
         outer = self.group.outer if self.group.across else None
         self.group.rendezvous(self.rank, "commit", None, None if outer is None else lambda _: outer.agree("commit"))
@@ -299,7 +299,7 @@ def _flat(array: Array) -> Array:
 
 
 def flat_views(arrays: Sequence[Array]) -> list[Array]:
-    """As few one-dimensional views as cover the arrays: neighbours in one buffer, up to their alignment, are one."""
+    """Returns few one-dimensional views that cover the arrays: adjacent arrays of one buffer, up to alignment, share a view."""
     flats = [_flat(a) for a in arrays if a.size]
     done: list[Array] = []
     for flat in flats:

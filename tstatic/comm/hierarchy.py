@@ -1,4 +1,4 @@
-"""Adds over processes, over all at once or block by block, in rank order where that is asked for; chooses the blocks."""
+"""Sums over processes, at once or in blocks, in rank order if required; chooses the blocks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tstatic.errors import StrategyValueError
 
 Array = np.ndarray[Any, Any]
 Ended = Callable[[], bool]
-"""Says whether work has ended."""
+"""Returns whether work has ended."""
 
 _GATHERED = 1 << 15
-"""Bytes up to which every rank sends all it has to all: above, each adds a part, so that fewer bytes travel."""
+"""Bytes up to which every rank sends its whole array to all; above, each rank adds one part, so that fewer bytes are sent."""
 
 
 class Hierarchy:
-    """All processes, and the blocks into which they are cut.
+    """Connects all processes, and the blocks into which they are divided.
 
     Args:
-        store: Where the ranks find each other.
-        rank: This process.
-        size: How many there are.
-        host: Address of this machine that the others reach.
+        store: The table in which the ranks find each other.
+        rank: Rank of this process.
+        size: Number of processes.
+        host: Address at which the others reach this machine.
         wait: Returns when work has ended, or raises.
 
     Attributes:
@@ -35,7 +35,7 @@ class Hierarchy:
     """
 
     def __init__(self, store: Store, rank: int, size: int, host: str, wait: Callable[[Ended], None]) -> None:
-        self._store = store  # rank 0 keeps the table, in which late ranks still look gloo's addresses up
+        self._store = store  # rank 0 keeps the table, in which late ranks still look up gloo's addresses
         self._rank, self._size, self._host, self._wait = rank, size, host, wait
         self.all = Gloo(store.table, rank, size, host)
         self._blocks: dict[int, tuple[Gloo, Gloo | None]] = {}
@@ -44,7 +44,7 @@ class Hierarchy:
         return block == 0 or block in self._blocks
 
     def form(self, block: int) -> None:
-        """Connects blocks of so many neighbours, and the first process of each with the first ones of the others."""
+        """Connects blocks of ``block`` neighbours, and the first processes of all blocks with each other."""
         number, place = divmod(self._rank, block)
         within = Gloo(self._store.under(f"block/{block}/{number}"), place, block, self._host)
         heads = None
@@ -78,7 +78,7 @@ class Hierarchy:
             self._wait(gloo.gather(flat, list(parts)))
             add_in_order(list(parts), [flat])
             return
-        # Each rank adds one part: equal ones, so the last may be padded.
+        # Each rank adds one part; all parts have equal sizes, so the last may be padded.
         part = -(-flat.size // gloo.size)
         padded = flat if part * gloo.size == flat.size else np.resize(flat, part * gloo.size)
         parts = np.empty((gloo.size, part), flat.dtype)
@@ -93,7 +93,7 @@ class Hierarchy:
         return [self.all, *(one for pair in self._blocks.values() for one in pair if one is not None)]
 
     def stop(self) -> bool:
-        """Ends what is under way, so that no array is written any more; returns whether that worked."""
+        """Stops running work, so that it writes to no array any more; returns whether that worked."""
         ended = [gloo.stop() for gloo in self._gloos()]
         return all(ended)
 
@@ -113,15 +113,15 @@ class HierarchyOptions(Protocol):
 
 
 def choose_hierarchy(strategy: HierarchyOptions, launch: ProcessInfo) -> tuple[int, str]:
-    """How many neighbours by rank add their sums before all do; 0: there is one level between processes.
+    """Returns the size of the blocks of neighbours by rank that sum first; 0: one level between processes.
 
-    ``hierarchical_allreduce_inter_nranks = 0`` means the processes of one machine, where the launcher tells them.
+    ``hierarchical_allreduce_inter_nranks = 0`` means the processes of one machine, if the launcher gives their number.
 
     Returns:
-        The number, and the sentence with which explanations give the reason.
+        The size, and the sentence that gives the reason in explanations.
 
     Raises:
-        StrategyValueError: If the processes cannot be cut into blocks of the number that the strategy gives.
+        StrategyValueError: If the processes cannot be divided into blocks of the size that the strategy gives.
     """
     wanted = strategy.hierarchical_allreduce_inter_nranks
     if not strategy.use_hierarchical_allreduce:

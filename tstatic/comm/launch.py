@@ -1,4 +1,4 @@
-"""Who this process is among those that a launcher started: torchrun's variables, then SLURM's, then Paddle's."""
+"""Reads this process's rank from the launcher's environment: torchrun's variables, then SLURM's, then Paddle's."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from tstatic.locks import lock
 from tstatic.logs import get_logger
 
 NO_LAUNCHER = "no launcher"
-"""The ``source`` of a process that was started by itself."""
+"""The ``source`` of a process that no launcher started."""
 
-_SLURM_PORTS = (20000, 20000)  # first port and how many: below the range that Linux gives to outgoing connections
+_SLURM_PORTS = (
+    20000,
+    20000,
+)  # first port, and number of ports: below the range that Linux uses for outgoing connections
 _log = get_logger("dist")
 
 
@@ -30,16 +33,16 @@ class LaunchError(TstaticError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """This process among all of a run.
+    """This process's position among the processes of a run.
 
     Attributes:
         rank: Number of this process.
         size: Number of processes.
         local_rank: Number of this process on its machine.
         local_size: Number of processes on each machine; 0 if the launcher does not say, or they differ.
-        address: Host on which rank 0 can be met.
-        port: Port there.
-        source: What said so.
+        address: Host of rank 0.
+        port: Port on that host.
+        source: The environment variables or properties that gave these values.
     """
 
     rank: int = 0
@@ -64,12 +67,12 @@ class Trainers(Protocol):
 
 _current: ProcessInfo | None = None
 _announcing: list[int] = []
-"""The process that tells the others, when it ends, that it never came."""
+"""Id of the process that tells the others if it ends before it joins them; empty if none does."""
 _lock = lock()
 
 
 def current() -> ProcessInfo:
-    """This process's launch, read from the environment at the first call.
+    """Returns this process's position, read from the environment at the first call.
 
     Raises:
         LaunchError: If the variables of a launcher contradict each other.
@@ -90,22 +93,22 @@ def current() -> ProcessInfo:
 
 
 def arrived() -> None:
-    """Notes that this process is about to meet the others: from now on its connections tell when it ends."""
+    """Records that this process is joining the others: from now on its connections show when it ends."""
     _announcing.clear()
 
 
 def _announce() -> None:
-    """Tells rank 0, if it waits already, that this process ended before it met the others."""
+    """Tells rank 0, if it is waiting, that this process ended before it joined the others."""
     if _current is None or _announcing != [os.getpid()] or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return
     error: BaseException | None = getattr(sys, "last_value", None)
     why = "ended its program before it met the others" if error is None else exits.describe(error)
-    # A failure may come moments before rank 0 is there; a program that ends well does not wait for it.
+    # This process may fail just before rank 0 listens, so wait a little; a program that ends normally does not wait.
     depart(_current, why, 0.0 if error is None else 2.0)
 
 
 def resolve_process(strategy: Trainers) -> ProcessInfo:
-    """The launch that the environment and a strategy agree on; from now on it is the current one.
+    """Returns the position that the environment and a strategy agree on, and makes it the current one.
 
     Raises:
         StrategyValueError: If they do not agree.
@@ -123,7 +126,7 @@ def _reset_for_tests() -> None:
 
 
 def read(environ: Mapping[str, str]) -> ProcessInfo:
-    """Reads the first launcher's variables that are there; none means a single process.
+    """Reads the variables of the first launcher that set any; without any, there is a single process.
 
     Raises:
         LaunchError: If they are incomplete or contradict each other.
@@ -151,11 +154,11 @@ def _torchrun(environ: Mapping[str, str]) -> ProcessInfo | None:
 def _slurm(environ: Mapping[str, str]) -> ProcessInfo | None:
     if "SLURM_PROCID" not in environ or "SLURM_NTASKS" not in environ:
         return None
-    # The tasks of this step, if they are fewer than those of the job.
+    # A step may have fewer tasks than the job.
     tasks = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
     rank, size = _ranks(environ, "SLURM_PROCID", tasks)
     if size > 1 and "SLURM_JOB_ID" in environ and not {"SLURM_STEP_ID", "SLURM_STEPID"} & set(environ):
-        # The batch script's own process has the job's SLURM_NTASKS, but nobody started the other tasks.
+        # The batch script's own process has the job's SLURM_NTASKS, but the other tasks were not started.
         _log.info("SLURM_NTASKS=%d belongs to tasks that srun starts; this process was not: single", size)
         return None
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST", "")
@@ -225,13 +228,13 @@ def _endpoints(listed: Sequence[str]) -> list[str]:
 
 
 def agree(launch: ProcessInfo, strategy: Trainers) -> ProcessInfo:
-    """Joins what the launcher says with what a ``BuildStrategy`` says.
+    """Combines the launcher's values with those of a ``BuildStrategy``.
 
-    ``num_trainers = 1``, the default, leaves it to the launcher. Any other value must be the launcher's, and without a
-    launcher ``trainers_endpoints`` and ``trainer_id`` say where the processes are.
+    ``num_trainers = 1``, the default, means the launcher's values. Any other value must equal the launcher's; without a
+    launcher, ``trainers_endpoints`` and ``trainer_id`` describe the processes.
 
     Raises:
-        StrategyValueError: If the two disagree, or without a launcher the endpoints do.
+        StrategyValueError: If the two disagree, or, without a launcher, the strategy's properties do not fit each other.
     """
     count, own = strategy.num_trainers, strategy.trainer_id
     if count == 1:
@@ -304,7 +307,7 @@ def _missing(launcher: str, name: str, received: str, otherwise: str = "") -> La
 
 
 def first_host(nodes: str) -> str:
-    """The first host of a SLURM list of nodes: ``node[03-05,9],gpu1`` starts with ``node03``."""
+    """Returns the first host of a SLURM list of nodes: ``node[03-05,9],gpu1`` starts with ``node03``."""
     done: list[str] = []
     rest = nodes.strip()
     while rest:

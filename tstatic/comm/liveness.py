@@ -1,4 +1,4 @@
-"""Which rank failed first: heartbeats over a mesh of their own, and one verdict that all survivors share."""
+"""Finds which rank failed first: heartbeats over a separate mesh, and one verdict that all survivors share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TICK = 0.25
 """Seconds between two heartbeats."""
 
 SETTLE = 0.25
-"""Seconds between the first accusation and the verdict: what the others saw may have come first."""
+"""Seconds between the first accusation and the verdict, because another rank may report an earlier failure."""
 
 
 class At(NamedTuple):
-    """Where a rank stands: the number of its collective, what that is, and whether it is inside."""
+    """The progress of a rank: the number of its last collective, its label, and whether the rank is inside it."""
 
     number: int = 0
     label: str = ""
@@ -32,14 +32,14 @@ class At(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankFailure:
-    """The rank that failed first, as all survivors say it.
+    """The rank that failed first, as all survivors report it.
 
     Attributes:
         when: Seconds since the epoch at which it was first seen.
         rank: The rank that failed.
         kind: ``died``, ``raised``, ``ended`` (by a signal), ``stopped``, ``late``, ``left``, ``diverged`` or ``network``.
-        text: What was seen, as the end of a sentence that begins with the rank.
-        by: Who saw it.
+        text: The failure, as the end of a sentence that begins with the rank.
+        by: The rank that saw it.
     """
 
     when: float
@@ -56,8 +56,8 @@ class _Peer:
     at: At = field(default_factory=At)
     current_op: str = ""
     silent: float = 0.0
-    left: int | None = None  # collectives it had finished when it said goodbye
-    judged: bool = False  # it said which rank failed, so that it may close its connection now
+    left: int | None = None  # number of collectives that it had finished when it left
+    judged: bool = False  # it reported which rank failed, so it may close its connection
     said: dict[int, Message] = field(default_factory=dict)
 
 
@@ -74,13 +74,13 @@ _FIX = {
 
 
 class Monitor:
-    """Watches the other ranks, and tells them how this one does.
+    """Watches the other ranks, and sends them the state of this one.
 
     Args:
-        rank: This one.
-        size: How many there are.
-        mesh: Connected to all of them.
-        standing: Says what this rank is doing, for the others' errors about it.
+        rank: This rank.
+        size: Number of ranks.
+        mesh: The connections to all other ranks.
+        current_op: Returns what this rank is doing, for the others' errors about it.
         end: Ends this process with an exit code.
     """
 
@@ -103,7 +103,7 @@ class Monitor:
         self._end = end
         self._peers = {other: _Peer() for other in range(size) if other != rank}
         self._accused: dict[int, RankFailure] = {}
-        self._lock = threading.Lock()  # held for moments, and never by a signal handler
+        self._lock = threading.Lock()  # held only briefly, and never by a signal handler
         self._leaving = False
         self._settled_at = 0.0
         self._grace_until = 0.0
@@ -114,35 +114,35 @@ class Monitor:
     # ------------------------------------------------------------------------------------------------------ other threads
     @property
     def accused(self) -> bool:
-        """Whether some rank is known to have failed, although the verdict may still be open."""
+        """Whether a rank is known to have failed; the verdict may still be open."""
         return bool(self._accused)
 
     def say(self, number: int, label: str, payload: Any) -> None:
-        """Tells the others what this rank brings to meeting ``number``."""
+        """Sends this rank's payload of exchange ``number`` to the others."""
         self._mesh.post({"t": "said", "n": number, "label": label, "payload": payload})
 
     def heard_all(self, number: int) -> bool:
-        """Whether all the others have brought something to a meeting."""
+        """Returns whether the payloads of all other ranks have arrived for an exchange."""
         return all(number in peer.said for peer in self._peers.values())
 
     def take(self, number: int) -> dict[int, Message]:
-        """What the others brought to a meeting, by rank."""
+        """Returns and removes the others' messages of an exchange, by rank."""
         return {rank: peer.said.pop(number) for rank, peer in self._peers.items()}
 
     def accuse(self, rank: int, kind: str, text: str) -> None:
-        """Says that a rank failed; the verdict follows when the others have been heard."""
+        """Reports that a rank failed; the verdict follows when the others have had time to report."""
         seen = RankFailure(time.time(), rank, kind, text, self.rank)
         self._suspect(seen)
         self._mesh.post({"t": "accuse", **asdict(seen)})
 
     def fail(self, kind: str, text: str) -> None:
-        """Tells the others that this rank fails by itself; takes no lock, so a signal handler may call it."""
+        """Tells the others that this rank fails; takes no lock, so a signal handler may call it."""
         if not self.failed and self.verdict is None:
             self.failed = text
             self._mesh.post({"t": "accuse", **asdict(RankFailure(time.time(), self.rank, kind, text, self.rank))})
 
     def failed_rank(self, waited: float) -> tuple[int, str, str]:
-        """Who is to blame for a collective that does not end: rank, kind and text."""
+        """Returns the rank that keeps a collective from ending, with kind and text of its failure."""
         mine = self.at
         behind = [(p.at.number, rank) for rank, p in self._peers.items() if p.at.number < mine.number]
         rank = min(behind)[1] if behind else max(self._peers, key=lambda r: self._peers[r].silent)
@@ -155,7 +155,7 @@ class Monitor:
         return rank, "network", f"and all others are in {mine.label}, which does not end within {waited:.3g} s"
 
     def error(self) -> RankFailedError:
-        """The verdict as an error; whoever asks raises it, so this process need not be ended."""
+        """Returns the verdict as an error. The caller must raise it: the monitor then does not end this process."""
         self.delivered = True
         found = self.verdict
         if found is None:
@@ -180,7 +180,7 @@ class Monitor:
         )
 
     def leave(self) -> None:
-        """Says goodbye, so that the closing connection alarms nobody, and stops watching."""
+        """Says goodbye, so that the others do not take the closing connection for a failure, and stops watching."""
         self._leaving = True
         if self.verdict is None:
             self._mesh.post({"t": "bye", "done": self.at.number - self.at.inside})
@@ -188,7 +188,7 @@ class Monitor:
         self._mesh.close()
 
     def flush(self, timeout: float) -> bool:
-        """Waits until the others have been sent all that was said."""
+        """Waits until all messages have been sent to the others; returns whether they were."""
         return self._mesh.flush(timeout)
 
     # --------------------------------------------------------------------------------------------------- the mesh's thread
@@ -220,7 +220,7 @@ class Monitor:
             self.accuse(rank, "died", f"died: its connection closed without a goodbye{why and f' ({why})'}")
 
     def on_timer(self, now: float) -> float:
-        # Time in which this process itself did not run is nobody's silence.
+        # Time in which this process was suspended does not count as the others' silence.
         elapsed = min(now - self._ticked, 2 * TICK)
         self._ticked = now
         if self._settled_at and now >= self._settled_at and self.verdict is None:
@@ -250,13 +250,13 @@ class Monitor:
         return ""
 
     def _compare(self) -> None:
-        """Ranks that are inside collectives of the same number must be in the same one."""
+        """Checks that ranks inside collectives of the same number are in the same collective."""
         mine = self.at
         there = {rank: p.at.label for rank, p in self._peers.items() if p.at.inside and p.at.number == mine.number}
         if not mine.inside or self._accused or all(label == mine.label for label in there.values()):
             self._differ_until = 0.0
             return
-        # Who is the odd one shows when all have come; who does not come at all is not waited for.
+        # Which rank is the odd one is known when all have arrived; do not wait for ranks that never do.
         now = time.monotonic()
         self._differ_until = self._differ_until or now + 4 * TICK
         if len(there) < len(self._peers) and now < self._differ_until:
@@ -300,7 +300,7 @@ def _verdict(message: Message) -> RankFailure:
 
 
 def odd_ones(labels: dict[int, str]) -> tuple[Sequence[int], str]:
-    """The ranks that differ from most, and what most have; for a draw, from the lowest rank."""
+    """Returns the ranks that differ from the majority, and the majority's value; in a draw, the lowest rank's value."""
     counts = Counter(labels.values())
     usual = max(counts, key=lambda label: (counts[label], -min(r for r, one in labels.items() if one == label)))
     return [rank for rank in sorted(labels) if labels[rank] != usual], usual

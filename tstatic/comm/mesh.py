@@ -1,4 +1,4 @@
-"""One TCP connection to every other rank, served by a daemon thread; messages are lines of JSON."""
+"""Keeps one TCP connection to every other rank, served by a daemon thread; messages are lines of JSON."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ Message = dict[str, Any]
 
 _CHUNK = 1 << 16
 _HELLO = 512
-"""Bytes of the longest greeting; who sends more is not a rank."""
+"""Bytes of the longest greeting; a peer that sends more is not a rank."""
 _STRANGERS = 128
-"""Connections from elsewhere that may queue up without keeping a rank out."""
+"""Foreign connections that may queue up without keeping a rank out."""
 _SLICE = 0.25
-"""Seconds after which a rank that waits for connections looks whether another failed."""
+"""Seconds between checks for a failed rank while waiting for connections."""
 _BACKLOG = 64 << 20
-"""Bytes kept for a rank that does not read; what comes then is dropped, because such a rank has stopped."""
+"""Bytes buffered for a rank that does not read; further messages are dropped, because such a rank has stopped."""
 
 
 class Listener(Protocol):
-    """What a mesh tells of; all methods are called in its thread and return quickly."""
+    """Receives the events of a mesh; all methods are called in its thread and must return quickly."""
 
     def on_message(self, rank: int, message: Message) -> None:
-        """A message came."""
+        """Handles a message."""
 
     def on_disconnect(self, rank: int, why: str) -> None:
-        """The connection closed, by itself or for a reason."""
+        """Handles a closed connection; ``why`` is empty if the peer closed it normally."""
 
     def on_timer(self, now: float) -> float:
-        """The time came; returns the next one, in the seconds of ``time.monotonic``."""
+        """Handles the timer; returns its next time, in seconds of ``time.monotonic``."""
 
 
 class Mesh:
     """The connections of one rank.
 
     Every pair of ranks shares one connection, which the higher rank opens. A greeting carries a secret that the lower
-    rank gave away through the store, so nobody else gets in; after :meth:`connect` nobody is let in at all.
+    rank published at the rendezvous, so only ranks get in; after :meth:`connect` no connection is accepted.
 
     Args:
-        rank: This one.
-        size: How many there are.
-        host: Address of this machine that the others reach.
+        rank: This rank.
+        size: Number of ranks.
+        host: Address at which the others reach this machine.
     """
 
     def __init__(self, rank: int, size: int, host: str) -> None:
@@ -72,7 +72,7 @@ class Mesh:
 
     @property
     def address(self) -> str:
-        """What the others need to know to connect."""
+        """The data that the others need to connect, as JSON."""
         return json.dumps({"host": self.host, "port": self.port, "secret": self._secret})
 
     # ------------------------------------------------------------------------------------------------------------ start
@@ -80,14 +80,14 @@ class Mesh:
         """Connects to the lower ranks, and waits for the higher ones.
 
         Raises:
-            RankFailedError: If one of them does not come before the deadline, a time of ``time.monotonic``.
+            RankFailedError: If one does not connect before the deadline, a time of ``time.monotonic``.
         """
         try:
             for rank in range(self.rank):
                 try:
                     self._call(rank, json.loads(addresses[rank]), deadline)
                 except RankFailedError:
-                    # Who cannot be reached has most often died, which is about to be known.
+                    # A rank that cannot be reached has most often died, which `watch` is about to report.
                     for _ in range(10):
                         watch()
                         time.sleep(0.05)
@@ -146,7 +146,7 @@ class Mesh:
         link.close()
 
     def start(self, listener: Listener) -> None:
-        """Serves from now on."""
+        """Starts the thread that serves the connections."""
         self._listener = listener
         self._waker.setblocking(False)
         self._alarm.setblocking(False)
@@ -157,12 +157,12 @@ class Mesh:
     def post(self, message: Message, to: int | None = None) -> None:
         """Sends a message to one rank or to all; takes no lock, so a signal handler may call it."""
         self._outbox.append((to, json.dumps(message).encode() + b"\n"))
-        # A full pipe wakes as well.
+        # A full pipe wakes the thread as well.
         with contextlib.suppress(OSError):
             self._alarm.send(b"!")
 
     def flush(self, timeout: float) -> bool:
-        """Waits until all that was posted is on its way; returns whether it is."""
+        """Waits until all posted messages are sent; returns whether they are."""
         deadline = time.monotonic() + timeout
         while self._thread.is_alive() and (self._outbox or any(self._outgoing.values())):
             if time.monotonic() > deadline:
@@ -180,7 +180,7 @@ class Mesh:
         self._drop()
 
     def _drop(self) -> None:
-        """Closes this process's ends; a forked child must not keep the parent's connections open after its death."""
+        """Closes this process's sockets; a forked child must not keep the parent's connections open after the parent's death."""
         for one in (self._server, self._waker, self._alarm, *self._sockets.values()):
             with contextlib.suppress(OSError):
                 one.close()
@@ -195,7 +195,7 @@ class Mesh:
             due = time.monotonic()
             while not self._stopping:
                 ready = selector.select(max(0.0, due - time.monotonic()))
-                # What others said first, then the time: who was suspended finds their messages waiting.
+                # Messages first, then the timer: after a suspension, the others' messages are waiting.
                 for key, events in ready:
                     if key.data is None:
                         self._wake()
@@ -242,7 +242,7 @@ class Mesh:
             for rank in [*self._sockets] if to is None else [to]:
                 if rank in self._sockets and len(self._outgoing[rank]) < _BACKLOG:
                     self._outgoing[rank] += data
-            # After it is with the ranks: `flush` must not see a moment with neither.
+            # Removed only after the copy: `flush` must always see the message in one of the two.
             self._outbox.popleft()
         for rank in [*self._sockets]:
             if self._outgoing[rank]:
@@ -256,7 +256,7 @@ class Mesh:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            # Reading says why it closed, after what was still said before.
+            # Reading reports why the connection closed, after the remaining messages.
             pending.clear()
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if pending else 0)
         selector.modify(self._sockets[rank], wanted, rank)
@@ -271,7 +271,7 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def own_address(host: str, port: int) -> str:
-    """The address of this machine from which packets to a host leave."""
+    """Returns the address of this machine from which packets to a host are sent."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     family, kind, proto, _, target = min(found, key=lambda one: one[0] != socket.AF_INET)
     with socket.socket(family, kind, proto) as probe:

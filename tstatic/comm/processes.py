@@ -1,4 +1,4 @@
-"""A group of processes: collectives that end, done or with an error that names the rank that failed."""
+"""A group of processes: its collectives always end, with success or an error that names the failed rank."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Processes:
 
     Attributes:
         rank: Number of this process.
-        size: How many there are.
-        calls: Collectives so far.
-        moved: Bytes that this rank gave to collectives of arrays.
+        size: Number of processes.
+        calls: Number of collectives so far.
+        moved: Bytes that this rank sent in collectives of arrays.
 
     Args:
-        launch: This process among them.
+        launch: This process's position.
 
     Raises:
-        RankFailedError: If not all of them come within ``FLAGS_rendezvous_timeout_s``, or run another tstatic.
+        RankFailedError: If a process does not join within ``FLAGS_rendezvous_timeout_s``, or runs another version of tstatic.
         MissingPackageError: If torch is not installed.
     """
 
@@ -74,14 +74,14 @@ class Processes:
 
     # ------------------------------------------------------------------------------------------------------- collectives
     def form(self, block: int) -> None:
-        """Connects the processes in blocks of so many, neighbours by rank, and the first of each block with each other.
+        """Connects blocks of ``block`` neighbours by rank, and the first processes of all blocks with each other.
 
         Raises:
-            RankFailedError: If a rank failed or did not come.
+            RankFailedError: If a rank failed or did not join.
         """
         if block in self._levels:
             return
-        # Whoever waits inside gloo for a rank that dies is ended by the monitor.
+        # All ranks exchange first: one that waits inside gloo for a dead rank can only be ended by the monitor.
         self.exchange(f"blocks of {block} processes", None)
         with self._inside(f"connection of blocks of {block} processes", 0):
             try:
@@ -93,15 +93,15 @@ class Processes:
         """Sums arrays over the processes, in place; every process gets the same bits.
 
         16-bit floats are added in float32 and rounded once. Under ``FLAGS_numerics=strict`` sums are taken in the order
-        of the ranks, so that they do not depend on how gloo cuts them.
+        of the ranks, so that they do not depend on how gloo splits them.
 
         Args:
-            arrays: This process's.
-            block: Sums are taken within blocks of so many neighbours first, then over the blocks, of which the first
-                process of each speaks for all: less travels between machines. 0: over all at once.
+            arrays: This process's arrays.
+            block: Size of the blocks of neighbours that sum first; then their first processes sum over the blocks, so that
+                less is sent between machines. 0: sum over all processes at once.
 
         Raises:
-            RankFailedError: If a rank failed or did not come.
+            RankFailedError: If a rank failed or did not arrive.
         """
         arrays = [a for a in arrays if a.size]
         if not arrays:
@@ -114,8 +114,8 @@ class Processes:
             back()
 
     def all_gather(self, array: Array) -> Array:
-        """Stacks the processes' arrays, alike in shape and dtype, along a new first axis, in the order of their ranks."""
-        own = np.array(array, order="C")  # writable, as torch demands of what it only reads, too
+        """Stacks the processes' arrays, of equal shape and dtype, along a new first axis, in the order of their ranks."""
+        own = np.array(array, order="C")  # writable, which torch requires even of arrays that it only reads
         whole = np.empty((self.size, own.size), own.dtype)
         with self._inside(f"all_gather of {own.nbytes} bytes", own.nbytes):
             if own.size:
@@ -123,7 +123,7 @@ class Processes:
         return whole.reshape(self.size, *array.shape)
 
     def broadcast(self, arrays: Sequence[Array], root: int = 0) -> None:
-        """Writes one process's arrays into those of all, in place."""
+        """Copies one process's arrays into those of all, in place."""
         count = sum(a.nbytes for a in arrays)
         with self._inside(f"broadcast of {len(arrays)} arrays, {count} bytes, from rank {root}", count):
             whole = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays if a.size]
@@ -134,10 +134,10 @@ class Processes:
                     np.copyto(array, one)
 
     def agree(self, label: str) -> None:
-        """Returns when all processes are there, after the same collectives.
+        """Returns when all processes have arrived, after the same collectives.
 
         Raises:
-            RankFailedError: If a rank failed, did not come, or ran other collectives.
+            RankFailedError: If a rank failed, did not arrive, or ran other collectives.
         """
         changed, self._changed = self._changed, False
         found = self.exchange(label, {"history": self._history, "feed": self.feeds.take(), "changed": changed})
@@ -162,10 +162,10 @@ class Processes:
                 raise self._refused(f"value of '{name}', which was written between steps,", odd, values, fix)
 
     def exchange(self, label: str, payload: Any) -> list[Any]:
-        """What every rank brings, by rank: anything that JSON takes. It does not use gloo.
+        """All-gathers ``payload``, any JSON value; returns the payloads by rank. Does not use gloo.
 
         Raises:
-            RankFailedError: If a rank failed or did not come, or is at another meeting.
+            RankFailedError: If a rank failed or did not arrive, or is in another exchange.
         """
         with self._inside(label, 0):
             number = self.monitor.at.number
@@ -180,17 +180,17 @@ class Processes:
             return [brought[rank] for rank in range(self.size)]
 
     def check_same(self, text_hash: str, what: str) -> bool:
-        """Refuses to work on when ranks differ in something that must be equal; the ranks meet once per ``text_hash``.
+        """Checks that something is equal on all ranks; the ranks exchange digests once per ``text_hash``.
 
         Args:
-            text_hash: A digest of it.
-            what: What it is, such as ``program`` or ``strategy``.
+            text_hash: Its digest.
+            what: Its name in messages, such as ``program`` or ``strategy``.
 
         Returns:
-            Whether the ranks met for it now: all of them get the same answer.
+            Whether the ranks exchanged digests in this call; the same on all ranks.
 
         Raises:
-            RankFailedError: If they differ, on every rank; it says which rank differs from most.
+            RankFailedError: If ranks differ, on every rank; it names the rank that differs from the majority.
         """
         if (what, text_hash) in self._checked:
             return False
@@ -204,7 +204,7 @@ class Processes:
     # -------------------------------------------------------------------------------------------------------------- steps
     @contextlib.contextmanager
     def step(self, timeout: float) -> Iterator[None]:
-        """All collectives within end before so many seconds have passed, one way or the other."""
+        """Sets a deadline for all collectives in the block: each ends in time, or raises."""
         before, self._deadline = self._deadline, time.monotonic() + timeout
         try:
             yield
@@ -215,18 +215,18 @@ class Processes:
         """Makes the next :meth:`agree` compare parameters, if those of any rank may have changed between steps.
 
         Args:
-            changed: Whether this rank's may have.
-            state: Name to digest of what must be equal on all ranks.
+            changed: Whether this rank's parameters may have changed.
+            state: Returns name -> digest of the values that must be equal on all ranks.
         """
         self._changed, self._state = changed, state
 
     def failed(self, error: BaseException) -> None:
-        """Tells the other ranks that this one failed within a step, so that none waits for it; nothing works after it.
+        """Tells the other ranks that this one failed within a step, so that none waits for it; the group cannot be used after it.
 
-        Whoever calls this knows of the failure: the process is not ended for not noticing it.
+        The caller knows of the failure, so the monitor does not end this process.
         """
         self.monitor.delivered = True
-        if not isinstance(error, RankFailedError):  # those are about another rank, or all ranks raise them
+        if not isinstance(error, RankFailedError):  # a RankFailedError is about another rank, or all ranks raise it
             self.monitor.fail("raised", exits.describe(error))
 
     # --------------------------------------------------------------------------------------------------------------- waits
@@ -248,7 +248,7 @@ class Processes:
             try:
                 yield
             except BaseException as error:
-                # Arrays must not change any more, and the others must not wait.
+                # The arrays must not be written any more, and the others must not wait.
                 self._levels.stop()
                 self.failed(error)
                 monitor.failed = monitor.failed or str(error).partition("\n")[0]
@@ -258,7 +258,7 @@ class Processes:
             self.moved += moved
 
     def _wait(self, ended: Callable[[], bool]) -> None:
-        """Polls until work has ended; at first with hardly a pause: most ends within a fraction of a millisecond."""
+        """Polls until work has ended, with short pauses at first: most work ends within a fraction of a millisecond."""
         start = last = time.monotonic()
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
         deadline = self._deadline if self._deadline is not None else start + timeout
@@ -272,7 +272,7 @@ class Processes:
             if self.monitor.verdict is not None:
                 raise self.monitor.error()
             now = time.monotonic()
-            if now - last > 1.0:  # this process itself was suspended; the others deserve as much time
+            if now - last > 1.0:  # this process was suspended: give the others as much extra time
                 deadline += now - last
             last = now
             if now > deadline:
@@ -291,7 +291,7 @@ class Processes:
         )
 
     def _broken(self, error: RuntimeError) -> RankFailedError:
-        """Gloo's connection broke: the monitor knows, or soon will, which rank it was."""
+        """Returns the error for a broken connection of gloo: the monitor knows, or soon will, which rank failed."""
         found = self._verdict()
         if found is not None:
             return found
@@ -304,7 +304,7 @@ class Processes:
         )
 
     def _verdict(self) -> RankFailedError | None:
-        """The verdict, which is not far once the first sign is there."""
+        """Waits for the verdict, which soon follows the first sign of a failure; returns it, or ``None``."""
         deadline = time.monotonic() + _VERDICT
         while self.monitor.verdict is None and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -325,7 +325,7 @@ class Processes:
         )
 
     def close(self) -> bool:
-        """Leaves the group; returns whether all threads have ended, so that Python may, too."""
+        """Leaves the group; returns whether all its threads have ended, so that Python can exit."""
         global _world
         if os.getpid() != self._pid:
             return True
@@ -340,7 +340,7 @@ class Processes:
 
 
 def digest(arrays: Mapping[str, Array]) -> str:
-    """A short text that differs, but for chance, when arrays differ in name, dtype, shape or bits."""
+    """Returns a checksum of the names, dtypes, shapes and bits of arrays."""
     total = 0
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -350,13 +350,13 @@ def digest(arrays: Mapping[str, Array]) -> str:
 
 
 def _met(mine: ProcessInfo, deadline: float) -> tuple[Store, Mesh]:
-    """Meets the other ranks; returns the table for gloo, and connections to all of them."""
+    """Joins the other ranks; returns the table for gloo, and the connections to all of them."""
     check_torch()
     run = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store: Store | None = None
     where = mine.address, mine.port
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # The port belongs to torchrun's agent, in whose table rank 0 says where its own is.
+        # The port belongs to torchrun's agent; rank 0 writes its own rendezvous port into the agent's table.
         store = Store(mine, None, deadline, agent=True)
         where = mine.address, int(store.find("desk", deadline) or 0) if mine.rank else 0
     launch.arrived()
@@ -384,7 +384,7 @@ _starting = lock()
 
 
 def world() -> Processes | None:
-    """The group of processes that this one belongs to, connected at the first call; ``None`` for a single process."""
+    """Returns the group of this process, connected at the first call; ``None`` for a single process."""
     global _world
     with _starting:
         if _world is None and launch.current().size > 1:

@@ -1,7 +1,7 @@
-"""Where the processes of a run find each other: rank 0 keeps a desk, which tells all ranks when one does not come.
+"""Lets the processes of a run find each other: rank 0 runs a server that tells all ranks if one does not join.
 
-Each rank leaves a text at the desk and gets those of all. Its connection stays open until all ranks are connected with each
-other, so that a rank that dies meanwhile is noticed at once, and every rank that waits is told which one it was.
+Each rank sends a text to the server and gets those of all. Its connection stays open until all ranks are connected with
+each other, so that a rank that dies meanwhile is noticed at once, and every waiting rank is told which one it was.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tstatic.comm.launch import ProcessInfo
 
 _LINE = 1 << 20
-"""Bytes of the longest message; who sends more is not a rank."""
+"""Bytes of the longest message; a peer that sends more is not a rank."""
 LINGER = 1.0
-"""Seconds for which the desk of a run that failed tells ranks that come."""
+"""Seconds for which the server of a failed run still answers ranks that connect."""
 _PAUSE = 0.05
 _SLICE = 0.25
 _PROTOCOL = "tstatic"
@@ -37,16 +37,16 @@ class _Link:
         self._rest = b""
 
     def send(self, message: Any) -> None:
-        # A rank that died, or reads nothing, is noticed when it is read from.
+        # A rank that died, or does not read, is noticed when reading from it.
         with contextlib.suppress(OSError):
             self.link.settimeout(1.0)
             self.link.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[Any] | None:
-        """The messages that have come, ``None`` when the other side has closed; waits for nothing.
+        """Returns the messages that have arrived, or ``None`` if the peer has closed; does not wait.
 
         Raises:
-            ValueError: For what is not a message.
+            ValueError: If the data is not a message.
         """
         self.link.settimeout(0.0)
         with contextlib.suppress(BlockingIOError, InterruptedError):
@@ -69,16 +69,16 @@ class _Link:
 
 
 class Rendezvous:
-    """One rank's part.
+    """One rank's part in the rendezvous.
 
     Args:
-        launch: This process among them.
-        address: Where the desk is; the port 0 lets rank 0 choose one.
-        run: What else must be equal for two processes to belong together.
+        launch: This process's position.
+        address: Address of the server; with port 0, rank 0 chooses a port.
+        run: A text that must be equal for processes of one run, such as the number of restarts.
         deadline: A time of ``time.monotonic``.
 
     Raises:
-        RankFailedError: If the desk's port is taken by somebody else.
+        RankFailedError: If another program holds the server's port.
     """
 
     def __init__(self, launch: ProcessInfo, address: tuple[str, int], run: str, deadline: float) -> None:
@@ -90,7 +90,7 @@ class Rendezvous:
         self._server: socket.socket | None = None
         self._links: dict[
             int, _Link
-        ] = {}  # rank 0: of all others; another rank: the one to the desk, as that of rank 0
+        ] = {}  # on rank 0: links to all other ranks; elsewhere: the link to the server, under 0
         self._strangers: list[_Link] = []
         self._here: set[int] = set()
         self._texts: dict[int, str] = {}
@@ -101,10 +101,10 @@ class Rendezvous:
 
     # ------------------------------------------------------------------------------------------------------------ all ranks
     def exchange(self, text: str) -> dict[int, str]:
-        """Leaves a text and returns those of all ranks.
+        """Sends a text and returns those of all ranks.
 
         Raises:
-            RankFailedError: If one dies or does not come before the deadline; it names the rank.
+            RankFailedError: If a rank dies or does not join before the deadline; the message names the rank.
         """
         if self.rank == 0:
             self._here, self._texts[0] = {0}, text
@@ -117,14 +117,14 @@ class Rendezvous:
         return dict(self._texts)
 
     def watch(self) -> None:
-        """Raises, if a rank failed meanwhile, the error that names it; returns at once."""
+        """Raises the error that names the rank if one failed meanwhile; does not wait."""
         self._step(0.0)
 
     def leave(self) -> None:
-        """Returns when all ranks are connected with each other; from then on these watch over each other themselves.
+        """Returns when all ranks are connected with each other; from then on they monitor each other.
 
         Raises:
-            RankFailedError: If one dies or does not get that far before the deadline.
+            RankFailedError: If a rank dies or is not connected before the deadline.
         """
         self._done.add(self.rank)
         if self.rank:
@@ -136,11 +136,11 @@ class Rendezvous:
         self.close()
 
     def close(self, error: BaseException | None = None, why: str = "") -> None:
-        """Closes all connections, and tells why if this is not a good end.
+        """Closes all connections, and tells the others if this rank failed.
 
         Args:
-            error: Why this rank gives up.
-            why: What this rank did, as the end of a sentence that begins with it.
+            error: The error for which this rank gives up.
+            why: What this rank did, as the end of a sentence that begins with the rank.
         """
         if error is not None and not self._told:
             self._tell({"failed": self.rank, "text": why or f"raised {type(error).__name__}"})
@@ -154,7 +154,7 @@ class Rendezvous:
             link.send(message)
 
     def _step(self, seconds: float) -> None:
-        """Waits for messages for so long at most, and takes note of them."""
+        """Waits at most ``seconds`` for messages, and handles them."""
         links = [*self._links.values(), *self._strangers]
         sockets: list[Any] = [one.link for one in links] + ([self._server] if self._server is not None else [])
         ready = select.select(sockets, [], [], max(0.0, min(seconds, self.deadline - time.monotonic())))[0]
@@ -204,7 +204,7 @@ class Rendezvous:
         )
 
     def _tell_newcomers(self, message: Any) -> None:
-        """Tells those who come to the desk a moment too late."""
+        """Sends a message to ranks that connect shortly after the failure."""
         assert self._server is not None
         for link in self._strangers:
             link.send(message)
@@ -292,7 +292,7 @@ class Rendezvous:
         link.rank = 0
         self._links[0] = link
         link.send({"protocol": _PROTOCOL, "run": self._run, "size": self.size, "rank": self.rank, "text": text})
-        # The desk answers at once; whoever holds the port otherwise does not.
+        # The server answers at once; another program that holds the port does not.
         while not self._here:
             if time.monotonic() > self.deadline - _PAUSE:
                 raise self._no_desk(
@@ -321,12 +321,12 @@ class Rendezvous:
 
 
 def depart(launch: ProcessInfo, why: str, patience: float = 0.0) -> bool:
-    """Tells a desk that this rank will not come; returns whether one was there.
+    """Tells the server that this rank will not join; returns whether it could be reached.
 
     Args:
-        launch: This process, which has not been at the desk.
-        why: What it did, as the end of a sentence that begins with it.
-        patience: Seconds in which a desk may still open.
+        launch: The position of this process, which has not joined.
+        why: What it did, as the end of a sentence that begins with the rank.
+        patience: Seconds to wait for the server to start.
     """
     deadline = time.monotonic() + patience
     while True:

@@ -1,4 +1,4 @@
-"""Batch norm whose statistics are those of all replicas' samples together, weighted by how many each has."""
+"""Synchronised batch norm: the statistics of all replicas' samples, weighted by the number that each has."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tstatic.ops.kernels.norm import batch_norm_inference
 
 
 def _planes(x: Array, layout: str) -> Array:
-    """``[images, channels, values]``, as a view where the strides allow it."""
+    """Returns ``x`` as ``[images, channels, values]``, as a view if the strides allow it."""
     if x.ndim == 2 or is_last(layout):
         return np.moveaxis(x.reshape(-1, math.prod(x.shape[1:-1]), x.shape[-1]), -1, 1)
     return x.reshape(x.shape[0], x.shape[1], -1)
 
 
 def _store(planes: Array, out: Array, layout: str) -> None:
-    """Copies planes to the array that they are of, where its strides did not allow a view."""
+    """Copies planes back to their array, if its strides did not allow a view."""
     if not np.may_share_memory(planes, out):
         last = out.ndim == 2 or is_last(layout)
         np.copyto(out, (np.moveaxis(planes, 1, -1) if last else planes).reshape(out.shape))
 
 
 def _moments(x: Array) -> tuple[Array, Array]:
-    """Mean, and sum of squared differences from it, per channel; in two passes, so that nothing cancels."""
+    """Returns the mean and the sum of squared differences from it, per channel; in two passes, to avoid cancellation."""
     count = max(1, x.shape[0] * x.shape[2])
     mean = np.add.reduce(x, axis=(0, 2), dtype=np.float64) / count
     squares = np.zeros_like(mean)
@@ -42,9 +42,9 @@ def _moments(x: Array) -> tuple[Array, Array]:
 
 
 def _joined(x: Array, group: Communicator) -> tuple[Array, Array, float]:
-    """Mean and variance of all replicas' samples, and how many there are.
+    """Returns mean and variance of all replicas' samples, and their number.
 
-    Chan, Golub and LeVeque's formula for joining counts, means and squared differences, in the order of the replicas.
+    Uses the formula of Chan, Golub and LeVeque for merging counts, means and squared differences, in replica order.
     """
     channels = x.shape[1]
     mean, squares = _moments(x)
@@ -121,7 +121,7 @@ def _grad_ref(
         own[:channels] += np.add.reduce(gradient, axis=1, dtype=np.float64)
         own[channels:-1] += np.einsum("cv,cv->c", gradient, (image - middle) * inverse, dtype=np.float64)
     own[-1] = source.shape[0] * source.shape[2]
-    # What a replica's own samples say about scale and bias is summed later, with the other gradients.
+    # The gradients of scale and bias cover the replica's own samples; they are summed later, with the other gradients.
     if dbias is not None:
         np.copyto(dbias, own[:channels], casting="unsafe")
     if dscale is not None:
@@ -145,7 +145,7 @@ TRAINS = "the op only stands where batch_norm trains"
 
 
 def _sync(name: str, ref: Any) -> None:
-    """The definition of an op like another one, whose ``ref`` meets the other replicas."""
+    """Registers a variant of an op whose ``ref`` communicates with the other replicas."""
     like: OpDef = op_def(name)
     register(
         OpDef(
