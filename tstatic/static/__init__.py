@@ -1,19 +1,19 @@
-"""Paddle's static-graph classes and functions; the only layer that sees the whole line from program to run.
+"""Paddle's static-graph classes and functions; the only layer that knows all stages from program to run.
 
-* ``pipeline``  the passes and fusions that a program and a strategy ask for, in order: read this first
-* ``compile``  a program for given feeds and fetches becomes a Compilation: the one path, and the cache
+* ``pipeline``  the passes and fusions that a program and a strategy require, in order: read this first
+* ``compile``  compiles a program for given feeds and fetches into a Compilation; and the cache
 * ``executor``  runs programs
-* ``request``  what a run asks for: feeds, fetches, state
-* ``compiled_program``  a program with strategies, and what its runs left
+* ``request``  the arguments of a run: feeds, fetches, state
+* ``compiled_program``  a program with strategies, and the history of its runs
 * ``data_parallel``  the replicas of a program on several places
 * ``parallel_executor``  a data-parallel program and its Executor in one, as in Paddle 1.x
 * ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property
 * ``inquiry``  what the fusions did to a program, and why not more
-* ``explain``, ``explain_html``, ``explain_page``  the answer as text and as a page
-* ``as_program``, ``dot``  a compiled program to read, and to draw
-* ``io``, ``loading``  save and load, and what is checked before loaded values are written
-* ``inference``, ``serialize``  inference models and their pieces
-* ``model_files``, ``variable_files``  the functions for them of Paddle 1.x
+* ``explain``, ``explain_html``, ``explain_page``  the explanation as text and as a page
+* ``as_program``, ``dot``  a compiled program, for reading and drawing
+* ``io``, ``loading``  save and load, and the checks before loaded values are written
+* ``inference``, ``serialize``  inference models, and their parts as bytes
+* ``model_files``, ``variable_files``  Paddle 1.x's functions for saved models and values
 * ``nn``  layers that make parameters
 * ``amp``  marks for mixed precision
 * ``mode``  static mode, which is the only one
@@ -45,7 +45,7 @@ from tstatic.unsupported import missing_in as _missing_in
 globals().update(_namespace("static"))
 vars(io).update(_namespace("static.io"))
 
-# Methods that need a scope: what a program and a variable hold there.
+# Methods that need a scope: the values of programs and variables in it.
 for _class in (Program, Variable):
     for _name, _function in _namespace(_class.__name__).items():
         setattr(_class, _name, _function)

@@ -1,4 +1,4 @@
-"""The program as it runs: the user's, with fused ops in place of those that they replace."""
+"""Builds the program as it runs: the user's, with fused ops in place of those that they replace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _named(op: FrozenOp, names: dict[str, str], inputs: bool) -> dict[str, tuple
 
 
 class _Shown(Operator):
-    """An op that may be fused: its definition is its own."""
+    """An op with a definition of its own, as fused ops have."""
 
     __slots__ = ("own",)
     own: OpDef
@@ -40,9 +40,9 @@ def _operator(op: FrozenOp, block: Block, names: dict[str, str]) -> Operator:
 
 
 def as_program(program: Program, frozen: FrozenProgram) -> Program:
-    """A program to read: the ops of the first block as they run, the variables that they touch.
+    """Returns a program for reading: the ops of the first block as they run, and the variables that they use.
 
-    It cannot be run or saved: fused ops exist in plans only. The user's program stays as it is.
+    It cannot be run or saved: fused ops exist only in plans. The user's program is not changed.
     """
     copy = program.clone()
     block = copy.global_block()

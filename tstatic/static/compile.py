@@ -1,4 +1,4 @@
-"""The one path from a program to what runs: strategy, feeds, fetches and scope become a Compilation, which a cache keeps."""
+"""Compiles programs: strategy, feeds, fetches and scope become a Compilation, which a cache keeps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tstatic.static.strategy import BuildStrategy
 _log = get_logger("recompiles")
 
 CACHE_SIZE = 32
-"""Compilations kept per Executor; the least recently used one goes first."""
+"""The most compilations kept per Executor; the least recently used one is removed first."""
 
 
 class Key(NamedTuple):
@@ -59,17 +59,17 @@ class Key(NamedTuple):
 
 # ---------------------------------------------------------------------------------------------------------- distribution
 def loss_scale(strategy: BuildStrategy, world: int) -> float:
-    """What the gradient of the loss starts at on each of so many replicas, unless it is fed."""
+    """Returns the initial gradient of the loss on each of ``world`` replicas, unless it is fed."""
     independent = strategy.reduce_strategy is BuildStrategy.ReduceStrategy._NoReduce
     coefficient = strategy.gradient_scale_strategy is BuildStrategy.GradientScaleStrategy.CoeffNumDevice
     return 1.0 / world if coefficient and not independent else 1.0
 
 
 def distribution(strategy: BuildStrategy, replicas: int, processes: launch.ProcessInfo | None = None) -> Distribution:
-    """What a strategy says about a number of replicas in each of the processes.
+    """Returns the distribution that a strategy describes, for a number of replicas in each process.
 
     Raises:
-        StrategyValueError: If the processes cannot be cut into the blocks that it asks for.
+        StrategyValueError: If the processes cannot be divided into the blocks that the strategy requires.
     """
     processes = processes or launch.ProcessInfo()
     world = replicas * processes.size
@@ -98,13 +98,13 @@ class LoweredProgram:
     """The program of a replica, before and after its fusions, and its plan; equal replicas share one.
 
     Attributes:
-        before: After the passes, before the fusions.
+        before: The program after the passes, before the fusions.
         metas_before: Metadata of all its values.
-        after: With fused ops.
+        after: The program with fused ops.
         metas: Metadata of all its values.
         log: The fusions that were made, and the matches that were not.
         build: The strategy.
-        generated: Fused ops run as generated kernels.
+        generated: Whether fused ops run as generated kernels.
     """
 
     before: FrozenProgram
@@ -117,20 +117,20 @@ class LoweredProgram:
 
     @cached_property
     def plan(self) -> Plan:
-        """Made when first asked for: an explanation does without."""
+        """The plan, made on first use: an explanation does not need it."""
         return pipeline.lower(self.after, self.metas, self.build, self.generated)
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """What a program became for one key.
+    """The result of compiling a program for one key.
 
     Attributes:
-        key: ``None`` for one that no cache keeps.
-        program: As it was given.
-        source: Without what pruning removed.
+        key: The key; ``None`` if no cache keeps the compilation.
+        program: The user's program.
+        source: The program after pruning.
         replicas: One per replica; a program on one place has one.
-        states: Per replica the metadata of the variables that the plan was made for.
+        states: Per replica, the metadata of the variables that the plan was made for.
         report: What data-parallel replicas exchange; ``None`` for a program on one place.
     """
 
@@ -148,33 +148,33 @@ class Compilation:
 
     @property
     def exchanges(self) -> bool:
-        """Whether the replicas depend on each other."""
+        """Whether the replicas exchange values."""
         return self.report is not None and bool(self.report.gradients or self.report.norms)
 
     @cached_property
     def touched(self) -> tuple[frozenset[str], ...]:
-        """Per replica the variables that it reads or writes."""
+        """Per replica, the variables that it reads or writes."""
         return tuple(frozenset(one.before.reads) | frozenset(one.before.writes) for one in self.replicas)
 
     @cached_property
     def copied(self) -> tuple[tuple[str, ...], ...]:
-        """Per replica the variables that it has a copy of, because all replicas work with them."""
+        """Per replica, the variables of which it has a copy, because all replicas use them."""
         shared = frozenset.intersection(*self.touched)
         return tuple(tuple(sorted(names & shared)) for names in self.touched)
 
     @cached_property
     def exclusive(self) -> tuple[tuple[str, ...], ...]:
-        """Per replica the variables that it alone, or not every one, works with."""
+        """Per replica, the variables that it uses and at least one other replica does not."""
         shared = frozenset.intersection(*self.touched)
         return tuple(tuple(sorted(names - shared)) for names in self.touched)
 
     @cached_property
     def trained(self) -> tuple[str, ...]:
-        """What is trained: it is equal in all replicas of all processes."""
+        """The trainable parameters that the program uses; they are equal in all replicas of all processes."""
         return tuple(p.name for p in self.program.all_parameters() if p.trainable and p.name in self.touched[0])
 
     def fits(self, scope: Scope) -> bool:
-        """Whether the scope's values still have the shapes that the plans were made for."""
+        """Returns whether the scope's values still have the shapes that the plans were made for."""
         for state in self.states:
             for var, meta in state.items():
                 array = scope.array(var)
@@ -185,17 +185,17 @@ class Compilation:
     def bind(
         self, scope: Scope, device: Device, threads: int, group: Group | None = None, rank: int = 0
     ) -> tuple[Session, ...]:
-        """Sessions, one per replica; each binds its arrays when it first runs.
+        """Returns sessions, one per replica; each binds its arrays when it first runs.
 
         Args:
-            scope: Where the persistable variables live.
-            device: That of the places.
-            threads: Of all replicas together.
-            group: What the replicas meet in; ``None`` for a program on one place.
-            rank: Of this process: it tells the random numbers of the replicas apart.
+            scope: The scope of the persistable variables.
+            device: The device of the places.
+            threads: Number of threads of all replicas together.
+            group: The group in which the replicas communicate; ``None`` for a program on one place.
+            rank: Rank of this process, so that each replica draws its own random numbers.
 
         Raises:
-            FeedError: If a persistable variable that is read has no value.
+            FeedError: If a persistable variable that the program reads has no value.
         """
         count = len(self.replicas)
         each = max(1, min(threads, usable_cpus()) // count)
@@ -233,21 +233,22 @@ def compile_program(
     device: Device | None = None,
     key: Key | None = None,
 ) -> Compilation:
-    """Rewrites, distributes and fuses a program for what is fed and fetched.
+    """Rewrites, distributes and fuses a program for given feeds and fetches.
 
     Args:
-        program: The user's; it stays as it is.
+        program: The user's program; it is not changed.
         build: Its strategy.
-        feeds: Per replica the metadata of what it is fed. An explanation gives the first replica's alone.
-        fetches: Names.
-        scope: Whose values say which sizes the state has; what it lacks is taken as declared.
-        how: How a data-parallel program is spread; ``None`` for one place.
-        kept: Prune the program to the fetches and these variables, or to all updates if there are none; ``None``: no pruning.
-        device: That of the places; CPU places' own if ``None``.
-        key: Under which a cache will keep it.
+        feeds: Per replica, the metadata of its feeds. For an explanation, those of the first replica only.
+        fetches: Names of the fetched variables.
+        scope: Its values give the shapes of the state; variables without a value have their declared shapes.
+        how: The distribution of a data-parallel program; ``None`` for one place.
+        kept: Prune the program to the fetches and these variables, or to all updates if the list is empty; ``None``: do not
+            prune.
+        device: The device of the places; that of CPU places if ``None``.
+        key: The key under which a cache will keep the compilation.
 
     Raises:
-        TstaticError: For a feed or fetch that does not fit, or shapes that an op refuses.
+        TstaticError: If a feed or fetch does not fit, or an op rejects its inputs' shapes.
     """
     names = list(feeds[0])
     source = program if kept is None else edit.prune(program, names, [*fetches, *(kept or updated(program))])
@@ -277,9 +278,9 @@ class Bound:
     """A compilation and its sessions.
 
     Attributes:
-        compilation: What they run.
+        compilation: The compilation that they run.
         sessions: One per replica.
-        group: What the replicas meet in.
+        group: The group in which the replicas communicate.
     """
 
     compilation: Compilation
@@ -288,7 +289,7 @@ class Bound:
 
 
 class CompileCache:
-    """The compilations of one Executor by their keys, with their sessions."""
+    """Keeps the compilations of one Executor, with their sessions, by key."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Key, Bound] = OrderedDict()
@@ -297,7 +298,7 @@ class CompileCache:
         return len(self._entries)
 
     def find(self, key: Key, scope: Scope) -> Bound | None:
-        """The entry of a key, if the scope's values still fit it."""
+        """Returns the entry of a key, if the scope's values still fit it."""
         found = self._entries.get(key)
         if found is None:
             return None
@@ -310,7 +311,7 @@ class CompileCache:
         return found
 
     def add(self, key: Key, entry: Bound, milliseconds: float) -> None:
-        """Keeps an entry, and logs which part of its key differed from the nearest one and what it cost."""
+        """Adds an entry, and logs the time of the compilation and the parts of the key that differ from the nearest one."""
         if _log.isEnabledFor(INFO):
             count = len(entry.sessions)
             where = f" for {count} places" if count > 1 else ""
@@ -328,7 +329,7 @@ class CompileCache:
             if old.program != key.program:
                 continue
             differs = [name for name, a, b in zip(Key._fields, old, key, strict=True) if a != b]
-            if nearest is None or len(differs) <= len(nearest):  # of equals the newest
+            if nearest is None or len(differs) <= len(nearest):  # of equally near keys the newest
                 nearest, other = differs, old
         if nearest is None:
             return "first run"
@@ -340,7 +341,7 @@ class CompileCache:
         return reason
 
     def forget(self, group: Group) -> None:
-        """Removes what replicas ran whose group has ended."""
+        """Removes the entries of replicas whose group has ended."""
         for key in [key for key, entry in self._entries.items() if entry.group is group]:
             del self._entries[key]
 
@@ -358,7 +359,7 @@ class CompileCache:
 
 
 def changed_feeds(old: Sequence[Signature], new: Sequence[Signature]) -> str:
-    """What differs first between the replicas' feeds: ``x: (32, 8) float32 -> (16, 8) float32``."""
+    """Describes the feeds that differ, of the first replica for which any do: ``x: (32, 8) float32 -> (16, 8) float32``."""
     if len(old) != len(new):
         return f"{len(old)} -> {len(new)} replicas"
     replica = next(i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b)

@@ -26,18 +26,18 @@ from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
 ASSUMED = 16
-"""Size that an explanation takes where the program leaves one open."""
+"""The size that an explanation assumes if the program leaves it open."""
 
 
 @dataclass(eq=False, slots=True)
 class History:
-    """What compilations and runs of a CompiledProgram left.
+    """Records the compilations and runs of a CompiledProgram.
 
     Attributes:
-        compilation: The last one.
-        counted: The one of the last run, whose sessions are known.
-        sessions: Of all runs; weakly, because an Executor that nobody has any more takes its memory with it.
-        scope: Where the last data-parallel run found its variables.
+        compilation: The last compilation.
+        counted: The compilation of the last run, whose sessions are in ``sessions``.
+        sessions: The sessions of all runs; weak references, so that the memory of a deleted Executor is freed.
+        scope: The scope of the last data-parallel run.
     """
 
     compilation: Compilation | None = None
@@ -46,7 +46,7 @@ class History:
     scope: Scope | None = None
 
     def ran(self, entry: Bound, drop_every: int) -> None:
-        """Notes a run; every so many runs the memory of temporaries is given back."""
+        """Records a run; after every ``drop_every`` runs releases the memory of temporaries."""
         if self.counted is not entry.compilation:
             self.counted = entry.compilation
             self.sessions.update(entry.sessions)
@@ -58,15 +58,15 @@ class History:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How an Executor is to run a program.
+    """Describes how an Executor runs a program.
 
     Attributes:
         build, execution: The strategies in force.
-        history: What the runs leave; ``None`` for a plain Program, of which nothing is kept.
-        parallel: It runs on several places: replicas, each with a part of the batch.
-        places: Where; ``None`` leaves it to the Executor's place.
+        history: The record of runs; ``None`` for a plain Program, whose runs are not recorded.
+        parallel: Whether it runs on several places, as replicas that each get a part of the batch.
+        places: The places as the user gave them; ``None``: they follow from the Executor's place.
         share: The history of the data-parallel program whose variables this one uses.
-        threads, dry_run, iterations, drop_every: What the execution strategy says, read once.
+        threads, dry_run, iterations, drop_every: Properties of the execution strategy, read once.
     """
 
     build: BuildStrategy
@@ -90,7 +90,7 @@ class Settings:
             object.__setattr__(self, name, value)
 
     def scope_for(self, given: Scope) -> Scope:
-        """Where a data-parallel run finds its variables."""
+        """Returns the scope of a data-parallel run's variables, and records it."""
         if self.share is not None and self.share.scope is not None:
             given = self.share.scope
         if self.history is not None:
@@ -103,7 +103,7 @@ class CompiledProgram:
 
     Args:
         program_or_graph: The Program.
-        build_strategy: Copied; later changes of yours do not reach it.
+        build_strategy: Copied; later changes to it have no effect.
         exec_strategy: Copied likewise. Paddle takes it in ``with_data_parallel`` only.
 
     Raises:
@@ -134,7 +134,7 @@ class CompiledProgram:
 
     @property
     def build_strategy(self) -> BuildStrategy:
-        """The strategy in force (a copy of what was given)."""
+        """The strategy in force (a copy of the given one)."""
         return self._settings.build
 
     @property
@@ -178,7 +178,7 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Any = None,
     ) -> CompiledProgram:
-        """Runs the program on several places: each gets a part of the batch, gradients are summed, all keep one model.
+        """Runs the program on several places: each gets a part of the batch, gradients are summed, parameters stay equal.
 
         Args:
             loss_name: Name of the loss that the backward part starts from; ``None`` for a program without one.
@@ -192,9 +192,9 @@ class CompiledProgram:
             This object.
 
         Raises:
-            ProgramError: When called twice, without the name of the loss, with another variable's name, or for a
-                ``share_vars_from`` that is not data parallel.
-            ProgramTypeError: For arguments of another type.
+            ProgramError: If it was called before, ``loss_name`` is missing or names another variable, or
+                ``share_vars_from`` is not data parallel.
+            ProgramTypeError: If an argument has another type.
         """
         if self._settings.parallel:
             raise self._refused(
@@ -232,7 +232,7 @@ class CompiledProgram:
         return ProgramError(what, expected=expected, received=received, fix=fix)
 
     def _check_loss(self, name: Any) -> None:
-        """Checks that a program with a backward part is told the loss that it starts from."""
+        """Checks that the given name is the loss that the backward part starts from."""
         if name is not None and not isinstance(name, str):
             raise ProgramTypeError(
                 "loss_name is the name of a variable",
@@ -295,19 +295,19 @@ class CompiledProgram:
         fetch_list: Any = None,
         scope: Scope | None = None,
     ) -> MemoryReport:
-        """Says how much memory a run takes, before anything runs.
+        """Returns how much memory a run takes, without running the program.
 
         Args:
             feed_shapes: Input name -> shape.
-            fetch_list: What will be fetched (it has to be kept to the end).
-            scope: Where the persistable variables live; the global scope if ``None``.
+            fetch_list: Variables that will be fetched; their memory is kept to the end.
+            scope: The scope of the persistable variables; the global scope if ``None``.
 
         Returns:
-            Peak bytes, by category and by op; ``held_bytes`` is what arenas and scope hold at this moment.
+            Peak bytes, by category and by op; ``held_bytes`` are the bytes that arenas and scope hold at this moment.
 
         Raises:
             FeedError: If an input's shape is missing.
-            ProgramError: For a shape of a name that the program does not have.
+            ProgramError: If ``feed_shapes`` has a name that the program does not have.
         """
         where = scope if scope is not None else global_scope()
         known = self._feed_metas(feed_shapes)
@@ -320,14 +320,14 @@ class CompiledProgram:
         return memory_report(plan, made.states[0], held, parameters)
 
     def explain(self, fetch_list: Any = None, feed_shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
-        """Says for every property of both strategies whether it acts, what was fused and what not, and why.
+        """Explains for every property of both strategies whether it acts, and which ops were fused or not, and why.
 
         Args:
-            fetch_list: What will be fetched: a fetched value must exist, which may forbid a fusion.
+            fetch_list: Variables that will be fetched: a fetched value must be stored, which may prevent a fusion.
             feed_shapes: Input name -> shape; sizes left open are assumed, and the explanation's note says so.
 
         Raises:
-            ProgramError: For a shape of a name that the program does not have.
+            ProgramError: If ``feed_shapes`` has a name that the program does not have.
         """
         known = self._feed_metas(feed_shapes)
         assumed = []
@@ -345,7 +345,7 @@ class CompiledProgram:
         if self._settings.parallel:
             count = len(places_of(places.CPUPlace(), self._settings.places))
             how = distribution(build, count, launch.agree(launch.current(), build))
-            # Sizes are those of the whole batch; the first replica's part is what is planned.
+            # Sizes are those of the whole batch; the plan is for the first replica's part.
             known = {name: _part(meta, how.replicas) for name, meta in known.items()}
         made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
         return build_explanation(made, build, self.exec_strategy, note)
@@ -358,18 +358,18 @@ class CompiledProgram:
 
 
 def _part(meta: Meta, replicas: int) -> Meta:
-    """What the first of so many replicas gets of an input."""
+    """Returns the metadata of the first replica's part of an input."""
     if replicas == 1:
         return meta
     return meta.with_shape((max(1, meta.shape[0] // replicas), *meta.shape[1:])) if meta.shape else meta
 
 
 PLAIN = Settings(BuildStrategy(), ExecutionStrategy())
-"""How a Program runs that is not compiled."""
+"""The settings of a plain Program."""
 
 
 def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
-    """The program as it was given, and how it is to be run."""
+    """Returns the program of a CompiledProgram, and its settings."""
     return compiled._program, compiled._settings
 
 

@@ -1,4 +1,4 @@
-"""Replicas of a program on several places of this process: one session and one thread each."""
+"""Runs replicas of a program on several places of this process: one session and one thread each."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tstatic.static.compile import Bound, Compilation
 from tstatic.static.strategy import BuildStrategy
 
 LATER = 1.5
-"""Seconds by which a process's own deadline comes after that of all processes, whose error names the rank."""
+"""Seconds between the deadline of the process group, whose error names the rank, and that of this process."""
 _numbers = itertools.count()
 """Process-wide compile counter: two executors may compile identical text, so a hash alone is not unique."""
 
 
 def places_of(executor_place: Any, given: Any) -> list[places.Place]:
-    """The places of a parallel program.
+    """Returns the places of a parallel program.
 
     Args:
-        executor_place: The Executor's.
-        given: What ``with_data_parallel`` was told: places or their spellings, one of them, or ``None``.
+        executor_place: The Executor's place.
+        given: The argument of ``with_data_parallel``: places or their spellings, one of them, or ``None``.
 
     Raises:
         PlaceError: If there are none, or they are of another kind than the Executor's.
@@ -66,22 +66,22 @@ def places_of(executor_place: Any, given: Any) -> list[places.Place]:
 
 
 def _digest(program: Program, build: BuildStrategy) -> str:
-    """Of what must be equal in all processes: the program, and the strategy but for this process's own number."""
+    """Returns a digest of what must be equal in all processes: the program, and the strategy except ``trainer_id``."""
     same = [(p.name, repr(getattr(build, p.name))) for p in type(build).properties() if p.name != "trainer_id"]
     return hashlib.sha256(f"{shared_text(program)}{same}".encode()).hexdigest()[:16]
 
 
 def _held(scope: Scope, names: Iterable[str]) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    """Those variables that have a value."""
+    """Returns the names and values of the variables that have a value."""
     return [(name, array) for name in names if (array := scope._value(name)) is not None]
 
 
 class Replicas:
-    """The replicas of one Executor on so many places: their threads, what they meet in, and what they run.
+    """The replicas of one Executor on ``size`` places: their threads, their group, and what they run.
 
     Args:
         size: Number of replicas.
-        outer: The processes among which this one is; ``None`` if it is alone.
+        outer: The group of processes; ``None`` for a single process.
     """
 
     def __init__(self, size: int, outer: Processes | None = None) -> None:
@@ -89,50 +89,52 @@ class Replicas:
         self.group = Group(size, outer)
         self.running: Bound | None = None
         self.numbers: WeakKeyDictionary[Scope, dict[int, int]] = WeakKeyDictionary()
-        self.seen: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()  # its count of writes, when all had the same
-        me = proxy(self)  # so that the threads of replicas that nobody has any more end at once
+        self.seen: WeakKeyDictionary[Scope, int] = (
+            WeakKeyDictionary()
+        )  # the scope's count of writes when its values were last equal in all processes
+        me = proxy(self)  # weak, so that the threads end as soon as this object is deleted
         if outer is not None:
             outer.monitor.current_op = partial(Replicas._current_op, me, 0)
         self.threads = ReplicaThreads(size, self.group, partial(Replicas._current_op, me))
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """Rank of this process."""
         return 0 if self.outer is None else self.outer.rank
 
     def _current_op(self, replica: int) -> str:
         return self.running.sessions[replica].current_op() if self.running is not None else ""
 
     def agree(self, compilation: Compilation, build: BuildStrategy, scope: Scope) -> None:
-        """Lets the processes compare what they compiled, take the first one's state, and form their blocks.
+        """Compares the processes' programs, copies the first process's state to all, and forms the blocks.
 
         Raises:
             DistributedError: If they compiled different programs.
         """
         if self.outer is None or compilation.report is None or not compilation.exchanges:
             return
-        # Asked once for a program and a scope, in the order in which they came, which is the same in all processes.
+        # Numbers pairs of program and scope in the order of their first use, which is the same in all processes.
         met = self.numbers.setdefault(scope, {})
         uid = compilation.program.uid
-        if uid not in met:  # each process compiles again when its own sizes change
+        if uid not in met:  # not at each compilation: a process also compiles again when its own sizes change
             met[uid] = next(_numbers)
         if self.outer.check_same(f"{met[uid]} {_digest(compilation.program, build)}", "program or strategy"):
-            # Each process initialised its own: all begin with the first one's.
+            # Each process initialised its own state: all start with the first one's.
             held = _held(scope, sorted(compilation.touched[0]))
             self.outer.broadcast([a for _, a in held])
             for name, array in held:
                 storage = scope.array(name)
-                if storage is not array:  # a copy, of a device whose memory the host does not see
+                if storage is not array:  # `array` is a copy: the host cannot read the device's memory
                     owner_of(storage).from_host(storage, array)
             scope.bump_version()
             self.seen[scope] = scope.writes
         self.outer.form(compilation.report.block)
 
     def run(self, entry: Bound, feeds: Sequence[Arrays], scope: Scope, iterations: int) -> list[list[Any]]:
-        """Runs a step on all replicas; returns what each fetched.
+        """Runs a step on all replicas; returns the fetched values of each.
 
         Raises:
-            BaseException: The error of the replica that failed; state is then as before the step.
+            BaseException: The error of the replica that failed; the state is then as before the step.
         """
         writes = scope.writes
         self._bind(entry, scope)
@@ -150,7 +152,7 @@ class Replicas:
             self._watch(self.outer, entry, feeds, scope, writes)
             try:
                 with self.outer.step(timeout), left_whole(scopes):
-                    # The processes' own deadline comes first: its error names the rank.
+                    # The deadline of the process group comes first, because its error names the rank.
                     results = self.threads.run(tasks, timeout + LATER)
                 self.seen[scope] = scope.writes
                 return results
@@ -159,20 +161,20 @@ class Replicas:
                 raise
 
     def _bind(self, entry: Bound, scope: Scope) -> None:
-        """Brings the replicas' copies of variables up to date, and binds the sessions whose storage changed."""
+        """Updates the replicas' copies of variables, and binds the sessions whose storage changed."""
         made = entry.compilation
         for replica, (copied, exclusive) in enumerate(zip(made.copied, made.exclusive, strict=True)):
             where = scope.replica(replica)
             if isinstance(where, ReplicaScope):
                 where.fill(copied, exclusive)
-        # Binding moves state into flat buffers, which may put out what was bound before.
+        # Binding moves state into flat buffers, which may make sessions stale that were bound before.
         while any(session.stale() for session in entry.sessions):
             for session in entry.sessions:
                 if session.stale():
                     session.bind()
 
     def _watch(self, outer: Processes, entry: Bound, feeds: Sequence[Arrays], scope: Scope, writes: int) -> None:
-        """Tells the other processes what this one starts a step with, so that they can find a difference."""
+        """Registers digests of this process's parameters and feeds, so that the processes can find a difference."""
         trained = entry.compilation.trained
         outer.watch_state(self.seen.get(scope) != writes, lambda: {n: digest({n: a}) for n, a in _held(scope, trained)})
         if outer.feeds.watching:

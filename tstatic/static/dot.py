@@ -1,4 +1,4 @@
-"""A program's graphs as DOT files: before it is rewritten, with its fusions, and per device."""
+"""Writes a program's graphs as DOT files: before it is rewritten, with its fusions, and per device."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tstatic.plan.shapes import infer_program
 from tstatic.static.strategy import BuildStrategy
 
 SUFFIXES = ("_original_graph", "_fused_graph", "_multi_devices_graph")
-"""What Paddle appends to ``debug_graphviz_path``."""
+"""The suffixes that Paddle appends to ``debug_graphviz_path``."""
 
 _OP = 'style="filled", fillcolor="#dceafc"'
 _FUSED = 'style="filled", fillcolor="#fde8d7"'
 
 
 def text(name: str) -> str:
-    """A text inside a quoted DOT string: quotes, backslashes and entities escaped, unprintable characters spelled out."""
+    """Escapes a text for a quoted DOT string: quotes, backslashes, entities and unprintable characters."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
     return shown.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
 
@@ -37,7 +37,7 @@ class _Writer:
         self.count = 0
 
     def node(self, label: str, after: str, style: str) -> str:
-        """Adds a node; its number stands in the label, too."""
+        """Adds a node, whose label includes its number."""
         number = self.count
         self.count += 1
         extra = f", {style}" if style else ""
@@ -45,7 +45,7 @@ class _Writer:
         return f"n{number}"
 
     def value(self, value: str, known: dict[str, str], metas: Mapping[str, Meta], names: Mapping[str, str]) -> str:
-        """The node of a value, added when it is new."""
+        """Returns the node of a value, and adds it if it is new."""
         if value not in known:
             meta = metas.get(value)
             shape = "?" if meta is None else str(list(meta.shape))
@@ -67,7 +67,7 @@ class _Writer:
                 self.sub_block(sub_block, node)
 
     def sub_block(self, sub_block: SubBlock, owner: str) -> None:
-        """The body of a control-flow op, in a frame of its own; dashed edges bring what its op gives it."""
+        """Adds the body of a control-flow op in a frame of its own; dashed edges lead to the inputs that its op gives it."""
         inner: dict[str, str] = {}
         self.lines.append(f"  subgraph cluster_{self.count} {{")
         self.lines.append(f'  label="block {sub_block.block}";')
@@ -82,14 +82,14 @@ def graph(
     metas: Mapping[str, Meta] | None = None,
     scopes: Mapping[int, str] | None = None,
 ) -> str:
-    """The DOT text of a program.
+    """Returns the DOT text of a program.
 
     Ops are filled boxes labelled ``/op_type(number)``, values boxes labelled ``name(number)`` with their shape below.
 
     Args:
-        program: Before or after fusions.
-        metas: Metadata by value; where it has none, what the program says itself, with -1 for unknown sizes.
-        scopes: Position of an op -> the name scope in which it was built, which stands before its type.
+        program: The program before or after fusions.
+        metas: Metadata by value; for other values, the program's own, with -1 for unknown sizes.
+        scopes: Position of an op -> the name scope in which it was built, which precedes its type.
     """
     known = {**program.metas, **(metas or {})}
     writer = _Writer(program.names, known, scopes or {})
@@ -105,11 +105,11 @@ def write_graphs(
     fused: FrozenProgram,
     metas: Mapping[str, Meta],
 ) -> None:
-    """Writes the three files that ``debug_graphviz_path`` asks for; nothing if it is empty.
+    """Writes the three files of ``debug_graphviz_path``; does nothing if it is empty.
 
     Args:
-        program: As it was given.
-        strategy: Names the path; its other properties say what was left out of the program.
+        program: The user's program.
+        strategy: Gives the path; its other properties determine what was left out of the program.
         feeds, fetches: Names.
         fused: The program after all passes and fusions.
         metas: Metadata of all values of ``fused``, feeds and state among them.
@@ -125,7 +125,7 @@ def write_graphs(
     original = freeze(program, feeds, fetches, starts_loss_gradient if customized else None)
     before = graph(original, infer_program(original, metas), scopes)
     after = graph(fused, metas, scopes)
-    # On one place nothing is copied per device: the third graph is the second.
+    # On one place there are no copies per device: the third graph equals the second.
     for suffix, found in zip(SUFFIXES, (before, after, after), strict=True):
         try:
             with open(path + suffix, "w", encoding="utf-8", newline="\n") as file:

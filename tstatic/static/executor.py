@@ -1,4 +1,4 @@
-"""The Executor: compiles a program once for a key, then replays its plan."""
+"""The Executor compiles a program once per key, then replays its plan."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PLAIN_KEY = PLAIN.build.key()
 _steps = get_logger("steps")
 
 MOST_READERS = 128
-"""Versions of programs for which an Executor remembers what they read."""
+"""The most program versions for which an Executor keeps a FeedReader."""
 
 
 class Executor:
@@ -52,7 +52,7 @@ class Executor:
         place: A Place, or its spelling (``"cpu"``, ``"gpu:0"``); the expected place if ``None``.
 
     Raises:
-        PlaceError: For a text that names no place.
+        PlaceError: If a text does not name a place.
     """
 
     def __init__(self, place: Any = None) -> None:
@@ -83,20 +83,20 @@ class Executor:
 
         Args:
             program: A Program or CompiledProgram; the default main program if ``None``.
-            feed: ``{name: array}``; dtypes must be those declared, unknown sizes take any.
+            feed: ``{name: array}``; dtypes must equal the declared ones; unknown sizes may be any.
             fetch_list: Variables or names, nested lists allowed.
             feed_var_name, fetch_var_name: Accepted as in Paddle; part of the cache key.
-            scope: Where persistable variables live; the global scope if ``None``.
-            return_numpy: ``True`` gives numpy arrays, ``False`` gives tensors that hold them.
-            return_merged: Accepted; it matters with several places.
+            scope: The scope of persistable variables; the global scope if ``None``.
+            return_numpy: ``True`` returns numpy arrays, ``False`` tensors that hold them.
+            return_merged: With several places: ``True`` joins their values, ``False`` returns a list per variable.
             use_prune: Run only what the fetched variables and the optimizer need.
 
         Returns:
-            One array per fetched variable, the user's own.
+            One array per fetched variable; the caller may keep and change it.
 
         Raises:
-            FeedError, FeedTypeError: For feeds and fetches that do not fit the program.
-            TstaticError: What an operator refuses, with the user's line. The scope is then as it was before.
+            FeedError, FeedTypeError: If feeds or fetches do not fit the program.
+            TstaticError: If an operator fails; it has the user's line. The scope is then as before the run.
         """
         try:
             return self._run(
@@ -143,7 +143,7 @@ class Executor:
                 place, replicas = self._place_of(settings)
                 device = of_place(place if isinstance(place, Place) else place[0])
                 feeds, signatures = self._read(base, feed, names, replicas)
-                # As many threads as CPU_NUM says; replicas have four each.
+                # CPU_NUM threads; replicas have four each.
                 threads = settings.threads or (os.environ.get("CPU_NUM", "1") if replicas is None else 4)
                 key = Key(
                     base.uid, base.version, _PLAIN_KEY if settings is PLAIN else settings.build.key(), threads, signatures,
@@ -193,7 +193,7 @@ class Executor:
 
     @staticmethod
     def _source_of(program: Any) -> tuple[Program, Settings]:
-        """The program to run, and how."""
+        """Returns the program to run, and its settings."""
         if program is None:
             main = default_main_program()
             if not main.global_block().ops:
@@ -216,16 +216,16 @@ class Executor:
         return program, PLAIN
 
     def _place_of(self, settings: Settings) -> tuple[Place | tuple[Place, ...], Replicas | None]:
-        """Where a program runs: on one place, or on those of its replicas."""
+        """Returns where a program runs: on one place, or on those of its replicas."""
         if settings.parallel:
             found = tuple(places_of(self.place, settings.places))
-            # Connected before the feed is looked at: the other processes hear of one that is refused.
+            # Connects before the feed is read, so that the other processes learn of a rejected feed.
             return found, self._replicas.get(len(found)) or self._join(len(found), settings.build)
-        # Most programs run on the CPU, which is there.
+        # Most programs run on the CPU, which always exists.
         return self.place if type(self.place) is CPUPlace else places.resolve(self.place), None
 
     def _join(self, size: int, build: BuildStrategy) -> Replicas:
-        """The replicas on so many places, among the processes that the launcher and the strategy agree on."""
+        """Returns the replicas on ``size`` places, in the process group that the launcher and the strategy agree on."""
         launch.resolve_process(build)
         outer = world()
         found = self._replicas.get(size)
@@ -239,7 +239,7 @@ class Executor:
     def _read(
         self, program: Program, feed: Any, names: list[str], replicas: Replicas | None
     ) -> tuple[list[Arrays], tuple[Signature, ...]]:
-        """What each replica is fed, checked."""
+        """Returns each replica's feed, checked, and the feeds' signatures."""
         version = program.uid, program.version, tuple(names)
         reader = self._readers.get(version)
         if reader is None:
@@ -264,13 +264,13 @@ class Executor:
         scope: Scope,
         replicas: Replicas | None,
     ) -> tuple[Bound, Replicas | None]:
-        """Compiles a program, binds it to a scope and keeps it."""
+        """Compiles a program, binds it to a scope and adds it to the cache."""
         start = time.perf_counter()
         build, group, how, rank = settings.build, None, None, 0
         check_backend()
         threads = settings.threads or places.cpu_threads(None if replicas is None else len(feeds))
         if replicas is not None:
-            # Asked again: the processes may be others now.
+            # Joins again: the process group may have changed.
             replicas = self._join(len(feeds), build)
             group, rank = replicas.group, replicas.rank
             how = distribution(build, len(feeds), None if replicas.outer is None else replicas.outer.launch)
@@ -293,14 +293,14 @@ class Executor:
         self._cache.close()
 
     def flush(self) -> None:
-        """Waits for running work; runs of this release are finished when ``run`` returns."""
+        """Does nothing: all work of a run is done when ``run`` returns."""
 
     def infer_from_dataset(self, *args: Any, **kwargs: Any) -> None:
-        """Not part of tstatic: parameter-server datasets."""
+        """Raises UnsupportedError: parameter-server datasets are not part of tstatic."""
         raise _no_dataset("infer_from_dataset")
 
     def train_from_dataset(self, *args: Any, **kwargs: Any) -> None:
-        """Not part of tstatic: parameter-server datasets."""
+        """Raises UnsupportedError: parameter-server datasets are not part of tstatic."""
         raise _no_dataset("train_from_dataset")
 
     @property

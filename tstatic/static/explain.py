@@ -1,4 +1,4 @@
-"""What every strategy property does for a program, what was fused and what not, and why."""
+"""Explains what every strategy property does for a program, and which ops were fused or not, and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
 
 BANDWIDTH = 3.0e12
-"""Bytes per second that a copy reaches on an H100; floors are stated for it."""
+"""Bytes per second that a copy reaches on an H100; lower bounds of times are computed from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class PropertyStatus:
 
 @dataclass(frozen=True, slots=True)
 class FusionAnswer:
-    """Why two neighbouring ops are one kernel, or are not.
+    """Explains why two neighbouring ops are one kernel, or why not.
 
     Attributes:
-        fused: Whether they are.
+        fused: Whether they are one kernel.
         code: ``APPLIED``, or a code of ``fusion/reasons.py``.
         text: The whole answer: both ops, both user's lines, the reason and the smallest change.
         change: The smallest change alone; empty when they are fused.
@@ -57,7 +57,7 @@ class FusionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MemoryTraffic:
-    """Launches and bytes that a step reads and writes, before and after the fusions; views cost nothing."""
+    """Kernel launches of a step, and the bytes it reads and writes, before and after the fusions; views cost nothing."""
 
     launches_before: int
     launches_after: int
@@ -67,13 +67,13 @@ class MemoryTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the fusions say of one op.
+    """A note on what the fusions did with one op.
 
     Attributes:
         kind: ``applied``, ``refused``, ``off``, ``alone`` or ``gone``.
         text: A sentence.
-        change: The smallest change that would allow a fusion; empty where there is none to make.
-        record: Which one of the explanation's ``applied`` or ``refused`` it is; -1 for none.
+        change: The smallest change that would allow a fusion; empty if there is none.
+        record: Index into the explanation's ``applied`` or ``refused``; -1 for none.
     """
 
     kind: str
@@ -94,15 +94,15 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Verdicts on all properties of both strategies, and what the fusions did.
+    """The status of all properties of both strategies, and what the fusions did.
 
     Attributes:
         verdicts: One per property.
-        applied, refused: Fusions made, and places where a pattern fits and something forbids it.
-        traffic: What a step costs with and without the fusions.
-        note: Which sizes were assumed where the program leaves them open.
+        applied, refused: The fusions made, and the matches that were rejected.
+        traffic: The cost of a step with and without the fusions.
+        note: The sizes that were assumed because the program leaves them open.
         kernel_kind: ``reference`` (numpy runs the ops) or ``generated``.
-        collectives: Of a data-parallel program: what the replicas exchange.
+        collectives: What the replicas of a data-parallel program exchange.
     """
 
     verdicts: tuple[PropertyStatus, ...]
@@ -122,7 +122,7 @@ class Explanation:
         return tuple(a.kernel for a in self.applied if a.kernel is not None)
 
     def taken_into(self, record: Applied) -> Applied | None:
-        """The later fusion whose kernel computes what this one made; ``None`` for a fusion with a kernel of its own."""
+        """Returns the later fusion whose kernel computes this one; ``None`` for a fusion with a kernel of its own."""
         into: Applied | None = record
         while into is not None and into.kernel is None:
             later = self.applied[self.applied.index(into) + 1 :]
@@ -130,13 +130,13 @@ class Explanation:
         return into if into is not record else None
 
     def why(self, a: Any, b: Any) -> FusionAnswer:
-        """Says why two ops are one kernel, or why not.
+        """Returns why two ops are one kernel, or why not.
 
         Args:
             a, b: The ops, each by a variable that it writes, that variable's name, or the Operator.
 
         Raises:
-            NotFoundError: For a name that no op of the program writes.
+            NotFoundError: If no op of the program writes the name.
         """
         assert self._why is not None, "this explanation was made without a program"
         return self._why(self._value(a), self._value(b))
@@ -159,7 +159,7 @@ class Explanation:
         return str(name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Strategies with their properties, and under ``fusions`` what was made and refused; plain data."""
+        """Returns plain data: the strategies with their properties, and under ``fusions`` the fusions made and rejected."""
         done: dict[str, Any] = {}
         for v in self.verdicts:
             done.setdefault(v.strategy, {})[v.name] = {
@@ -184,18 +184,18 @@ class Explanation:
         return done
 
     def to_json(self) -> str:
-        """:meth:`to_dict` as JSON."""
+        """Returns :meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=1, sort_keys=True)
 
     def drawing(self) -> Drawing | None:
-        """The program before and after, for pictures; ``None`` for an explanation that was made without a program."""
+        """Returns the program before and after, for pictures; ``None`` for an explanation that was made without a program."""
         return None if self._draw is None else self._draw()
 
     def to_html(self, max_ops: int = 600) -> str:
-        """One page that needs nothing else: the verdicts, the kernels, and the program drawn before and after.
+        """Returns a self-contained page: the properties, the kernels, and the program drawn before and after.
 
         Args:
-            max_ops: Ops drawn at most in each picture; a longer program is cut, and the picture says so.
+            max_ops: Most ops drawn in each picture; a longer program is cut, and the picture says so.
         """
         return explain_html.page(self, max_ops)
 
@@ -278,7 +278,7 @@ def _applied(a: Applied, kind: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A property's value as plain data."""
+    """Returns a property's value as plain data."""
     if hasattr(value, "name") and hasattr(value, "value"):
         return value.name
     return sorted(value) if isinstance(value, set) else value
@@ -292,13 +292,13 @@ def properties(
     fusing: Mapping[str, str] | None = None,
     said: Mapping[str, str] | None = None,
 ) -> tuple[PropertyStatus, ...]:
-    """One verdict per property; a fusion's switch says how often it acted, or why it did not.
+    """Returns one status per property; that of a fusion's switch tells how often it acted, or why it did not.
 
     Args:
         build, execution: The strategies.
         applied, refused: What the fusions did.
-        fusing: Switch -> what its patterns are called, for those that a fusion listens to.
-        said: Property of the BuildStrategy -> what it did here.
+        fusing: Switch -> name of its fusion, for the switches of fusions.
+        said: Property of the BuildStrategy -> what it did for this program.
     """
     verdicts = []
     for strategy in (build, execution):

@@ -1,4 +1,4 @@
-"""An explanation as one HTML page that needs nothing else: verdicts, kernels, and the program drawn before and after."""
+"""Renders an explanation as a self-contained HTML page: properties, kernels, and the program drawn before and after."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def page(explanation: Explanation, max_ops: int = 600) -> str:
     """Returns the page.
 
-    All text of the user's (names, files, attributes) is escaped; the page loads nothing and runs its own script only.
+    All text from the user (names, files, attributes) is escaped; the page loads nothing and runs only its own script.
 
     Args:
-        explanation: What to show.
-        max_ops: Ops drawn at most in each picture.
+        explanation: The explanation to show.
+        max_ops: Most ops drawn in each picture.
     """
     drawing = explanation.drawing()
     panels: dict[str, str] = {}
@@ -122,7 +122,7 @@ def _pictures(panels: Mapping[str, str]) -> str:
 
 def _panel(view: str, program: Program, max_ops: int) -> str:
     drawn = svg(program, max_ops)
-    # Both drawings bring their arrows: ids are unique in a page.
+    # Each drawing has its own arrow heads: ids must be unique in a page.
     drawn = re.sub(r' id="(tst-eg?a)"', rf' id="\1-{view}"', drawn)
     drawn = re.sub(r'"url\(#(tst-eg?a)\)"', rf'"url(#\1-{view})"', drawn)
     drawn = drawn.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
@@ -140,7 +140,7 @@ def _members(members: Iterable[Any]) -> str:
 
 
 def _applied(explanation: Explanation) -> str:
-    # The report as plain data says a kernel's bytes, floor and launches once, for all forms.
+    # The plain data has a kernel's bytes, lower bound and launches; all forms of the report use it.
     rows = explanation.to_dict()["fusions"]["applied"]
     parts = [f'<section aria-label="Fusions made"><h2>Fusions made ({len(rows)})</h2>']
     for i, (made, row) in enumerate(zip(explanation.applied, rows, strict=True)):
@@ -219,7 +219,7 @@ def _properties(explanation: Explanation) -> str:
 
 # ------------------------------------------------------------------------------------------------------------------ data
 def _data(drawing: Drawing | None, panels: Mapping[str, str]) -> str:
-    """The notes on all ops that are drawn, as JSON that may stand in a script element."""
+    """Returns the notes on all drawn ops, as JSON that is safe inside a script element."""
     data: dict[str, Any] = {}
     if drawing is not None:
         data = {
@@ -233,7 +233,7 @@ def _data(drawing: Drawing | None, panels: Mapping[str, str]) -> str:
 def _notes(program: Program, notes: Mapping[int, Sequence[Note]], panel: str) -> dict[str, Any]:
     ops = program.global_block().ops
     found = {}
-    # Quotes of the user's are escaped, so that these marks are the drawing's own.
+    # Quotes in the user's text are escaped, so only the drawing itself has these marks.
     for i in map(int, re.findall(r' data-op="0\.(\d+)"', panel)):
         op = ops[i]
         label = f"{op.type} → {', '.join(op.output_arg_names)}"

@@ -120,4 +120,4 @@ SCRIPT = r"""
   });
 })();
 """.strip()
-"""Shows an operator's notes when it is chosen."""
+"""Shows an operator's notes when it is selected."""

@@ -1,4 +1,4 @@
-"""Inference models: a program cut down to what its results need, with the values of its parameters."""
+"""Saves and loads inference models: a program pruned to its results, with the values of its parameters."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tstatic.static.loading import check_one_save, check_values, digest, origin_
 
 # ------------------------------------------------------------------------------------------------------------ arguments
 def check_executor(executor: Any, function: str) -> None:
-    """Refuses what is not an Executor; ``None`` will do, as values are read from and written to the global scope.
+    """Checks that an argument is an Executor or ``None``; it is not used, as values are those of the global scope.
 
     Raises:
-        ProgramTypeError: If it is something else.
+        ProgramTypeError: If it is neither.
     """
     if executor is not None and not isinstance(executor, Executor):
         raise ProgramTypeError(
@@ -51,10 +51,10 @@ def check_executor(executor: Any, function: str) -> None:
 
 
 def variables_of(value: Any, argument: str, function: str, least: int) -> list[Variable]:
-    """One Variable, or at least ``least`` in a list.
+    """Returns a list of Variables, from one Variable or a list of at least ``least``.
 
     Raises:
-        ProgramTypeError: If it is something else.
+        ProgramTypeError: If it is neither.
     """
     items = list(value) if isinstance(value, list | tuple) else [value]
     if len(items) < least or not all(isinstance(item, Variable) for item in items):
@@ -71,7 +71,7 @@ def variables_of(value: Any, argument: str, function: str, least: int) -> list[V
 
 
 def known_options(function: str, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Keyword arguments that a function knows; of the others a warning says that they are ignored."""
+    """Returns the keyword arguments that a function knows; a warning names the others, which are ignored."""
     for name in given:
         if name not in known:
             warn_once(
@@ -82,7 +82,7 @@ def known_options(function: str, given: Mapping[str, Any], known: Sequence[str])
 
 
 def source_of(program: Any, fetches: Sequence[Variable], function: str) -> Program:
-    """The program given, else that of the fetched variables."""
+    """Returns the given program, else that of the fetched variables."""
     return program_of(fetches[0].block.program if program is None else program, function)
 
 
@@ -133,7 +133,7 @@ def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_
     for name in feeds:
         var = twin.global_block().vars[name]
         var.is_data = var.stop_gradient = True
-        # As in Paddle, a saved model takes what it is given; its operators refuse what they cannot use.
+        # As in Paddle, a saved model does not check its feeds; its operators reject values that they cannot use.
         var.need_check_feed = False
     twin.current_block_idx = 0
     twin.feed_names, twin.fetch_names = tuple(feeds), tuple(results)
@@ -141,7 +141,7 @@ def normalize_program(program: Program | CompiledProgram, feed_vars: Any, fetch_
 
 
 def _result(program: Program, index: int, name: str) -> str:
-    """Appends the op that gives a result its own name."""
+    """Appends the op that gives a result a name of its own."""
     block = program.global_block()
     var = block.vars[name]
     count = 0
@@ -156,7 +156,7 @@ def _result(program: Program, index: int, name: str) -> str:
 
 
 def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
-    """Refuses inputs that lead nowhere, and results that need an input that is not there."""
+    """Checks that each input leads to a result, and that the results need no other inputs."""
     block = program.global_block()
     read = {n for op in block.ops for n in op.input_arg_names}
     for name in feeds:
@@ -171,7 +171,7 @@ def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
             )
     made = set(feeds)
     for op in block.ops:
-        # A branch that does not run needs none of its inputs, so what only branches read may stay away.
+        # A branch that does not run needs none of its inputs, so inputs that only branches read may be missing.
         needed = [n for slot, row in op.inputs.items() if slot not in op.definition.may_lack for n in row]
         for name in [*needed, *(n for n in op.input_arg_names if not block.vars[n].is_data)]:
             if name not in made and name != EMPTY and not block.vars[name].persistable:
@@ -188,7 +188,7 @@ def _check_inputs(program: Program, feeds: Sequence[str]) -> None:
 
 
 def _clip_extra(program: Program) -> None:
-    """Takes out what only helps to debug: the user's files and lines, name scopes, devices."""
+    """Removes data that only helps debugging: the user's files and lines, name scopes, devices."""
     for block in program.blocks:
         for var in block.vars.values():
             var.made_at = None
@@ -200,7 +200,7 @@ def _clip_extra(program: Program) -> None:
 
 # --------------------------------------------------------------------------------------------------------------- values
 def values_of(program: Program, function: str, facts: Mapping[str, Any] | None = None) -> bytes:
-    """A program's persistable values in the global scope, as a file's bytes."""
+    """Returns a program's persistable values in the global scope, as a file's bytes."""
     scope = global_scope()
     with scope.lock:
         values, kinds = state_of(program, scope, function)
@@ -216,7 +216,7 @@ def load_values(program: Program, data: Any, source: object, function: str) -> N
 
 
 def bytes_of(content: Any, function: str) -> bytes:
-    """The content of a file.
+    """Checks that the content of a file is bytes, and returns it.
 
     Raises:
         ProgramTypeError: If it is not bytes.
@@ -334,7 +334,7 @@ def load_inference_model(path_prefix: str | None, executor: Executor | None, **k
         if values not in data:
             data[values] = checkpoint.read(values)
         found = checkpoint.decode(data[values], values)
-        # A save of the training program under the same name writes one file of the two.
+        # Saving the training program under the same name writes only one of the two files.
         beside = [model, values, model.with_name(model.name.removesuffix(MODEL_SUFFIX) + PARAMETERS_SUFFIX)]
         wanted = persistables(program)
         check_values(wanted, found.tensors, values, function)
@@ -347,7 +347,7 @@ def read_model(data: bytes, source: object) -> Program:
     """Decodes an inference program.
 
     Raises:
-        CheckpointError: If it is damaged, or a program that names no results.
+        CheckpointError: If it is damaged, or the program has no list of results.
     """
     program = serial.decode(data, source)
     if not program.fetch_names:
@@ -362,6 +362,6 @@ def read_model(data: bytes, source: object) -> Program:
 
 
 def answer(program: Program) -> list[Any]:
-    """What loading returns: program, names of inputs, Variables of results."""
+    """Returns the result of loading: program, names of inputs, Variables of results."""
     names = program.global_block().vars
     return [program, list(program.feed_names), [names[n] for n in program.fetch_names]]

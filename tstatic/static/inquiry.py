@@ -24,7 +24,7 @@ from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
 
 Kernels = Mapping[tuple[Entry, ...], Kernel]
-"""Of the fused ops, by their outputs."""
+"""The kernels of fused ops, by the ops' outputs."""
 
 
 def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
@@ -37,9 +37,9 @@ def _bytes(op: FrozenOp, metas: Mapping[str, Meta]) -> int:
 
 
 def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> tuple[int, int]:
-    """Launches and bytes of a step on a GPU, by its plan.
+    """Returns the launches and bytes of a step on a GPU, by its plan.
 
-    An op whose result the plan makes a view of its input has none, a fused one those of its kernel, any other counts as one.
+    An op whose result is a view has none, a fused op has those of its kernel, any other op counts as one launch.
     """
     launches = total = 0
     for op in planned(frozen, metas, kernels, build):
@@ -51,7 +51,7 @@ def _cost(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, bu
 
 
 def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, build: BuildStrategy) -> list[FrozenOp]:
-    """The ops that do work in the plan; without it, where sizes are unknown, those that cannot be views."""
+    """Returns the ops that do work in the plan; if sizes are unknown, and so is the plan, those that cannot be views."""
     given = [metas.get(v) for v in (*frozen.feeds, *frozen.reads.values())]
     if not all(meta is not None and meta.known for meta in given):
         return [op for op in frozen.ops if op.definition.view is None]
@@ -61,26 +61,26 @@ def planned(frozen: FrozenProgram, metas: Mapping[str, Meta], kernels: Kernels, 
 
 
 def _with_kernels(applied: Sequence[Applied], kernels: Kernels) -> tuple[Applied, ...]:
-    """The fusions with the kernels of the program that came of them; one that a later fusion took in has none."""
+    """Returns the fusions with the kernels of the final program; one that a later fusion absorbed has none."""
     left = {frozenset(flat(outputs)): kernel for outputs, kernel in kernels.items()}
-    # Where one fusion took in another and writes the same, the kernel is the later one's.
+    # If a fusion absorbed another one and writes the same values, the kernel belongs to the later one.
     return tuple(replace(a, kernel=left.pop(a.written, None)) for a in reversed(applied))[::-1]
 
 
 def build_explanation(
     made: Compilation, build: BuildStrategy, execution: ExecutionStrategy, note: str = ""
 ) -> Explanation:
-    """Says what the fusions did to a program.
+    """Builds the explanation of what the fusions did to a program.
 
     Args:
         made: The compilation; the first replica is explained.
         build, execution: The strategies.
-        note: What was assumed.
+        note: The sizes that were assumed.
     """
     frozen, metas, log = made.first.before, made.first.metas_before, made.first.log
     fused, after_metas = made.first.after, made.first.metas
     kernels = kernels_of(fused, after_metas)
-    # What runs with all switches off.
+    # The cost with all switches off.
     before, after = (
         _cost(eliminate_identity_gradients(frozen, metas), metas, {}, build),
         _cost(fused, after_metas, kernels, build),
@@ -134,7 +134,7 @@ def _left(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> set[str]:
 
 
 def _alone(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Log:
-    """What one fusion would do if its switch were the only one."""
+    """Returns what one fusion would do if its switch were the only one that is on."""
     log = Log()
     pipeline.make_one(fusion, shapes_from_contents(frozen, metas), dict(metas), log)
     return log
@@ -152,7 +152,7 @@ def _why(
             text = f"{pair} stay apart under {no.switch}: {no.code}, {no.reason}. To allow it: {no.change}."
             return FusionAnswer(False, no.code, text, no.change)
     refused: Rejection | None = None
-    # A pattern's own switch is the smaller change than a compiler of everything.
+    # Patterns first: to turn on one pattern is a smaller change than to turn on a general compiler.
     for fusion in sorted(FUSIONS, key=lambda f: f.groups is not None):
         if getattr(build, fusion.switch):
             continue
@@ -183,7 +183,7 @@ def _why(
 
 # ----------------------------------------------------------------------------------------------------- notes for drawings
 def _would(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy) -> list[Applied]:
-    """What the switches that are off would make, each on its own."""
+    """Returns the fusions that the switches that are off would make, each by itself."""
     return [a for f in FUSIONS if not getattr(build, f.switch) for a in _alone(f, frozen, metas).applied]
 
 
@@ -192,7 +192,7 @@ def _together(record: Applied | Rejection) -> str:
 
 
 def _by_value(records: Sequence[Applied | Rejection]) -> dict[str, list[int]]:
-    """Value -> the records with a member that makes it; a fused op may be a member again."""
+    """Returns value -> the records with a member that makes it; a fused op may be a member, too."""
     found: dict[str, list[int]] = {}
     for i, r in enumerate(records):
         for v in dict.fromkeys(v for m in r.members for v in m.outputs):
@@ -201,25 +201,25 @@ def _by_value(records: Sequence[Applied | Rejection]) -> dict[str, list[int]]:
 
 
 class _Notes:
-    """Says for an op what was made of it, what not, and what the switches that are off would do."""
+    """Collects notes on ops: fusions made, matches rejected, and what the switches that are off would do."""
 
     def __init__(self, log: Log, would: Sequence[Applied]) -> None:
         self.records = log.applied, log.refused, would
         self.index = _by_value(log.applied), _by_value(log.refused), _by_value(would)
 
     def holding(self, which: int, writes: Iterable[str]) -> list[int]:
-        """Records that hold an op; of those applied also the ones that hold the fused op that it went into."""
+        """Returns the records that contain an op; of the applied ones also those that contain the op it was fused into."""
         index = self.index[which]
         found = list(dict.fromkeys(i for v in writes for i in index.get(v, ())))
         if which == 0:
-            # Applied fusions do not overlap: they share a value only where one is a member of the other.
+            # Applied fusions do not overlap: they share a value only if one is a member of the other.
             for i in found:
                 made = [v for m in self.records[0][i].members for v in m.outputs]
                 found.extend(j for j in dict.fromkeys(j for v in made for j in index[v]) if j not in found)
         return sorted(found)
 
     def of(self, op: FrozenOp) -> tuple[Note, ...]:
-        """The notes on an op."""
+        """Returns the notes on an op."""
         applied, refused, would = self.records
         writes = list(op.writes())
         found = []

@@ -1,4 +1,4 @@
-"""Saving and loading the state of programs: ``static.save``, ``static.load``, program state, variable values."""
+"""Saves and loads the state of programs: ``static.save``, ``static.load``, program state, variable values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VALUES_SUFFIX = ".pdiparams"
 
 
 def program_of(program: Any, function: str) -> Program:
-    """The Program, also of a CompiledProgram.
+    """Returns a Program, or that of a CompiledProgram.
 
     Raises:
         ProgramTypeError: If it is neither.
@@ -60,7 +60,7 @@ def program_of(program: Any, function: str) -> Program:
 
 
 def path_of(model_path: Any, function: str) -> Path:
-    """A path that ends in a file name.
+    """Returns a path that ends in a file name.
 
     Raises:
         ProgramError: If it does not.
@@ -78,17 +78,17 @@ def path_of(model_path: Any, function: str) -> Path:
 
 
 def with_suffix(path: Path, suffix: str) -> Path:
-    """Adds a suffix to the last part, also when it holds dots."""
+    """Adds a suffix to the last part, even if that has dots."""
     return path if path.name.endswith(suffix) else path.with_name(path.name + suffix)
 
 
 def persistables(program: Program) -> list[Variable]:
-    """Persistable variables of all blocks, in order."""
+    """Returns the persistable variables of all blocks, in order."""
     return [v for v in program.list_vars() if v.persistable]
 
 
 def state_of(program: Program, scope: Scope, function: str) -> tuple[dict[str, Array], dict[str, str]]:
-    """Values and kinds of a program's persistable variables.
+    """Returns the values and kinds of a program's persistable variables.
 
     Raises:
         FeedError: If one has no value.
@@ -99,11 +99,11 @@ def state_of(program: Program, scope: Scope, function: str) -> tuple[dict[str, A
 def values_of_variables(
     variables: Sequence[Variable], scope: Scope, function: str
 ) -> tuple[dict[str, Array], dict[str, str]]:
-    """Values of variables in a scope, and the kind of each: ``"parameter"`` or ``"state"``.
+    """Returns the values of variables in a scope, and the kind of each: ``"parameter"`` or ``"state"``.
 
     Raises:
         FeedError: If one has no value.
-        DeviceError: If a step that was broken off left one half written.
+        DeviceError: If an interrupted step left one half written.
     """
     check_whole(scope, [var.name for var in variables], function)
     values: dict[str, Array] = {}
@@ -168,7 +168,7 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
 
 
 def _beside(path: Path, suffix: str) -> Path:
-    """The file of the same save with another suffix."""
+    """Returns the path of the same save's file with another suffix."""
     return path.with_name(path.name.removesuffix(PARAMETERS_SUFFIX) + suffix)
 
 
@@ -190,7 +190,7 @@ def load(
         program: The program whose variables are loaded.
         model_path: As given to ``save``, or the name of a safetensors file.
         var_list: Only these variables.
-        strict: ``False`` loads what is there and whole; a warning names the variables that stay as they are.
+        strict: ``False`` loads the values that are present and intact; a warning names the variables that are not changed.
 
     Raises:
         CheckpointError: If the file is missing or damaged, lacks a variable of the program, or is from another save than the
@@ -233,14 +233,14 @@ def load(
 
 
 def _file_of_values(model_path: Any, function: str) -> Path:
-    """The file that a path means: with the suffix if there is one, else the file of that very name."""
+    """Returns the file of a path: with the suffix if that file exists, else the file of exactly that name."""
     given = path_of(model_path, function)
     path = with_suffix(given, PARAMETERS_SUFFIX)
     return given if given.is_file() and not files.exists(path) else path
 
 
 def _run_count(facts: Mapping[str, Any], path: Path) -> int | None:
-    """The run count that a file states; ``None`` for none that could be one.
+    """Returns the run count of a file; ``None`` if it has no valid one.
 
     Raises:
         CheckpointError: If it is larger than any program can have run.
@@ -267,7 +267,7 @@ def load_program_state(
     Args:
         model_path: As given to :func:`save`, or the name of a safetensors file.
         var_list: Only these variables.
-        strict: ``False`` leaves out values that are damaged; a warning names them.
+        strict: ``False`` leaves out damaged values; a warning names them.
 
     Raises:
         CheckpointError: If the file is missing or damaged.
@@ -309,7 +309,7 @@ def set_program_state(program: Any, state_dict: Mapping[str, Any]) -> None:
 
 
 def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, function: str) -> None:
-    """Checks values and writes those that the program has a variable for, all at one point."""
+    """Checks values and writes those of the program's variables, all at one point."""
     known = {v.name: v for v in persistables(program)}
     unused = [n for n in state if n not in known]
     arrays = {n: array_of(v, n, function) for n, v in state.items() if n in known}
@@ -325,10 +325,10 @@ def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, functi
 
 @export("Program.state_dict")
 def state_dict(self: Program, mode: str = "all", scope: Scope | None = None) -> OrderedDict[str, LoDTensor]:
-    """Values of persistable variables: ``"param"``, ``"opt"`` (all others) or ``"all"``.
+    """Returns the values of persistable variables: ``"param"``, ``"opt"`` (all others) or ``"all"``.
 
     Raises:
-        ProgramError: For another mode.
+        ProgramError: If the mode is another one.
         FeedError: If a variable has no value.
     """
     if mode not in ("all", "param", "opt"):
@@ -362,7 +362,7 @@ def set_state_dict(self: Program, state: Mapping[str, Any], scope: Scope | None 
 
 @export("Variable.get_value")
 def get_value(self: Variable, scope: Scope | None = None) -> LoDTensor:
-    """The variable's tensor in a scope.
+    """Returns the variable's tensor in a scope.
 
     Raises:
         NotFoundError: If the scope has none.

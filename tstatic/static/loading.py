@@ -1,4 +1,4 @@
-"""What is checked before loaded values are written: names, shapes, dtypes, and that files come from one save."""
+"""Checks loaded values before they are written: names, shapes, dtypes, and that files come from one save."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 def available(
     wanted: Sequence[Variable], values: Mapping[str, Array], source: object, function: str, strict: bool
 ) -> list[Variable]:
-    """The variables that are loaded: all of them, or with ``strict=False`` those that have a value; a warning names the others.
+    """Returns the variables to load: all, or with ``strict=False`` those that have a value; a warning names the others.
 
     Raises:
         CheckpointError: If ``strict=False`` leaves none.
@@ -51,11 +51,11 @@ def available(
 
 
 def array_of(value: Any, name: str, function: str) -> Array:
-    """A copy of a value as an array.
+    """Returns a copy of a value as an array.
 
     Raises:
         FeedTypeError: If it is not an array and cannot become one.
-        DTypeError: For a masked array.
+        DTypeError: If it is a masked array.
     """
     return np.array(plain(value, f"the value of '{name}'", function), order="C")
 
@@ -110,7 +110,7 @@ def check_value(var: Variable, array: Array, function: str) -> None:
 # -------------------------------------------------------------------------------------------------------------- one save
 @dataclass(frozen=True)
 class Origin:
-    """Which save a file says it is from, and with which program: of a program's file, its own digest."""
+    """The save that wrote a file, and the digest of the saved program (that of the file itself, if it is the program's)."""
 
     stamp: Stamp | None
     program: str
@@ -118,17 +118,17 @@ class Origin:
 
 
 def digest(model: bytes) -> str:
-    """What a file of values says about the program that it was saved with."""
+    """Returns the digest of a program's file; files of values carry that of the program that they were saved with."""
     return hashlib.sha256(model).hexdigest()
 
 
 def origin_of_values(facts: Mapping[str, Any]) -> Origin:
-    """The origin of a file of values, from its facts."""
+    """Returns the origin of a file of values, from its facts."""
     return Origin(parse_stamp(facts.get("save")), str(facts.get("program", "")), True)
 
 
 def origin_of(data: bytes) -> Origin | None:
-    """The origin of a file; ``None`` for one that is damaged or not ours."""
+    """Returns the origin of a file; ``None`` if it is damaged, or another program wrote it."""
     program = serial.unstamped(data)
     if program is not None:
         return Origin(parse_stamp(program[1]), digest(program[0]), False)
@@ -141,22 +141,22 @@ def origin_of(data: bytes) -> Origin | None:
 def check_one_save(
     found: Mapping[Path, Origin | None], beside: Callable[[], Iterable[Path]], function: str, strict: bool = True
 ) -> list[Path]:
-    """Refuses files of two saves that were put together.
+    """Checks that files are not a mixture of two saves.
 
-    Values may be those of a later save of the same program, and a later save may have replaced a part of an earlier one's
+    Values may come from a later save of the same program, and a later save may have replaced a part of an earlier one's
     files (see :func:`tstatic.runtime.stamp.older`).
 
     Args:
         found: The files that are loaded.
-        beside: All files that may belong to the same saves; asked only if there is doubt.
-        function: What loads them, for the error.
-        strict: ``False`` answers with old files of values instead.
+        beside: Returns all files that may belong to the same saves; called only if there is doubt.
+        function: The function that loads them, for the error.
+        strict: ``False`` returns the older files of values instead of raising an error.
 
     Returns:
         The files of values that are older than the others.
 
     Raises:
-        CheckpointError: If there are two saves; it names the older files.
+        CheckpointError: If there are two saves; the message names the older files.
     """
     known = {path: origin for path, origin in found.items() if origin is not None}
     programs = {origin.program for origin in known.values() if origin.program}

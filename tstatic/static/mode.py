@@ -1,4 +1,4 @@
-"""Switching between static and eager mode: tstatic is always static."""
+"""Functions that switch between static and eager mode in Paddle: tstatic is always static."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def disable_static(place: Any = None) -> None:
 
 
 def in_dynamic_mode() -> bool:
-    """Always ``False``: there is no eager mode.
+    """Returns ``False``: there is no eager mode.
 
     Example:
         >>> paddle.enable_static()
@@ -56,7 +56,7 @@ def in_dynamic_mode() -> bool:
 
 
 class no_grad(contextlib.ContextDecorator):
-    """A context or decorator in which new variables get ``stop_gradient = True``."""
+    """Returns a context manager or decorator in which new variables get ``stop_gradient = True``."""
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         self._function = function

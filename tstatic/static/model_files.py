@@ -1,4 +1,4 @@
-"""The 1.x way of saving a model: a folder with the program in one file, and the values in others or in one."""
+"""Saves models as Paddle 1.x does: a folder with the program in one file, and the values in others or in one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def save_inference_model(
     """Saves what leads from the inputs to the targets to a folder.
 
     Args:
-        dirname: The folder, made if need be.
+        dirname: The folder; created if it is missing.
         feeded_var_names: Names of the inputs.
         target_vars: A Variable or a list of them: the results.
         executor: Accepted as in Paddle; values are those of the global scope.
@@ -162,7 +162,7 @@ def load_inference_model(
         wanted = persistables(program)
         paths = paths_of(folder, params_filename, wanted, function) if wanted else []
         data = files.read([path, *paths])
-        if data.pop(path) == content:  # else another process has saved another program in the meantime
+        if data.pop(path) == content:  # otherwise another process has saved another program meanwhile
             break
     if wanted:
         beside = [path, *paths]

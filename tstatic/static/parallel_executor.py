@@ -19,21 +19,21 @@ from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 class ParallelExecutor:
     """Runs a program on ``CPU_NUM`` CPU places or on all visible GPUs.
 
-    Construction touches no variable: parameters reach the places at the first run.
+    The constructor does not use any variable: parameters are copied to the places at the first run.
 
     Args:
         use_cuda: GPUs, not CPU places.
-        loss_name: Name of the loss; needed where the program has a backward part.
+        loss_name: Name of the loss; required if the program has a backward part.
         main_program: The default main program if ``None``.
         share_vars_from: A ParallelExecutor whose variables this one uses. Those of one scope share them anyway.
         exec_strategy, build_strategy: Copied.
-        num_trainers: Number of processes; 1 leaves it to the launcher's environment.
+        num_trainers: Number of processes; 1 means that of the launcher's environment.
         trainer_id: This process's rank.
-        scope: Where the variables live; the global scope if ``None``.
+        scope: The scope of the variables; the global scope if ``None``.
 
     Raises:
-        ProgramTypeError: For an argument of another type (a ``TypeError``).
-        ProgramError: Where the program has a backward part and ``loss_name`` is not its loss.
+        ProgramTypeError: If an argument has another type (a ``TypeError``).
+        ProgramError: If the program has a backward part and ``loss_name`` is not its loss.
     """
 
     _scope: Scope
@@ -68,7 +68,7 @@ class ParallelExecutor:
                 op="ParallelExecutor",
             )
         if build_strategy is not None and not isinstance(build_strategy, BuildStrategy):
-            build = build_strategy  # CompiledProgram says what is wrong with it.
+            build = build_strategy  # CompiledProgram raises the error.
         else:
             build = BuildStrategy() if build_strategy is None else build_strategy.copy()
             if num_trainers != 1 or trainer_id != 0:
@@ -92,7 +92,7 @@ class ParallelExecutor:
 
     @property
     def device_count(self) -> int:
-        """Number of places: ``CPU_NUM``, or the GPUs; counted when first asked for, or at the first run."""
+        """Number of places: ``CPU_NUM``, or the GPUs; counted on first use, or at the first run."""
         if self._count is None:
             self._count = len(places_of(self._place, None))
         return self._count
@@ -104,20 +104,21 @@ class ParallelExecutor:
         feed_dict: Any = None,
         return_numpy: bool = True,
     ) -> list[Any]:
-        """Runs one step on all places; nothing of the program is left out, whatever is fetched.
+        """Runs one step of the whole program on all places, whatever is fetched.
 
         Args:
             fetch_list: Variables or names.
             feed: A dict, whose arrays are split over the places along the first axis, or a list with a dict for each.
-            feed_dict: Its name in early releases; used where ``feed`` is ``None``.
-            return_numpy: ``False`` gives tensors that hold the arrays.
+            feed_dict: Its name in early releases; used if ``feed`` is ``None``.
+            return_numpy: ``False`` returns tensors that hold the arrays.
 
         Returns:
-            Per fetched variable the places' values, joined along the first axis.
+            For each fetched variable, the places' values joined along the first axis.
 
         Raises:
-            FeedError: For a feed that is neither, a list of another length, or fewer rows than places (a ``ValueError``).
-            FeedTypeError: For a list that holds something else than dicts (also a ``TypeError``).
+            FeedError: If the feed is neither, a list has another length, or there are fewer rows than places (a
+                ``ValueError``).
+            FeedTypeError: If a list has items other than dicts (also a ``TypeError``).
         """
         if feed is None and feed_dict is not None:
             warn_once("feed_dict", "ParallelExecutor.run: feed_dict is the name that feed had; use feed")
@@ -137,10 +138,10 @@ class ParallelExecutor:
         return values
 
     def drop_local_exe_scopes(self) -> None:
-        """Gives the memory of temporary values back now; the next run takes it again.
+        """Releases the memory of temporary values now; the next run allocates it again.
 
         Raises:
-            ProgramError: Before the first run.
+            ProgramError: If the program has not run yet.
         """
         _, settings = settings_of(self._compiled)
         sessions = settings.history.sessions if settings.history is not None else ()

@@ -1,4 +1,4 @@
-"""THE page to read first: a program and a strategy become a plan by these passes in this order."""
+"""Turns a program and a strategy into a plan, by these passes in this order: the file to read first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log = get_logger("fusion")
 
 
 def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
-    """The ordered passes that a strategy asks for; clean-ups come last, and first what makes them cheaper."""
+    """Returns the passes that a strategy requires, in order: those that make others cheaper first, clean-ups last."""
     return (
         *((Pass("addto", addto),) if strategy.enable_addto else ()),
         Pass("dce", dce),
@@ -45,7 +45,7 @@ def passes_of(strategy: BuildStrategy) -> tuple[Pass, ...]:
 
 
 def plan_options(strategy: BuildStrategy) -> PlanOptions:
-    """What a strategy says about memory, and whether steps may overlap; the order is the program's in any case."""
+    """Returns a strategy's options for memory and for overlapping steps; steps always keep the program's order."""
     return PlanOptions(
         reuse=strategy.memory_optimize is not False,
         inplace=strategy.enable_inplace,
@@ -59,7 +59,7 @@ def simplify(
 ) -> tuple[FrozenProgram, tuple[PassRecord, ...]]:
     """Freezes a program and runs the strategy's passes; the gradient of the loss starts at ``scale``.
 
-    With ``GradientScaleStrategy.Customized`` the op that starts the loss gradient is left out, and the user feeds it.
+    With ``GradientScaleStrategy.Customized`` the op that fills the loss gradient is removed, and the user feeds it.
 
     Raises:
         FeedError: The feed lacks the loss gradient, which Customized requires.
@@ -91,12 +91,12 @@ def _need_start(program: Program, feeds: Sequence[str]) -> None:
 
 
 def fusions_of(strategy: BuildStrategy) -> tuple[Fusion, ...]:
-    """The fusions that a strategy asks for, in their order."""
+    """Returns the fusions that a strategy turns on, in their order."""
     return tuple(f for f in FUSIONS if getattr(strategy, f.switch))
 
 
 def make_one(fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log: Log) -> FrozenProgram:
-    """Makes one fusion; ``metas`` gains the values that it prepares the program with."""
+    """Applies one fusion; adds to ``metas`` the values that its preparation makes."""
     if fusion.prepare is not None:
         frozen = fusion.prepare(frozen, metas)
     frozen = apply(fusion, frozen, metas, log)
@@ -107,13 +107,13 @@ def make_one(fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log:
 def fuse(
     frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrategy, log: Log | None = None
 ) -> tuple[FrozenProgram, Mapping[str, Meta]]:
-    """Makes the strategy's fusions.
+    """Applies the strategy's fusions.
 
     Args:
-        frozen: After the other passes.
-        metas: Metadata of all its values: which shapes broadcast, and how, decides what can be one kernel.
-        strategy: Its switches.
-        log: Is told what was made, and what not and why.
+        frozen: The program after the other passes.
+        metas: Metadata of all its values: broadcasting decides which ops can be one kernel.
+        strategy: The strategy, whose switches select the fusions.
+        log: Records the fusions made, and the matches rejected with their reasons.
 
     Returns:
         The program, and the metadata of all its values.
@@ -132,7 +132,7 @@ def fuse(
 
 
 def _say(log: Log) -> None:
-    """Tells the ``fusion`` log what was made, and what not and why."""
+    """Writes the fusions made and the matches rejected, with reasons, to the ``fusion`` log."""
     if not _log.isEnabledFor(DEBUG):
         return
     for made in log.applied:
@@ -149,9 +149,9 @@ def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrat
     """Plans a simplified and fused program.
 
     Args:
-        frozen: With its fused ops.
+        frozen: The program with its fused ops.
         metas: Metadata of all its values.
-        strategy: Says how memory is planned.
+        strategy: The strategy, which decides how memory is planned.
         generated: Run fused ops as generated kernels; otherwise as the ops that they replaced, with the same bits as unfused.
     """
     if not generated:

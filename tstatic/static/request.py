@@ -1,4 +1,4 @@
-"""What a run asks for: the arrays that it feeds, the names that it fetches, the state that the program reads."""
+"""Reads the arguments of a run: the arrays that it feeds, the names that it fetches, the state that the program reads."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from tstatic.runtime.feed import Arrays, read_feed
 from tstatic.runtime.scope import Scope
 
 Signature = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
-"""Name, shape and dtype of all that is fed, sorted."""
+"""Name, shape and dtype of all fed arrays, sorted by name."""
 
 MOST_ACCEPTED = 256
-"""Kinds of arrays that an input remembers, so that a feed of ever new sizes does not fill the memory."""
+"""The most kinds of arrays that a FeedReader remembers, so that feeds of ever new sizes do not fill the memory."""
 
 
 def signature_of(arrays: Arrays) -> Signature:
-    """What a compilation depends on of a feed."""
+    """Returns the part of a feed that a compilation depends on."""
     return tuple((name, array.shape, array.dtype) for name, array in sorted(arrays.items()))
 
 
 class FeedReader:
-    """Reads what is fed to one version of a program, and knows which kinds of arrays have passed all checks before.
+    """Reads the feeds of one version of a program, and remembers which kinds of arrays have passed all checks.
 
     Args:
-        program: It must not change afterwards: an edit makes another version.
-        fetches: Names that are fetched, which an input may be.
+        program: The program; after an edit, another version needs another reader.
+        fetches: Names that are fetched; an input may be among them.
     """
 
     def __init__(self, program: Program, fetches: Sequence[str]) -> None:
         read = {name for block in program.blocks for op in block.ops for name in op.input_arg_names}
         self.used = frozenset(read | set(fetches))
-        # (name, shape, dtype) of plain arrays that need no conversion -> whether the program uses what is fed.
+        # (name, shape, dtype) of plain arrays that need no conversion -> whether the program uses the fed value.
         self._accepted: dict[tuple[str, tuple[int, ...], np.dtype[Any]], bool] = {}
 
     def read(self, program: Program, feed: Any) -> tuple[Arrays, Signature]:
-        """The arrays that a run needs, checked, and their signature.
+        """Returns the arrays that a run needs, checked, and their signature.
 
         Raises:
-            FeedError, FeedTypeError: As of :func:`tstatic.runtime.feed.read_feed`.
+            FeedError, FeedTypeError: As :func:`tstatic.runtime.feed.read_feed` does.
         """
         if type(feed) is dict:
-            # One pass without a call for what passed before takes 0.6 us; all checks of one array take 4, a small step 25.
+            # For arrays that passed before, one loop without calls takes 0.6 us; all checks of one array take 4, a small step 25.
             arrays: Arrays = {}
             parts = []
             accepted = self._accepted
@@ -71,7 +71,7 @@ class FeedReader:
         return arrays, signature_of(arrays)
 
     def _accept(self, program: Program, feed: Mapping[str, Any], arrays: Arrays) -> None:
-        """Notes the arrays that were taken as they are, and that fit their declarations whatever is checked."""
+        """Remembers the kinds of arrays that were used unconverted and that fit their declarations in every check."""
         if len(self._accepted) > MOST_ACCEPTED:
             self._accepted.clear()
         for name, value in list(feed.items()):
@@ -86,10 +86,10 @@ class FeedReader:
 
 
 def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
-    """Names of a (nested) fetch list, and the names that optimizer ops in it write.
+    """Returns the names of a (nested) fetch list, and the names that optimizer ops in it write.
 
     Raises:
-        FeedTypeError: For an item that is neither a text, a Variable nor an op.
+        FeedTypeError: If an item is not a str, a Variable or an op.
     """
     names: list[str] = []
     kept: list[str] = []
@@ -137,7 +137,7 @@ def _is_minimize_result(item: tuple[Any, ...]) -> bool:
 
 
 def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[str, Meta]:
-    """Metadata of the persistable variables that a program reads, from the scope where it has them."""
+    """Returns the metadata of the persistable variables that a program reads: of their values, else as declared."""
     found = {}
     for var in frozen.reads:
         array = scope.array(var)
@@ -150,12 +150,12 @@ def state_metas(frozen: FrozenProgram, program: Program, scope: Scope) -> dict[s
 
 
 def updated(program: Program) -> list[str]:
-    """Names that the program's optimizer ops write."""
+    """Returns the names that the program's optimizer ops write."""
     return [n for op in program.global_block().ops if op.role & OpRole.Optimize for n in op.output_arg_names]
 
 
 def check_holders(feed_var_name: Any, fetch_var_name: Any) -> None:
-    """Refuses names of Paddle's feed and fetch variables, which have no effect here, that are not texts.
+    """Checks that the names of Paddle's feed and fetch variables, which have no effect here, are texts.
 
     Raises:
         ProgramTypeError: If one is not a str.
@@ -172,9 +172,9 @@ def check_holders(feed_var_name: Any, fetch_var_name: Any) -> None:
 
 
 def damaged_program(base: Program, error: Exception) -> ProgramError | None:
-    """The error for a program from a file that says what no program would, past all that is checked when it is read.
+    """Returns the error for a program from a damaged file, if the checks on reading could not find the damage.
 
-    ``None`` for programs that were built here, and for those that call functions of the user's own, which may raise anything.
+    ``None`` for programs that were built in this process, and for those that call user functions, which may raise anything.
     """
     kinds = {attr.kind for block in base.blocks for op in block.ops for attr in op.definition.attrs.values()}
     if not base._from_file or "function" in kinds:

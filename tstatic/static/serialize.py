@@ -1,4 +1,4 @@
-"""The pieces of an inference model as bytes, and files of bytes."""
+"""Converts the parts of an inference model to and from bytes, and writes and reads files of bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tstatic.static.io import path_of, persistables, program_of
 
 @export("static.serialize_program", "static.io.serialize_program")
 def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
-    """The inference program as bytes, for :func:`deserialize_program`.
+    """Returns the inference program as bytes, for :func:`deserialize_program`.
 
     Args:
         feed_vars: A Variable or a list of them: the inputs.
@@ -39,10 +39,10 @@ def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
 
 @export("static.deserialize_program", "static.io.deserialize_program")
 def deserialize_program(data: bytes) -> Program:
-    """The program that :func:`serialize_program` gave.
+    """Returns the program that :func:`serialize_program` encoded.
 
     Raises:
-        CheckpointError: If the bytes are damaged or no program.
+        CheckpointError: If the bytes are damaged or not a program.
     """
     return serial.decode(data)
 
@@ -71,7 +71,7 @@ def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor |
 
 @export("static.io._serialize_persistables")
 def _serialize_persistables(program: Program, executor: Executor | None) -> bytes | None:
-    """The values of a program's persistable variables as bytes; ``None`` if it has none."""
+    """Returns the values of a program's persistable variables as bytes; ``None`` if it has none."""
     check_executor(executor, "serialize_persistables")
     return _values_or_none(program_of(program, "serialize_persistables"))
 
@@ -86,7 +86,7 @@ def deserialize_persistables(program: Program, data: bytes | None, executor: Exe
 
     Args:
         program: The program whose persistable variables get values.
-        data: What :func:`serialize_persistables` gave; ``None`` for a program without persistable variables.
+        data: The result of :func:`serialize_persistables`; ``None`` for a program without persistable variables.
         executor: Accepted as in Paddle.
 
     Raises:
@@ -115,6 +115,6 @@ def load_from_file(path: str) -> bytes:
     """Reads the bytes of a file.
 
     Raises:
-        CheckpointError: If it is not there or cannot be read.
+        CheckpointError: If the file does not exist or cannot be read.
     """
     return checkpoint.read(path_of(path, "load_from_file"))

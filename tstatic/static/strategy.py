@@ -1,4 +1,4 @@
-"""BuildStrategy and ExecutionStrategy: every property with its default, its checks and what it does in this release."""
+"""BuildStrategy and ExecutionStrategy: every property with its default, its checks and its effect in this release."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Choice(enum.Enum):
 
 
 class BuildStrategy(Strategy):
-    """How a program is rewritten and planned before it runs; given to ``CompiledProgram``.
+    """Selects how a program is rewritten and planned before it runs; an argument of ``CompiledProgram``.
 
     A strategy is copied when a program is compiled with it. Values are checked when they are set.
 
@@ -247,7 +247,7 @@ class BuildStrategy(Strategy):
     # fmt: on
 
     def check(self) -> None:
-        """Checks what only several properties together can tell, and that lists and sets still hold str only.
+        """Checks properties against each other, and that lists and sets still hold only str.
 
         Raises:
             StrategyValueError: ``trainer_id`` is not among ``num_trainers`` or ``trainers_endpoints``.
@@ -274,7 +274,7 @@ class BuildStrategy(Strategy):
 
 
 class ExecutionStrategy(Strategy):
-    """How a compiled program runs; given to ``with_data_parallel`` and ``ParallelExecutor``, which copy it.
+    """Selects how a compiled program runs; an argument of ``with_data_parallel`` and ``ParallelExecutor``, which copy it.
 
     Raises:
         StrategyTypeError: A property is set to a value of another type (a ``TypeError``).

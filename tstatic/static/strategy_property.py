@@ -1,4 +1,4 @@
-"""One record per strategy property, and the base class that validates, prints, compares and copies by those records."""
+"""Records of strategy properties, and the base class that validates, prints, compares and copies by them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MOST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """What values a property takes.
+    """The kind of values that a property takes.
 
     Args:
         expected: The accepted values in the user's spelling, as error messages and help show them.
@@ -55,7 +55,7 @@ class Kind(Generic[T]):
 
 
 def _read_bool(value: object) -> bool:
-    # An int is refused on purpose: `num_threads` typed as a switch, or 3 for True, should not pass in silence.
+    # An int is rejected on purpose: a number of threads given for a switch, or 3 for True, must not pass silently.
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise TypeError
@@ -123,13 +123,13 @@ class Property(Generic[T]):
     It is also the descriptor that gets and sets the value, so that ``help()`` shows it and type checkers know its type.
 
     Args:
-        kind: What values it takes.
+        kind: The kind of its values.
         default: The documented default.
-        doc: One sentence that says what it does.
+        doc: One sentence that describes its effect.
         since: The first Paddle release that had it.
         effect: What it acts on.
         freezes: True if setting it after the strategy was finalized is an error.
-        status: What ``explain`` says of it in this release.
+        status: The status that ``explain`` reports in this release.
         reason: The sentence that goes with ``status``.
     """
 
@@ -151,7 +151,7 @@ class Property(Generic[T]):
         if self.freezes:
             lines.append("Cannot be set once the strategy has been finalized.")
         lines.append(f"In this release: {self.status}: {self.reason}")
-        # The record is frozen for everybody else; the name is known only now.
+        # The record is frozen, but its name is known only now.
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "owner", owner.__name__)
         object.__setattr__(self, "__doc__", "\n".join(lines))
@@ -201,7 +201,7 @@ class Property(Generic[T]):
 
 
 class Strategy:
-    """Base of the strategies: attributes are checked when they are set, and there are none but the listed ones."""
+    """Base class of the strategies: attributes are checked when they are set, and only the listed ones exist."""
 
     __slots__ = ("__weakref__", "_finalized", "_key", "_values")
     _table: ClassVar[dict[str, Property[Any]]] = {}
@@ -232,7 +232,7 @@ class Strategy:
         Raises:
             StrategyTypeError: A list or set was changed in place and now holds something that is not a str.
         """
-        # An executor asks before every run. Lists and sets can change in place, so only those are looked at again.
+        # Called before every run. Only lists and sets can change in place, so only those are read again.
         if self._key is not None:
             lists, values = self._key
             for live, was in lists:

@@ -1,4 +1,4 @@
-"""The 1.x way of saving: folders with one file per variable, or one file for all, and models of that kind."""
+"""Saves and loads values as Paddle 1.x does: folders with one file per variable, or one file for all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ AnyProgram = Program | CompiledProgram | None
 # ------------------------------------------------------------------------------------------------------- kinds of variables
 @export("static.io.is_persistable", "fluid.io.is_persistable")
 def is_persistable(var: Variable) -> bool:
-    """Whether a variable lives in the scope between runs.
+    """Returns whether a variable keeps its value in the scope between runs.
 
     Example:
         >>> x = static.data("x", [2])
@@ -53,40 +53,40 @@ def is_persistable(var: Variable) -> bool:
 
 @export("static.io.is_parameter", "fluid.io.is_parameter")
 def is_parameter(var: Variable) -> bool:
-    """Whether a variable is a parameter."""
+    """Returns whether a variable is a parameter."""
     return isinstance(var, Parameter)
 
 
 @export("static.io.is_belong_to_optimizer", "fluid.io.is_belong_to_optimizer")
 def is_belong_to_optimizer(var: Variable) -> bool:
-    """Whether a variable is persistable and no parameter: a moment, a learning rate, a counter."""
+    """Returns whether a variable is persistable and not a parameter: a moment, a learning rate, a counter."""
     return var.persistable and not isinstance(var, Parameter) and not var.need_check_feed
 
 
 @export("fluid.io.get_program_persistable_vars", "static.io.get_program_persistable_vars")
 def get_program_persistable_vars(program: AnyProgram) -> list[Variable]:
-    """The persistable variables of a program."""
+    """Returns the persistable variables of a program."""
     return persistables(_get_valid_program(program))
 
 
 @export("fluid.io.get_program_parameter", "static.io.get_program_parameter")
 def get_program_parameter(program: AnyProgram) -> list[Variable]:
-    """The parameters of a program."""
+    """Returns the parameters of a program."""
     return list(_get_valid_program(program).all_parameters())
 
 
 @export("static.io._get_valid_program", "fluid.io._get_valid_program")
 def _get_valid_program(program: AnyProgram = None) -> Program:
-    """The program itself, that of a CompiledProgram, or the default main program for ``None``."""
+    """Returns the program itself, that of a CompiledProgram, or the default main program for ``None``."""
     return default_main_program() if program is None else program_of(program, "fluid.io")
 
 
 @export("fluid.io.get_parameter_value")
 def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Array:
-    """A parameter's value in the global scope, as a copy.
+    """Returns a copy of a parameter's value in the global scope.
 
     Raises:
-        FeedError: If it has none.
+        FeedError: If it has no value.
     """
     check_executor(executor, "get_parameter_value")
     return values_of_variables([para], global_scope(), "get_parameter_value")[0][para.name].copy()
@@ -94,7 +94,7 @@ def get_parameter_value(para: Parameter, executor: Executor | None = None) -> Ar
 
 @export("fluid.io.get_parameter_value_by_name")
 def get_parameter_value_by_name(name: str, executor: Executor | None = None, program: AnyProgram = None) -> Array:
-    """The value of the parameter of that name in the global scope, as a copy.
+    """Returns a copy of the value of the parameter of that name in the global scope.
 
     Raises:
         NotFoundError: If the program has no such parameter.
@@ -114,16 +114,16 @@ def get_parameter_value_by_name(name: str, executor: Executor | None = None, pro
 
 # ------------------------------------------------------------------------------------------------------------------ files
 def file_name(name: str) -> str:
-    """The file of a variable: its name, with escapes where a file system would see more than a name."""
+    """Returns the file name of a variable: its name, with characters escaped that mean something in paths."""
     safe = quote(name, safe="@ -_+=,~()[]{}", errors="surrogatepass")
     return "%2E" + safe[1:] if safe.startswith(".") else safe
 
 
 def folder_of(dirname: Any, function: str) -> Path:
-    """A folder's path.
+    """Returns the path of a folder.
 
     Raises:
-        ProgramError: If it is none.
+        ProgramError: If the argument is not a path.
     """
     if not isinstance(dirname, str | Path) or not str(dirname) or "\0" in str(dirname):
         raise ProgramError(
@@ -166,13 +166,13 @@ def save_vars(
 ) -> None:
     """Saves values of the global scope to a folder.
 
-    Each file is a checkpoint of its own: safetensors with a checksum. All change at one point: after a crash or an error,
-    :func:`load_vars` finds the old files or the new ones, also with one file per variable.
+    Each file is a complete checkpoint: safetensors with a checksum. All change at one point: after a crash or an error,
+    :func:`load_vars` finds the old files or the new ones, even with one file per variable.
 
     Args:
         executor: Accepted as in Paddle.
-        dirname: The folder, made if need be.
-        main_program: Whose variables; the default main program if ``None``.
+        dirname: The folder; created if it is missing.
+        main_program: The program with the variables; the default main program if ``None``.
         vars: These variables only.
         predicate: Those of the program's variables for which it is true.
         filename: One file for all; by default one per variable.
