@@ -42,6 +42,14 @@ class TstaticError(RuntimeError):
         op: The operator's type, when one is concerned.
         var: The variable's name, when one is concerned.
         where: ``file:line`` of the user's own statement that built the op or made the call.
+
+    Example:
+        >>> x = static.data("x", [None, 3])
+        >>> try:
+        ...     paddle.matmul(x, paddle.ones([4, 2]))
+        ... except paddle.errors.ShapeError as error:
+        ...     print(error.op, isinstance(error, paddle.errors.TstaticError))
+        matmul_v2 True
     """
 
     def __init__(

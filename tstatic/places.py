@@ -72,7 +72,14 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class CPUPlace(Place):
-    """The CPU. A list with several of them makes as many replicas."""
+    """The CPU. A list with several of them makes as many replicas.
+
+    Example:
+        >>> place = paddle.CPUPlace()
+        >>> y = paddle.full([2], 3.0)
+        >>> static.Executor(place).run(fetch_list=[y])[0]
+        array([3., 3.], dtype=float32)
+    """
 
     kind: ClassVar[str] = "cpu"
 
@@ -87,6 +94,13 @@ class CUDAPlace(Place):
     Raises:
         PlaceTypeError: ``id`` is not an integer.
         PlaceError: ``id`` is negative.
+
+    Example:
+        >>> place = paddle.CUDAPlace(1)
+        >>> place.get_device_id()
+        1
+        >>> place == paddle.CUDAPlace(1), place == paddle.CPUPlace()
+        (True, False)
     """
 
     id: int
@@ -114,7 +128,15 @@ class NullPlace(Place):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class CUDAPinnedPlace(Place):
-    """Page-locked host memory, from which copies to a GPU run in the background."""
+    """Page-locked host memory, from which copies to a GPU run in the background.
+
+    Example:
+        >>> place = paddle.CUDAPinnedPlace()
+        >>> place == paddle.CUDAPinnedPlace()
+        True
+        >>> place == paddle.CPUPlace()
+        False
+    """
 
     kind: ClassVar[str] = "gpu_pinned"
 

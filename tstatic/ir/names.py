@@ -10,7 +10,15 @@ from tstatic.guards import Guarded
 
 
 class UniqueNameGenerator:
-    """Counts per key; ``prefix`` stands before every name."""
+    """Counts per key; ``prefix`` stands before every name.
+
+    Example:
+        >>> generator = fluid.unique_name.UniqueNameGenerator("net_")
+        >>> with fluid.unique_name.guard(generator):
+        ...     name = fluid.unique_name.generate("fc")
+        >>> name
+        'net_fc_0'
+    """
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix

@@ -29,7 +29,14 @@ class OpRole:
 
 
 class Operator:
-    """One op of a block: type, slots of variable names, attributes, role and the user's line."""
+    """One op of a block: type, slots of variable names, attributes, role and the user's line.
+
+    Example:
+        >>> y = paddle.scale(static.data("x", [2]), 3.0)
+        >>> op = static.default_main_program().global_block().ops[0]
+        >>> op.type, op.input("X"), op.attr("scale")
+        ('scale', ['x'], 3.0)
+    """
 
     __slots__ = ("_attrs", "_inputs", "_outputs", "block", "device", "namescope", "position", "role", "role_var", "type",
                  "where")  # fmt: skip

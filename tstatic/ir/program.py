@@ -26,7 +26,15 @@ _ids = itertools.count()
 
 
 class Block:
-    """A list of ops and the variables they use; block 0 is the global one, others belong to control flow."""
+    """A list of ops and the variables they use; block 0 is the global one, others belong to control flow.
+
+    Example:
+        >>> block = static.default_main_program().global_block()
+        >>> x = static.data("x", [2])
+        >>> y = paddle.tanh(x)
+        >>> [op.type for op in block.ops], block.var("x") is x
+        (['tanh'], True)
+    """
 
     def __init__(self, program: Program, idx: int, parent_idx: int = -1, forward_idx: int = -1) -> None:
         self.program = program
@@ -195,6 +203,13 @@ class Program(ProgramMethods):
     """What to compute: blocks of ops over named variables.
 
     Programs compare by identity. ``version`` changes with every edit, so that compiled plans are never stale.
+
+    Example:
+        >>> main = static.Program()
+        >>> with static.program_guard(main):
+        ...     y = paddle.tanh(static.data("x", [2]))
+        >>> len(main.global_block().ops), len(static.default_main_program().global_block().ops)
+        (1, 0)
     """
 
     def __init__(self) -> None:

@@ -20,6 +20,13 @@ class DType:
     """An element type; a singleton per type, equal to its own name and to its numpy dtype.
 
     ``paddle.float32``, ``"float32"``, ``np.float32`` and ``VarType.FP32`` all name the same object after :func:`dtype_of`.
+
+    Example:
+        >>> x = static.data("x", [2], dtype=paddle.float16)
+        >>> x.dtype == "float16", x.dtype.itemsize
+        (True, 2)
+        >>> x.dtype.np
+        dtype('float16')
     """
 
     __slots__ = ("is_float", "itemsize", "name", "np", "short")

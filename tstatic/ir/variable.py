@@ -28,6 +28,15 @@ class Variable(VariableMethods):
         stop_gradient: No gradient flows to or through it.
         is_data: Declared by ``static.data``.
         made_at: The user's file and line that made it.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> y = paddle.matmul(x, x.transpose([1, 0])) + 1
+        >>> y.shape, y.dtype, isinstance(y, paddle.Tensor)
+        ((-1, -1), tstatic.float32, True)
+        >>> static.Executor().run(feed={"x": np.array([[1, 2], [3, 4]], "float32")}, fetch_list=[y])[0]
+        array([[ 6., 12.],
+               [12., 26.]], dtype=float32)
     """
 
     # numpy must not turn ``array + variable`` into an object array; None makes it call our __radd__.
@@ -244,6 +253,12 @@ class Parameter(Variable):
         need_clip: Whether gradient clipping takes it in.
         gradient_clip_attr: How ``fluid.clip.set_gradient_clip`` clips its gradient.
         initializer: How its start value is made.
+
+    Example:
+        >>> y = static.nn.fc(static.data("x", [None, 3]), 2)
+        >>> w, b = static.default_main_program().all_parameters()
+        >>> w.name, w.shape, w.trainable, isinstance(w, static.Parameter)
+        ('fc_0.w_0', (3, 2), True, True)
     """
 
     def __init__(

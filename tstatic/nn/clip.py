@@ -41,7 +41,18 @@ class ClipGradBase:
 
 @export("nn.ClipGradByValue", "fluid.clip.GradientClipByValue", "fluid.clip.ClipGradByValue")
 class ClipGradByValue(ClipGradBase):
-    """Cuts every element to ``[min, max]``; ``min`` defaults to ``-max``."""
+    """Cuts every element to ``[min, max]``; ``min`` defaults to ``-max``.
+
+    Example:
+        >>> clip = paddle.nn.ClipGradByValue(max=3.5)
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(0.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.SGD(learning_rate=1.0, grad_clip=clip).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[w])[0]
+        array([-3. , -3.5], dtype=float32)
+    """
 
     def __init__(self, max: float, min: float | None = None) -> None:
         self.max = float(max)
@@ -67,7 +78,18 @@ class ClipGradByValue(ClipGradBase):
 
 @export("nn.ClipGradByNorm", "fluid.clip.GradientClipByNorm", "fluid.clip.ClipGradByNorm")
 class ClipGradByNorm(ClipGradBase):
-    """Scales each gradient so that its own L2 norm is at most ``clip_norm``."""
+    """Scales each gradient so that its own L2 norm is at most ``clip_norm``.
+
+    Example:
+        >>> clip = paddle.nn.ClipGradByNorm(clip_norm=1.0)
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(0.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.SGD(learning_rate=1.0, grad_clip=clip).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[w])[0]
+        array([-0.6, -0.8], dtype=float32)
+    """
 
     def __init__(self, clip_norm: float) -> None:
         self.clip_norm = _positive("clip_norm", clip_norm)
@@ -90,6 +112,16 @@ class ClipGradByGlobalNorm(ClipGradBase):
     Args:
         clip_norm: The largest norm that is left as it is.
         group_name: Parameters given to :func:`set_gradient_clip` with clips of one name share one norm.
+
+    Example:
+        >>> clip = paddle.nn.ClipGradByGlobalNorm(clip_norm=1.0)
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(0.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.SGD(learning_rate=1.0, grad_clip=clip).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[w])[0]
+        array([-0.6, -0.8], dtype=float32)
     """
 
     def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:

@@ -49,7 +49,15 @@ def fans(shape: Sequence[int]) -> tuple[int, int]:
 @export("nn.initializer.Constant", "fluid.initializer.Constant", "fluid.initializer.ConstantInitializer")
 @no_effect(force_cpu=PLACE)
 class Constant(Initializer):
-    """All elements ``value``."""
+    """All elements ``value``.
+
+    Example:
+        >>> rule = paddle.nn.initializer.Constant(0.5)
+        >>> w = paddle.create_parameter([2], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> np.array(static.global_scope().find_var("w").get_tensor())
+        array([0.5, 0.5], dtype=float32)
+    """
 
     def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
         self.value = value
@@ -69,6 +77,14 @@ class Uniform(Initializer):
         diag_num: So many elements get ``diag_val`` afterwards: each ``diag_step`` elements and one more behind the one before.
         diag_step: The number of columns, for the diagonal of a matrix.
         diag_val: Their value.
+
+    Example:
+        >>> rule = paddle.nn.initializer.Uniform(low=-0.1, high=0.1)
+        >>> w = paddle.create_parameter([1000], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> value = np.array(static.global_scope().find_var("w").get_tensor())
+        >>> bool(abs(value).max() <= 0.1)
+        True
     """
 
     def __init__(
@@ -92,7 +108,16 @@ class Uniform(Initializer):
 @export("nn.initializer.Normal", "fluid.initializer.Normal", "fluid.initializer.NormalInitializer")
 @no_effect(name=NO_NAME)
 class Normal(Initializer):
-    """Normal with mean ``mean`` and standard deviation ``std``."""
+    """Normal with mean ``mean`` and standard deviation ``std``.
+
+    Example:
+        >>> rule = paddle.nn.initializer.Normal(mean=1.0, std=0.1)
+        >>> w = paddle.create_parameter([10000], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> value = np.array(static.global_scope().find_var("w").get_tensor())
+        >>> bool(abs(value.mean() - 1.0) < 0.01 and abs(value.std() - 0.1) < 0.01)
+        True
+    """
 
     def __init__(
         self, mean: float = 0.0, std: float = 1.0, seed: int = 0, name: str | None = None, **old: float
@@ -112,7 +137,16 @@ class Normal(Initializer):
 )
 @no_effect(name=NO_NAME)
 class TruncatedNormal(Initializer):
-    """Normal, cut at two standard deviations."""
+    """Normal, cut at two standard deviations.
+
+    Example:
+        >>> rule = paddle.nn.initializer.TruncatedNormal(mean=1.0, std=0.1)
+        >>> w = paddle.create_parameter([10000], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> value = np.array(static.global_scope().find_var("w").get_tensor())
+        >>> bool(abs(value - 1.0).max() < 0.2001)
+        True
+    """
 
     def __init__(
         self, mean: float = 0.0, std: float = 1.0, seed: int = 0, name: str | None = None, **old: float
@@ -146,7 +180,16 @@ def _symmetric(limit: float) -> tuple[float, float]:
 @export("nn.initializer.XavierUniform")
 @no_effect(name=NO_NAME)
 class XavierUniform(_Xavier):
-    """Uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Uniform within sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+
+    Example:
+        >>> rule = paddle.nn.initializer.XavierUniform()
+        >>> w = paddle.create_parameter([50, 400], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> value = np.array(static.global_scope().find_var("w").get_tensor())
+        >>> bool(abs(value).max() <= (6 / 450) ** 0.5)
+        True
+    """
 
     def __init__(
         self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
@@ -157,7 +200,16 @@ class XavierUniform(_Xavier):
 @export("nn.initializer.XavierNormal")
 @no_effect(name=NO_NAME)
 class XavierNormal(_Xavier):
-    """Normal with variance 2 / (fan_in + fan_out) (Glorot and Bengio, 2010)."""
+    """Normal with variance 2 / (fan_in + fan_out) (Glorot and Bengio, 2010).
+
+    Example:
+        >>> rule = paddle.nn.initializer.XavierNormal()
+        >>> w = paddle.create_parameter([50, 400], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> value = np.array(static.global_scope().find_var("w").get_tensor())
+        >>> bool(abs(value.std() - (2 / 450) ** 0.5) < 0.01)
+        True
+    """
 
     def __init__(
         self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
@@ -167,7 +219,16 @@ class XavierNormal(_Xavier):
 
 @export("fluid.initializer.Xavier", "fluid.initializer.XavierInitializer")
 class XavierInitializer(_Xavier):
-    """1.x spelling of both Xavier initializers."""
+    """1.x spelling of both Xavier initializers.
+
+    Example:
+        >>> x = static.data("x", [None, 8])
+        >>> y = fluid.layers.fc(x, size=16, param_attr=fluid.initializer.Xavier(), bias_attr=False)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> w = np.array(static.global_scope().find_var("fc_0.w_0").get_tensor())
+        >>> bool(abs(w).max() <= (6 / (8 + 16)) ** 0.5)
+        True
+    """
 
     def __init__(
         self, uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0
@@ -214,7 +275,16 @@ class _Kaiming(Initializer):
 
 @export("nn.initializer.KaimingUniform")
 class KaimingUniform(_Kaiming):
-    """Uniform within gain * sqrt(3 / fan_in) (He et al., 2015)."""
+    """Uniform within gain * sqrt(3 / fan_in) (He et al., 2015).
+
+    Example:
+        >>> rule = paddle.nn.initializer.KaimingUniform()
+        >>> w = paddle.create_parameter([50, 400], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> value = np.array(static.global_scope().find_var("w").get_tensor())
+        >>> bool(abs(value).max() <= (6 / 50) ** 0.5)
+        True
+    """
 
     def __init__(self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu") -> None:
         super().__init__(True, fan_in, 0, negative_slope, nonlinearity)
@@ -222,7 +292,16 @@ class KaimingUniform(_Kaiming):
 
 @export("nn.initializer.KaimingNormal")
 class KaimingNormal(_Kaiming):
-    """Normal with standard deviation gain / sqrt(fan_in) (He et al., 2015)."""
+    """Normal with standard deviation gain / sqrt(fan_in) (He et al., 2015).
+
+    Example:
+        >>> rule = paddle.nn.initializer.KaimingNormal()
+        >>> w = paddle.create_parameter([50, 400], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> value = np.array(static.global_scope().find_var("w").get_tensor())
+        >>> bool(abs(value.std() - (2 / 50) ** 0.5) < 0.01)
+        True
+    """
 
     def __init__(self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu") -> None:
         super().__init__(False, fan_in, 0, negative_slope, nonlinearity)
@@ -230,7 +309,16 @@ class KaimingNormal(_Kaiming):
 
 @export("fluid.initializer.MSRA", "fluid.initializer.MSRAInitializer")
 class MSRAInitializer(_Kaiming):
-    """1.x spelling of both Kaiming initializers."""
+    """1.x spelling of both Kaiming initializers.
+
+    Example:
+        >>> x = static.data("x", [None, 8])
+        >>> y = fluid.layers.fc(x, size=16, param_attr=fluid.initializer.MSRA(uniform=True), bias_attr=False)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> w = np.array(static.global_scope().find_var("fc_0.w_0").get_tensor())
+        >>> bool(abs(w).max() <= (6 / 8) ** 0.5)
+        True
+    """
 
     def __init__(
         self, uniform: bool = True, fan_in: float | None = None, seed: int = 0, negative_slope: float = 0.0,
@@ -262,7 +350,15 @@ class _FromArray(Initializer):
 @export("nn.initializer.Assign", "fluid.initializer.NumpyArrayInitializer")
 @no_effect(name=NO_NAME)
 class Assign(_FromArray):
-    """The given array, list or number."""
+    """The given array, list or number.
+
+    Example:
+        >>> rule = paddle.nn.initializer.Assign([1.0, 2.0])
+        >>> w = paddle.create_parameter([2], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> np.array(static.global_scope().find_var("w").get_tensor())
+        array([1., 2.], dtype=float32)
+    """
 
     def __init__(self, value: Any, name: str | None = None) -> None:
         self.array = plain(value, "the value of Assign", "Assign")
@@ -275,7 +371,15 @@ class Assign(_FromArray):
 
 @export("nn.initializer.Bilinear", "fluid.initializer.Bilinear", "fluid.initializer.BilinearInitializer")
 class Bilinear(_FromArray):
-    """Bilinear upsampling kernels for transposed convolution; the shape is [out, in, k, k]."""
+    """Bilinear upsampling kernels for transposed convolution; the shape is [out, in, k, k].
+
+    Example:
+        >>> rule = paddle.nn.initializer.Bilinear()
+        >>> w = paddle.create_parameter([1, 1, 4, 4], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> np.array(static.global_scope().find_var("w").get_tensor())[0, 0, 0]
+        array([0.0625, 0.1875, 0.1875, 0.0625], dtype=float32)
+    """
 
     def value(self, var: Variable) -> np.ndarray[Any, Any]:
         shape = var.shape
@@ -296,7 +400,15 @@ class Bilinear(_FromArray):
 @export("nn.initializer.Dirac")
 @no_effect(name=NO_NAME)
 class Dirac(_FromArray):
-    """Filters that pass channels through unchanged, ``groups`` times."""
+    """Filters that pass channels through unchanged, ``groups`` times.
+
+    Example:
+        >>> rule = paddle.nn.initializer.Dirac()
+        >>> w = paddle.create_parameter([1, 1, 3], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> np.array(static.global_scope().find_var("w").get_tensor())
+        array([[[0., 1., 0.]]], dtype=float32)
+    """
 
     def __init__(self, groups: int = 1, name: str | None = None) -> None:
         self.groups = groups
@@ -323,7 +435,16 @@ class Dirac(_FromArray):
 @export("nn.initializer.Orthogonal")
 @no_effect(name=NO_NAME)
 class Orthogonal(_FromArray):
-    """A (semi-)orthogonal matrix times ``gain`` (Saxe et al., 2013); drawn while the program is built."""
+    """A (semi-)orthogonal matrix times ``gain`` (Saxe et al., 2013); drawn while the program is built.
+
+    Example:
+        >>> rule = paddle.nn.initializer.Orthogonal()
+        >>> w = paddle.create_parameter([3, 3], "float32", name="w", default_initializer=rule)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> value = np.array(static.global_scope().find_var("w").get_tensor())
+        >>> bool(np.allclose(value @ value.T, np.eye(3), atol=1e-5))
+        True
+    """
 
     def __init__(self, gain: float = 1.0, name: str | None = None, seed: int = 0) -> None:
         self.gain, self.seed = gain, seed

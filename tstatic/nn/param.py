@@ -31,6 +31,14 @@ class ParamAttr:
         need_clip: Whether gradient clipping takes it in.
         gradient_clip: How its gradient is clipped (1.x), unless the optimizer has a ``grad_clip``; see
             ``fluid.clip.set_gradient_clip``.
+
+    Example:
+        >>> attr = paddle.ParamAttr(name="w", initializer=paddle.nn.initializer.Constant(0.5), learning_rate=0.1)
+        >>> y = static.nn.fc(paddle.ones([1, 4]), 2, weight_attr=attr)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[2., 2.]], dtype=float32)
     """
 
     def __init__(
@@ -135,7 +143,15 @@ def startup_value(var: Variable, initializer: Initializer, startup: Program | No
 
 
 class LayerHelper(LayerNamer):
-    """One layer call that makes parameters: names them after the layer and initialises them in the startup program."""
+    """One layer call that makes parameters: names them after the layer and initialises them in the startup program.
+
+    Example:
+        >>> helper = fluid.layer_helper.LayerHelper("mine")
+        >>> w = helper.create_parameter(None, [3, 2], "float32")
+        >>> b = helper.create_parameter(None, [2], "float32", is_bias=True)
+        >>> w.name, b.name
+        ('mine_0.w_0', 'mine_0.b_0')
+    """
 
     def __init__(self, prefix: str, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(prefix, name)

@@ -24,7 +24,17 @@ class WeightDecayRegularizer:
 
 @export("regularizer.L2Decay", "fluid.regularizer.L2Decay", "fluid.regularizer.L2DecayRegularizer")
 class L2Decay(WeightDecayRegularizer):
-    """Adds ``coeff * w`` to the gradient of ``w``."""
+    """Adds ``coeff * w`` to the gradient of ``w``.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Assign([1.0, -2.0]))
+        >>> optimizer = paddle.optimizer.SGD(learning_rate=1.0, weight_decay=paddle.regularizer.L2Decay(0.1))
+        >>> _ = optimizer.minimize(paddle.sum(w))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[w])[0]
+        array([-0.1, -2.8], dtype=float32)
+    """
 
     def __init__(self, coeff: float = 0.0, regularization_coeff: float | None = None) -> None:
         self.coeff = float(coeff if regularization_coeff is None else regularization_coeff)
@@ -35,7 +45,17 @@ class L2Decay(WeightDecayRegularizer):
 
 @export("regularizer.L1Decay", "fluid.regularizer.L1Decay", "fluid.regularizer.L1DecayRegularizer")
 class L1Decay(WeightDecayRegularizer):
-    """Adds ``coeff * sign(w)`` to the gradient of ``w``."""
+    """Adds ``coeff * sign(w)`` to the gradient of ``w``.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Assign([1.0, -2.0]))
+        >>> optimizer = paddle.optimizer.SGD(learning_rate=1.0, weight_decay=paddle.regularizer.L1Decay(0.1))
+        >>> _ = optimizer.minimize(paddle.sum(w))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[w])[0]
+        array([-0.1, -2.9], dtype=float32)
+    """
 
     def __init__(self, coeff: float = 0.0, regularization_coeff: float | None = None) -> None:
         self.coeff = float(coeff if regularization_coeff is None else regularization_coeff)

@@ -347,7 +347,19 @@ def switch_case(
 
 @export("fluid.layers.Switch", "fluid.layers.control_flow.Switch")
 class Switch:
-    """1.x style: ``with switch.case(condition): ...``, ``with switch.default(): ...``; the first true case runs."""
+    """1.x style: ``with switch.case(condition): ...``, ``with switch.default(): ...``; the first true case runs.
+
+    Example:
+        >>> x, y = static.data("x", [1]), fluid.layers.create_global_var([1], 0.0, "float32", persistable=True)
+        >>> with fluid.layers.Switch() as switch:
+        ...     with switch.case(x > 10.0):
+        ...         _ = fluid.layers.fill_constant([1], "float32", 1.0, out=y)
+        ...     with switch.default():
+        ...         _ = fluid.layers.fill_constant([1], "float32", 2.0, out=y)
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> static.Executor().run(feed={"x": np.array([3], "float32")}, fetch_list=[y])[0]
+        array([2.], dtype=float32)
+    """
 
     def __init__(self, name: str | None = None) -> None:
         self._helper = LayerNamer("switch", name)

@@ -239,7 +239,17 @@ def while_loop(
 
 @export("fluid.layers.While", "static.nn.While")
 class While:
-    """1.x style: ``while_op = While(cond)``, then ``with while_op.block(): ...`` that writes to ``cond``."""
+    """1.x style: ``while_op = While(cond)``, then ``with while_op.block(): ...`` that writes to ``cond``.
+
+    Example:
+        >>> i, n = paddle.zeros([1], "int64"), paddle.full([1], 5, "int64")
+        >>> going = paddle.less_than(i, n)
+        >>> with static.nn.While(going).block():
+        ...     i = fluid.layers.increment(i)
+        ...     _ = fluid.layers.less_than(i, n, cond=going)
+        >>> static.Executor().run(fetch_list=[i])[0]
+        array([5])
+    """
 
     def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
         self._condition = _check_condition(cond, "While")

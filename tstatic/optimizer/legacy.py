@@ -27,7 +27,9 @@ def _signature(today: type[Optimizer]) -> inspect.Signature:
 
 def _doc(today: type[Optimizer]) -> str:
     """Today's docstring, with the old spelling in its example."""
-    return (today.__doc__ or "").replace(f"paddle.optimizer.{today.__name__}(", f"fluid.optimizer.{today.__name__}(")
+    return inspect.cleandoc(today.__doc__ or "").replace(
+        f"paddle.optimizer.{today.__name__}(", f"fluid.optimizer.{today.__name__}("
+    )
 
 
 def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:

@@ -57,6 +57,15 @@ class LinearWarmup(LRScheduler):
         end_lr: The rate that the warm-up leads to, > ``start_lr``.
         last_epoch: See ``LRScheduler``.
         verbose: See ``LRScheduler``.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.LinearWarmup(1.0, warmup_steps=4, start_lr=0.0, end_lr=1.0)
+        >>> rates = []
+        >>> for _ in range(6):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
     """
 
     def __init__(
@@ -125,6 +134,15 @@ class ReduceOnPlateau(LRScheduler):
         min_lr: The rate never falls below it, >= 0.
         epsilon: A reduction by no more than this is left out, >= 0.
         verbose: True writes a line to stdout at every reduction.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.ReduceOnPlateau(1.0, factor=0.1, patience=1)
+        >>> rates = []
+        >>> for loss in (5.0, 4.0, 4.0, 4.0, 4.0):
+        ...     rate.step(loss)
+        ...     rates.append(round(rate(), 4))
+        >>> rates
+        [1.0, 1.0, 1.0, 0.1, 0.1]
     """
 
     def __init__(

@@ -34,6 +34,15 @@ class LRScheduler:
         base_lr: ``learning_rate`` as a float.
         last_lr: The rate of the current epoch.
         last_epoch: The current epoch.
+
+    Example:
+        >>> class Halving(paddle.optimizer.lr.LRScheduler):
+        ...     def get_lr(self):
+        ...         return self.base_lr * 0.5**self.last_epoch
+        >>> rate = Halving(learning_rate=1.0)
+        >>> rate.step()
+        >>> rate(), rate.last_epoch
+        (0.5, 1)
     """
 
     base_lr: float

@@ -34,6 +34,15 @@ class CosineAnnealingDecay(LRScheduler):
     Args:
         T_max: Number of epochs of half a period, > 0.
         eta_min: The smallest rate, >= 0.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.CosineAnnealingDecay(1.0, T_max=4)
+        >>> rates = []
+        >>> for _ in range(6):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 0.8536, 0.5, 0.1464, 0.0, 0.1464]
     """
 
     def __init__(
@@ -57,6 +66,15 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         T_0: Number of epochs of the first period, > 0.
         T_mult: How many times longer each period is than the one before, >= 1.
         eta_min: The smallest rate, >= 0.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.CosineAnnealingWarmRestarts(1.0, T_0=3)
+        >>> rates = []
+        >>> for _ in range(6):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 0.75, 0.25, 1.0, 0.75, 0.25]
     """
 
     T_cur: int | float
@@ -149,6 +167,15 @@ class OneCycleLR(LRScheduler):
         phase_pct: Share of the steps that the rise takes, 0 <= phase_pct <= 1; with ``three_phase`` < 0.5.
         anneal_strategy: ``'cos'`` or ``'linear'``.
         three_phase: True falls in two phases.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.OneCycleLR(1.0, total_steps=5)
+        >>> rates = []
+        >>> for _ in range(5):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [0.04, 0.9505, 0.6113, 0.1883, 0.0001]
     """
 
     def __init__(
@@ -221,6 +248,15 @@ class CyclicLR(LRScheduler):
         exp_gamma: For ``'exp_range'``.
         scale_fn: Function that returns the scale; it is not part of ``state_dict()``.
         scale_mode: Whether ``scale_fn`` is given the ``'cycle'``, from 1, or the ``'iterations'``, from 0.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.CyclicLR(0.1, 0.5, step_size_up=2)
+        >>> rates = []
+        >>> for _ in range(6):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [0.1, 0.3, 0.5, 0.3, 0.1, 0.3]
     """
 
     def __init__(

@@ -34,6 +34,15 @@ class NoamDecay(LRScheduler):
     Args:
         d_model: Width of the model, > 0.
         warmup_steps: Number of steps over which the rate rises, > 0.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.NoamDecay(d_model=4, warmup_steps=4)
+        >>> rates = []
+        >>> for _ in range(7):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [0.0, 0.0625, 0.125, 0.1875, 0.25, 0.2236, 0.2041]
     """
 
     def __init__(
@@ -62,6 +71,15 @@ class PiecewiseDecay(LRScheduler):
     Args:
         boundaries: Strictly increasing epochs, one or more.
         values: The rates, one more than there are boundaries.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.PiecewiseDecay(boundaries=[2, 4], values=[1.0, 0.5, 0.1])
+        >>> rates = []
+        >>> for _ in range(5):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 1.0, 0.5, 0.5, 0.1]
     """
 
     def __init__(
@@ -86,6 +104,15 @@ class NaturalExpDecay(LRScheduler):
 
     Args:
         gamma: Speed of the decay, > 0.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.NaturalExpDecay(1.0, gamma=0.5)
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 0.6065, 0.3679, 0.2231]
     """
 
     def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
@@ -102,6 +129,15 @@ class InverseTimeDecay(LRScheduler):
 
     Args:
         gamma: Speed of the decay, >= 0.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.InverseTimeDecay(1.0, gamma=0.5)
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 0.6667, 0.5, 0.4]
     """
 
     def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
@@ -124,6 +160,15 @@ class PolynomialDecay(LRScheduler):
         end_lr: The last rate, >= 0.
         power: Exponent, > 0.
         cycle: True starts again with a longer decay each time.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.PolynomialDecay(1.0, decay_steps=4, end_lr=0.0)
+        >>> rates = []
+        >>> for _ in range(6):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     """
 
     def __init__(
@@ -156,6 +201,15 @@ class ExponentialDecay(LRScheduler):
 
     Args:
         gamma: Factor of each epoch, 0 < gamma < 1.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.ExponentialDecay(1.0, gamma=0.5)
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 0.5, 0.25, 0.125]
     """
 
     def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
@@ -173,6 +227,15 @@ class MultiStepDecay(LRScheduler):
     Args:
         milestones: Strictly increasing epochs.
         gamma: Factor at each milestone, 0 <= gamma < 1.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.MultiStepDecay(1.0, milestones=[2, 4], gamma=0.1)
+        >>> rates = []
+        >>> for _ in range(5):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 1.0, 0.1, 0.1, 0.01]
     """
 
     def __init__(
@@ -198,6 +261,15 @@ class StepDecay(LRScheduler):
     Args:
         step_size: Number of epochs between two decays, > 0.
         gamma: Factor of each decay, 0 <= gamma < 1.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.StepDecay(1.0, step_size=2, gamma=0.1)
+        >>> rates = []
+        >>> for _ in range(5):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 1.0, 0.1, 0.1, 0.01]
     """
 
     def __init__(
@@ -217,6 +289,15 @@ class LambdaDecay(LRScheduler):
 
     Args:
         lr_lambda: Function of the epoch that returns the factor; it is not part of ``state_dict()``.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.LambdaDecay(1.0, lambda epoch: 0.9**epoch)
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 0.9, 0.81, 0.729]
     """
 
     def __init__(
@@ -235,6 +316,15 @@ class MultiplicativeDecay(LRScheduler):
 
     Args:
         lr_lambda: Function of the epoch that returns its factor; it is not part of ``state_dict()``.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.MultiplicativeDecay(1.0, lambda epoch: 0.5)
+        >>> rates = []
+        >>> for _ in range(4):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [1.0, 0.5, 0.25, 0.125]
     """
 
     def __init__(
@@ -262,6 +352,15 @@ class LinearLR(LRScheduler):
         total_steps: Number of epochs to reach ``end_factor``, > 0.
         start_factor: 0 < start_factor <= 1.
         end_factor: 0 <= end_factor <= 1.
+
+    Example:
+        >>> rate = paddle.optimizer.lr.LinearLR(1.0, total_steps=4, start_factor=0.5)
+        >>> rates = []
+        >>> for _ in range(6):
+        ...     rates.append(round(rate(), 4))
+        ...     rate.step()
+        >>> rates
+        [0.5, 0.625, 0.75, 0.875, 1.0, 1.0]
     """
 
     def __init__(

@@ -34,7 +34,17 @@ FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at 
 @no_effect(name="the rule keeps no accumulators that it would name")
 @export("optimizer.SGD")
 class SGD(Optimizer):
-    """p -= lr * g."""
+    """p -= lr * g.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.SGD(learning_rate=0.1).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.7, 0.6], dtype=float32), array([0.4, 0.2], dtype=float32)]
+    """
 
     type = "sgd"
 
@@ -53,7 +63,17 @@ class SGD(Optimizer):
 @no_effect(use_multi_tensor=FUSED)
 @export("optimizer.Momentum")
 class Momentum(Optimizer):
-    """v = mu * v + g; p -= lr * v, or with Nesterov p -= lr * (g + mu * v). L2 decay happens inside the op."""
+    """v = mu * v + g; p -= lr * v, or with Nesterov p -= lr * (g + mu * v). L2 decay happens inside the op.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.Momentum(learning_rate=0.1, momentum=0.9).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.7, 0.6], dtype=float32), array([ 0.13, -0.16], dtype=float32)]
+    """
 
     type = "momentum"
 
@@ -94,6 +114,15 @@ class Adam(Optimizer):
     With ``lazy_mode``, rows of a table that the batch did not look up keep their value and moments. That needs a table that
     is only read by lookups with ``is_sparse`` (``sparse``) outside of control flow, and no weight decay that is added to its
     gradient; all other parameters are updated as a whole.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.Adam(learning_rate=0.1).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.9, 0.9], dtype=float32), array([0.8, 0.8], dtype=float32)]
     """
 
     type = "adam"
@@ -133,6 +162,15 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2017): p *= 1 - lr * coeff before the Adam step.
 
     ``lazy_mode`` acts as in :class:`Adam`; rows that are left alone do not decay either.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.AdamW(learning_rate=0.1, weight_decay=0.5).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.85, 0.85], dtype=float32), array([0.7075, 0.7075], dtype=float32)]
     """
 
     type = "adamw"
@@ -158,7 +196,17 @@ class AdamW(Adam):
 
 @export("optimizer.Adamax")
 class Adamax(Optimizer):
-    """Adam with the infinity norm (Kingma and Ba, 2014, section 7.1)."""
+    """Adam with the infinity norm (Kingma and Ba, 2014, section 7.1).
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.Adamax(learning_rate=0.1).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.9, 0.9], dtype=float32), array([0.8, 0.8], dtype=float32)]
+    """
 
     type = "adamax"
 
@@ -186,7 +234,17 @@ class Adamax(Optimizer):
 
 @export("optimizer.Adagrad")
 class Adagrad(Optimizer):
-    """s += g * g; p -= lr * g / (sqrt(s) + epsilon) (Duchi et al., 2011)."""
+    """s += g * g; p -= lr * g / (sqrt(s) + epsilon) (Duchi et al., 2011).
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.Adagrad(learning_rate=0.1).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.9, 0.9], dtype=float32), array([0.8293, 0.8293], dtype=float32)]
+    """
 
     type = "adagrad"
 
@@ -205,7 +263,17 @@ class Adagrad(Optimizer):
 
 @export("optimizer.Adadelta")
 class Adadelta(Optimizer):
-    """Adadelta (Zeiler, 2012), with the learning rate applied."""
+    """Adadelta (Zeiler, 2012), with the learning rate applied.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.Adadelta(learning_rate=1.0).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.9955, 0.9955], dtype=float32), array([0.991, 0.991], dtype=float32)]
+    """
 
     type = "adadelta"
 
@@ -227,7 +295,17 @@ class Adadelta(Optimizer):
 
 @export("optimizer.RMSProp")
 class RMSProp(Optimizer):
-    """RMSProp; epsilon stands inside the root."""
+    """RMSProp; epsilon stands inside the root.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.RMSProp(learning_rate=0.1).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.5528, 0.5528], dtype=float32), array([0.2325, 0.2325], dtype=float32)]
+    """
 
     type = "rmsprop"
 
@@ -257,6 +335,15 @@ class Lamb(Optimizer):
 
     Parameters without weight decay (``lamb_weight_decay=0``, or excluded by ``exclude_from_weight_decay_fn``) take plain
     Adam steps, unless ``always_adapt`` is on.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> loss = paddle.sum(w * paddle.to_tensor([3.0, 4.0]))
+        >>> _ = paddle.optimizer.Lamb(learning_rate=0.1).minimize(loss)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> [exe.run(fetch_list=[w])[0] for _ in range(2)]
+        [array([0.9, 0.9], dtype=float32), array([0.81, 0.81], dtype=float32)]
     """
 
     type = "lamb"

@@ -40,6 +40,12 @@ class LoDTensor:
     """A value in a scope: ``np.array(t)`` reads it, ``t.set(array, place)`` writes it.
 
     The storage of a value is stable: writing an array of the same shape and dtype writes through to every plan bound to it.
+
+    Example:
+        >>> tensor = fluid.LoDTensor()
+        >>> tensor.set(np.array([1, 2], "float32"), fluid.CPUPlace())
+        >>> np.array(tensor)
+        array([1., 2.], dtype=float32)
     """
 
     def __init__(self, scope: Scope | None = None) -> None:
@@ -195,6 +201,12 @@ class Scope:
         runs: Program uid -> (seed epoch, number of runs), the counter behind random numbers.
         replicas: Scopes of the replicas after the first, with copies of the variables that each replica needs.
         torn: Tensors of this scope, its parents and children that may be half written, and what was interrupted.
+
+    Example:
+        >>> scope = static.Scope()
+        >>> scope.var("w").get_tensor().set(np.array([1, 2], "float32"), paddle.CPUPlace())
+        >>> np.array(scope.find_var("w").get_tensor())
+        array([1., 2.], dtype=float32)
     """
 
     def __init__(self, parent: Scope | None = None) -> None:

@@ -108,6 +108,12 @@ class CompiledProgram:
 
     Raises:
         ProgramTypeError: If the first argument is not a Program, or a strategy is not of its class.
+
+    Example:
+        >>> y = static.data("x", [2]) * 3
+        >>> compiled = static.CompiledProgram(static.default_main_program())
+        >>> static.Executor().run(compiled, feed={"x": np.array([1, 2], "float32")}, fetch_list=[y])[0]
+        array([3., 6.], dtype=float32)
     """
 
     _program: Program

@@ -53,6 +53,14 @@ class Executor:
 
     Raises:
         PlaceError: If a text does not name a place.
+
+    Example:
+        >>> x = static.data("x", [None, 3])
+        >>> y = static.nn.fc(x, 2, weight_attr=paddle.nn.initializer.Constant(0.5))
+        >>> exe = static.Executor(paddle.CPUPlace())
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(feed={"x": np.array([[1, 2, 3]], "float32")}, fetch_list=[y])[0]
+        array([[3., 3.]], dtype=float32)
     """
 
     def __init__(self, place: Any = None) -> None:

@@ -56,7 +56,15 @@ def in_dynamic_mode() -> bool:
 
 
 class no_grad(contextlib.ContextDecorator):
-    """Returns a context manager or decorator in which new variables get ``stop_gradient = True``."""
+    """Returns a context manager or decorator in which new variables get ``stop_gradient = True``.
+
+    Example:
+        >>> w = paddle.create_parameter([2], "float32")
+        >>> with paddle.no_grad():
+        ...     y = w * 2
+        >>> y.stop_gradient, (w * 2).stop_gradient
+        (True, False)
+    """
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         self._function = function

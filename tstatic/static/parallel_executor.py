@@ -34,6 +34,14 @@ class ParallelExecutor:
     Raises:
         ProgramTypeError: If an argument has another type (a ``TypeError``).
         ProgramError: If the program has a backward part and ``loss_name`` is not its loss.
+
+    Example:
+        >>> import os
+        >>> os.environ["CPU_NUM"] = "2"
+        >>> y = paddle.mean(static.data("x", [None, 2]))
+        >>> exe = static.ParallelExecutor(use_cuda=False, main_program=static.default_main_program())
+        >>> exe.run(feed={"x": np.array([[1, 3], [5, 7]], "float32")}, fetch_list=[y.name])[0]
+        array([2., 6.], dtype=float32)
     """
 
     _scope: Scope

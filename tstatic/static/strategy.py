@@ -56,6 +56,14 @@ class BuildStrategy(Strategy):
         StrategyTypeError: A property is set to a value of another type (a ``TypeError``).
         StrategyValueError: A number is out of range (a ``ValueError``).
         UnknownPropertyError: There is no property of that name (an ``AttributeError``).
+
+    Example:
+        >>> strategy = static.BuildStrategy()
+        >>> strategy.fuse_all_optimizer_ops = True
+        >>> y = paddle.tanh(static.data("x", [2]))
+        >>> compiled = static.CompiledProgram(static.default_main_program(), build_strategy=strategy)
+        >>> static.Executor().run(compiled, feed={"x": np.zeros(2, "float32")}, fetch_list=[y])[0]
+        array([0., 0.], dtype=float32)
     """
 
     __slots__ = ()
@@ -280,6 +288,16 @@ class ExecutionStrategy(Strategy):
         StrategyTypeError: A property is set to a value of another type (a ``TypeError``).
         StrategyValueError: A number is out of range (a ``ValueError``).
         UnknownPropertyError: There is no property of that name (an ``AttributeError``).
+
+    Example:
+        >>> strategy = static.ExecutionStrategy()
+        >>> strategy.num_iteration_per_drop_scope = 10
+        >>> y = paddle.mean(static.data("x", [None, 2]))
+        >>> compiled = static.CompiledProgram(static.default_main_program())
+        >>> places = [paddle.CPUPlace()] * 2
+        >>> compiled = compiled.with_data_parallel(loss_name=y.name, exec_strategy=strategy, places=places)
+        >>> static.Executor().run(compiled, feed={"x": np.array([[1, 3], [5, 7]], "float32")}, fetch_list=[y])[0]
+        array([2., 6.], dtype=float32)
     """
 
     __slots__ = ()

@@ -42,7 +42,15 @@ LogSoftmax = functional_layer("LogSoftmax", "log_softmax", without=("dtype",))
 
 @export("nn.Softmax2D")
 class Softmax2D(Layer):
-    """Softmax over the channels of images ``[n, c, h, w]`` or ``[c, h, w]``."""
+    """Softmax over the channels of images ``[n, c, h, w]`` or ``[c, h, w]``.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[0.0, 0.0]], [[0.0, 2.0]]]])
+        >>> y = paddle.nn.Softmax2D()(x)
+        >>> static.Executor().run(fetch_list=[y])[0][0, :, 0]
+        array([[0.5   , 0.1192],
+               [0.5   , 0.8808]], dtype=float32)
+    """
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
@@ -64,6 +72,14 @@ class PReLU(Layer):
         weight_attr: ParamAttr, name or initializer of the slopes.
         data_format: Where channels stand.
         name: Name of the op's layer.
+
+    Example:
+        >>> layer = paddle.nn.PReLU(init=0.25)
+        >>> y = layer(paddle.to_tensor([-4.0, 2.0]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([-1.,  2.], dtype=float32)
     """
 
     def __init__(

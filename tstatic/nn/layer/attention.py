@@ -60,6 +60,13 @@ class MultiHeadAttention(Layer):
         kdim, vdim: Widths of keys and values; ``embed_dim`` if ``None``.
         need_weights: Whether a call returns the weights too.
         weight_attr, bias_attr: ParamAttr, name or initializer of the four projections; ``bias_attr=False`` for no biases.
+
+    Example:
+        >>> layer = paddle.nn.MultiHeadAttention(embed_dim=8, num_heads=2)
+        >>> x = static.data("x", [None, 5, 8])
+        >>> y = layer(x, x, x)
+        >>> y.shape
+        (-1, 5, 8)
     """
 
     Cache = Cache

@@ -99,21 +99,51 @@ class _BatchNorm(Layer):
 
 @export("nn.BatchNorm1D", op="batch_norm")
 class BatchNorm1D(_BatchNorm):
-    """Batch normalisation of ``[n, c]`` or ``[n, c, l]`` (``NLC``: ``[n, l, c]``)."""
+    """Batch normalisation of ``[n, c]`` or ``[n, c, l]`` (``NLC``: ``[n, l, c]``).
+
+    Example:
+        >>> layer = paddle.nn.BatchNorm1D(2, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[1.0, 10.0], [3.0, 30.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
+    """
 
     _ranks, _layouts = (2, 3), ("NCL", "NC", "NLC")
 
 
 @export("nn.BatchNorm2D", op="batch_norm")
 class BatchNorm2D(_BatchNorm):
-    """Batch normalisation of images ``[n, c, h, w]`` (``NHWC``: ``[n, h, w, c]``)."""
+    """Batch normalisation of images ``[n, c, h, w]`` (``NHWC``: ``[n, h, w, c]``).
+
+    Example:
+        >>> layer = paddle.nn.BatchNorm2D(1, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[[[1.0, 3.0], [3.0, 1.0]]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[-1.,  1.],
+                 [ 1., -1.]]]], dtype=float32)
+    """
 
     _ranks, _layouts = (4,), ("NCHW", "NHWC")
 
 
 @export("nn.BatchNorm3D", op="batch_norm")
 class BatchNorm3D(_BatchNorm):
-    """Batch normalisation of volumes ``[n, c, d, h, w]`` (``NDHWC``: ``[n, d, h, w, c]``)."""
+    """Batch normalisation of volumes ``[n, c, d, h, w]`` (``NDHWC``: ``[n, d, h, w, c]``).
+
+    Example:
+        >>> layer = paddle.nn.BatchNorm3D(1, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[[[[1.0, 3.0], [3.0, 1.0]]]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[[-1.,  1.],
+                  [ 1., -1.]]]]], dtype=float32)
+    """
 
     _ranks, _layouts = (5,), ("NCDHW", "NDHWC")
 
@@ -123,6 +153,15 @@ class SyncBatchNorm(_BatchNorm):
     """Batch normalisation over the batches of all devices; on one device it is :class:`BatchNorm2D` of any rank.
 
     Over several places, ``BuildStrategy.sync_batch_norm = True`` makes the statistics of every batch norm common.
+
+    Example:
+        >>> layer = paddle.nn.SyncBatchNorm(2, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[1.0, 10.0], [3.0, 30.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
     """
 
     def __init__(
@@ -174,6 +213,15 @@ class BatchNorm(Layer):
         moving_mean_name, moving_variance_name: Names of the running statistics.
         use_global_stats: Uses the running statistics in training too.
         trainable_statistics: Takes the batch's statistics in inference too.
+
+    Example:
+        >>> layer = paddle.nn.BatchNorm(2, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[1.0, 10.0], [3.0, 30.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
     """
 
     def __init__(

@@ -39,7 +39,14 @@ Fold = functional_layer(
 @no_effect(args="the layer has no settings", kwargs="the layer has no settings")
 @export("nn.Identity")
 class Identity(Layer):
-    """Returns its input."""
+    """Returns its input.
+
+    Example:
+        >>> layer = paddle.nn.Identity()
+        >>> y = layer(paddle.to_tensor([1.0, 2.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([1., 2.], dtype=float32)
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -59,6 +66,14 @@ class Linear(Layer):
         weight_attr: ParamAttr, name or initializer of the weight ``[in_features, out_features]``; Xavier uniform by default.
         bias_attr: The same for the bias ``[out_features]``; ``False`` for none.
         name: Name of the ops' layer; parameters keep the generated name.
+
+    Example:
+        >>> layer = paddle.nn.Linear(3, 2, weight_attr=paddle.nn.initializer.Constant(0.5))
+        >>> y = layer(paddle.to_tensor([[1.0, 2.0, 3.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[3., 3.]], dtype=float32)
     """
 
     def __init__(
@@ -107,6 +122,16 @@ class Embedding(Layer):
         sparse: Updates with ``lazy_mode`` leave rows alone that the batch does not name; other updates are the same.
         weight_attr: ParamAttr, name or initializer of the table; Xavier uniform by default.
         name: Name of the op's layer; the table keeps the generated name.
+
+    Example:
+        >>> table = paddle.nn.initializer.Assign(np.array([[0, 0], [1, 10], [2, 20]], "float32"))
+        >>> layer = paddle.nn.Embedding(3, 2, weight_attr=table)
+        >>> y = layer(paddle.to_tensor([2, 1]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[ 2., 20.],
+               [ 1., 10.]], dtype=float32)
     """
 
     def __init__(
@@ -141,7 +166,14 @@ class Embedding(Layer):
 
 @export("nn.Flatten", "fluid.dygraph.nn.Flatten", op="flatten_contiguous_range")
 class Flatten(Layer):
-    """Makes one axis of the axes from ``start_axis`` to ``stop_axis``; by default of all but the first."""
+    """Makes one axis of the axes from ``start_axis`` to ``stop_axis``; by default of all but the first.
+
+    Example:
+        >>> layer = paddle.nn.Flatten()
+        >>> x = static.data("x", [None, 3, 4])
+        >>> layer(x).shape
+        (-1, 12)
+    """
 
     def __init__(self, start_axis: int = 1, stop_axis: int = -1) -> None:
         super().__init__()
@@ -166,6 +198,15 @@ class Bilinear(Layer):
         weight_attr: ParamAttr, name or initializer of the weight ``[out_features, in1_features, in2_features]``.
         bias_attr: The same for the bias ``[1, out_features]``; ``False`` for none.
         name: Name of the ops' layer.
+
+    Example:
+        >>> one = paddle.nn.initializer.Constant(1.0)
+        >>> layer = paddle.nn.Bilinear(2, 2, 1, weight_attr=one)
+        >>> y = layer(paddle.to_tensor([[1.0, 2.0]]), paddle.to_tensor([[3.0, 4.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[21.]], dtype=float32)
     """
 
     def __init__(
@@ -243,26 +284,57 @@ class Pad(Layer):
 
 @export("nn.Pad1D")
 class Pad1D(Pad):
-    """Pads the positions of ``[n, c, l]``; see the base class for the arguments."""
+    """Pads the positions of ``[n, c, l]``; see the base class for the arguments.
+
+    Example:
+        >>> layer = paddle.nn.Pad1D([1, 2])
+        >>> y = layer(paddle.to_tensor([[[1.0, 2.0]]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[0., 1., 2., 0., 0.]]], dtype=float32)
+    """
 
     _rank, _layout = 1, "NCL"
 
 
 @export("nn.Pad2D")
 class Pad2D(Pad):
-    """Pads the positions of ``[n, c, h, w]``; see the base class for the arguments."""
+    """Pads the positions of ``[n, c, h, w]``; see the base class for the arguments.
+
+    Example:
+        >>> layer = paddle.nn.Pad2D([1, 0, 0, 1])
+        >>> y = layer(paddle.to_tensor([[[[1.0, 2.0]]]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[0., 1., 2.],
+                 [0., 0., 0.]]]], dtype=float32)
+    """
 
 
 @export("nn.Pad3D")
 class Pad3D(Pad):
-    """Pads the positions of ``[n, c, d, h, w]``; see the base class for the arguments."""
+    """Pads the positions of ``[n, c, d, h, w]``; see the base class for the arguments.
+
+    Example:
+        >>> layer = paddle.nn.Pad3D([1, 0, 0, 1, 0, 0], value=7.0)
+        >>> y = layer(paddle.to_tensor([[[[[1.0, 2.0]]]]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[[7., 1., 2.],
+                  [7., 7., 7.]]]]], dtype=float32)
+    """
 
     _rank, _layout = 3, "NCDHW"
 
 
 @export("nn.ZeroPad2D")
 class ZeroPad2D(Pad):
-    """Pads images with zeros; ``padding`` is an int or ``[left, right, top, bottom]``."""
+    """Pads images with zeros; ``padding`` is an int or ``[left, right, top, bottom]``.
+
+    Example:
+        >>> layer = paddle.nn.ZeroPad2D([1, 0, 0, 1])
+        >>> y = layer(paddle.to_tensor([[[[1.0, 2.0]]]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[0., 1., 2.],
+                 [0., 0., 0.]]]], dtype=float32)
+    """
 
     def __init__(self, padding: Any, data_format: str = "NCHW", name: str | None = None) -> None:
         super().__init__(padding, "constant", 0.0, data_format, name)
@@ -292,11 +364,26 @@ class _Resize(Layer):
 
 @export("nn.UpsamplingNearest2D")
 class UpsamplingNearest2D(_Resize):
-    """Resizes images to ``size``, or by ``scale_factor``, taking the nearest value."""
+    """Resizes images to ``size``, or by ``scale_factor``, taking the nearest value.
+
+    Example:
+        >>> layer = paddle.nn.UpsamplingNearest2D(scale_factor=2)
+        >>> y = layer(paddle.to_tensor([[[[1.0, 2.0]]]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[1., 1., 2., 2.],
+                 [1., 1., 2., 2.]]]], dtype=float32)
+    """
 
 
 @export("nn.UpsamplingBilinear2D")
 class UpsamplingBilinear2D(_Resize):
-    """Resizes images to ``size``, or by ``scale_factor``, between the four nearest values; corners stay in the corners."""
+    """Resizes images to ``size``, or by ``scale_factor``, between the four nearest values; corners stay in the corners.
+
+    Example:
+        >>> layer = paddle.nn.UpsamplingBilinear2D(size=[1, 3])
+        >>> y = layer(paddle.to_tensor([[[[1.0, 2.0]]]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[1. , 1.5, 2. ]]]], dtype=float32)
+    """
 
     _mode, _align_corners = "bilinear", True

@@ -56,7 +56,14 @@ def _entry(value: Any, kind: type, owner: str) -> Any:
 
 @export("nn.Sequential", "fluid.dygraph.Sequential")
 class Sequential(Layer):
-    """Calls its layers one after another: ``Sequential(nn.Linear(2, 3), nn.ReLU())``, or with names, ``("fc", layer)``."""
+    """Calls its layers one after another: ``Sequential(nn.Linear(2, 3), nn.ReLU())``, or with names, ``("fc", layer)``.
+
+    Example:
+        >>> net = paddle.nn.Sequential(paddle.nn.Linear(2, 4), paddle.nn.ReLU(), paddle.nn.Linear(4, 1))
+        >>> y = net(static.data("x", [None, 2]))
+        >>> y.shape, len(net), len(net.parameters())
+        ((-1, 1), 3, 4)
+    """
 
     def __init__(self, *layers: Any) -> None:
         super().__init__()
@@ -107,7 +114,16 @@ class Sequential(Layer):
 
 @export("nn.LayerList", "fluid.dygraph.LayerList")
 class LayerList(Layer):
-    """A list of layers whose parameters count as the owner's."""
+    """A list of layers whose parameters count as the owner's.
+
+    Example:
+        >>> layers = paddle.nn.LayerList([paddle.nn.Linear(2, 2) for _ in range(3)])
+        >>> x = static.data("x", [None, 2])
+        >>> for layer in layers:
+        ...     x = layer(x)
+        >>> len(layers), len(layers.parameters())
+        (3, 6)
+    """
 
     def __init__(self, sublayers: Iterable[Layer] | None = None) -> None:
         super().__init__()
@@ -167,7 +183,14 @@ class LayerList(Layer):
 
 @export("nn.LayerDict")
 class LayerDict(Layer):
-    """A dict of layers whose parameters count as the owner's."""
+    """A dict of layers whose parameters count as the owner's.
+
+    Example:
+        >>> layers = paddle.nn.LayerDict({"hidden": paddle.nn.Linear(2, 4), "head": paddle.nn.Linear(4, 1)})
+        >>> y = layers["head"](layers["hidden"](static.data("x", [None, 2])))
+        >>> list(layers.keys()), y.shape
+        (['hidden', 'head'], (-1, 1))
+    """
 
     def __init__(self, sublayers: Any = None) -> None:
         super().__init__()
@@ -247,7 +270,14 @@ class LayerDict(Layer):
 
 @export("nn.ParameterList", "fluid.dygraph.ParameterList")
 class ParameterList(Layer):
-    """A list of parameters that count as the owner's."""
+    """A list of parameters that count as the owner's.
+
+    Example:
+        >>> weights = [paddle.create_parameter([2], "float32") for _ in range(3)]
+        >>> parameters = paddle.nn.ParameterList(weights)
+        >>> len(parameters), parameters[1] is weights[1]
+        (3, True)
+    """
 
     def __init__(self, parameters: Iterable[Parameter] | None = None) -> None:
         super().__init__()

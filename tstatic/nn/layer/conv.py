@@ -127,6 +127,15 @@ class Conv2D(_Conv):
             default normal with variance ``2 / (kh * kw * in_channels)``.
         bias_attr: The same for the bias ``[out_channels]``; ``False`` for none.
         data_format: ``"NCHW"`` or ``"NHWC"``.
+
+    Example:
+        >>> layer = paddle.nn.Conv2D(1, 1, kernel_size=2, weight_attr=paddle.nn.initializer.Constant(1.0))
+        >>> y = layer(paddle.reshape(paddle.arange(9.0), [1, 1, 3, 3]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[ 8., 12.],
+                 [20., 24.]]]], dtype=float32)
     """
 
     def __init__(
@@ -158,7 +167,16 @@ class Conv2D(_Conv):
 
 @export("nn.Conv3D", op="conv3d")
 class Conv3D(_Conv):
-    """Convolution of volumes with learned filters ``[out_channels, in_channels / groups, kd, kh, kw]``; see :class:`Conv2D`."""
+    """Convolution of volumes with learned filters ``[out_channels, in_channels / groups, kd, kh, kw]``; see :class:`Conv2D`.
+
+    Example:
+        >>> layer = paddle.nn.Conv3D(1, 1, kernel_size=2, weight_attr=paddle.nn.initializer.Constant(1.0))
+        >>> y = layer(paddle.reshape(paddle.arange(8.0), [1, 1, 2, 2, 2]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[[28.]]]]], dtype=float32)
+    """
 
     _rank = 3
     _layouts = ("NCDHW", "NDHWC")
@@ -192,7 +210,16 @@ class Conv3D(_Conv):
 
 @export("nn.Conv1D", op="conv2d")
 class Conv1D(_Conv):
-    """Convolution along one axis with learned filters ``[out_channels, in_channels / groups, k]``; see :class:`Conv2D`."""
+    """Convolution along one axis with learned filters ``[out_channels, in_channels / groups, k]``; see :class:`Conv2D`.
+
+    Example:
+        >>> layer = paddle.nn.Conv1D(1, 1, kernel_size=2, weight_attr=paddle.nn.initializer.Constant(1.0))
+        >>> y = layer(paddle.to_tensor([[[1.0, 2.0, 3.0]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[3., 5.]]], dtype=float32)
+    """
 
     _rank = 1
     _layouts = ("NCL", "NLC")
@@ -240,6 +267,15 @@ class Conv2DTranspose(_Conv):
         weight_attr: ParamAttr, name or initializer of the filters; Xavier uniform by default.
         bias_attr: The same for the bias ``[out_channels]``; ``False`` for none.
         data_format: ``"NCHW"`` or ``"NHWC"``.
+
+    Example:
+        >>> layer = paddle.nn.Conv2DTranspose(1, 1, kernel_size=2, weight_attr=paddle.nn.initializer.Constant(1.0))
+        >>> y = layer(paddle.to_tensor([[[[1.0, 2.0]]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[1., 3., 2.],
+                 [1., 3., 2.]]]], dtype=float32)
     """
 
     _transposed = True
@@ -277,7 +313,16 @@ class Conv2DTranspose(_Conv):
 
 @export("nn.Conv1DTranspose", op="conv2d_transpose")
 class Conv1DTranspose(_Conv):
-    """Transposed convolution along one axis, filters ``[in_channels, out_channels / groups, k]``; see :class:`Conv2DTranspose`."""
+    """Transposed convolution along one axis, filters ``[in_channels, out_channels / groups, k]``; see :class:`Conv2DTranspose`.
+
+    Example:
+        >>> layer = paddle.nn.Conv1DTranspose(1, 1, kernel_size=2, weight_attr=paddle.nn.initializer.Constant(1.0))
+        >>> y = layer(paddle.to_tensor([[[1.0, 2.0, 3.0]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[1., 3., 5., 3.]]], dtype=float32)
+    """
 
     _rank = 1
     _transposed = True

@@ -31,6 +31,14 @@ class Layer:
 
     Attributes:
         training: ``False`` after :meth:`eval`; layers such as Dropout look at it in each call.
+
+    Example:
+        >>> class Double(paddle.nn.Layer):
+        ...     def forward(self, x):
+        ...         return x * 2
+        >>> y = Double()(paddle.to_tensor([1.0, 2.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([2., 4.], dtype=float32)
     """
 
     training: bool

@@ -30,6 +30,15 @@ class LayerNorm(Layer):
         weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for none.
         bias_attr: The same for the bias.
         name: Name of the op's layer; parameters keep the generated name.
+
+    Example:
+        >>> layer = paddle.nn.LayerNorm(2, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[1.0, 3.0], [10.0, 30.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[-1.,  1.],
+               [-1.,  1.]], dtype=float32)
     """
 
     def __init__(
@@ -68,6 +77,14 @@ class GroupNorm(Layer):
         bias_attr: The same for the bias.
         data_format: ``"NCHW"`` (or ``NCL``, ``NCDHW``), or ``"NHWC"`` (``NLC``, ``NDHWC``).
         name: Name of the op's layer; parameters keep the generated name.
+
+    Example:
+        >>> layer = paddle.nn.GroupNorm(num_groups=2, num_channels=4, epsilon=0.0)
+        >>> y = paddle.flatten(layer(paddle.to_tensor([[[[1.0]], [[3.0]], [[10.0]], [[30.0]]]])))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([-1.,  1., -1.,  1.], dtype=float32)
     """
 
     def __init__(
@@ -158,19 +175,49 @@ class _InstanceNorm(Layer):
 
 @export("nn.InstanceNorm1D", op="instance_norm")
 class InstanceNorm1D(_InstanceNorm):
-    """Instance normalisation of ``[n, c, l]``."""
+    """Instance normalisation of ``[n, c, l]``.
+
+    Example:
+        >>> layer = paddle.nn.InstanceNorm1D(2, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[[1.0, 3.0], [10.0, 30.0]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[-1.,  1.],
+                [-1.,  1.]]], dtype=float32)
+    """
 
     _ranks, _layouts = (2, 3), ("NCL", "NC")
 
 
 @export("nn.InstanceNorm2D", op="instance_norm")
 class InstanceNorm2D(_InstanceNorm):
-    """Instance normalisation of images ``[n, c, h, w]``."""
+    """Instance normalisation of images ``[n, c, h, w]``.
+
+    Example:
+        >>> layer = paddle.nn.InstanceNorm2D(1, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[[[1.0, 3.0], [3.0, 1.0]]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[-1.,  1.],
+                 [ 1., -1.]]]], dtype=float32)
+    """
 
 
 @export("nn.InstanceNorm3D", op="instance_norm")
 class InstanceNorm3D(_InstanceNorm):
-    """Instance normalisation of volumes ``[n, c, d, h, w]``."""
+    """Instance normalisation of volumes ``[n, c, d, h, w]``.
+
+    Example:
+        >>> layer = paddle.nn.InstanceNorm3D(1, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[[[[1.0, 3.0], [3.0, 1.0]]]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[[-1.,  1.],
+                  [ 1., -1.]]]]], dtype=float32)
+    """
 
     _ranks, _layouts = (5,), ("NCDHW",)
 
@@ -185,6 +232,15 @@ class SpectralNorm(Layer):
         power_iters: Iterations from vectors that start at random and stay.
         eps: Added to norms.
         dtype: Float type of the vectors.
+
+    Example:
+        >>> w = paddle.to_tensor([[3.0, 0.0], [0.0, 6.0]])
+        >>> y = paddle.nn.SpectralNorm([2, 2], power_iters=20)(w)
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[0.5, 0. ],
+               [0. , 1. ]], dtype=float32)
     """
 
     def __init__(

@@ -105,6 +105,12 @@ class TransformerEncoderLayer(_Block):
         act_dropout: Dropout after the activation; ``dropout`` if ``None``.
         normalize_before: Whether each part's input is normalised, rather than its output.
         weight_attr, bias_attr: Attributes of attention and of the linear layers; a list has one for each of the two.
+
+    Example:
+        >>> layer = paddle.nn.TransformerEncoderLayer(d_model=8, nhead=2, dim_feedforward=16)
+        >>> x = static.data("x", [None, 5, 8])
+        >>> layer(x).shape
+        (-1, 5, 8)
     """
 
     def __init__(
@@ -169,6 +175,12 @@ class TransformerEncoder(Layer):
         encoder_layer: The first; the others are made like it.
         num_layers: How many.
         norm: A layer applied to the result.
+
+    Example:
+        >>> layer = paddle.nn.TransformerEncoderLayer(d_model=8, nhead=2, dim_feedforward=16)
+        >>> encoder = paddle.nn.TransformerEncoder(layer, num_layers=2)
+        >>> encoder(static.data("x", [None, 5, 8])).shape
+        (-1, 5, 8)
     """
 
     def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
@@ -204,6 +216,12 @@ class TransformerDecoderLayer(_Block):
         dim_feedforward: Width between the two linear layers.
         dropout, activation, attn_dropout, act_dropout, normalize_before: As in :class:`TransformerEncoderLayer`.
         weight_attr, bias_attr: Attributes of the two attentions and of the linear layers; a list has one for each of the three.
+
+    Example:
+        >>> layer = paddle.nn.TransformerDecoderLayer(d_model=8, nhead=2, dim_feedforward=16)
+        >>> memory, target = static.data("memory", [None, 5, 8]), static.data("target", [None, 3, 8])
+        >>> layer(target, memory).shape
+        (-1, 3, 8)
     """
 
     def __init__(
@@ -266,6 +284,13 @@ class TransformerDecoder(Layer):
         decoder_layer: The first; the others are made like it.
         num_layers: How many.
         norm: A layer applied to the result.
+
+    Example:
+        >>> layer = paddle.nn.TransformerDecoderLayer(d_model=8, nhead=2, dim_feedforward=16)
+        >>> decoder = paddle.nn.TransformerDecoder(layer, num_layers=2)
+        >>> memory, target = static.data("memory", [None, 5, 8]), static.data("target", [None, 3, 8])
+        >>> decoder(target, memory).shape
+        (-1, 3, 8)
     """
 
     def __init__(self, decoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
@@ -333,6 +358,12 @@ class Transformer(Layer):
         normalize_before: Whether each part's input is normalised, rather than its output; stacks' results always are.
         weight_attr, bias_attr: A single attribute, or a list of up to three: self-attention, cross-attention, linear layers.
         custom_encoder, custom_decoder: Take the place of the stacks.
+
+    Example:
+        >>> net = paddle.nn.Transformer(8, 2, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=16)
+        >>> source, target = static.data("source", [None, 5, 8]), static.data("target", [None, 3, 8])
+        >>> net(source, target).shape
+        (-1, 3, 8)
     """
 
     def __init__(
