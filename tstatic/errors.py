@@ -123,7 +123,16 @@ def _rebuild(cls: type[TstaticError], what: str, state: dict[str, Any]) -> Tstat
 
 
 class FeedError(TstaticError, ValueError):
-    """Something given in ``feed`` or asked for in ``fetch_list`` does not fit the program."""
+    """Something given in ``feed`` or asked for in ``fetch_list`` does not fit the program.
+
+    Example:
+        >>> y = static.data("x", [None, 3]) * 2
+        >>> try:
+        ...     static.Executor().run(feed={"x": np.zeros((2, 4), "float32")}, fetch_list=[y])
+        ... except paddle.errors.FeedError as error:
+        ...     print(error.var, error.received)
+        x shape [2, 4]
+    """
 
 
 class FeedTypeError(FeedError, TypeError):
@@ -131,7 +140,15 @@ class FeedTypeError(FeedError, TypeError):
 
 
 class ShapeError(TstaticError, ValueError):
-    """Shapes, ranks, axes or sizes that do not fit together."""
+    """Shapes, ranks, axes or sizes that do not fit together.
+
+    Example:
+        >>> try:
+        ...     paddle.matmul(paddle.ones([2, 3]), paddle.ones([4, 2]))
+        ... except paddle.errors.ShapeError as error:
+        ...     print(error.op, isinstance(error, ValueError))
+        matmul_v2 True
+    """
 
 
 class LossSizeError(ShapeError, AssertionError):
@@ -139,11 +156,27 @@ class LossSizeError(ShapeError, AssertionError):
 
 
 class DTypeError(TstaticError, TypeError):
-    """A dtype that an operator does not take, or dtypes that do not agree."""
+    """A dtype that an operator does not take, or dtypes that do not agree.
+
+    Example:
+        >>> try:
+        ...     paddle.tanh(static.data("x", [2], dtype="bool"))
+        ... except paddle.errors.DTypeError as error:
+        ...     print(error.op, error.received)
+        tanh X of dtype bool
+    """
 
 
 class ProgramError(TstaticError, ValueError):
-    """A program is built or edited in a way that has no meaning (use before definition, a bad attribute, ...)."""
+    """A program is built or edited in a way that has no meaning (use before definition, a bad attribute, ...).
+
+    Example:
+        >>> try:
+        ...     paddle.arange(0, 10, step=0)
+        ... except paddle.errors.ProgramError as error:
+        ...     print(error.expected)
+        finite numbers, step != 0
+    """
 
 
 class ProgramTypeError(ProgramError, TypeError):
@@ -151,7 +184,15 @@ class ProgramTypeError(ProgramError, TypeError):
 
 
 class NotFoundError(TstaticError, LookupError, ValueError):
-    """A name that nothing has; near names are suggested."""
+    """A name that nothing has; near names are suggested.
+
+    Example:
+        >>> try:
+        ...     static.default_main_program().global_block().var("x")
+        ... except paddle.errors.NotFoundError as error:
+        ...     print(error.what, isinstance(error, ValueError))
+        var x not in this block True
+    """
 
 
 class IndexRangeError(TstaticError, IndexError):
@@ -159,11 +200,31 @@ class IndexRangeError(TstaticError, IndexError):
 
 
 class NumericsError(TstaticError, FloatingPointError):
-    """A NaN or an infinity was found where ``FLAGS_check_nan_inf`` forbids it."""
+    """A NaN or an infinity was found where ``FLAGS_check_nan_inf`` forbids it.
+
+    Example:
+        >>> paddle.set_flags({"FLAGS_check_nan_inf": True})
+        >>> y = paddle.log(static.data("x", [1]))
+        >>> try:
+        ...     static.Executor().run(feed={"x": np.array([-1], "float32")}, fetch_list=[y])
+        ... except paddle.errors.NumericsError as error:
+        ...     print(error.op, error.var)
+        log log_0.tmp_0
+        >>> paddle.set_flags({"FLAGS_check_nan_inf": False})
+    """
 
 
 class CheckpointError(TstaticError, OSError):
-    """A saved file is damaged, incomplete or not what it says."""
+    """A saved file is damaged, incomplete or not what it says.
+
+    Example:
+        >>> main = static.default_main_program()
+        >>> try:
+        ...     static.load(main, "absent")
+        ... except paddle.errors.CheckpointError as error:
+        ...     print(error.what)
+        could not read absent.pdparams
+    """
 
     # OSError defines __str__ and pickling of its own; the parts of TstaticError are what a user needs.
     __str__ = TstaticError.__str__
@@ -171,7 +232,16 @@ class CheckpointError(TstaticError, OSError):
 
 
 class DeviceError(TstaticError):
-    """A place that this machine does not have, or a device that failed."""
+    """A place that this machine does not have, or a device that failed.
+
+    Example:
+        >>> y = paddle.ones([2])
+        >>> try:
+        ...     static.Executor(paddle.CUDAPlace(1000)).run(fetch_list=[y])
+        ... except paddle.errors.DeviceError as error:
+        ...     print(error.expected)
+        gpu:1000 to be present
+    """
 
 
 class RankFailedError(TstaticError):
@@ -183,7 +253,15 @@ class ForkedProcessError(TstaticError):
 
 
 class UnsupportedError(TstaticError, NotImplementedError):
-    """A call that tstatic does not have; the message says what to use instead."""
+    """A call that tstatic does not have; the message says what to use instead.
+
+    Example:
+        >>> try:
+        ...     static.WeightNormParamAttr(dim=1)
+        ... except paddle.errors.UnsupportedError as error:
+        ...     print(error.fix)
+        write the normalisation in the program: w * g / paddle.norm(w)
+    """
 
 
 class MissingPackageError(TstaticError, ImportError):
@@ -191,11 +269,29 @@ class MissingPackageError(TstaticError, ImportError):
 
 
 class StrategyTypeError(TstaticError, TypeError):
-    """A strategy property was set to a value of the wrong type."""
+    """A strategy property was set to a value of the wrong type.
+
+    Example:
+        >>> strategy = static.BuildStrategy()
+        >>> try:
+        ...     strategy.fuse_all_optimizer_ops = "yes"
+        ... except paddle.errors.StrategyTypeError as error:
+        ...     print(error.expected, "|", error.received)
+        bool | 'yes' (str)
+    """
 
 
 class StrategyValueError(TstaticError, ValueError):
-    """A strategy property was set to a value that is out of range."""
+    """A strategy property was set to a value that is out of range.
+
+    Example:
+        >>> strategy = static.ExecutionStrategy()
+        >>> try:
+        ...     strategy.num_threads = -5
+        ... except paddle.errors.StrategyValueError as error:
+        ...     print(error.expected, "|", error.received)
+        int, 0 <= value <= 2147483647 | -5 (int)
+    """
 
 
 class UnknownPropertyError(TstaticError, AttributeError):

@@ -45,6 +45,13 @@ class Place:
     """A device by name. It can be made on any machine; *using* one that is not there is an error (``resolve``).
 
     Places compare by value: ``CUDAPlace(0) == CUDAPlace(0)``.
+
+    Example:
+        >>> places = [paddle.CPUPlace(), paddle.CUDAPlace(0)]
+        >>> all(isinstance(place, fluid.core.Place) for place in places)
+        True
+        >>> [place.name for place in places]
+        ['cpu', 'gpu:0']
     """
 
     kind: ClassVar[str] = ""

@@ -21,7 +21,14 @@ EnforceNotMet = TstaticError
 
 
 class VarDesc:
-    """Holds the enumeration of variable types."""
+    """Holds the enumeration of variable types.
+
+    Example:
+        >>> types = fluid.core.VarDesc.VarType
+        >>> x = static.data("x", [2], dtype=types.FP32)
+        >>> x.dtype == types.FP32, x.dtype == "float32"
+        (True, True)
+    """
 
     class VarType:
         """Element types by Paddle's short names."""
@@ -41,7 +48,14 @@ class VarDesc:
 
 
 class op_proto_and_checker_maker:
-    """Names of the automatic attributes of ops."""
+    """Names of the automatic attributes of ops.
+
+    Example:
+        >>> y = paddle.tanh(static.data("x", [2]))
+        >>> op = static.default_main_program().global_block().ops[0]
+        >>> op.attr(fluid.core.op_proto_and_checker_maker.kOpRoleAttrName()) == fluid.framework.OpRole.Forward
+        True
+    """
 
     OpRole = OpRole
 

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 
 class OpRole:
-    """Bits of an op's role, as in Paddle's program description."""
+    """Bits of an op's role, as in Paddle's program description.
+
+    Example:
+        >>> w = paddle.create_parameter([1], "float32")
+        >>> _ = paddle.optimizer.SGD(learning_rate=0.1).minimize(paddle.sum(w))
+        >>> op = static.default_main_program().global_block().ops[-1]
+        >>> op.type, op.attr("op_role") == fluid.framework.OpRole.Optimize
+        ('sgd', True)
+    """
 
     Forward = 0
     Backward = 1

@@ -19,7 +19,17 @@ from tstatic.no_effect import NO_NAME, PLACE, no_effect
 
 
 class Initializer:
-    """Base class; ``initializer(var, block)`` appends the op that fills ``var``."""
+    """Base class; ``initializer(var, block)`` appends the op that fills ``var``.
+
+    Example:
+        >>> class Seven(paddle.nn.initializer.Initializer):
+        ...     def op(self, var):
+        ...         return "fill_constant", {"shape": var.shape, "dtype": var.dtype, "value": 7.0}
+        >>> w = paddle.create_parameter([2], "float32", name="w", default_initializer=Seven())
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> np.array(static.global_scope().find_var("w").get_tensor())
+        array([7., 7.], dtype=float32)
+    """
 
     def __call__(self, var: Variable, block: Block | None = None) -> Any:
         """Appends the op to ``block`` (the variable's own by default) and returns it."""

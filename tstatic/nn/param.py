@@ -114,6 +114,17 @@ class WeightNormParamAttr(ParamAttr):
 
     Raises:
         UnsupportedError: Always, with what to use instead.
+
+    Example:
+        >>> start = paddle.nn.initializer.Assign([[3.0], [4.0]])
+        >>> v = paddle.create_parameter([2, 1], "float32", default_initializer=start)
+        >>> g = paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(2.0))
+        >>> w = v * g / paddle.norm(v)  # instead of WeightNormParamAttr
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[w])[0]
+        array([[1.2],
+               [1.6]], dtype=float32)
     """
 
     def __init__(self, dim: int | None = None, **kwargs: Any) -> None:

@@ -10,7 +10,18 @@ from tstatic.ir.program import Variable
 
 
 class WeightDecayRegularizer:
-    """Base class of regularizers."""
+    """Base class of regularizers.
+
+    Example:
+        >>> class Half(paddle.regularizer.WeightDecayRegularizer):
+        ...     def term(self, param):
+        ...         return paddle.full_like(param, 0.5)
+        >>> w = paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+        >>> _ = paddle.optimizer.SGD(learning_rate=1.0, weight_decay=Half()).minimize(paddle.sum(w))
+        >>> _ = static.Executor().run(static.default_startup_program())
+        >>> static.Executor().run(fetch_list=[w])[0]
+        array([-0.5], dtype=float32)
+    """
 
     coeff: float
 

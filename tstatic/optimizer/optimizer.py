@@ -41,6 +41,15 @@ class Optimizer:
 
     Raises:
         ProgramTypeError: For arguments of the wrong type.
+
+    Example:
+        >>> optimizer = paddle.optimizer.SGD(learning_rate=0.1)
+        >>> isinstance(optimizer, paddle.optimizer.Optimizer), optimizer.get_lr()
+        (True, 0.1)
+        >>> w = paddle.create_parameter([1], "float32", name="w")
+        >>> ops, params_grads = optimizer.minimize(paddle.sum(w))
+        >>> [(param.name, grad.name) for param, grad in params_grads]
+        [('w', 'w@GRAD')]
     """
 
     type = ""
