@@ -206,9 +206,6 @@ PHRASES = {
 }
 """Phrases that do not stand in pages, docstrings, comments and messages -> what to write instead."""
 
-PENDING_PHRASES = frozenset(("tstatic/devices/base.py",))
-"""Files in which one of these still stands."""
-
 
 def pages() -> list[Path]:
     """What users read; the record of changes says what was."""
@@ -243,9 +240,8 @@ def phrases(text: str) -> list[str]:
 def test_phrases_that_were_given_up_do_not_return() -> None:
     files = [*pages(), *(ROOT / name for name in trees())]
     found = {str(f.relative_to(ROOT)): told for f in files if (told := phrases(spoken(f)))}
-    shown = "\n".join(f"{name}: {one}" for name, told in found.items() if name not in PENDING_PHRASES for one in told)
+    shown = "\n".join(f"{name}: {one}" for name, told in found.items() for one in told)
     assert not shown, shown
-    assert PENDING_PHRASES - found.keys() == frozenset(), "mended: take these out of PENDING_PHRASES"
 
 
 @pytest.mark.parametrize(

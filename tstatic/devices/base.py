@@ -108,7 +108,7 @@ class Device(abc.ABC):
     Attributes:
         name: The backend's.
         target: The facts of the chip, by which kernels are cut into programs.
-        generated: Whether fused ops run as generated kernels; otherwise as the ops that they stand for.
+        generated: Whether fused ops run as generated kernels; otherwise as the ops that they replaced.
         deferred: Whether work runs after the call that queues it.
         compute_streams: How many streams a session spreads its steps over.
         exclusive: Whether a process that uses the device on CPU places can use no other there.
@@ -272,7 +272,7 @@ class Device(abc.ABC):
         Args:
             module: The generated module.
             launches: What it is called with; nothing is compiled here.
-            arrays: What the arguments that are texts stand for.
+            arrays: The array that each argument given as a name refers to.
             stream: Where the kernel runs.
         """
 
