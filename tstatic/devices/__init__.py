@@ -1,12 +1,12 @@
 """Backends: one file each, and one line each in ``DEVICES``.
 
-* ``base``  what a device is: memory, copies, streams and events, and how a step becomes calls
+* ``base``  the interface of a device: memory, copies, streams and events, and how a step becomes calls
 * ``cpu``   runs every op definition's ``ref`` on numpy arrays
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
-* ``fake``  memory that the host cannot touch, and work that runs late and out of order (for tests)
-* ``null``  runs nothing: plans and overhead
-* ``pool``  worker threads that share out the tiles of a step
-* ``tile_chain`` joins steps that are cut alike
+* ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
+* ``null``  runs nothing, to measure overhead
+* ``pool``  worker threads that divide the tiles of a step among them
+* ``tile_chain`` chains steps that are cut into matching tiles
 * ``buffer`` the host's memory
 * ``blas``  limits BLAS to one thread
 """
@@ -42,10 +42,10 @@ def _wanted() -> str:
 
 
 def cpu_device() -> Device:
-    """The device of CPU places (``TSTATIC_CPU_BACKEND``); chosen once, at the first use.
+    """Returns the device of CPU places (``TSTATIC_CPU_BACKEND``); chosen once, at the first use.
 
     Raises:
-        DeviceError: If the variable names none.
+        DeviceError: If the variable does not name a device.
     """
     global _chosen, _first
     if _chosen is None:
@@ -63,10 +63,10 @@ def cpu_device() -> Device:
 
 
 def check_backend() -> None:
-    """Refuses a choice that changed after the first use.
+    """Checks that the choice has not changed since the first use.
 
     Raises:
-        DeviceError: If it did.
+        DeviceError: If it has.
     """
     if _first is not None and (wanted := _wanted()) != _first:
         raise DeviceError(
@@ -92,7 +92,7 @@ def use(name: str) -> Iterator[Device]:
 
 
 def of_place(place: Place) -> Device:
-    """The device that runs programs on a place.
+    """Returns the device that runs programs on a place.
 
     Raises:
         UnsupportedError: If there is none.
@@ -111,12 +111,12 @@ def of_place(place: Place) -> Device:
 
 
 def owner_of(array: Array) -> Device:
-    """The device whose memory an array lies in."""
+    """Returns the device in whose memory an array is."""
     return array.owner if isinstance(array, DeviceArray) else HOST
 
 
 def read(array: Array) -> HostArray:
-    """The values of an array of any device: the array itself if the host can read it, else a copy."""
+    """Returns the values of an array of any device: the array itself if the host can read it, else a copy."""
     return array.owner.to_host(array) if isinstance(array, DeviceArray) else array
 
 

@@ -1,4 +1,4 @@
-"""What a device is: memory, copies, streams and events, and how a step of a plan becomes calls."""
+"""The interface of devices: memory, copies, streams and events, and how a step of a plan becomes calls."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from tstatic.target import Target
 HostArray = np.ndarray[Any, Any]
 
 MemoryKind = Literal["device", "pinned", "foreign"]
-"""``device``: the device's own. ``pinned``: the host's, which the device copies from and to while the host goes on.
-``foreign``: the device's, from the allocator of another library, which may look at it."""
+"""``device``: the device's memory. ``pinned``: host memory that the device copies from and to while the host continues.
+``foreign``: device memory from the allocator of another library, which may read it."""
 
 KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
 """Function, grid, arguments, constants, options of the compiler."""
 
 
 class Memory(Protocol):
-    """Bytes that a device gave out."""
+    """Memory that a device allocated."""
 
     @property
     def can_release(self) -> bool:
-        """Whether the pages can be given back while the addresses stay."""
+        """Whether the pages can be released while the addresses stay valid."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that may be in memory now."""
+        """The bytes that may be resident now."""
 
     def touch(self) -> None:
-        """Notes that the memory is in use."""
+        """Records that the memory is in use."""
 
     def release(self) -> None:
-        """Gives the pages back; the next touch finds zeros at the same addresses."""
+        """Releases the pages; the next touch finds zeros at the same addresses."""
 
     def forget(self) -> None:
-        """Notes that the memory is no longer in use."""
+        """Records that the memory is no longer in use."""
 
 
 class DeviceArray(abc.ABC):
-    """An array that the host cannot touch; every device but the CPU gives out its own kind.
+    """An array that the host cannot access; every device but the CPU has its own subclass.
 
     Attributes:
-        owner: The device, through which the values come and go.
+        owner: The device, which copies values from and to the host.
     """
 
     owner: Device
@@ -61,19 +61,19 @@ class DeviceArray(abc.ABC):
 
 
 Array = Any
-"""What a device computes on: a numpy array on the CPU, a :class:`DeviceArray` elsewhere. Both have ``shape``, ``dtype``,
+"""The arrays that a device computes on: a numpy array on the CPU, a :class:`DeviceArray` elsewhere. Both have ``shape``, ``dtype``,
 ``size`` and ``nbytes``."""
 
 
 class Stream:
-    """A queue of a device: what is put into one runs in that order; what is in two runs in any, but for events."""
+    """A queue of a device: work in one stream runs in order; work in two runs in any order that events allow."""
 
 
 class Event:
     """A point in a stream that other streams and the host can wait for.
 
     Attributes:
-        time: When it was reached, in seconds of a clock of the device.
+        time: The time at which it was reached, in seconds of a clock of the device.
     """
 
     def __init__(self) -> None:
@@ -102,16 +102,16 @@ class QueuedWorkError(Exception):
 class Device(abc.ABC):
     """A backend. Adding one takes a file with a subclass, and two lines in ``devices/__init__.py``.
 
-    Calls that take a stream may return before their work is done; on the CPU everything is done when a call returns, and
-    all streams are one. What takes no stream, or ``None`` for it, waits for all streams.
+    Calls that take a stream may return before their work is done; on the CPU all work is done when a call returns, and
+    all streams are one. A call without a stream, or with ``None``, waits for all streams.
 
     Attributes:
-        name: The backend's.
-        target: The facts of the chip, by which kernels are cut into programs.
+        name: The backend's name.
+        target: The facts of the chip, which decide how kernels are divided into programs.
         generated: Whether fused ops run as generated kernels; otherwise as the ops that they replaced.
         deferred: Whether work runs after the call that queues it.
-        compute_streams: How many streams a session spreads its steps over.
-        exclusive: Whether a process that uses the device on CPU places can use no other there.
+        compute_streams: Number of streams over which a session spreads its steps.
+        exclusive: Whether a process that uses the device for CPU places cannot use another one for them.
     """
 
     name: str
@@ -131,97 +131,97 @@ class Device(abc.ABC):
     # ------------------------------------------------------------------------------------------------------------ memory
     @abc.abstractmethod
     def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Memory:
-        """Zeroed memory, aligned to 256 bytes at least; ``purpose`` is for the ``memory`` log."""
+        """Returns zeroed memory, aligned to at least 256 bytes; ``purpose`` is for the ``memory`` log."""
 
     def free(self, memory: Memory) -> None:
-        """Takes memory back; its owner lets go of it, and of all views."""
+        """Frees memory; the caller must drop it and all its views."""
         memory.forget()
 
     @abc.abstractmethod
     def view(self, memory: Memory, offset: int, meta: Meta) -> Array:
-        """An array at an offset in bytes."""
+        """Returns an array at an offset in bytes."""
 
     @abc.abstractmethod
     def slice(self, array: Array, start: int, shape: Sequence[int]) -> Array:
-        """Elements of a flat array from ``start`` on, in a shape, in the same memory."""
+        """Returns elements of a flat array from ``start`` on, in a shape, in the same memory."""
 
     @abc.abstractmethod
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """An array in memory of its own; its values are undefined."""
+        """Returns an array with new memory; its values are undefined."""
 
     @abc.abstractmethod
     def holds(self, array: Array) -> bool:
-        """Whether an array lies in this device's memory."""
+        """Returns whether an array is in this device's memory."""
 
     @abc.abstractmethod
     def derive(self, array: Array, view: Callable[..., HostArray | None]) -> Array:
-        """The view that a function of numpy arrays (a transpose, a slice) makes of an array, in the same memory."""
+        """Returns the view of an array that a function of numpy arrays (a transpose, a slice) makes, in the same memory."""
 
     @abc.abstractmethod
     def contiguous(self, array: Array) -> bool:
-        """Whether an array's elements lie one behind the other, in C's order."""
+        """Returns whether an array is contiguous, in C order."""
 
     @abc.abstractmethod
     def span(self, array: Array) -> tuple[int, int]:
-        """The addresses that an array covers: first byte, byte after the last."""
+        """Returns the addresses that an array covers: first byte, byte after the last."""
 
     # ------------------------------------------------------------------------------------------------------------ copies
     @abc.abstractmethod
     def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
-        """Copies values between two arrays of this device, which have one shape and dtype."""
+        """Copies values between two arrays of this device, of equal shape and dtype."""
 
     @abc.abstractmethod
     def fill(self, destination: Array, value: complex, stream: Stream | None = None) -> None:
-        """Writes one number to all elements."""
+        """Writes a number to all elements."""
 
     @abc.abstractmethod
     def to_host(self, array: Array, stream: Stream | None = None) -> HostArray:
-        """A copy of the values, after what the stream holds by now."""
+        """Returns a copy of the values, after the work that is in the stream now."""
 
     @abc.abstractmethod
     def from_host(self, destination: Array, source: HostArray, stream: Stream | None = None) -> None:
-        """Writes values; ``source`` may change when this returns."""
+        """Writes values; the caller may change ``source`` after the call."""
 
     @abc.abstractmethod
     def upload(self, array: HostArray) -> Array:
-        """An array of this device with the values of one of the host, which nobody writes to."""
+        """Returns an array of this device with the values of a host array; neither may be written afterwards."""
 
     @abc.abstractmethod
     def assigning(self, destination: Array, source: HostArray) -> Call:
-        """A call that writes values when it is made, in one step as far as signals and other threads see it."""
+        """Returns a call that writes values in one step: signals and other threads do not see a part of them."""
 
     # ------------------------------------------------------------------------------------------------------------- order
     @abc.abstractmethod
     def stream(self) -> Stream:
-        """A new stream."""
+        """Returns a new stream."""
 
     def event(self) -> Event:
-        """A new event."""
+        """Returns a new event."""
         return Event()
 
     def record(self, event: Event, stream: Stream) -> None:
-        """Puts an event behind what a stream holds."""
+        """Records an event after the work that is in a stream."""
         event.time = time.perf_counter()
 
     def wait(self, event: Event, stream: Stream) -> None:  # noqa: B027 - all is done when a call returns
-        """Lets what comes next in a stream wait for an event, as it was recorded last."""
+        """Makes later work in a stream wait for the last recording of an event."""
 
     def synchronize(self, streams: Sequence[Stream] | None = None) -> None:  # noqa: B027 - all is done when a call returns
-        """Returns when everything in some streams, or in all, is done.
+        """Returns when all work in the given streams, or in all streams, is done.
 
         Raises:
-            QueuedWorkError: If some of it failed.
+            QueuedWorkError: If some work failed.
         """
 
     def discard(self, streams: Sequence[Stream]) -> None:  # noqa: B027 - nothing is left over
-        """Forgets what an error or an interrupt left in some streams."""
+        """Drops the work that an error or an interrupt left in the given streams."""
 
     def running(self, streams: Sequence[Stream]) -> FrozenOp | None:
-        """The op whose queued work runs in one of some streams now, as far as the device knows."""
+        """Returns the op whose queued work runs in one of the streams now, or ``None`` if the device does not know."""
         return None
 
     def elapsed(self, start: Event, stop: Event) -> float:
-        """Seconds between two events that were reached."""
+        """Returns the seconds between two events that were reached."""
         return stop.time - start.time
 
     # -------------------------------------------------------------------------------------------------------------- work
@@ -235,7 +235,7 @@ class Device(abc.ABC):
             op: The op.
             ins, outs: Arrays (lists of them, ``None``) per slot.
             reserved: Values for reserved keywords of the reference (``rng``, ``run_block``, ``group``).
-            stream: Where its work goes.
+            stream: The stream for its work.
 
         Returns:
             A ``BoundStep``.
@@ -250,14 +250,14 @@ class Device(abc.ABC):
         run: Callable[[FrozenOp, MutableMapping[str, Any], Mapping[str, Any]], None],
         stream: Stream,
     ) -> Any:
-        """Binds an op whose results' sizes are known when they are there.
+        """Binds an op whose results' sizes are known only when they have been computed.
 
         Args:
             op: The op.
             arrays: Value -> array; results are added to it when the op runs.
             reserved: As of :meth:`bind`.
-            run: Runs an op on arrays of the host by name.
-            stream: Where its work goes.
+            run: Runs an op on host arrays by name.
+            stream: The stream for its work.
 
         Returns:
             A ``BoundStep``.
@@ -267,19 +267,19 @@ class Device(abc.ABC):
     def launch(
         self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, Array], stream: Stream
     ) -> list[Call]:
-        """Ready calls of a generated kernel.
+        """Returns the calls that launch a generated kernel.
 
         Args:
             module: The generated module.
-            launches: What it is called with; nothing is compiled here.
+            launches: The arguments of the launches; the call does not compile anything.
             arrays: The array that each argument given as a name refers to.
-            stream: Where the kernel runs.
+            stream: The stream in which the kernel runs.
         """
 
     def capture(self, calls: Sequence[Call], streams: Sequence[Stream]) -> Graph:
-        """Makes a graph of calls that do nothing but put work into some streams.
+        """Makes a graph of calls that only put work into the given streams.
 
-        The calls are not run. An error in one of them comes from :meth:`replay`.
+        The calls are not run. :meth:`replay` raises their errors.
 
         Raises:
             DeviceError: If one of them waits for the device or copies to the host.
@@ -294,8 +294,8 @@ class Device(abc.ABC):
     # ------------------------------------------------------------------------------------------------------------ errors
     @abc.abstractmethod
     def check_finite(self, arrays: Sequence[Array], stream: Stream | None = None) -> Array:
-        """Counts NaN and infinity: one int64 per array, which later work can read where it lies."""
+        """Counts NaN and infinity: one int64 per array, in device memory, so that later work can read it there."""
 
     def describe(self, error: BaseException) -> tuple[str, str]:
-        """What to tell the user about an error of the device: its class and its text."""
+        """Returns class and text of a device's error, for messages to the user."""
         return type(error).__name__, str(error)

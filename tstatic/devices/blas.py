@@ -1,4 +1,4 @@
-"""How many threads numpy's matrix products take."""
+"""Limits the threads that numpy's matrix products use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tstatic.logs import warn_once
 
 @lru_cache(maxsize=1)
 def _pools() -> Any:
-    """The BLAS libraries of this process; ``None`` without threadpoolctl."""
+    """Returns the BLAS libraries of this process; ``None`` without threadpoolctl."""
     try:
         import threadpoolctl
     except ImportError:
@@ -22,9 +22,9 @@ def _pools() -> Any:
 
 
 class _Limit:
-    """A limit that holds while any thread of this process is inside; the last to leave lifts it.
+    """A limit that holds while any thread of this process is inside; the last to leave removes it.
 
-    Runs in several threads overlap: if each put back what it found, the last would put back the limit of another.
+    Runs in several threads overlap: if each restored the number that it found, the last might restore another one's limit.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class _Limit:
         with self._lock:
             self._inside.add(who)
             if self._before is None:
-                # Noted before anything is set: an interrupt in between must not make the limit the usual state.
+                # Saved before any change: an interrupt in between must not make the limit permanent.
                 self._before = [(library, library.get_num_threads()) for library in _pools().lib_controllers]
                 for library, _ in self._before:
                     library.set_num_threads(1)
@@ -60,9 +60,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class OneThread:
-    """Keeps each matrix product in the block to one thread, so that they do not fight tstatic's own threads for the cores.
+    """Limits each matrix product in the block to one thread, so that they do not compete with tstatic's threads for the cores.
 
-    Without threadpoolctl nothing is limited, which the log says once.
+    Has no effect without threadpoolctl; the log warns once.
     """
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""Memory that can be given back without losing its address, so that what is bound to it stays bound."""
+"""Memory whose pages can be released without losing its address, so that plans stay bound to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tstatic.logs import get_logger
 _log = get_logger("memory")
 
 _HUGE = 4 << 20
-"""From this size on the system is asked for huge pages, as numpy does."""
+"""Buffers of at least this many bytes use huge pages, as numpy's arrays do."""
 
 
 def _anonymous(nbytes: int) -> mmap.mmap:
@@ -25,8 +25,8 @@ class Buffer:
     """Zeroed bytes from the system.
 
     Args:
-        nbytes: How many.
-        purpose: What they are for, in words of the ``memory`` log.
+        nbytes: Number of bytes.
+        purpose: Their purpose, for the ``memory`` log.
 
     Attributes:
         array: The bytes, aligned to a page.
@@ -34,7 +34,7 @@ class Buffer:
 
     def __init__(self, nbytes: int, purpose: str = "a buffer") -> None:
         self._purpose = purpose
-        # Private: shared mappings get no huge pages and keep their pages when told to give them back.
+        # Private: shared mappings get no huge pages, and keep their pages when asked to release them.
         self._map = _anonymous(max(nbytes, 1))
         if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE)
@@ -42,28 +42,28 @@ class Buffer:
         self._held = False
 
     def touch(self) -> None:
-        """Notes that the memory is in use."""
+        """Records that the memory is in use."""
         if not self._held:
             self._held = True
             _log.debug("allocated %d bytes for %s", self.array.nbytes, self._purpose)
 
     @property
     def can_release(self) -> bool:
-        """Whether this system takes memory back from a mapping that stays."""
+        """Whether this system can release the pages of a mapping that stays."""
         return hasattr(mmap, "MADV_DONTNEED")
 
     def release(self) -> None:
-        """Gives the memory back; the next touch finds zeros at the same address."""
+        """Releases the pages; the next touch finds zeros at the same address."""
         self._map.madvise(mmap.MADV_DONTNEED)
         self.forget()
 
     def forget(self) -> None:
-        """Notes that the memory is no longer in use: its pages are given back, or its owner lets go of it."""
+        """Records that the memory is no longer in use: its pages are released, or its owner drops it."""
         if self._held:
             self._held = False
             _log.debug("freed %d bytes of %s", self.array.nbytes, self._purpose)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that may be in memory now."""
+        """The bytes that may be resident now."""
         return self.array.nbytes if self._held else 0

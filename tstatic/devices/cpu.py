@@ -22,44 +22,44 @@ from tstatic.ir.ref import Ref
 from tstatic.ir.types import Meta
 
 TILE = 1 << 18
-"""Elements per tile of pointwise work. Smaller ones would stay in a nearer cache, but with several threads every call of
-numpy costs 2 to 8 microseconds of waiting for the interpreter's lock: fewer calls win (measured: 1 << 15 is 8 % slower)."""
+"""Elements per tile of pointwise work. Smaller tiles would stay in a nearer cache, but with several threads every call of
+numpy waits 2 to 8 microseconds for the interpreter's lock, so fewer calls are faster (measured: 1 << 15 is 8 % slower)."""
 
 _TINY = np.empty(0, np.uint8)
 
 
 class Workspace:
-    """Scratch of one thread: one buffer that all steps share, grown to the largest need before anything is bound."""
+    """The scratch memory of one thread: a buffer that all steps share, as large as the largest need; allocated before binding."""
 
     def __init__(self) -> None:
         self.need = 0
         self._buffer: Buffer | None = None
 
     def reserve(self, nbytes: int) -> None:
-        """Asks for at least that many bytes."""
+        """Requires at least ``nbytes`` bytes."""
         self.need = max(self.need, nbytes)
 
     def allocate(self) -> None:
-        """Makes the buffer."""
+        """Allocates the buffer."""
         self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
 
     def touch(self) -> None:
-        """Notes that the buffer is in use."""
+        """Records that the buffer is in use."""
         if self._buffer is not None:
             self._buffer.touch()
 
     def release(self) -> None:
-        """Gives the memory back."""
+        """Releases the memory."""
         if self._buffer is not None:
             self._buffer.release()
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that may be in memory now."""
+        """The bytes that may be resident now."""
         return 0 if self._buffer is None else self._buffer.held_bytes
 
     def arrays(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Any]:
-        """Arrays at increasing offsets of the shared buffer."""
+        """Returns arrays at increasing offsets of the shared buffer."""
         done = []
         offset = 0
         for shape, dtype in shapes:
@@ -80,10 +80,10 @@ Span = tuple[int, int]
 
 
 def spans_of(values: Any) -> list[Span]:
-    """The memory of arrays and lists of arrays; neighbours are one span.
+    """Returns the memory of arrays and lists of arrays; adjacent spans are merged.
 
     Raises:
-        TypeError: For anything else, whose memory is not known.
+        TypeError: If a value is neither, so that its memory is not known.
     """
     found: list[Span] = []
     for value in values:
@@ -108,8 +108,8 @@ class BoundStep:
     """One step, ready to be bound to a thread's workspace: tiles run in any order on any thread, ``after`` last.
 
     Attributes:
-        spans: What each tile reads and writes; ``None`` when that is not known.
-        after_spans: What ``after`` reads and writes.
+        spans: The memory that each tile reads and writes; ``None`` if it is not known.
+        after_spans: The memory that ``after`` reads and writes.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class BoundStep:
         reads: Any = (),
         writes: Any = (),
     ) -> None:
-        """Adds a tile: a maker of calls over scratch arrays, and the arrays that it reads and writes."""
+        """Adds a tile: a function from scratch arrays to calls, and the arrays that the calls read and write."""
         self.tile_binders.append((maker, list(scratch)))
         if self.spans is not None:
             try:
@@ -140,7 +140,7 @@ class BoundStep:
         return max((_bytes(s) for _, s in self.tile_binders), default=0)
 
     def bind(self, workspace: Workspace) -> list[list[Call]]:
-        """Calls per tile."""
+        """Returns the calls of each tile."""
         return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
 
 
@@ -201,7 +201,7 @@ def prepare(
     work = BoundStep()
     ref = definition.ref
     if definition.effects or definition.objects or "run_block" in ref.takes:
-        # Prints, raises, or touches more than its arguments.
+        # It prints, raises, or accesses more than its arguments.
         work.spans = None
     read = [slot.name not in definition.shape_only for slot in definition.inputs]
 
@@ -245,7 +245,7 @@ def prepare(
 
 
 def _add_up(parts: Sequence[Any], out: Any) -> None:
-    """Adds the partial results in tile order; low precision is added in float32 and rounded once."""
+    """Sums the partial results in tile order; 16-bit floats are added in float32 and rounded once."""
     if len(parts) == 1:
         np.copyto(out, parts[0])
     elif out.dtype.itemsize == 2 and out.dtype.kind in "fV":
@@ -268,14 +268,14 @@ def _cut(array: Any, part: Any) -> Any:
 
 
 def _of_tile(reserved: Mapping[str, Any], outs: Sequence[Any], parts: Sequence[Any]) -> Mapping[str, Any]:
-    """The random numbers of a tile start at its first element."""
+    """Returns ``reserved`` for a tile, whose random numbers start at its first element."""
     rng = reserved.get("rng")
     at = next(((p, a.shape) for a, p in zip(outs, parts, strict=True) if a is not None and isinstance(p, tuple)), None)
     return reserved if rng is None or at is None else {**reserved, "rng": rng.part(*at)}
 
 
 _STREAM = Stream()
-"""Everything is done when a call returns, so all streams are one."""
+"""All work is done when a call returns, so all streams are one."""
 
 
 class CpuDevice(Device):
@@ -363,7 +363,7 @@ class CpuDevice(Device):
 
 
 def of_calls(calls: list[Call]) -> BoundStep:
-    """A step that is these calls, of which it is not known what memory they touch."""
+    """Returns a step of calls whose memory is not known."""
     work = BoundStep()
     work.spans = None
     work.add(lambda arrays: calls)

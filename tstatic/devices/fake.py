@@ -1,7 +1,7 @@
-"""A device whose memory the host cannot touch, and whose work runs late and in any order that streams and events allow.
+"""A device whose memory the host cannot access, and whose work runs late and in any order that streams and events allow.
 
-It computes with the CPU's references on private arrays, so its numbers are the CPU's, unless something reads memory of a
-device from the host or leaves out a wait.
+It computes with the CPU's references on private arrays, so its results equal the CPU's, unless the host reads device memory
+or a wait is missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CPU = CpuDevice()
 
 
 class FakeMemory:
-    """Bytes of the fake device."""
+    """Memory of the fake device."""
 
     def __init__(self, nbytes: int, purpose: str) -> None:
         self._buffer = Buffer(nbytes, purpose)
@@ -59,7 +59,7 @@ class FakeMemory:
 
 
 class FakeArray(DeviceArray):
-    """An array of the fake device: the host sees its shape and dtype, and nothing of its values."""
+    """An array of the fake device: the host sees its shape and dtype, but not its values."""
 
     def __init__(self, owner: FakeDevice, inside: HostArray) -> None:
         self.owner = owner
@@ -81,7 +81,7 @@ class FakeArray(DeviceArray):
 
 
 class _Mark:
-    """One recording of an event: waits refer to it, so that a later recording changes nothing for them."""
+    """One recording of an event: waits refer to it, so that a later recording does not affect them."""
 
     __slots__ = ("done", "stream")
 
@@ -91,7 +91,7 @@ class _Mark:
 
 
 class FakeEvent(Event):
-    """A point in a stream; a wait for one that was never recorded waits for nothing."""
+    """A point in a stream; a wait for an event that was never recorded returns at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class FakeEvent(Event):
 
 
 class _Item:
-    """What lies in a stream: work, or a wait."""
+    """An item of a stream: work, or a wait."""
 
     __slots__ = ("marks", "op", "run", "waits_for")
 
@@ -120,10 +120,10 @@ class FakeStream(Stream):
     """A queue.
 
     Attributes:
-        items: What was put in and has not run.
+        items: The items that have not run.
         running: The op whose work runs now.
-        random: Draws which of several streams goes on, where this one's end is waited for.
-        capturing: What is noted instead of being put in, while a graph is captured.
+        random: Draws which of several streams continues while this one's end is awaited.
+        capturing: The calls recorded while a graph is captured, instead of running.
     """
 
     def __init__(self, seed: str) -> None:
@@ -137,8 +137,8 @@ class FakeDevice(Device):
     """A device for tests.
 
     Args:
-        seed: Draws the order in which streams go on. Nothing else depends on it.
-        generated: Fused ops run as generated kernels, where the process interprets them.
+        seed: Seed of the order in which streams continue. Nothing else depends on it.
+        generated: Run fused ops as generated kernels, if the process interprets them.
     """
 
     name = "fake"
@@ -153,7 +153,7 @@ class FakeDevice(Device):
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
-        """Draws another order, in streams that are made from now on."""
+        """Draws another order, for streams that are made from now on."""
         self._seed = seed
         self._numbers = itertools.count()
 
@@ -263,7 +263,7 @@ class FakeDevice(Device):
         return next((s.running for s in streams if isinstance(s, FakeStream) and s.running is not None), None)
 
     def _put(self, stream: Stream | None, run: Callable[[], None], op: FrozenOp | None = None) -> None:
-        """Puts work into a stream; without one it runs now, after everything else."""
+        """Puts work into a stream; without a stream, runs it now, after all other work."""
         if stream is None:
             self.synchronize()
             run()
@@ -276,15 +276,15 @@ class FakeDevice(Device):
 
     def _append(self, stream: FakeStream, item: _Item) -> None:
         stream.items.append(item)
-        # Work is done even if nobody holds its stream any more.
+        # Work is done even if its stream is no longer referenced.
         self._busy.add(stream)
 
     def _run(self, wanted: Sequence[FakeStream]) -> None:
-        """Runs items until some streams are empty: of others no more than these wait for, so that those are late.
+        """Runs items until the wanted streams are empty, and of other streams only items that these wait for: the rest is late.
 
-        Of the streams that can go on, the one with the highest drawn rank does, and its rank is drawn anew after each item
-        or, more often, now and then: then some stream hurries ahead of all others, or stays behind them, as long as it can.
-        Even draws alone find far fewer missing waits.
+        Of the streams that can continue, the one with the highest drawn rank does. Its rank is redrawn after each item or,
+        in most runs, only sometimes: then one stream runs far ahead of the others, or far behind. Uniform draws alone find
+        far fewer missing waits.
         """
         ranks: dict[FakeStream, float] = {}
         anew = wanted[0].random.choice((0.1, 0.1, 1.0)) if wanted else 0.0
@@ -332,7 +332,7 @@ class FakeDevice(Device):
         draw = stream.random
 
         def run() -> None:
-            # Tiles, too, may run in any order.
+            # Tiles may run in any order, too.
             for tile in draw.sample(tiles, len(tiles)):
                 for function, args in tile:
                     function(*args)
@@ -388,7 +388,7 @@ class FakeDevice(Device):
 
 
 def _needed(streams: Sequence[FakeStream]) -> list[FakeStream]:
-    """Streams, and those that they wait for now, directly or not."""
+    """Returns the streams, and those that they wait for now, directly or indirectly."""
     found = list(streams)
     for one in found:
         mark = one.items[0].waits_for if one.items else None
@@ -402,7 +402,7 @@ def _ready(stream: FakeStream) -> bool:
 
 
 def _inside(value: Any) -> Any:
-    """The private arrays of a slot."""
+    """Returns the private arrays of a slot."""
     if isinstance(value, FakeArray):
         return value._inside
     if isinstance(value, list) and any(isinstance(one, FakeArray) for one in value):

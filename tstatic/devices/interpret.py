@@ -20,7 +20,7 @@ from tstatic.locks import lock
 
 
 def begin() -> None:
-    """Makes Triton an interpreter in this process; it decides at its first import.
+    """Makes Triton interpret kernels in this process; Triton decides at its first import.
 
     Raises:
         DeviceError: If Triton was imported as a compiler before.
@@ -36,13 +36,13 @@ def begin() -> None:
 
 
 def tensor(array: np.ndarray[Any, Any]) -> Any:
-    """The array's memory as a flat torch tensor.
+    """Returns an array's memory as a flat torch tensor.
 
     Args:
-        array: Contiguous.
+        array: A contiguous array.
 
     Raises:
-        MissingPackageError: Without torch.
+        MissingPackageError: If torch is not installed.
     """
     with needed_for("running generated kernels (TSTATIC_CPU_BACKEND=interpret)"):
         import torch
@@ -64,7 +64,7 @@ def bind(
 
     Args:
         module: The generated module.
-        launches: (function, grid, arguments, constants, options of the compiler) per launch; nothing is compiled here.
+        launches: (function, grid, arguments, constants, options of the compiler) per launch; the call does not compile anything.
         arrays: The array that each argument given as a name refers to.
     """
     calls: list[Call] = []
@@ -86,9 +86,9 @@ _lock = lock()
 
 
 def _run(launcher: Any, values: Sequence[Any], constants: Mapping[str, int]) -> None:
-    # The interpreter patches Triton's language for the length of a launch.
+    # The interpreter patches Triton's language during a launch.
     with _lock, np.errstate(all="ignore"), warnings.catch_warnings():
-        # numpy warns of rows that are NaN throughout, which is what the program's values say.
+        # numpy warns about rows that are all NaN, but those are the program's own values.
         warnings.simplefilter("ignore", RuntimeWarning)
         launcher(*values, **constants)
 

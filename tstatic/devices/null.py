@@ -1,4 +1,4 @@
-"""The device that runs nothing: what is left is the runtime's own overhead."""
+"""A device that runs nothing, to measure the runtime's own overhead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker threads that share out the tiles of one step; tiles are fixed, so results do not depend on the number of threads."""
+"""Worker threads that run the tiles of a step; tiles are fixed, so results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tile = Sequence[Call]
 
 
 class TileFailed(Exception):  # noqa: N818
-    """A call of a tile raised (see ``__cause__``): which tile, and how many of its calls were done before."""
+    """A call of a tile raised (see ``__cause__``); has the tile, and the number of its calls that were done before."""
 
     def __init__(self, tile: int, done: int) -> None:
         super().__init__(tile, done)
@@ -30,7 +30,7 @@ class TileFailed(Exception):  # noqa: N818
 
 
 class Job:
-    """Tiles of work, bound once per thread (scratch buffers differ), and who has taken which."""
+    """Tiles of work, bound once per thread (scratch buffers differ), and the count of those taken."""
 
     __slots__ = ("bound", "count", "error", "tickets")
 
@@ -57,7 +57,7 @@ class Job:
                 for function, args in running:
                     function(*args)
         except BaseException as error:
-            # An interrupt may come between two tiles, or after the last.
+            # An interrupt may arrive between two tiles, or after the last.
             index = min(index, last)
             self.error = error, index, max(0, len(tiles[index]) - operator.length_hint(running) - 1)
 
@@ -65,10 +65,10 @@ class Job:
 class Pool:
     """``threads - 1`` helpers; the caller works too.
 
-    Jobs go to each helper through a queue of its own and come back through one of the pool: the queues of C, which take the
-    interpreter's lock as seldom as bare locks do. What comes back is compared with the job that is waited for, so nothing
-    that an exception leaves in a queue is taken for the end of a later job. Waking a helper costs 10 to 100 microseconds,
-    which is why only heavy steps are cut.
+    Each helper gets jobs through its own queue, and returns them through the pool's: queues written in C, which take the
+    interpreter's lock as rarely as bare locks do. A returned job is compared with the awaited one, so a job that an
+    exception left in a queue does not count as the end of a later one. Waking a helper costs 10 to 100 microseconds,
+    so only heavy steps are cut into tiles.
     """
 
     def __init__(self, threads: int) -> None:
@@ -90,14 +90,14 @@ class Pool:
     def run(self, bound: Sequence[Sequence[Tile]]) -> None:
         """Runs all tiles; returns when all are done.
 
-        An exception of another kind than a tile's own (Ctrl-C) waits until no helper works any more.
+        An exception that is not a tile's own (Ctrl-C) is raised after all helpers have stopped.
 
         Args:
             bound: ``bound[thread][tile]`` is a list of calls.
 
         Raises:
-            TileFailed: From the first error.
-            ForkedProcessError: In a forked child: its threads stayed in the parent.
+            TileFailed: If a tile failed; its cause is the first error.
+            ForkedProcessError: In a forked child, because the threads stayed in the parent.
             DeviceError: If a helper's thread has ended.
         """
         if os.getpid() != self.pid:
@@ -121,7 +121,7 @@ class Pool:
                 self._unsettled = False
             finally:
                 if self._unsettled:
-                    # An interrupt: no tile begins any more, and none may write into memory that the caller goes on with.
+                    # Interrupted: no further tile may begin, and none may write into memory that the caller continues to use.
                     job.error = job.error or (InterruptedError(), 0, 0)
                     self._settle()
             if job.error is not None:
@@ -131,10 +131,10 @@ class Pool:
                 raise TileFailed(tile, done) from error
 
     def _wait(self, job: Job, helpers: int) -> None:
-        """Waits until so many helpers are through with a job."""
+        """Waits until ``helpers`` helpers have finished a job."""
         while helpers:
             try:
-                # In slices: a thread that ended does not answer.
+                # With a time-out, because a thread that ended does not answer.
                 helpers -= self._done.get(timeout=_SLICE) is job
             except queue.Empty:
                 ended = sum(not helper.is_alive() for helper in self._helpers)
@@ -149,7 +149,7 @@ class Pool:
                     ) from None
 
     def _settle(self) -> None:
-        """Waits until all helpers are through with all they were given; whoever comes next does that if this is broken off."""
+        """Waits until all helpers have finished all their jobs; if this is interrupted, the next caller repeats it."""
         held: BaseException | None = None
         while self._unsettled:
             try:
@@ -172,11 +172,11 @@ class Pool:
 
 
 _SLICE = 1.0
-"""Seconds after which it is asked whether the helpers live."""
+"""Seconds between checks that the helpers are alive."""
 
 
 def _help(orders: queue.SimpleQueue[Job | None], done: queue.SimpleQueue[Job], number: int) -> None:
-    """What a helper does: it knows the queues and not the pool, so that a pool that nobody has any more can go."""
+    """Runs a helper. It references the queues and not the pool, so that an unused pool can be freed."""
     with np.errstate(all="ignore"):
         while True:
             job = orders.get()
@@ -192,7 +192,7 @@ _lock = lock()
 
 
 def usable_cpus() -> int:
-    """CPU cores that this process may run on."""
+    """Returns the number of CPU cores on which this process may run."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -200,7 +200,7 @@ def usable_cpus() -> int:
 
 
 def pool_of(threads: int) -> Pool | None:
-    """The process-wide pool of that size; ``None`` for one thread."""
+    """Returns the process-wide pool of that size; ``None`` for one thread."""
     if threads <= 1:
         return None
     key = (os.getpid(), threads)

@@ -1,8 +1,8 @@
-"""Lanes: steps that are cut alike run part by part, not step by step.
+"""Chains steps that are cut into matching tiles: they run tile by tile, not step by step.
 
 After a convolution of images 0 to 7, the activation and the pooling of the same images find their input in the cache, and
 the helpers are woken once for all three. A lane is a list of tiles, in program order, that one thread runs; tiles of
-different lanes touch nothing in common (compared by address), so the results are those of running step by step.
+different lanes have no memory in common (compared by address), so the results are those of running step by step.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tstatic.devices.cpu import BoundStep, Span, Workspace
 from tstatic.devices.pool import Call, Pool, TileFailed
 
 MOST = 256
-"""Lanes at most: comparing addresses costs time while binding."""
+"""The most lanes: comparing addresses costs time while binding."""
 
 MOST_STEPS = 32
-"""Steps that run together at most: each new one is compared with all of them, and binding a long program must stay linear."""
+"""The most steps in a chain: each new step is compared with all of them, and binding a long program must stay linear."""
 
 Spans = list[tuple[int, int, int]]
 """``(first byte, byte after the last, lane)``."""
@@ -28,7 +28,7 @@ Ends = list[tuple[int, Any]]
 
 
 def _overlaps(found: Spans, new: Spans) -> set[tuple[int, int]]:
-    """Which lanes of two lists overlap in memory."""
+    """Returns the pairs of lanes of two lists that overlap in memory."""
     if not found or not new:
         return set()
     a, b = np.array(found), np.array(new)
@@ -37,7 +37,7 @@ def _overlaps(found: Spans, new: Spans) -> set[tuple[int, int]]:
 
 
 def _groups(pairs: set[tuple[int, int]], count: int, tiles: int) -> list[int]:
-    """The group of each of ``count`` lanes and then ``tiles`` tiles when pairs must be together, numbered in order."""
+    """Returns the group of each of ``count`` lanes, then ``tiles`` tiles, if ``pairs`` must be together; numbered in order."""
     root = list(range(count + tiles))
 
     def find(i: int) -> int:
@@ -55,12 +55,12 @@ def _groups(pairs: set[tuple[int, int]], count: int, tiles: int) -> list[int]:
 
 
 class TileChain:
-    """Consecutive steps that run together; a single step at first.
+    """Consecutive steps that run together; starts with a single step.
 
     Args:
         work: The first step.
         owner: The op to name when the step fails.
-        threads: Number of threads; decides which steps are worth joining, never what they compute.
+        threads: Number of threads; decides which steps are worth chaining, never what they compute.
     """
 
     def __init__(self, work: BoundStep, owner: Any, threads: int) -> None:
@@ -81,10 +81,10 @@ class TileChain:
             self._writes.extend((*span, lane) for span in writes)
 
     def add(self, work: BoundStep, owner: Any) -> bool:
-        """Joins a step, unless it needs several lanes to be done, or what is added up after them.
+        """Adds a step, unless it needs several lanes to be done, or the sums after them.
 
         Returns:
-            Whether it was joined; if not, nothing changed.
+            Whether it was added; if not, nothing changed.
         """
         if self._closed or work.spans is None or len(self.works) >= MOST_STEPS:
             return False
@@ -97,7 +97,7 @@ class TileChain:
             return False
         pairs = _overlaps(self._writes, reads + writes) | _overlaps(self._reads, writes)
         groups = _groups(pairs, count, tiles)
-        # Neither the new step nor the lanes that it needs may lose what lets several threads work.
+        # Neither the new step nor the lanes that it needs may lose their parallelism.
         needed = {lane for lane, _ in pairs}
         for size, left in ((tiles, set(groups[count:])), (len(needed), {groups[lane] for lane in needed})):
             if len(left) < min(size, self._least):
@@ -108,7 +108,7 @@ class TileChain:
         for tile in range(tiles):
             chain[groups[count + tile]].append((len(self.works), tile))
         for chain_steps in chain:
-            # Program order within: of two lanes that became one, the second's first step may come before the first's last.
+            # Restore program order: of two merged lanes, the second's first step may come before the first's last.
             chain_steps.sort()
         self.chain = chain
         self.works.append((work, owner))
@@ -158,7 +158,7 @@ def find_failed_op(error: Exception, owner: Any) -> tuple[BaseException, Any]:
 
 
 def chain_steps(works: Iterable[tuple[BoundStep, Any]], threads: int, no_chaining: bool = False) -> Iterator[TileChain]:
-    """Joins consecutive steps where that is possible, unless they are to be kept apart."""
+    """Chains consecutive steps where possible, unless ``no_chaining``."""
     chain: TileChain | None = None
     for work, owner in works:
         if chain is not None and not no_chaining and chain.add(work, owner):

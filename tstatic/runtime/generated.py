@@ -1,4 +1,4 @@
-"""Fused ops as their generated kernels on numpy arrays, in Triton's interpreter."""
+"""Binds generated kernels of fused ops to a device's arrays."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tstatic.plan.plan import Generated
 
 
 def generated_work(found: Generated, known: Mapping[str, Any], device: Device, stream: Stream) -> cpu.BoundStep:
-    """Ready calls of one kernel.
+    """Returns the calls of one kernel, as a step.
 
     Args:
         found: The kernel and its launches.
         known: Value -> array.
-        device: Where it runs.
-        stream: In which of its streams.
+        device: The device that runs it.
+        stream: The stream in which it runs.
 
     Raises:
-        MissingPackageError: Without triton.
+        MissingPackageError: If triton is not installed.
     """
     with needed_for("running generated kernels (TSTATIC_CPU_BACKEND=interpret)"):
         module = cache.load(found.kernel.text, found.kernel.name)
@@ -39,5 +39,5 @@ def generated_work(found: Generated, known: Mapping[str, Any], device: Device, s
     mine.update((name, device.empty((count,), dtype.np)) for name, (count, dtype) in found.calls.partials.items())
     mine.update((name, device.upload(table.filled(mine, device.span))) for name, table in found.calls.tables.items())
     launches = [one.call for one in found.calls.launches]
-    # Nothing runs beside a kernel: the interpreter patches Triton's language while it runs.
+    # No other work runs beside a kernel: the interpreter patches Triton's language while it runs.
     return cpu.of_calls(calls + device.launch(module, launches, mine, stream))
