@@ -91,8 +91,8 @@ def test_a_rank_0_that_never_comes_is_named_after_the_time_out() -> None:
     ("answer", "told"),
     [
         (b"", "another program holds that port"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no rank of this run"),
-        (b"[1]\n", "no rank of this run"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not a rank of this run"),
+        (b"[1]\n", "not a rank of this run"),
         (b'{"refused": "rank 1 is there"}\n', "another run"),
     ],
 )

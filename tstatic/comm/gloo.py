@@ -166,7 +166,7 @@ def bounded(call: Callable[[], T], seconds: float) -> T:
         value, error = done.get(timeout=seconds)
     except queue.Empty:
         raise TimeoutError(
-            f"no answer within {seconds:.3g} s: what holds that port is not a store of torch, or stands"
+            f"no answer within {seconds:.3g} s: another program holds that port, or the store hangs"
         ) from None
     if error is not None:
         raise error

@@ -172,7 +172,7 @@ class Rendezvous:
             messages = link.receive()
         except ValueError:
             if link.rank == 0:
-                raise self._no_desk("what answers there is no rank of this run") from None
+                raise self._no_desk("another program answers there, not a rank of this run") from None
             messages = None
         if messages is None:
             if link in self._strangers:
@@ -295,9 +295,7 @@ class Rendezvous:
         # The server answers at once; another program that holds the port does not.
         while not self._here:
             if time.monotonic() > self.deadline - _PAUSE:
-                raise self._no_desk(
-                    "a connection on which nothing comes: another program holds that port, or rank 0 stands"
-                )
+                raise self._no_desk("a connection without an answer: another program holds that port, or rank 0 hangs")
             self._step(min(_SLICE, self.deadline - _PAUSE - time.monotonic()))
 
     def _follow(self, message: dict[str, Any]) -> None:

@@ -151,7 +151,7 @@ def _fuse_again(match: Match) -> Fused:
     inner = str(act.output("X@GRAD"))
     follows = [view.ops[i].type for i in dict.fromkeys(view.readers.get(inner, ()))] == ["elementwise_add_grad"]
     if add is None and follows and inner not in view.fetched and inner not in view.kept:
-        raise MatchRejected("ATTRIBUTE", "the add's gradient follows", "nothing: it is taken in")
+        raise MatchRejected("ATTRIBUTE", "the add's gradient follows", "nothing: the fusion of the add includes it")
     attrs = {"functor_list": ["elementwise_add", act.type], "axis": again.attrs["axis"]}
     outputs = {"X@GRAD": inner, "Y@GRAD": None}
     if add is not None:

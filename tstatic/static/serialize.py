@@ -49,7 +49,7 @@ def deserialize_program(data: bytes) -> Program:
 
 @export("static.serialize_persistables", "static.io.serialize_persistables")
 def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor | None, **kwargs: Any) -> bytes | None:
-    """The values that the inference program needs, from the global scope, as bytes for :func:`deserialize_persistables`.
+    """Returns the values that the inference program needs, from the global scope, as bytes for :func:`deserialize_persistables`.
 
     ``None`` if it needs none.
 

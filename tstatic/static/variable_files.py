@@ -266,7 +266,7 @@ def load_vars(
 
 
 def paths_of(folder: Path, filename: str | None, variables: Sequence[Variable], function: str) -> list[Path]:
-    """The files of variables: the one of that name, or one each."""
+    """Returns the files of variables: the one called ``filename``, or one per variable."""
     if filename is not None:
         return [path_of(folder / filename, function)]
     return [folder / name for name in dict.fromkeys(file_name(v.name) for v in variables)]
