@@ -197,7 +197,7 @@ def test_a_pass_that_breaks_the_program_is_caught_and_named() -> None:
 
 
 def test_a_long_program_builds_and_compiles_without_recursion() -> None:
-    count = 100_000 if SOAK else 20_000
+    count = 100_000 if SOAK else 8_000
     main = static.Program()
     with static.program_guard(main):
         x = y = static.data("x", [2])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, seed, settings
 
 from tests.helpers.drawn import PLAIN, ROW_FAMILIES, chosen
+from tests.helpers.soak import SOAK
 from tstatic import static, testing
 from tstatic.runtime import generated, session
 
@@ -88,4 +89,4 @@ def test_gradients(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_training(shard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = PROGRAMS // 20 // SHARDS
-    assert check(monkeypatch, 3000 + shard, count, optimizer=True, runs=5) >= count // 4
+    assert check(monkeypatch, 3000 + shard, count, optimizer=True, runs=5 if SOAK else 3) >= count // 4
