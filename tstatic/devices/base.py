@@ -25,6 +25,10 @@ KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[
 """Function, grid, arguments, constants, options of the compiler."""
 
 
+RunByName = Callable[[FrozenOp, MutableMapping[str, Any], Mapping[str, Any]], None]
+"""Runs an op on the host's arrays by name: the op, the arrays by value, to which results are added, and reserved values."""
+
+
 class Memory(Protocol):
     """Memory that a device allocated."""
 
@@ -247,7 +251,7 @@ class Device(abc.ABC):
         op: FrozenOp,
         arrays: MutableMapping[str, Any],
         reserved: Mapping[str, Any],
-        run: Callable[[FrozenOp, MutableMapping[str, Any], Mapping[str, Any]], None],
+        run: RunByName,
         stream: Stream,
     ) -> Any:
         """Binds an op whose results' sizes are known only when they have been computed.

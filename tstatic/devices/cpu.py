@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tstatic import target
-from tstatic.devices.base import Device, HostArray, KernelLaunch, Memory, MemoryKind, Stream
+from tstatic.devices.base import Device, HostArray, KernelLaunch, Memory, MemoryKind, RunByName, Stream
 from tstatic.devices.buffer import Buffer
 from tstatic.devices.pool import Call
 from tstatic.errors import DeviceError
@@ -343,7 +343,7 @@ class CpuDevice(Device):
         op: FrozenOp,
         arrays: MutableMapping[str, Any],
         reserved: Mapping[str, Any],
-        run: Callable[[FrozenOp, MutableMapping[str, Any], Mapping[str, Any]], None],
+        run: RunByName,
         stream: Stream,
     ) -> BoundStep:
         return of_calls([(run, (op, arrays, reserved))])

@@ -30,6 +30,7 @@ from tstatic.devices.base import (
     Memory,
     MemoryKind,
     QueuedWorkError,
+    RunByName,
     Stream,
 )
 from tstatic.devices.buffer import Buffer
@@ -346,7 +347,7 @@ class FakeDevice(Device):
         op: FrozenOp,
         arrays: MutableMapping[str, Any],
         reserved: Mapping[str, Any],
-        run: Callable[[FrozenOp, MutableMapping[str, Any], Mapping[str, Any]], None],
+        run: RunByName,
         stream: Stream,
     ) -> BoundStep:
         inside = _Inside(self, arrays)

@@ -89,9 +89,8 @@ class Replicas:
         self.group = Group(size, outer)
         self.running: Bound | None = None
         self.numbers: WeakKeyDictionary[Scope, dict[int, int]] = WeakKeyDictionary()
-        self.seen: WeakKeyDictionary[Scope, int] = (
-            WeakKeyDictionary()
-        )  # the scope's count of writes when its values were last equal in all processes
+        # The scope's count of writes when its values were last equal in all processes.
+        self.seen: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()
         me = proxy(self)  # weak, so that the threads end as soon as this object is deleted
         if outer is not None:
             outer.monitor.current_op = partial(Replicas._current_op, me, 0)
