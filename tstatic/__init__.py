@@ -18,7 +18,7 @@ What it is made of, from the bottom:
 * ``errors``, ``flags``, ``logs``, ``places``, ``target``, ``version``  facts that any layer may need
 * ``guards``, ``locks``, ``where``, ``no_effect``, ``unsupported``  what all public functions share
 * ``ir``         programs and op definitions
-* ``ops``, ``devices``  the ops, and what runs them
+* ``tuned``, ``ops``, ``devices``  numpy functions for speed, the ops, and what runs them
 * ``autodiff``, ``passes``, ``fusion``, ``comm``  from program to program
 * ``chips``, ``plan``, ``runtime``  kernels compiled for chips, how to compute a program, and running it
 """

@@ -11,7 +11,7 @@ import pytest
 import tstatic as paddle
 from tstatic import static
 from tstatic.errors import DTypeError, FeedError, NotFoundError, ProgramError, ProgramTypeError
-from tstatic.ops import debug, py_func
+from tstatic.ops.control import debug, py_func
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) / 10
 

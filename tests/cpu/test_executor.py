@@ -17,7 +17,7 @@ import pytest
 import tstatic as paddle
 from tests.cpu.nets import regression, rows, state
 from tstatic import fluid, static
-from tstatic.devices import blas
+from tstatic.devices.cpu import blas
 from tstatic.errors import (
     DeviceError,
     FeedError,

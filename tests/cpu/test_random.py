@@ -11,9 +11,9 @@ import tstatic as paddle
 from tstatic import static
 from tstatic.ir.opdef import PUBLIC_API
 from tstatic.ir.rng import RngKey
-from tstatic.ops.kernels import draw
-from tstatic.ops.kernels.philox import CHUNK, philox_key
 from tstatic.runtime.session import Session
+from tstatic.tuned import draw
+from tstatic.tuned.philox import CHUNK, philox_key
 
 Array = np.ndarray[Any, Any]
 

@@ -9,7 +9,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.ops._update import UPDATE_TILE
+from tstatic.ops.update._update import UPDATE_TILE
 
 
 @pytest.mark.parametrize(

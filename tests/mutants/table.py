@@ -8,7 +8,7 @@ U, C, P, I = "tests/unit/", "tests/cpu/", "tests/parallel/", "tests/interpret/" 
 
 KERNELS = (
     Mutant(
-        "ops/kernels/softmax.py",
+        "tuned/softmax.py",
         "softmax",
         "comparison",
         "np.minimum.reduce(total) >= 0.5",
@@ -16,7 +16,7 @@ KERNELS = (
         (U + "test_softmax.py",),
     ),
     Mutant(
-        "ops/kernels/norm_rows.py",
+        "tuned/norm_rows.py",
         "batch_norm_rows",
         "statement",
         "np.divide(variance, count, variance)",
@@ -24,7 +24,7 @@ KERNELS = (
         (U + "test_norm_rows.py",),
     ),
     Mutant(
-        "ops/_broadcast_grad.py",
+        "ops/elementwise/_broadcast_grad.py",
         "_full",
         "call",
         "broadcast_shapes(full, shape)",
@@ -83,7 +83,7 @@ KERNELS = (
 
 GRADIENTS = (
     Mutant(
-        "ops/kernels/softmax.py",
+        "tuned/softmax.py",
         "softmax_grad",
         "statement",
         "np.subtract(dy, dot[:, None], target)",
@@ -120,7 +120,7 @@ GRADIENTS = (
 
 UPDATES = (
     Mutant(
-        "ops/_update.py",
+        "ops/update/_update.py",
         "_UpdateStep.run",
         "statement",
         "factor.fill(known[attr])",
@@ -129,7 +129,7 @@ UPDATES = (
         "powers_move_on",
     ),
     Mutant(
-        "ops/_update.py",
+        "ops/update/_update.py",
         "_UpdateStep.run",
         "statement",
         "scalar.fill(number)",
@@ -147,7 +147,7 @@ UPDATES = (
         "keep_their_sign",
     ),
     Mutant(
-        "ops/kernels/update.py",
+        "tuned/update.py",
         "adam",
         "statement",
         "then(np.add, step, s['epsilon'], step)",
@@ -156,7 +156,7 @@ UPDATES = (
         "adam or momentum",
     ),
     Mutant(
-        "ops/kernels/update.py",
+        "tuned/update.py",
         "momentum",
         "statement",
         "then(np.add, step, g, step)",
@@ -165,7 +165,7 @@ UPDATES = (
         "adam or momentum",
     ),
     Mutant(
-        "ops/kernels/update.py",
+        "tuned/update.py",
         "momentum",
         "statement",
         "then(np.multiply, param, s['decay'], step)",
@@ -174,7 +174,7 @@ UPDATES = (
         "adam or momentum",
     ),
     Mutant(
-        "ops/kernels/update.py",
+        "tuned/update.py",
         "adam",
         "statement",
         "then(np.multiply, param, s['shrink'], out_param)",
@@ -595,8 +595,16 @@ RANDOM = (
             P + "test_golden.py",
         ),
     ),
-    Mutant("ops/kernels/philox.py", "draw_bits", "operation", "-start % 4", "0", (U + "test_philox.py",)),
-    Mutant("ops/_dropout.py", "scale_of", "operation", "1.0 - dropout_prob", "1.0", (U + "test_dropout.py",), number=1),
+    Mutant("tuned/philox.py", "draw_bits", "operation", "-start % 4", "0", (U + "test_philox.py",)),
+    Mutant(
+        "ops/random/_dropout.py",
+        "scale_of",
+        "operation",
+        "1.0 - dropout_prob",
+        "1.0",
+        (U + "test_dropout.py",),
+        number=1,
+    ),
 )
 
 OPTIMIZERS = (

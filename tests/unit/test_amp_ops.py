@@ -9,8 +9,8 @@ import pytest
 
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import op_def
-from tstatic.ops.amp import next_scale
-from tstatic.ops.kernels._common import BLOCK
+from tstatic.ops.update.loss_scaling import next_scale
+from tstatic.tuned._common import BLOCK
 
 
 def check(xs: list[Any], scale: float) -> tuple[list[Any], bool]:

@@ -10,7 +10,7 @@ import pytest
 from tests.ops.sampler import Sample
 from tests.ops.tiles import check_split, pieces_of
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, op_def
-from tstatic.ops import _convolution
+from tstatic.ops.conv import _convolution
 
 RNG = np.random.default_rng(8)
 

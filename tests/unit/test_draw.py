@@ -12,8 +12,8 @@ import pytest
 from scipy import special, stats
 
 from tstatic.ir.rng import RngKey
-from tstatic.ops.kernels import draw
-from tstatic.ops.kernels.philox import CHUNK, philox_key, random_bits
+from tstatic.tuned import draw
+from tstatic.tuned.philox import CHUNK, philox_key, random_bits
 
 KEY = philox_key(RngKey(seed=31, position=5, run=2))
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import PUBLIC_API, op_def
 from tstatic.ir.rng import RngKey
-from tstatic.ops.kernels.philox import CHUNK
+from tstatic.tuned.philox import CHUNK
 
 Array = np.ndarray[Any, Any]
 

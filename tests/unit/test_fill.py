@@ -13,7 +13,7 @@ from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import PUBLIC_API, op_def
 from tstatic.ir.types import dtype_of
-from tstatic.ops.fill import number_of, packed, unpacked
+from tstatic.ops.shape.fill import number_of, packed, unpacked
 
 
 def op(type: str, *ins: Any, **attrs: Any) -> np.ndarray[Any, Any]:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tstatic.ops.kernels import conv, norm, pool, softmax, special, update
-from tstatic.ops.kernels._common import BLOCK, make
-from tstatic.ops.kernels._windows import COLS, conv_plan, output_size
+from tstatic.tuned import conv, norm, pool, softmax, special, update
+from tstatic.tuned._common import BLOCK, make
+from tstatic.tuned._windows import COLS, conv_plan, output_size
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

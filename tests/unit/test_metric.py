@@ -10,7 +10,7 @@ import pytest
 from tstatic.errors import FeedError, ShapeError
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import op_def
-from tstatic.ops.metric import area
+from tstatic.ops.loss.metric import area
 
 Array = np.ndarray[Any, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tstatic.ops.kernels import norm_rows
-from tstatic.ops.kernels.norm_rows import batch_norm_rows, batch_norm_rows_grad, batch_norm_rows_scratch
+from tstatic.tuned import norm_rows
+from tstatic.tuned.norm_rows import batch_norm_rows, batch_norm_rows_grad, batch_norm_rows_scratch
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)

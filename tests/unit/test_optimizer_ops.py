@@ -14,7 +14,7 @@ from tests.ops.tiles import run_tiles
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate, infer_outputs, metas_of
 from tstatic.ir.opdef import PARTIAL_SUM, op_def
-from tstatic.ops._update import UPDATE_TILE
+from tstatic.ops.update._update import UPDATE_TILE
 
 Array = np.ndarray[Any, Any]
 SHAPE = (7, 5)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tstatic.ir.rng import RngKey, op_position, piece_start
-from tstatic.ops.kernels import philox
-from tstatic.ops.kernels.philox import CHUNK, WORD, PhiloxKey, draw_bits, fill_bits, philox_key, random_bits, torch_bits
+from tstatic.tuned import philox
+from tstatic.tuned.philox import CHUNK, WORD, PhiloxKey, draw_bits, fill_bits, philox_key, random_bits, torch_bits
 
 # Counter, key and result, from the known answers that the authors publish with their implementation.
 KNOWN = [

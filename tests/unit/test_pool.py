@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tstatic.devices.pool import Job, Pool
+from tstatic.devices.cpu.pool import Job, Pool
 
 
 class Recorder:

@@ -16,8 +16,8 @@ from tstatic.ir.opdef import OPS, OpDef
 from tstatic.ir.pointwise import PointwiseRef
 from tstatic.ir.ref import NO_REF, RESERVED, PlainRef, Ref, plain
 from tstatic.ir.types import Meta, float32
-from tstatic.ops._broadcast_grad import SummedRef
 from tstatic.ops._call_ref import CallRef
+from tstatic.ops.elementwise._broadcast_grad import SummedRef
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(p.relative_to(ROOT).as_posix() for folder in ("tstatic", "bench") for p in (ROOT / folder).rglob("*.py"))

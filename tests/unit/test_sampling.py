@@ -12,7 +12,7 @@ from tstatic.errors import FeedError, ProgramError, ShapeError
 from tstatic.ir.evaluate import call_ref, evaluate, meta_of
 from tstatic.ir.opdef import op_def
 from tstatic.ir.rng import RngKey
-from tstatic.ops.kernels.philox import CHUNK
+from tstatic.tuned.philox import CHUNK
 
 Array = np.ndarray[Any, Any]
 

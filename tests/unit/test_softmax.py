@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tstatic.ops.kernels._common import make
-from tstatic.ops.kernels.softmax import LARGE, rows_scratch, softmax
+from tstatic.tuned._common import make
+from tstatic.tuned.softmax import LARGE, rows_scratch, softmax
 
 Array = np.ndarray[Any, Any]
 

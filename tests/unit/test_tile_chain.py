@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tstatic.devices import tile_chain as module
-from tstatic.devices.cpu import BoundStep, Workspace, spans_of
-from tstatic.devices.pool import Pool, TileFailed
-from tstatic.devices.tile_chain import TileChain, chain_steps, find_failed_op
+from tstatic.devices.cpu import tile_chain as module
+from tstatic.devices.cpu.device import BoundStep, Workspace, spans_of
+from tstatic.devices.cpu.pool import Pool, TileFailed
+from tstatic.devices.cpu.tile_chain import TileChain, chain_steps, find_failed_op
 
 SIZE = 64
 

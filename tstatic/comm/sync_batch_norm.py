@@ -11,9 +11,9 @@ import numpy as np
 from tstatic.comm.group import Communicator
 from tstatic.ir.opdef import OpDef, op_def, register
 from tstatic.ops._low import in_float32
-from tstatic.ops._sliding import is_last
-from tstatic.ops.kernels._common import Array
-from tstatic.ops.kernels.norm import batch_norm_inference
+from tstatic.ops.conv._sliding import is_last
+from tstatic.tuned._common import Array
+from tstatic.tuned.norm import batch_norm_inference
 
 
 def _planes(x: Array, layout: str) -> Array:

@@ -1,14 +1,10 @@
 """Backends: one file each, and one line each in ``DEVICES``.
 
 * ``base``  the interface of a device: memory, copies, streams and events, and how a step becomes calls
-* ``cpu``   runs every op definition's ``ref`` on numpy arrays
+* ``cpu``   runs every op definition's ``ref`` on numpy arrays (a package: threads, tiles, memory, BLAS)
 * ``interpret`` the CPU, with fused ops as generated kernels in Triton's interpreter
 * ``fake``  memory that the host cannot access, and work that runs late and out of order (for tests)
 * ``null``  runs nothing, to measure overhead
-* ``pool``  worker threads that divide the tiles of a step among them
-* ``tile_chain`` chains steps that are cut into matching tiles
-* ``buffer`` the host's memory
-* ``blas``  limits BLAS to one thread
 """
 
 from __future__ import annotations
@@ -17,8 +13,9 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from tstatic.devices import cpu, fake, interpret, null
+from tstatic.devices import fake, interpret, null
 from tstatic.devices.base import Array, Device, DeviceArray, HostArray
+from tstatic.devices.cpu import device as cpu
 from tstatic.errors import DeviceError, UnsupportedError
 from tstatic.places import Place
 

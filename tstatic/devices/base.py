@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from tstatic.devices.pool import Call
+from tstatic.devices.cpu.pool import Call
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta
 from tstatic.target import Target

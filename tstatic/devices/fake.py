@@ -33,9 +33,9 @@ from tstatic.devices.base import (
     RunByName,
     Stream,
 )
-from tstatic.devices.buffer import Buffer
-from tstatic.devices.cpu import BoundStep, CpuDevice, Workspace, of_calls
-from tstatic.devices.pool import Call
+from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.device import BoundStep, CpuDevice, Workspace, of_calls
+from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta

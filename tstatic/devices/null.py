@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.devices.base import Stream
-from tstatic.devices.cpu import BoundStep, CpuDevice, of_calls
+from tstatic.devices.cpu.device import BoundStep, CpuDevice, of_calls
 from tstatic.ir.frozen import FrozenOp
 
 

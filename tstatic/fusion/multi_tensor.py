@@ -15,7 +15,7 @@ from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ops._update import ROW_MASK
+from tstatic.ops.update._update import ROW_MASK
 
 SHARED = ("LearningRate", "SkipUpdate", *DEVICE_NUMBERS)
 """Slots that hold one number for all members."""

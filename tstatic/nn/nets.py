@@ -12,8 +12,8 @@ from tstatic.ir.program import Variable
 from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_norm import batch_norm
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.dropout import fluid_dropout
-from tstatic.ops.pool_fluid import pool2d
+from tstatic.ops.conv.pool_fluid import pool2d
+from tstatic.ops.random.dropout import fluid_dropout
 
 
 @no_effect(type="every variable is a dense tensor")

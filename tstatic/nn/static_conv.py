@@ -13,8 +13,8 @@ from tstatic.nn._check import FLOATS, activation, check_choice, check_enabled, c
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops._sliding import int_list, is_last, padding_of
-from tstatic.ops.conv_transpose import output_attrs
+from tstatic.ops.conv._sliding import int_list, is_last, padding_of
+from tstatic.ops.conv.conv_transpose import output_attrs
 
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 

@@ -14,10 +14,10 @@ from tstatic.nn._check import FLOATS, activation, check_choice, check_enabled, c
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import LayerHelper, ParamAttr
 from tstatic.no_effect import no_effect
-from tstatic.ops._shapes import INTEGERS
-from tstatic.ops.embedding import DISTRIBUTED as TABLE
-from tstatic.ops.embedding import padding_row
-from tstatic.ops.linear import bilinear_product
+from tstatic.ops.indexing.embedding import DISTRIBUTED as TABLE
+from tstatic.ops.indexing.embedding import padding_row
+from tstatic.ops.matmul.linear import bilinear_product
+from tstatic.ops.shape._shapes import INTEGERS
 
 
 def _inputs(x: Any, arg: str) -> list[Variable]:

@@ -23,7 +23,7 @@ from tstatic.nn._check import (
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.param import LayerHelper, ParamAttr
 from tstatic.no_effect import IN_PLACE, no_effect
-from tstatic.ops._shapes import emit_one
+from tstatic.ops.shape._shapes import emit_one
 
 
 def parameter_dtype(x: Variable) -> DType:

@@ -1,13 +1,20 @@
-"""One op definition per op, beside its public functions; files by family. Importing this package fills the registry."""
+"""One op definition per op, beside its public functions, in a package per family. Importing this package fills the registry.
+
+* ``elementwise``, ``reduce``, ``matmul``, ``conv``, ``norm``  arithmetic
+* ``indexing``, ``shape``  reading, writing and moving elements
+* ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops
+* ``_call_ref``, ``_flat``, ``_low``  makers of references
+* ``_cut``, ``_rows``, ``_emitter``  tiles, rows of matrices, gradients
+"""
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from tstatic.ir.opdef import namespace
 from tstatic.ir.program import Variable
 
-for _module in sorted(m.name for m in iter_modules(__path__) if not m.ispkg):
-    import_module(f"{__name__}.{_module}")
+for _module in sorted(m.name for m in walk_packages(__path__, f"{__name__}.") if not m.ispkg):
+    import_module(_module)
 
 # Methods of variables are ops too: the op definition's file spells them ``Variable.name``.
 for _name, _function in namespace("Variable").items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ops.kernels._common import BLOCK
+from tstatic.tuned._common import BLOCK
 
 Array = np.ndarray[Any, Any]
 

@@ -11,9 +11,9 @@ import numpy as np
 from tstatic.ir.opdef import Tile
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
-from tstatic.ops._product import along, cuts
-from tstatic.ops._shapes import view_of
-from tstatic.ops.kernels.softmax import rows_scratch
+from tstatic.ops.matmul._product import along, cuts
+from tstatic.ops.shape._shapes import view_of
+from tstatic.tuned.softmax import rows_scratch
 
 TILE = 1 << 16
 """Elements per tile: at 1 ns an element about three hand-overs to another thread."""

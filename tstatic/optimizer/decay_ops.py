@@ -12,13 +12,13 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.nn.param import create_global_var
-from tstatic.ops.cast import cast
-from tstatic.ops.creation import full
-from tstatic.ops.elementwise import maximum, minimum
-from tstatic.ops.rounding import ceil, floor
-from tstatic.ops.trigonometry import cos
-from tstatic.ops.unary import exp
-from tstatic.ops.where import where
+from tstatic.ops.elementwise.arithmetic import maximum, minimum
+from tstatic.ops.elementwise.cast import cast
+from tstatic.ops.elementwise.rounding import ceil, floor
+from tstatic.ops.elementwise.trigonometry import cos
+from tstatic.ops.elementwise.unary import exp
+from tstatic.ops.elementwise.where import where
+from tstatic.ops.shape.creation import full
 
 COUNTER = "@LR_DECAY_COUNTER@"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tstatic.devices import Device, cpu
+from tstatic.devices import Device
 from tstatic.devices.base import Stream
-from tstatic.devices.pool import Call
+from tstatic.devices.cpu import device as cpu
+from tstatic.devices.cpu.pool import Call
 from tstatic.errors import needed_for
 from tstatic.fusion import cache
 from tstatic.plan.plan import Generated

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tstatic.devices.base import Device, Stream
-from tstatic.devices.pool import Call
+from tstatic.devices.cpu.pool import Call
 from tstatic.ir.frozen import FrozenOp
 
 Spans = Sequence[tuple[int, int]]

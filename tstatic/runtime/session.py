@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from tstatic.comm.group import Communicator
-from tstatic.devices import HOST, Array, Device, blas, cpu, read
+from tstatic.devices import HOST, Array, Device, read
 from tstatic.devices.base import Memory, QueuedWorkError, Stream
-from tstatic.devices.pool import Call, pool_of, usable_cpus
-from tstatic.devices.tile_chain import chain_steps, find_failed_op
+from tstatic.devices.cpu import blas
+from tstatic.devices.cpu import device as cpu
+from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
+from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
 from tstatic.ir.frozen import Entry, FrozenOp, flat
 from tstatic.ir.opdef import EMPTY

@@ -17,10 +17,10 @@ from tstatic.nn.param import ParamAttr as ParamAttr
 from tstatic.nn.param import WeightNormParamAttr as WeightNormParamAttr
 from tstatic.nn.param import create_global_var as create_global_var
 from tstatic.nn.param import create_parameter as create_parameter
-from tstatic.ops.debug import Print as Print
-from tstatic.ops.metric import accuracy as accuracy
-from tstatic.ops.metric import auc as auc
-from tstatic.ops.py_func import py_func as py_func
+from tstatic.ops.control.debug import Print as Print
+from tstatic.ops.control.py_func import py_func as py_func
+from tstatic.ops.loss.metric import accuracy as accuracy
+from tstatic.ops.loss.metric import auc as auc
 from tstatic.optimizer.decay_ops import exponential_decay as exponential_decay
 from tstatic.places import cpu_places as cpu_places
 from tstatic.places import cuda_places as cuda_places

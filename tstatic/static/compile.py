@@ -16,7 +16,7 @@ from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.group import Group
 from tstatic.comm.hierarchy import choose_hierarchy
 from tstatic.devices import Device, cpu_device
-from tstatic.devices.pool import usable_cpus
+from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.fusion.engine import Log
 from tstatic.ir import edit
 from tstatic.ir.frozen import FrozenProgram

@@ -14,7 +14,8 @@ import numpy as np
 from tstatic import flags, places
 from tstatic.comm.group import Group
 from tstatic.comm.processes import Processes, digest
-from tstatic.devices import blas, owner_of
+from tstatic.devices import owner_of
+from tstatic.devices.cpu import blas
 from tstatic.errors import PlaceError
 from tstatic.ir.process import shared_text
 from tstatic.ir.program import Program

@@ -11,13 +11,13 @@ from tstatic.nn.static_norm import group_norm as group_norm
 from tstatic.nn.static_norm import instance_norm as instance_norm
 from tstatic.nn.static_norm import layer_norm as layer_norm
 from tstatic.nn.static_norm import spectral_norm as spectral_norm
-from tstatic.ops.conditional import case as case
-from tstatic.ops.conditional import cond as cond
-from tstatic.ops.conditional import switch_case as switch_case
-from tstatic.ops.debug import Assert as Assert
-from tstatic.ops.loop import While as While
-from tstatic.ops.loop import while_loop as while_loop
-from tstatic.ops.py_func import py_func as py_func
+from tstatic.ops.control.conditional import case as case
+from tstatic.ops.control.conditional import cond as cond
+from tstatic.ops.control.conditional import switch_case as switch_case
+from tstatic.ops.control.debug import Assert as Assert
+from tstatic.ops.control.loop import While as While
+from tstatic.ops.control.loop import while_loop as while_loop
+from tstatic.ops.control.py_func import py_func as py_func
 
 __all__ = [
     "Assert",

@@ -15,7 +15,7 @@ from tstatic.fusion.codegen.reference import Reference
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
-from tstatic.ops.conv import geometry
+from tstatic.ops.conv.conv2d import geometry
 from tstatic.target import Target
 
 MOST_TAPS = 64

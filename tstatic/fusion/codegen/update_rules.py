@@ -1,6 +1,6 @@
 """The update rules of optimizers as lines of kernels.
 
-The arithmetic is that of ``ops/kernels/update.py``, operation by operation: same order, same constants, nothing contracted
+The arithmetic is that of ``tuned/update.py``, operation by operation: same order, same constants, nothing contracted
 or reassociated, so that the results have the same bits.
 """
 

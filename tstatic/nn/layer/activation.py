@@ -10,8 +10,8 @@ from tstatic.nn._check import check_int, rank_of
 from tstatic.nn.initializer import Constant
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
-from tstatic.ops.prelu import prelu
-from tstatic.ops.softmax import softmax
+from tstatic.ops.elementwise.prelu import prelu
+from tstatic.ops.norm.softmax import softmax
 
 ReLU = functional_layer("ReLU", "relu")
 ReLU6 = functional_layer("ReLU6", "relu6")

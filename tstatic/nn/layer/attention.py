@@ -11,7 +11,7 @@ from tstatic.ir.program import Variable
 from tstatic.nn._check import FLOATS, check_int, rank_of
 from tstatic.nn.layer.common import Linear
 from tstatic.nn.layer.layers import Layer
-from tstatic.ops.dropout import dropout
+from tstatic.ops.random.dropout import dropout
 
 
 def added(x: Variable, y: Variable) -> Variable:

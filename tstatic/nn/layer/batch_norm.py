@@ -14,7 +14,7 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import ParamAttr
 from tstatic.nn.static_norm import normalised
 from tstatic.no_effect import IN_PLACE, no_effect
-from tstatic.ops.batch_norm import batch_norm
+from tstatic.ops.norm.batch_norm import batch_norm
 
 
 def scale_and_bias(layer: Layer, count: int, weight_attr: Any, bias_attr: Any) -> None:

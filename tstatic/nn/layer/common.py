@@ -13,13 +13,13 @@ from tstatic.nn._check import FLOATS, check_choice, check_enabled, check_int
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
 from tstatic.no_effect import no_effect
-from tstatic.ops._shapes import INTEGERS
-from tstatic.ops._sliding import int_list
-from tstatic.ops.embedding import padding_row
-from tstatic.ops.interpolate_functions import interpolate
-from tstatic.ops.linear import bilinear, linear
-from tstatic.ops.pad import pad
-from tstatic.ops.reshape import flatten
+from tstatic.ops.conv._sliding import int_list
+from tstatic.ops.conv.interpolate_functions import interpolate
+from tstatic.ops.indexing.embedding import padding_row
+from tstatic.ops.matmul.linear import bilinear, linear
+from tstatic.ops.shape._shapes import INTEGERS
+from tstatic.ops.shape.pad import pad
+from tstatic.ops.shape.reshape import flatten
 
 Dropout = functional_layer("Dropout", "dropout")
 Dropout2D = functional_layer("Dropout2D", "dropout2d")

@@ -12,11 +12,11 @@ from tstatic.ir.types import UNKNOWN
 from tstatic.nn._check import FLOATS, check_choice, check_enabled, check_int, rank_of
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.static_conv import check_divisible, kaiming
-from tstatic.ops._sliding import int_list, is_last, padding_of
-from tstatic.ops.conv import conv1d, conv2d
-from tstatic.ops.conv3d import conv3d
-from tstatic.ops.conv_transpose import conv1d_transpose, conv2d_transpose
-from tstatic.ops.pad import pad
+from tstatic.ops.conv._sliding import int_list, is_last, padding_of
+from tstatic.ops.conv.conv2d import conv1d, conv2d
+from tstatic.ops.conv.conv3d import conv3d
+from tstatic.ops.conv.conv_transpose import conv1d_transpose, conv2d_transpose
+from tstatic.ops.shape.pad import pad
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 

@@ -16,8 +16,8 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import ParamAttr
 from tstatic.nn.static_norm import spectral, spectral_sizes
 from tstatic.no_effect import no_effect
-from tstatic.ops._sliding import int_list
-from tstatic.ops.layer_norm import layer_norm
+from tstatic.ops.conv._sliding import int_list
+from tstatic.ops.norm.layer_norm import layer_norm
 
 
 @export("nn.LayerNorm", op="layer_norm")

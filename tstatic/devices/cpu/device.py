@@ -1,0 +1,373 @@
+"""The CPU: binds an op definition's ``ref`` to arrays, cut into tiles of fixed size where the work is large."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from tstatic import target
+from tstatic.devices.base import Device, HostArray, KernelLaunch, Memory, MemoryKind, RunByName, Stream
+from tstatic.devices.cpu.buffer import Buffer
+from tstatic.devices.cpu.pool import Call
+from tstatic.errors import DeviceError
+from tstatic.ir.evaluate import metas_of
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import PARTIAL_SUM, OpDef
+from tstatic.ir.ref import Ref
+from tstatic.ir.types import Meta
+
+TILE = 1 << 18
+"""Elements per tile of pointwise work. Smaller tiles would stay in a nearer cache, but with several threads every call of
+numpy waits 2 to 8 microseconds for the interpreter's lock, so fewer calls are faster (measured: 1 << 15 is 8 % slower)."""
+
+_TINY = np.empty(0, np.uint8)
+
+
+class Workspace:
+    """The scratch memory of one thread: a buffer that all steps share, as large as the largest need; allocated before binding."""
+
+    def __init__(self) -> None:
+        self.need = 0
+        self._buffer: Buffer | None = None
+
+    def reserve(self, nbytes: int) -> None:
+        """Requires at least ``nbytes`` bytes."""
+        self.need = max(self.need, nbytes)
+
+    def allocate(self) -> None:
+        """Allocates the buffer."""
+        self._buffer = Buffer(self.need, "scratch of a worker") if self.need else None
+
+    def touch(self) -> None:
+        """Records that the buffer is in use."""
+        if self._buffer is not None:
+            self._buffer.touch()
+
+    def release(self) -> None:
+        """Releases the memory."""
+        if self._buffer is not None:
+            self._buffer.release()
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that may be resident now."""
+        return 0 if self._buffer is None else self._buffer.held_bytes
+
+    def arrays(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Any]:
+        """Returns arrays at increasing offsets of the shared buffer."""
+        done = []
+        offset = 0
+        for shape, dtype in shapes:
+            count = int(np.prod(shape, dtype=np.int64))
+            size = count * dtype.itemsize
+            bytes_ = _TINY if self._buffer is None else self._buffer.array[offset : offset + size]
+            done.append(bytes_.view(dtype).reshape(shape))
+            offset += -(-size // 64) * 64
+        return done
+
+
+def _bytes(shapes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
+    return sum(-(-int(np.prod(s, dtype=np.int64)) * d.itemsize // 64) * 64 for s, d in shapes)
+
+
+Span = tuple[int, int]
+"""Addresses: first byte, byte after the last."""
+
+
+def spans_of(values: Any) -> list[Span]:
+    """Returns the memory of arrays and lists of arrays; adjacent spans are merged.
+
+    Raises:
+        TypeError: If a value is neither, so that its memory is not known.
+    """
+    found: list[Span] = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            if value.size:
+                found.append(byte_bounds(value))
+        elif isinstance(value, list) and value:
+            found.extend(spans_of(value))
+        elif value is not None:
+            raise TypeError(type(value).__name__)
+    found.sort()
+    joined = found[:1]
+    for low, high in found[1:]:
+        if low <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        else:
+            joined.append((low, high))
+    return joined
+
+
+class BoundStep:
+    """One step, ready to be bound to a thread's workspace: tiles run in any order on any thread, ``after`` last.
+
+    Attributes:
+        spans: The memory that each tile reads and writes; ``None`` if it is not known.
+        after_spans: The memory that ``after`` reads and writes.
+    """
+
+    def __init__(self) -> None:
+        self.tile_binders: list[
+            tuple[Callable[[list[Any]], list[Call]], list[tuple[tuple[int, ...], np.dtype[Any]]]]
+        ] = []
+        self.after: list[Call] = []
+        self.spans: list[tuple[list[Span], list[Span]]] | None = []
+        self.after_spans: list[Span] = []
+
+    def add(
+        self,
+        maker: Callable[[list[Any]], list[Call]],
+        scratch: Sequence[tuple[tuple[int, ...], np.dtype[Any]]] = (),
+        reads: Any = (),
+        writes: Any = (),
+    ) -> None:
+        """Adds a tile: a function from scratch arrays to calls, and the arrays that the calls read and write."""
+        self.tile_binders.append((maker, list(scratch)))
+        if self.spans is not None:
+            try:
+                self.spans.append((spans_of(reads), spans_of(writes)))
+            except TypeError:
+                self.spans = None
+
+    @property
+    def scratch_bytes(self) -> int:
+        return max((_bytes(s) for _, s in self.tile_binders), default=0)
+
+    def bind(self, workspace: Workspace) -> list[list[Call]]:
+        """Returns the calls of each tile."""
+        return [maker(workspace.arrays(scratch)) for maker, scratch in self.tile_binders]
+
+
+def _shapes(metas: Any) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    return [(m.shape, m.dtype.np) for m in metas]
+
+
+def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any], size: int = TILE) -> list[tuple[list[Any], list[Any]]]:
+    """Cuts arrays of one shape flat, and broadcast ones along the first axis, into tiles of about ``size`` elements."""
+    arrays = [a for a in (*ins, *outs) if a is not None]
+    out = next(o for o in outs if o is not None)
+    if out.size <= size + size // 2:
+        return [(list(ins), list(outs))]
+    if all(a.shape == out.shape and a.flags.c_contiguous for a in arrays):
+        flat = [None if a is None else a.reshape(-1) for a in (*ins, *outs)]
+        count = len(ins)
+        return [
+            (
+                [None if a is None else a[i : i + size] for a in flat[:count]],
+                [None if a is None else a[i : i + size] for a in flat[count:]],
+            )
+            for i in range(0, out.size, size)
+        ]
+    axis = next((i for i, n in enumerate(out.shape) if n > 1), 0)
+    length = out.shape[axis]
+    rows = max(1, size * length // out.size)
+    if rows >= length:
+        return [(list(ins), list(outs))]
+
+    def cut(a: Any, start: int) -> Any:
+        if a is None:
+            return None
+        at = axis - (out.ndim - a.ndim)
+        if at < 0 or a.shape[at] == 1:
+            return a
+        return a[(slice(None),) * at + (slice(start, start + rows),)]
+
+    return [([cut(a, s) for a in ins], [cut(o, s) for o in outs]) for s in range(0, length, rows)]
+
+
+def prepare(
+    definition: OpDef,
+    ins: Sequence[Any],
+    outs: Sequence[Any],
+    attrs: Mapping[str, Any],
+    reserved: Mapping[str, Any],
+    cut: bool = True,
+) -> BoundStep:
+    """Binds an op definition to arrays.
+
+    Args:
+        definition: The op definition.
+        ins, outs: Arrays (lists of them, ``None``) per slot.
+        attrs: Complete attributes.
+        reserved: Values for reserved keywords of ``ref`` (``rng``, ``run_block``).
+        cut: Whether heavy work may be cut into tiles.
+    """
+    work = BoundStep()
+    ref = definition.ref
+    if definition.effects or definition.objects or "run_block" in ref.takes:
+        # It prints, raises, or accesses more than its arguments.
+        work.spans = None
+    read = [slot.name not in definition.shape_only for slot in definition.inputs]
+
+    def add(ref: Ref, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any]) -> None:
+        work.add(
+            lambda scratch: ref.bind(ins, outs, attrs, scratch, reserved),
+            _shapes(ref.scratch(metas_of(ins), metas_of(outs), attrs)),
+            [a for a, is_read in zip(ins, read, strict=True) if is_read],
+            outs,
+        )
+
+    aligned = ref.aligned(ins, attrs)
+    if aligned is not None and cut:
+        for tile_ins, tile_outs in _tiles_of_pointwise(aligned[1], outs):
+            add(aligned[0], tile_ins, tile_outs, reserved)
+        return work
+    tiles = None
+    if definition.split is not None and cut:
+        tiles = definition.split(*metas_of(ins), *metas_of(outs), **definition.pick(definition.split, attrs))
+    if not tiles:
+        add(ref, ins, outs, reserved)
+        return work
+    count = len(ins)
+    partials: dict[int, list[Any]] = {}
+    for tile in tiles:
+        inner_ins = [_cut(a, p) for a, p in zip(ins, tile[:count], strict=True)]
+        inner_outs = []
+        for i, (a, p) in enumerate(zip(outs, tile[count:], strict=True)):
+            if a is not None and p is PARTIAL_SUM:
+                part = np.empty_like(a)
+                partials.setdefault(i, []).append(part)
+                inner_outs.append(part)
+            else:
+                inner_outs.append(_cut(a, p))
+        if any(o is not None for o in inner_outs):
+            add(ref, inner_ins, inner_outs, _of_tile(reserved, outs, tile[count:]))
+    for i, parts in partials.items():
+        work.after.append((_add_up, (parts, outs[i])))
+        work.after_spans += spans_of([*parts, outs[i]])
+    return work
+
+
+def _add_up(parts: Sequence[Any], out: Any) -> None:
+    """Sums the partial results in tile order; 16-bit floats are added in float32 and rounded once."""
+    if len(parts) == 1:
+        np.copyto(out, parts[0])
+    elif out.dtype.itemsize == 2 and out.dtype.kind in "fV":
+        total = parts[0].astype(np.float32)
+        for part in parts[1:]:
+            np.add(total, part, out=total, dtype=np.float32, casting="unsafe")
+        np.copyto(out, total, casting="unsafe")
+    else:
+        np.add(parts[0], parts[1], out=out)
+        for part in parts[2:]:
+            np.add(out, part, out=out)
+
+
+def _cut(array: Any, part: Any) -> Any:
+    if array is None or part is None:
+        return None
+    if isinstance(part, list):
+        return [_cut(a, p) for a, p in zip(array, part, strict=True)]
+    return array[part] if isinstance(part, tuple) else array
+
+
+def _of_tile(reserved: Mapping[str, Any], outs: Sequence[Any], parts: Sequence[Any]) -> Mapping[str, Any]:
+    """Returns ``reserved`` for a tile, whose random numbers start at its first element."""
+    rng = reserved.get("rng")
+    at = next(((p, a.shape) for a, p in zip(outs, parts, strict=True) if a is not None and isinstance(p, tuple)), None)
+    return reserved if rng is None or at is None else {**reserved, "rng": rng.part(*at)}
+
+
+_STREAM = Stream()
+"""All work is done when a call returns, so all streams are one."""
+
+
+class CpuDevice(Device):
+    """The CPU: arrays are numpy's, references run on them, and every call ends when its work is done."""
+
+    name = "cpu"
+    target = target.INTERPRETER
+
+    def allocate(self, nbytes: int, kind: MemoryKind = "device", purpose: str = "memory") -> Buffer:
+        return Buffer(nbytes, purpose)
+
+    def view(self, memory: Memory, offset: int, meta: Meta) -> HostArray:
+        assert isinstance(memory, Buffer)
+        array: HostArray = memory.array[offset : offset + meta.nbytes].view(meta.dtype.np).reshape(meta.shape)
+        return array
+
+    def slice(self, array: HostArray, start: int, shape: Sequence[int]) -> HostArray:
+        return array[start : start + int(np.prod(shape, dtype=np.int64))].reshape(shape)
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> HostArray:
+        return np.empty(shape, dtype)
+
+    def holds(self, array: Any) -> bool:
+        return isinstance(array, np.ndarray)
+
+    def derive(self, array: HostArray, view: Callable[..., HostArray | None]) -> HostArray:
+        made = view(array)
+        assert made is not None, "the plan took a view that the op definition does not offer"
+        return made
+
+    def contiguous(self, array: HostArray) -> bool:
+        return array.flags.c_contiguous
+
+    def span(self, array: HostArray) -> Span:
+        return byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
+
+    def copy(self, destination: HostArray, source: HostArray, stream: Stream | None = None) -> None:
+        np.copyto(destination, source)
+
+    def fill(self, destination: HostArray, value: complex, stream: Stream | None = None) -> None:
+        destination[...] = value
+
+    def to_host(self, array: HostArray, stream: Stream | None = None) -> HostArray:
+        return np.array(array)
+
+    def from_host(self, destination: HostArray, source: HostArray, stream: Stream | None = None) -> None:
+        np.copyto(destination, source)
+
+    def upload(self, array: HostArray) -> HostArray:
+        return array
+
+    def assigning(self, destination: HostArray, source: HostArray) -> Call:
+        return operator.setitem, (destination, ..., source)
+
+    def stream(self) -> Stream:
+        return _STREAM
+
+    def bind(
+        self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
+    ) -> BoundStep:
+        return prepare(op.definition, ins, outs, op.attrs, reserved)
+
+    def bind_dynamic(
+        self,
+        op: FrozenOp,
+        arrays: MutableMapping[str, Any],
+        reserved: Mapping[str, Any],
+        run: RunByName,
+        stream: Stream,
+    ) -> BoundStep:
+        return of_calls([(run, (op, arrays, reserved))])
+
+    def launch(
+        self, module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray], stream: Stream
+    ) -> list[Call]:
+        raise DeviceError(
+            f"the device '{self.name}' runs no generated kernels",
+            expected="a device that does",
+            received=module.__name__,
+            fix="export TSTATIC_CPU_BACKEND=interpret before the program starts",
+        )
+
+    def check_finite(self, arrays: Sequence[HostArray], stream: Stream | None = None) -> HostArray:
+        return np.array([a.size - np.count_nonzero(np.isfinite(a)) for a in arrays], np.int64)
+
+
+def of_calls(calls: list[Call]) -> BoundStep:
+    """Returns a step of calls whose memory is not known."""
+    work = BoundStep()
+    work.spans = None
+    work.add(lambda arrays: calls)
+    return work
+
+
+DEVICE = CpuDevice()

@@ -1,0 +1,170 @@
+"""Chains steps that are cut into matching tiles: they run tile by tile, not step by step.
+
+After a convolution of images 0 to 7, the activation and the pooling of the same images find their input in the cache, and
+the helpers are woken once for all three. A lane is a list of tiles, in program order, that one thread runs; tiles of
+different lanes have no memory in common (compared by address), so the results are those of running step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.devices.cpu.device import BoundStep, Span, Workspace
+from tstatic.devices.cpu.pool import Call, Pool, TileFailed
+
+MOST = 256
+"""The most lanes: comparing addresses costs time while binding."""
+
+MOST_STEPS = 32
+"""The most steps in a chain: each new step is compared with all of them, and binding a long program must stay linear."""
+
+Spans = list[tuple[int, int, int]]
+"""``(first byte, byte after the last, lane)``."""
+Ends = list[tuple[int, Any]]
+"""``(number of calls up to here, op)``."""
+
+
+def _overlaps(found: Spans, new: Spans) -> set[tuple[int, int]]:
+    """Returns the pairs of lanes of two lists that overlap in memory."""
+    if not found or not new:
+        return set()
+    a, b = np.array(found), np.array(new)
+    overlap = (a[:, None, 0] < b[None, :, 1]) & (b[None, :, 0] < a[:, None, 1])
+    return {(int(a[i, 2]), int(b[j, 2])) for i, j in zip(*np.nonzero(overlap), strict=True)}
+
+
+def _groups(pairs: set[tuple[int, int]], count: int, tiles: int) -> list[int]:
+    """Returns the group of each of ``count`` lanes, then ``tiles`` tiles, if ``pairs`` must be together; numbered in order."""
+    root = list(range(count + tiles))
+
+    def find(i: int) -> int:
+        while root[i] != i:
+            root[i] = root[root[i]]
+            i = root[i]
+        return i
+
+    for lane, tile in pairs:
+        low, high = sorted((find(lane), find(count + tile)))
+        root[high] = low
+    roots = [find(i) for i in range(count + tiles)]
+    number = {r: i for i, r in enumerate(dict.fromkeys(roots))}
+    return [number[r] for r in roots]
+
+
+class TileChain:
+    """Consecutive steps that run together; starts with a single step.
+
+    Args:
+        work: The first step.
+        owner: The op to name when the step fails.
+        threads: Number of threads; decides which steps are worth chaining, never what they compute.
+    """
+
+    def __init__(self, work: BoundStep, owner: Any, threads: int) -> None:
+        self.works: list[tuple[BoundStep, Any]] = [(work, owner)]
+        self.chain: list[list[tuple[int, int]]] = [[(0, i)] for i in range(len(work.tile_binders))]
+        """Per lane: (index of the work, index of its tile)."""
+        self._least = max(4, 2 * threads)
+        self._closed = work.spans is None
+        self._reads: Spans = []
+        self._writes: Spans = []
+        self._after: list[Span] = list(work.after_spans)
+        if work.spans is not None:
+            self._note(work.spans, range(len(work.spans)))
+
+    def _note(self, spans: Sequence[tuple[Sequence[Span], Sequence[Span]]], chain: Sequence[int]) -> None:
+        for lane, (reads, writes) in zip(chain, spans, strict=True):
+            self._reads.extend((*span, lane) for span in reads)
+            self._writes.extend((*span, lane) for span in writes)
+
+    def add(self, work: BoundStep, owner: Any) -> bool:
+        """Adds a step, unless it needs several lanes to be done, or the sums after them.
+
+        Returns:
+            Whether it was added; if not, nothing changed.
+        """
+        if self._closed or work.spans is None or len(self.works) >= MOST_STEPS:
+            return False
+        count, tiles = len(self.chain), len(work.spans)
+        if max(count, tiles) < 2 or count + tiles > MOST:
+            return False
+        reads = [(*span, i) for i, (r, _) in enumerate(work.spans) for span in r]
+        writes = [(*span, i) for i, (_, w) in enumerate(work.spans) for span in w]
+        if _overlaps([(*span, 0) for span in self._after], reads + writes):
+            return False
+        pairs = _overlaps(self._writes, reads + writes) | _overlaps(self._reads, writes)
+        groups = _groups(pairs, count, tiles)
+        # Neither the new step nor the lanes that it needs may lose their parallelism.
+        needed = {lane for lane, _ in pairs}
+        for size, left in ((tiles, set(groups[count:])), (len(needed), {groups[lane] for lane in needed})):
+            if len(left) < min(size, self._least):
+                return False
+        chain: list[list[tuple[int, int]]] = [[] for _ in range(1 + max(groups))]
+        for lane, content in enumerate(self.chain):
+            chain[groups[lane]].extend(content)
+        for tile in range(tiles):
+            chain[groups[count + tile]].append((len(self.works), tile))
+        for chain_steps in chain:
+            # Restore program order: of two merged lanes, the second's first step may come before the first's last.
+            chain_steps.sort()
+        self.chain = chain
+        self.works.append((work, owner))
+        self._reads = [(a, b, groups[i]) for a, b, i in self._reads]
+        self._writes = [(a, b, groups[i]) for a, b, i in self._writes]
+        self._note(work.spans, groups[count:])
+        self._after.extend(work.after_spans)
+        return True
+
+    def bind(self, workspaces: Sequence[Workspace], pool: Pool | None) -> tuple[list[Call], list[Any]]:
+        """Returns the calls in order and, for error messages, the op behind each call or tile (:func:`find_failed_op`)."""
+        calls: list[Call] = []
+        op_of_call: list[Any] = []
+        bound: list[list[list[Call]]] = []
+        ends: list[Ends] = []
+        shared = pool is not None and len(self.chain) > 1
+        for workspace in workspaces if shared else workspaces[:1]:
+            ready = [work.bind(workspace) for work, _ in self.works]
+            bound.append([[call for w, p in lane for call in ready[w][p]] for lane in self.chain])
+            if not ends:
+                for lane in self.chain:
+                    total = 0
+                    ends.append([(total := total + len(ready[w][p]), self.works[w][1]) for w, p in lane])
+        if shared:
+            assert pool is not None
+            calls.append((pool.run, (bound,)))
+            op_of_call.append(ends)
+        else:
+            for lane_calls, lane_ends in zip(bound[0], ends, strict=True):
+                calls.extend(lane_calls)
+                start = 0
+                for end, owner in lane_ends:
+                    op_of_call.extend([owner] * (end - start))
+                    start = end
+        for work, owner in self.works:
+            calls.extend(work.after)
+            op_of_call.extend([owner] * len(work.after))
+        return calls, op_of_call
+
+
+def find_failed_op(error: Exception, owner: Any) -> tuple[BaseException, Any]:
+    """Returns the error that a call raised, and the op of the step that raised it."""
+    if isinstance(error, TileFailed):
+        assert error.__cause__ is not None
+        return error.__cause__, next(o for end, o in owner[error.tile] if error.done < end)
+    return error, owner
+
+
+def chain_steps(works: Iterable[tuple[BoundStep, Any]], threads: int, no_chaining: bool = False) -> Iterator[TileChain]:
+    """Chains consecutive steps where possible, unless ``no_chaining``."""
+    chain: TileChain | None = None
+    for work, owner in works:
+        if chain is not None and not no_chaining and chain.add(work, owner):
+            continue
+        if chain is not None:
+            yield chain
+        chain = TileChain(work, owner, threads)
+    if chain is not None:
+        yield chain

@@ -1,0 +1,266 @@
+"""Loops: ``while``, and while_loop and While built from it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.ir.build import LayerNamer, append_op, check_variable
+from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
+from tstatic.ir.program import Block, Operator, Variable, default_main_program
+from tstatic.ops.control import _blocks
+
+Arrays = Sequence[Any]
+
+
+def _run_loop(xs: Arrays, condition: Any, outs: Any, scopes: Any, *, run_block: Any) -> tuple[Any, Any]:
+    names_out = run_block.names("Out")
+    given = dict(zip(run_block.names("X"), xs, strict=True))
+    flag = run_block.names("Condition")[0]
+    given[flag] = condition
+    if scopes is not None:
+        # The arena's buffers are used again before the backward pass.
+        given = {n: np.array(a) for n, a in given.items()}
+        scopes.clear()
+    while bool(np.asarray(given[flag]).all()):
+        env = run_block.run(given)
+        if scopes is not None:
+            scopes.append(run_block.before(given, env))
+        given = {**given, **{n: env[n] for n in names_out}}
+    values = [given[n] for n in names_out]
+    if outs is None:
+        return values, scopes
+    for value, out in zip(values, outs, strict=True):
+        if out is not None:
+            np.copyto(out, value, casting="unsafe")
+    return outs, scopes
+
+
+def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs: Any, *, run_block: Any) -> tuple[Any]:
+    names_x, carried = run_block.names("X"), run_block.names("Out")
+    arriving: dict[str, Any] = dict(zip(carried, grads, strict=True))
+    total: dict[str, Any] = {n: np.zeros_like(x) for n, x in zip(names_x, xs, strict=True) if n not in arriving}
+    written = {name for name, _ in run_block.sub_block.outputs}
+    for env in reversed(scopes):
+        done = run_block.run({**env, **{run_block.grad_name(n): g for n, g in arriving.items()}})
+        for n in total:
+            if run_block.grad_name(n) in written:
+                total[n] = total[n] + done[run_block.grad_name(n)]
+        arriving = {
+            n: done[run_block.grad_name(n)] if run_block.grad_name(n) in written else np.zeros_like(g)
+            for n, g in arriving.items()
+        }
+    values = [arriving[n] if n in arriving else total[n] for n in names_x]
+    if dxs is None:
+        return (values,)
+    for value, out in zip(values, dxs, strict=True):
+        if out is not None:
+            np.copyto(out, value, casting="unsafe")
+    return (dxs,)
+
+
+register(
+    OpDef(
+        "while",
+        "X*, Condition -> Out*, StepScopes?",
+        attrs={
+            "sub_block": Attr(kind="block"),
+            "is_test": Attr.idle(False, "a loop runs alike in training and in tests"),
+        },
+        ref=_run_loop,
+        objects=("StepScopes",),
+        grad=GradOp(
+            "X*, Out*, Out@GRAD*, StepScopes -> X@GRAD*",
+            ref=_run_loop_grad,
+            shape_only=("X", "Out"),
+        ),
+    )
+)
+
+
+def _close(helper: LayerNamer, block: Block, condition: Variable, is_test: bool) -> Operator:
+    """Appends the ``while`` op of a finished body and returns it."""
+    reads, writes = _blocks.captures(block)
+    # A carried variable keeps its value when the body never runs.
+    reads += [n for n in writes if n not in reads]
+    reads = [n for n in reads if n != condition.name]
+    if condition.name not in writes:
+        raise ProgramError(
+            "the body of the loop never changes its condition, so it would run for ever",
+            expected=f"an operator that writes '{condition.name}'",
+            received="a body without one",
+            fix="compute the condition again at the end of the body, for example paddle.less_than(i, n) into it",
+            op="while",
+            var=condition.name,
+        )
+    parent = block.parent
+    assert parent is not None
+    scopes = helper.variable("float32", ())
+    scopes.type = "step_scopes"
+    return append_op(
+        parent, "while", {"X": reads, "Condition": condition}, {"Out": writes, "StepScopes": scopes},
+        {"sub_block": block.idx, "is_test": is_test},
+    )  # fmt: skip
+
+
+def _check_condition(var: Any, function: str) -> Variable:
+    checked = check_variable(var, "cond", function)
+    if checked.dtype.name != "bool":
+        raise DTypeError(
+            f"the condition of {function} must be a bool Variable",
+            expected="bool",
+            received=checked.dtype.name,
+            fix="return a comparison, for example paddle.less_than(i, n)",
+            op=function,
+            var=checked.name,
+        )
+    if checked.meta.known and checked.meta.numel != 1:
+        raise ShapeError(
+            f"the condition of {function} must have one element",
+            expected="shape [1] or []",
+            received=list(checked.shape),
+            fix="reduce it, for example with paddle.all",
+            op=function,
+            var=checked.name,
+        )
+    return checked
+
+
+@export("static.nn.while_loop", "fluid.layers.while_loop", op="while")
+def while_loop(
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, is_test: bool = False, name: str | None = None
+) -> list[Any]:
+    """Repeats ``body`` while ``cond`` is true.
+
+    Args:
+        cond: Takes the loop variables, returns a bool Variable with one element.
+        body: Takes the loop variables, returns as many of the same types.
+        loop_vars: List of Variables (or nested structures of them).
+        is_test: Keep nothing for a backward pass.
+        name: Prefix of names.
+
+    Returns:
+        The loop variables after the loop.
+
+    Raises:
+        ProgramTypeError: If ``cond`` or ``body`` is not callable, or ``loop_vars`` is not a list.
+        ProgramError: If ``loop_vars`` is empty, or ``body`` returns another structure.
+
+    Example:
+        >>> i, total = paddle.zeros([1]), paddle.zeros([1])
+        >>> i, total = static.nn.while_loop(lambda i, total: i < 4, lambda i, total: [i + 1, total + i], [i, total])
+        >>> static.Executor().run(fetch_list=[i, total])
+        [array([4.], dtype=float32), array([6.], dtype=float32)]
+    """
+    for arg, function in (("cond", cond), ("body", body)):
+        if not callable(function):
+            raise ProgramTypeError(
+                f"{arg} in while_loop should be callable",
+                expected="a function of the loop variables",
+                received=f"{function!r} of type {type(function).__name__}",
+                fix=f"pass a function for '{arg}'",
+                op="while_loop",
+                var=arg,
+            )
+    if not isinstance(loop_vars, list | tuple):
+        raise ProgramTypeError(
+            "loop_vars in while_loop should be a list or tuple",
+            expected="a list of Variables",
+            received=f"{loop_vars!r} of type {type(loop_vars).__name__}",
+            fix="pass loop_vars=[i, x]",
+            op="while_loop",
+            var="loop_vars",
+        )
+    if not loop_vars:
+        raise ProgramError(
+            "loop_vars in while_loop should not be empty",
+            expected="at least one loop variable",
+            received="an empty list",
+            fix="pass the variables that the loop changes",
+            op="while_loop",
+            var="loop_vars",
+        )
+    program = default_main_program()
+    with _blocks.undone_on_error(program):
+        helper = LayerNamer("while_loop", name)
+        # Copies, so that the variables given keep their values for whoever reads them after the loop.
+        carried = [
+            helper.emit("assign", {"X": _blocks.leaf_variable(v, "while_loop")})
+            for v in _blocks.flatten(list(loop_vars))
+        ]
+        for var, given in zip(carried, _blocks.flatten(list(loop_vars)), strict=True):
+            var.stop_gradient = isinstance(given, Variable) and given.stop_gradient and not var.dtype.is_float
+        state = _blocks.pack(list(loop_vars), iter(carried))
+        condition = _check_condition(cond(*state), "while_loop")
+        condition = helper.emit("assign", {"X": condition})
+        with _blocks.body(program) as block:
+            result = body(*state)
+            if not isinstance(result, list | tuple):
+                result = [result]
+            if not _blocks.same_structure(list(result), list(state)):
+                raise ProgramError(
+                    "body in while_loop should return the same arity (length and structure) and types as loop_vars",
+                    expected=f"{len(carried)} values",
+                    received=f"{len(_blocks.flatten(list(result)))} values",
+                    fix="return one value per loop variable",
+                    op="while_loop",
+                )
+            leaves = [_blocks.leaf_variable(v, "while_loop") for v in _blocks.flatten(list(result))]
+            for new, old in zip(leaves, carried, strict=True):
+                if new.dtype is not old.dtype:
+                    raise DTypeError(
+                        "body in while_loop changes the dtype of a loop variable",
+                        expected=old.dtype.name,
+                        received=new.dtype.name,
+                        fix=f"cast it back with paddle.cast(x, '{old.dtype.name}')",
+                        op="while_loop",
+                        var=old.name,
+                    )
+            grad_is_forward_op = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
+            # Through temporaries: a body that swaps two variables must not read one that is overwritten already.
+            own = {v.name for v in carried}
+            held = [helper.emit("assign", {"X": v}) if v.name in own else v for v in leaves]
+            for new, old in zip(held, carried, strict=True):
+                if new is not old:
+                    append_op(block, "assign", {"X": new}, {"Out": old})
+            append_op(block, "assign", {"X": grad_is_forward_op}, {"Out": condition})
+        loop = _close(helper, block, condition, is_test)
+        given = [v for v in _blocks.flatten(list(loop_vars)) if isinstance(v, Variable)]
+        outer = [program.current_block()._var_recursive(n) for n in loop.input("X") if n not in own]
+        if all(v.stop_gradient for v in (*given, *outer)):
+            for var in carried:
+                var.stop_gradient = True
+        return _blocks.pack(list(loop_vars), iter(carried))  # type: ignore[no-any-return]
+
+
+@export("fluid.layers.While", "static.nn.While")
+class While:
+    """1.x style: ``while_op = While(cond)``, then ``with while_op.block(): ...`` that writes to ``cond``.
+
+    Example:
+        >>> i, n = paddle.zeros([1], "int64"), paddle.full([1], 5, "int64")
+        >>> going = paddle.less_than(i, n)
+        >>> with static.nn.While(going).block():
+        ...     i = fluid.layers.increment(i)
+        ...     _ = fluid.layers.less_than(i, n, cond=going)
+        >>> static.Executor().run(fetch_list=[i])[0]
+        array([5])
+    """
+
+    def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
+        self._condition = _check_condition(cond, "While")
+        self._is_test = is_test
+        self._helper = LayerNamer("while", name)
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        """Ops built inside are the body."""
+        program = default_main_program()
+        with _blocks.undone_on_error(program):
+            with _blocks.body(program) as block:
+                yield
+            _close(self._helper, block, self._condition, self._is_test)

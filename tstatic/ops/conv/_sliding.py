@@ -1,0 +1,276 @@
+"""What convolution, pooling and unfold share: paddings as users give them, output sizes, and tiles of a batch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
+from tstatic.ir.opdef import Attr
+from tstatic.ir.types import UNKNOWN, Meta, Shape, dtype_of
+from tstatic.tuned._common import Array, Buffer
+
+Pairs = tuple[tuple[int, int], ...]
+"""Padding before and after, per spatial axis."""
+
+LAYOUTS = ("NCL", "NLC", "NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout")
+ALGORITHMS = ("EXPLICIT", "SAME", "VALID")
+
+
+def one_of(*choices: str) -> Any:
+    """``check`` of a text attribute that takes only these values."""
+    return lambda value: None if value in choices else f"one of {', '.join(map(repr, choices))}"
+
+
+def layout_attr(default: str) -> Attr:
+    """The attribute that says where channels stand."""
+    return Attr(default, "str", one_of(*LAYOUTS))
+
+
+def positive(values: Sequence[int]) -> str | None:
+    """``check`` of an attribute of strides, dilations or window sizes."""
+    return None if all(v > 0 for v in values) else "positive sizes only"
+
+
+def not_negative(values: Sequence[int]) -> str | None:
+    """``check`` of an attribute of paddings."""
+    return None if all(v >= 0 for v in values) else "sizes of at least 0"
+
+
+def is_last(data_format: str) -> bool:
+    """Whether channels stand last."""
+    return data_format in ("NLC", "NHWC", "NDHWC")
+
+
+def spatial(shape: Shape, data_format: str) -> Shape:
+    """Sizes without batch and channels."""
+    return shape[1:-1] if is_last(data_format) else shape[2:]
+
+
+def channels(shape: Shape, data_format: str) -> int:
+    return shape[-1] if is_last(data_format) else shape[1]
+
+
+def assemble(batch: int, count: int, sizes: Sequence[int], data_format: str) -> Shape:
+    """A whole shape from its parts."""
+    return (batch, *sizes, count) if is_last(data_format) else (batch, count, *sizes)
+
+
+def first(array: Array, data_format: str) -> Array:
+    """A view with channels on axis 1."""
+    return np.moveaxis(array, -1, 1) if is_last(data_format) else array
+
+
+def first_shape(shape: Shape, data_format: str) -> Shape:
+    """The shape that :func:`first` gives."""
+    return (shape[0], shape[-1], *shape[1:-1]) if is_last(data_format) else shape
+
+
+def per_axis(values: Sequence[int], rank: int) -> tuple[int, ...]:
+    """One value per spatial axis; a single one applies to all."""
+    return tuple(values) * rank if len(values) == 1 else tuple(values)
+
+
+def pads_of(
+    paddings: Sequence[int], algorithm: str, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int]
+) -> Pairs:
+    """Zeros before and after each spatial axis.
+
+    ``SAME`` pads so that the output has ``ceil(size / stride)`` elements, the odd one behind; it knows no dilation
+    (Paddle sets that to 1).
+
+    Args:
+        paddings: One value per axis, or (before, after) of each axis in one list.
+        algorithm: ``EXPLICIT``, ``SAME`` or ``VALID``.
+        sizes: The input's spatial sizes.
+        kernel, strides: Per axis.
+    """
+    if algorithm == "VALID":
+        return ((0, 0),) * len(kernel)
+    if algorithm == "SAME":
+        pairs = []
+        for size, k, s in zip(sizes, kernel, strides, strict=True):
+            total = max((-(-size // s) - 1) * s + k - size, 0)
+            pairs.append((total // 2, total - total // 2))
+        return tuple(pairs)
+    if len(paddings) == 2 * len(kernel):
+        return tuple((paddings[2 * i], paddings[2 * i + 1]) for i in range(len(kernel)))
+    return tuple((p, p) for p in per_axis(paddings, len(kernel)))
+
+
+def check_lengths(rank: int, **values: Sequence[int]) -> None:
+    """Refuses lists that do not have one value per spatial axis (paddings may have two).
+
+    Raises:
+        ShapeError: Says which.
+    """
+    for name, given in values.items():
+        allowed = (1, rank, 2 * rank) if name == "paddings" else (1, rank)
+        if len(given) not in allowed:
+            raise ShapeError(
+                f"'{name}' does not fit an input with {rank} spatial axes",
+                expected=f"{' or '.join(map(str, allowed[1:]))} values",
+                received=list(given),
+                fix=f"give one value of '{name}' per spatial axis",
+            )
+
+
+def check_rank(meta: Meta, ranks: Sequence[int], what: str, layout: str) -> None:
+    """Refuses an input of another rank.
+
+    Raises:
+        ShapeError: Says what was expected.
+    """
+    if meta.rank not in ranks:
+        raise ShapeError(
+            f"{what} has the wrong number of dimensions",
+            expected=f"{' or '.join(map(str, ranks))} dimensions ({layout})",
+            received=f"shape {list(meta.shape)}",
+            fix="reshape it, for example with paddle.unsqueeze for a missing batch axis",
+        )
+
+
+def check_no_windows(sizes: Sequence[int], outs: Sequence[int], kernel: Sequence[int], pads: Pairs) -> None:
+    """Refuses a window that is larger than the padded input.
+
+    Raises:
+        ShapeError: Says which axis.
+    """
+    for axis, (size, out) in enumerate(zip(sizes, outs, strict=True)):
+        if UNKNOWN not in (size, out) and out <= 0:
+            raise ShapeError(
+                f"the window does not fit the input along spatial axis {axis}",
+                expected=f"a padded size of at least {kernel[axis]}",
+                received=f"size {size} with padding {pads[axis][0]} and {pads[axis][1]}",
+                fix="use a smaller kernel or dilation, more padding, or a larger input",
+            )
+
+
+def check_float(meta: Meta, what: str) -> None:
+    """Refuses anything but floats.
+
+    Raises:
+        DTypeError: Says what was given.
+    """
+    if not meta.dtype.is_float:
+        raise DTypeError(
+            f"{what} must hold floats",
+            expected="float16, bfloat16, float32 or float64",
+            received=meta.dtype.name,
+            fix="convert it with paddle.cast(x, 'float32')",
+        )
+
+
+# ------------------------------------------------------------------------------------------------- scratch and tiles
+def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
+    """Scratch buffers as metadata."""
+    return tuple(Meta(shape, dtype_of(dtype)) for shape, dtype in buffers)
+
+
+def parts(size: int, work: float, least: float, most: int = 16) -> list[slice] | None:
+    """Cuts ``size`` items into a power of two of tiles with at least ``least`` of ``work`` each.
+
+    Returns ``None`` for a single tile. An even number of equal tiles keeps two threads busy to the end.
+    """
+    count = 1
+    while 2 * count <= min(most, size) and work >= 2 * count * least:
+        count *= 2
+    if count == 1:
+        return None
+    bounds = [size * i // count for i in range(count + 1)]
+    return [slice(a, b) for a, b in itertools.pairwise(bounds)]
+
+
+def at(axis: int, part: slice) -> tuple[slice, ...]:
+    """An index with one slice along ``axis``."""
+    return (*(slice(None),) * axis, part)
+
+
+# ---------------------------------------------------------------------------------------------------- users' arguments
+def int_list(value: Any, rank: int, name: str, function: str) -> tuple[int, ...]:
+    """An int or a list of ints, one per spatial axis.
+
+    Raises:
+        ProgramTypeError: For anything else.
+        ShapeError: If the number of values is wrong.
+    """
+    values = (value,) * rank if isinstance(value, int | np.integer) and not isinstance(value, bool) else value
+    if not isinstance(values, list | tuple) or any(
+        isinstance(v, bool) or not isinstance(v, int | np.integer) for v in values
+    ):
+        raise ProgramTypeError(
+            f"The type of '{name}' in {function} must be int, list or tuple",
+            expected=f"an int, or a list of {rank} ints",
+            received=f"{value!r} of type {type(value).__name__}",
+            fix=f"pass {name}=2 or {name}={[2] * rank}",
+            op=function,
+        )
+    values = tuple(int(v) for v in values)
+    if len(values) != rank:
+        raise ShapeError(
+            f"'{name}' of {function} has the wrong number of values",
+            expected=f"an int, or {rank} ints",
+            received=list(values),
+            fix=f"give one value per spatial axis: {name}={[2] * rank}, for example",
+            op=function,
+        )
+    return values
+
+
+def padding_of(padding: Any, rank: int, last: bool, function: str) -> tuple[tuple[int, ...], str]:
+    """Reads a ``padding`` argument: ``(paddings, padding_algorithm)``.
+
+    It may be an int, a list of one or two ints per spatial axis, ``[before, after]`` pairs for all axes (batch and
+    channels with zeros), ``"SAME"`` or ``"VALID"``.
+
+    Raises:
+        ProgramTypeError, ShapeError: For anything else.
+    """
+    if isinstance(padding, str):
+        name = padding.upper()
+        if name not in ("SAME", "VALID"):
+            raise ShapeError(
+                f"Unknown padding: '{padding}'. It can only be 'SAME' or 'VALID'.",
+                expected="'SAME', 'VALID', an int or a list",
+                received=repr(padding),
+                fix="choose one of these",
+                op=function,
+            )
+        return (0,) * rank, name
+    if isinstance(padding, list | tuple) and padding and all(isinstance(p, list | tuple) for p in padding):
+        padding = _from_pairs(padding, rank, last, function)
+    elif isinstance(padding, list | tuple) and len(padding) == 2 * rank and rank > 1:
+        padding = int_list(padding, 2 * rank, "padding", function)
+    elif isinstance(padding, list | tuple) and len(padding) == 2 and rank == 1:
+        padding = int_list(padding, 2, "padding", function)
+    else:
+        padding = int_list(padding, rank, "padding", function)
+    if min(padding, default=0) < 0:
+        raise ShapeError(
+            f"Invalid padding in {function}, all values should be larger than or equal to 0",
+            expected="values of at least 0",
+            received=list(padding),
+            fix="crop with slicing instead of a negative padding",
+            op=function,
+        )
+    if len(padding) == 2 * rank and all(padding[2 * i] == padding[2 * i + 1] for i in range(rank)):
+        padding = padding[::2]
+    return tuple(padding), "EXPLICIT"
+
+
+def _from_pairs(padding: Sequence[Sequence[Any]], rank: int, last: bool, function: str) -> tuple[int, ...]:
+    whole = len(padding) == rank + 2
+    outer = ([padding[0], padding[-1]] if last else padding[:2]) if whole else []
+    inner = (padding[1:-1] if last else padding[2:]) if whole else padding
+    if len(inner) != rank or any(len(p) != 2 for p in padding) or any(tuple(p) != (0, 0) for p in outer):
+        raise ShapeError(
+            f"'padding' of {function} holds pairs that do not fit the input",
+            expected=f"{rank + 2} pairs with [0, 0] for batch and channels, or {rank} pairs",
+            received=[list(p) for p in padding],
+            fix=f"pass padding={[[0, 0], [0, 0], *([[1, 1]] * rank)]}, for example",
+            op=function,
+        )
+    return int_list([v for pair in inner for v in pair], 2 * rank, "padding", function)

@@ -1,0 +1,373 @@
+"""Sliding blocks as columns (``unfold``) and their sum back into images (``fold``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._low import in_float32
+from tstatic.ops.conv._sliding import check_float, check_no_windows, check_rank, int_list, parts
+from tstatic.ops.norm._norm import torch_wide
+from tstatic.tuned._common import Array
+from tstatic.tuned._windows import output_size
+
+# Elements of the columns per tile.
+_TILE = 1 << 18
+
+
+class Blocks:
+    """Geometry: paddings are top, left, bottom, right, as Paddle orders them here."""
+
+    def __init__(self, sizes: Sequence[int], attrs: Mapping[str, Any]) -> None:
+        self.sizes = tuple(sizes)
+        self.kernel: tuple[int, int] = attrs["kernel_sizes"]
+        self.strides: tuple[int, int] = attrs["strides"]
+        self.dilations: tuple[int, int] = attrs["dilations"]
+        top, left, bottom, right = attrs["paddings"]
+        self.pads = (top, bottom), (left, right)
+        self.outs = tuple(
+            UNKNOWN if size == UNKNOWN else output_size(size, k, s, *pad, d)
+            for size, k, s, pad, d in zip(sizes, self.kernel, self.strides, self.pads, self.dilations, strict=True)
+        )
+
+    @property
+    def length(self) -> int:
+        """Number of blocks."""
+        return UNKNOWN if UNKNOWN in self.outs else self.outs[0] * self.outs[1]
+
+    @property
+    def padded(self) -> tuple[int, int]:
+        return self.sizes[0] + sum(self.pads[0]), self.sizes[1] + sum(self.pads[1])
+
+    def check(self) -> None:
+        """Refuses blocks that do not fit."""
+        reach = [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+        check_no_windows(self.sizes, self.outs, reach, self.pads)
+
+    def inner(self, padded: Array) -> Array:
+        """The input inside its padded copy."""
+        (top, _), (left, _) = self.pads
+        return padded[:, :, top : top + self.sizes[0], left : left + self.sizes[1]]
+
+    def tap(self, padded: Array, a: int, b: int) -> Array:
+        """What place (a, b) of every block is: ``[n, c, oh, ow]``."""
+        (sh, sw), (dh, dw), (oh, ow) = self.strides, self.dilations, self.outs
+        i, j = a * dh, b * dw
+        return padded[:, :, i : i + (oh - 1) * sh + 1 : sh, j : j + (ow - 1) * sw + 1 : sw]
+
+
+def _columns(y: Array, blocks: Blocks, channels: int) -> tuple[Array, bool]:
+    """``y`` as ``[n, c, kh, kw, oh, ow]``, and whether that is a copy."""
+    shape = (y.shape[0], channels, *blocks.kernel, *blocks.outs)
+    try:
+        return y.reshape(shape, copy=False), False
+    except ValueError:
+        return y.reshape(shape), True
+
+
+def im2col(x: Array, y: Array, blocks: Blocks, padded: Array) -> None:
+    """Writes every block of ``x`` as a column of ``y``."""
+    padded.fill(0)
+    np.copyto(blocks.inner(padded), x)
+    columns, copied = _columns(y, blocks, x.shape[1])
+    for a in range(blocks.kernel[0]):
+        for b in range(blocks.kernel[1]):
+            np.copyto(columns[:, :, a, b], blocks.tap(padded, a, b))
+    if copied:
+        np.copyto(y, columns.reshape(y.shape))
+
+
+def col2im(y: Array, x: Array, blocks: Blocks, padded: Array) -> None:
+    """Adds every column of ``y`` to the places of ``x`` that its block covers."""
+    padded.fill(0)
+    columns, _ = _columns(y, blocks, x.shape[1])
+    for a in range(blocks.kernel[0]):
+        for b in range(blocks.kernel[1]):
+            place = blocks.tap(padded, a, b)
+            np.add(place, columns[:, :, a, b], place)
+    np.copyto(x, blocks.inner(padded))
+
+
+def _padded_meta(x: Meta, attrs: Mapping[str, Any]) -> tuple[Meta, ...]:
+    return (Meta((*x.shape[:2], *Blocks(x.shape[2:], attrs).padded), x.dtype.compute),)
+
+
+def _split(*metas: Meta) -> list[Tile] | None:
+    largest = max(m.numel for m in metas)
+    tiles = parts(metas[0].shape[0], float(largest), _TILE) if min(m.numel for m in metas) > 0 else None
+    return None if tiles is None else [((p,),) * len(metas) for p in tiles]
+
+
+# --------------------------------------------------------------------------------------------------------------- unfold
+def _unfold_infer(x: Meta, **attrs: Any) -> Meta:
+    check_float(x, "X")
+    check_rank(x, (4,), "the input of unfold", "NCHW")
+    blocks = Blocks(x.shape[2:], attrs)
+    blocks.check()
+    depth = UNKNOWN if x.shape[1] == UNKNOWN else x.shape[1] * blocks.kernel[0] * blocks.kernel[1]
+    return x.with_shape((x.shape[0], depth, blocks.length))
+
+
+def _unfold_scratch(x: Meta, y: Meta, **attrs: Any) -> tuple[Meta, ...]:
+    return _padded_meta(x, attrs)
+
+
+@in_float32()
+def _unfold_ref(x: Array, y: Array, scratch: Sequence[Array], **attrs: Any) -> None:
+    im2col(x, y, Blocks(x.shape[2:], attrs), scratch[0])
+
+
+def _unfold_grad_scratch(x: Meta, dy: Meta, dx: Meta, **attrs: Any) -> tuple[Meta, ...]:
+    return _padded_meta(dx, attrs)
+
+
+@in_float32()
+def _unfold_grad_ref(x: Array, dy: Array, dx: Array, scratch: Sequence[Array], **attrs: Any) -> None:
+    col2im(dy, dx, Blocks(dx.shape[2:], attrs), scratch[0])
+
+
+def _torch_unfold(torch: Any, x: Any, attrs: Mapping[str, Any]) -> Any:
+    top, left, bottom, right = attrs["paddings"]
+    padded = torch.nn.functional.pad(x, (left, right, top, bottom))
+    blocks = Blocks(x.shape[2:], attrs)
+    if x.numel() == 0:
+        return x.new_zeros((x.shape[0], x.shape[1] * blocks.kernel[0] * blocks.kernel[1], blocks.length))
+    return torch.nn.functional.unfold(padded, blocks.kernel, blocks.dilations, 0, blocks.strides)
+
+
+def _torch_fold(torch: Any, y: Any, sizes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
+    blocks = Blocks(sizes, attrs)
+    if y.numel() == 0:
+        return y.new_zeros((y.shape[0], y.shape[1] // (blocks.kernel[0] * blocks.kernel[1]), *sizes))
+    full = torch.nn.functional.fold(y, blocks.padded, blocks.kernel, blocks.dilations, 0, blocks.strides)
+    return blocks.inner(full)
+
+
+def _unfold_lower(torch: Any, x: Any, **attrs: Any) -> Any:
+    return _torch_unfold(torch, torch_wide(x), attrs).to(x.dtype)
+
+
+def _unfold_grad_lower(torch: Any, x: Any, dy: Any, **attrs: Any) -> Any:
+    return _torch_fold(torch, torch_wide(dy), x.shape[2:], attrs).to(x.dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------- fold
+def _fold_infer(x: Meta, output_sizes: tuple[int, ...], **attrs: Any) -> Meta:
+    check_float(x, "X")
+    check_rank(x, (3,), "the input of fold", "[n, c * kh * kw, blocks]")
+    if len(output_sizes) != 2 or min(output_sizes) <= 0:
+        raise ShapeError(
+            "output_sizes of fold must be two positive sizes",
+            expected="[height, width]",
+            received=list(output_sizes),
+            fix="pass the image's sizes",
+        )
+    blocks = Blocks(output_sizes, attrs)
+    blocks.check()
+    place = blocks.kernel[0] * blocks.kernel[1]
+    depth, length = x.shape[1:]
+    if (length != UNKNOWN and length != blocks.length) or (depth != UNKNOWN and depth % place):
+        raise ShapeError(
+            "the columns of fold do not fit the image",
+            expected=f"a multiple of {place} rows and {blocks.length} columns",
+            received=list(x.shape),
+            fix="check output_sizes, kernel_sizes, strides, paddings and dilations",
+        )
+    return x.with_shape((x.shape[0], UNKNOWN if depth == UNKNOWN else depth // place, *output_sizes))
+
+
+def _fold_scratch(x: Meta, y: Meta, **attrs: Any) -> tuple[Meta, ...]:
+    return _padded_meta(y, attrs)
+
+
+@in_float32()
+def _fold_ref(x: Array, y: Array, scratch: Sequence[Array], **attrs: Any) -> None:
+    col2im(x, y, Blocks(y.shape[2:], attrs), scratch[0])
+
+
+def _fold_lower(torch: Any, x: Any, **attrs: Any) -> Any:
+    return _torch_fold(torch, torch_wide(x), attrs["output_sizes"], attrs).to(x.dtype)
+
+
+def _pair(values: Sequence[int]) -> str | None:
+    return None if len(values) == 2 and min(values) > 0 else "two positive sizes"
+
+
+def _sides(values: Sequence[int]) -> str | None:
+    return None if len(values) == 4 and min(values) >= 0 else "top, left, bottom and right of at least 0"
+
+
+_GEOMETRY: dict[str, Any] = {
+    "kernel_sizes": Attr(kind="ints", check=_pair),
+    "strides": Attr((1, 1), "ints", _pair),
+    "paddings": Attr((0, 0, 0, 0), "ints", _sides),
+    "dilations": Attr((1, 1), "ints", _pair),
+}
+
+
+def _window_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: attrs[n] for n in _GEOMETRY}
+
+
+def _fold_grad(ctx: GradContext) -> list[OpSpec]:
+    """The blocks of the incoming gradient."""
+    x, y = ctx.inputs["X"][0], ctx.outputs["Y"][0]
+    if x not in ctx.in_grads or y not in ctx.out_grads:
+        return []
+    return [OpSpec("unfold", {"X": [ctx.out_grads[y]]}, {"Y": [ctx.in_grads[x]]}, _window_attrs(ctx.attrs))]
+
+
+def _unfold_grad_grad(ctx: GradContext) -> list[OpSpec]:
+    """The backward op is linear in the incoming gradient; its adjoint is ``unfold``."""
+    dy, dx = ctx.inputs["Y" + GRAD][0], ctx.outputs["X" + GRAD][0]
+    if dy not in ctx.in_grads or dx not in ctx.out_grads:
+        return []
+    return [OpSpec("unfold", {"X": [ctx.out_grads[dx]]}, {"Y": [ctx.in_grads[dy]]}, _window_attrs(ctx.attrs))]
+
+
+register(
+    OpDef(
+        "unfold",
+        "X -> Y",
+        attrs=_GEOMETRY,
+        infer=_unfold_infer,
+        ref=plain(_unfold_ref, _unfold_scratch),
+        lower=_unfold_lower,
+        split=_split,
+        grad=GradOp(
+            "X, Y@GRAD -> X@GRAD",
+            ref=plain(_unfold_grad_ref, _unfold_grad_scratch),
+            lower=_unfold_grad_lower,
+            split=_split,
+            shape_only=("X",),
+            grad=_unfold_grad_grad,
+        ),
+        amp="gray",
+        domain=Domain(
+            cases=(
+                Case(((2, 3, 4, 5),), {"kernel_sizes": (2, 3)}),
+                Case(((1, 2, 5, 6),), {"kernel_sizes": (3, 2), "strides": (2, 1), "paddings": (1, 1, 1, 1)}),
+                Case(((2, 2, 5, 5),), {"kernel_sizes": (2, 2), "paddings": (1, 0, 0, 2)}),
+                Case(((1, 2, 7, 6),), {"kernel_sizes": (3, 2), "dilations": (2, 3)}),
+                Case(((0, 2, 4, 4),), {"kernel_sizes": (2, 2)}),
+                Case(((1, 1, 1, 1),), {"kernel_sizes": (1, 1)}),
+            ),
+        ),
+    )
+)
+register(
+    OpDef(
+        "fold",
+        "X -> Y",
+        attrs={"output_sizes": Attr(kind="ints"), **_GEOMETRY},
+        infer=_fold_infer,
+        ref=plain(_fold_ref, _fold_scratch),
+        lower=_fold_lower,
+        split=_split,
+        grad=_fold_grad,
+        amp="gray",
+        domain=Domain(
+            cases=(
+                Case(((2, 18, 9),), {"output_sizes": (4, 5), "kernel_sizes": (2, 3)}),
+                Case(
+                    ((1, 6, 9),),
+                    {"output_sizes": (5, 4), "kernel_sizes": (3, 2), "strides": (2, 1), "paddings": (1, 0, 1, 0)},
+                ),
+                Case(((2, 8, 25),), {"output_sizes": (5, 4), "kernel_sizes": (2, 2), "paddings": (1, 0, 0, 2)}),
+                Case(((1, 12, 9),), {"output_sizes": (7, 6), "kernel_sizes": (3, 2), "dilations": (2, 3)}),
+                Case(((0, 8, 9),), {"output_sizes": (4, 4), "kernel_sizes": (2, 2)}),
+                Case(((1, 1, 1),), {"output_sizes": (1, 1), "kernel_sizes": (1, 1)}),
+            ),
+        ),
+    )
+)
+
+
+# ------------------------------------------------------------------------------------------------------------ functions
+def _geometry(kernel_sizes: Any, strides: Any, paddings: Any, dilations: Any, function: str) -> dict[str, Any]:
+    four = isinstance(paddings, list | tuple) and len(paddings) == 4
+    pads = int_list(paddings, 4 if four else 2, "paddings", function)
+    return {
+        "kernel_sizes": int_list(kernel_sizes, 2, "kernel_sizes", function),
+        "strides": int_list(strides, 2, "strides", function),
+        "paddings": pads if four else (*pads, *pads),
+        "dilations": int_list(dilations, 2, "dilations", function),
+    }
+
+
+@export("nn.functional.unfold", "fluid.layers.unfold", op="unfold")
+def unfold(
+    x: Variable, kernel_sizes: Any, strides: Any = 1, paddings: Any = 0, dilations: Any = 1, name: str | None = None
+) -> Variable:
+    """Every sliding block of an image as a column.
+
+    Args:
+        x: ``[n, c, h, w]``, floats.
+        kernel_sizes: Height and width of a block, or an int.
+        strides, dilations: An int, or one per axis.
+        paddings: An int, ``[h, w]``, or ``[top, left, bottom, right]``.
+        name: The layer's name.
+
+    Returns:
+        ``[n, c * kh * kw, blocks]``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.reshape(paddle.arange(6.0), [1, 1, 2, 3])
+        >>> y = paddle.nn.functional.unfold(x, kernel_sizes=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[0., 1.],
+                [1., 2.],
+                [3., 4.],
+                [4., 5.]]], dtype=float32)
+    """
+    check_variable(x, "x", "unfold")
+    out: Variable = emit("unfold", {"X": x}, _geometry(kernel_sizes, strides, paddings, dilations, "unfold"), name=name)
+    return out
+
+
+@export("nn.functional.fold", op="fold")
+def fold(
+    x: Variable,
+    output_sizes: Any,
+    kernel_sizes: Any,
+    strides: Any = 1,
+    paddings: Any = 0,
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Variable:
+    """Adds columns back into the image that their blocks come from; where blocks overlap, values are summed.
+
+    Args:
+        x: ``[n, c * kh * kw, blocks]``, floats.
+        output_sizes: Height and width of the image, or an int.
+        kernel_sizes, strides, paddings, dilations, name: As in :func:`unfold`.
+
+    Returns:
+        ``[n, c, height, width]``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = paddle.ones([1, 4, 2])
+        >>> y = paddle.nn.functional.fold(x, output_sizes=[2, 3], kernel_sizes=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[1., 2., 1.],
+                 [1., 2., 1.]]]], dtype=float32)
+    """
+    check_variable(x, "x", "fold")
+    attrs = _geometry(kernel_sizes, strides, paddings, dilations, "fold")
+    attrs["output_sizes"] = int_list(output_sizes, 2, "output_sizes", "fold")
+    out: Variable = emit("fold", {"X": x}, attrs, name=name)
+    return out

@@ -1,0 +1,413 @@
+"""Arithmetic of two values that broadcast: add, sub, mul, div, min, max, pow, mod, floordiv, fmax, fmin, atan2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import DERIVE, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.types import float64
+from tstatic.ops._emitter import Emitter
+from tstatic.ops.elementwise import _functions  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
+from tstatic.ops.elementwise._broadcast import binary, binary_floats, prepare
+from tstatic.ops.elementwise._broadcast_grad import reduced_gradient
+from tstatic.ops.elementwise._mixed import cast_to, operands, unify, whole_quotient
+
+# Paddle's own alignment: Y begins at ``axis`` of X, in either order, with trailing ones that are dropped.
+_AXES = tuple(
+    Case((x, y), {"axis": axis})
+    for x, y, axis in (
+        ((2, 3, 4), (3,), 1), ((2, 3, 4, 5), (3, 4), 1), ((2, 3), (2,), 0), ((3,), (2, 3, 4), 1),
+        ((2, 3, 4), (2, 3), 0), ((2, 3), (2, 1), 0), ((2, 3, 4), (4, 1), 2), ((2, 3, 1, 2), (1, 3, 1, 1), -1),
+    )
+)  # fmt: skip
+_INTS = ("int64", "int32")
+_BOTH = (("X", "Out"), ("Y", "Out"))
+
+
+# --------------------------------------------------------------------------------------------------------- second order
+def _linear(sign: str) -> Callable[[GradContext], list[OpSpec]]:
+    """The gradient of the backward op of add or sub: the sum or difference of what arrives."""
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        e = Emitter(ctx)
+        out, ddx, ddy = e.wanted("Out@GRAD"), e.incoming("X@GRAD"), e.incoming("Y@GRAD")
+        if out is not None:
+            x = ddx if ddx is not None else e.zeros(e.input("X"))
+            y = ddy if ddy is not None else e.zeros(e.input("Y"))
+            e.emit(sign, {"X": x, "Y": y}, out, axis=ctx.attrs["axis"])
+        return e.specs
+
+    return rule
+
+
+def _mul_second(ctx: GradContext) -> list[OpSpec]:
+    """Of dX = sum(g * Y), dY = sum(g * X): for g it is ddX * Y + X * ddY, for X sum(g * ddY), for Y sum(g * ddX)."""
+    e = Emitter(ctx)
+    axis = ctx.attrs["axis"]
+    x, y, g = e.input("X"), e.input("Y"), e.input("Out@GRAD")
+    ddx, ddy = e.incoming("X@GRAD"), e.incoming("Y@GRAD")
+    out, dx, dy = e.wanted("Out@GRAD"), e.wanted("X"), e.wanted("Y")
+    if out is not None:
+        terms = []
+        if ddx is not None:
+            terms.append(e.emit("elementwise_mul", {"X": ddx, "Y": y}, out if ddy is None else None, axis=axis))
+        if ddy is not None:
+            terms.append(e.emit("elementwise_mul", {"X": x, "Y": ddy}, out if ddx is None else None, axis=axis))
+        if len(terms) == 2:
+            e.emit("elementwise_add", {"X": terms[0], "Y": terms[1]}, out, axis=-1)
+    for slot, wanted, other in (("X", dx, ddy), ("Y", dy, ddx)):
+        if wanted is None or other is None:
+            continue
+        pair = {"X": x, "Y": other} if slot == "X" else {"X": other, "Y": y}
+        e.emit("elementwise_mul_grad", {**pair, "Out@GRAD": g}, wanted, f"{slot}@GRAD", axis=axis)
+    return e.specs
+
+
+def _div_second(ctx: GradContext) -> list[OpSpec]:
+    """Of dX = sum(g / Y), dY = sum(-g * O / Y) with O = X / Y.
+
+    With r = (ddX - O * ddY) / Y: for g it is r, for O it is -(g / Y) * ddY, for Y it is sum(-g * r / Y).
+    """
+    e = Emitter(ctx)
+    axis = ctx.attrs["axis"]
+    x, y, o, g = e.input("X"), e.input("Y"), e.input("Out"), e.input("Out@GRAD")
+    ddx, ddy = e.incoming("X@GRAD"), e.incoming("Y@GRAD")
+    dg, do, dy = e.wanted("Out@GRAD"), e.wanted("Out"), e.wanted("Y")
+    # O has the full rank, so what has X's place keeps it, and what has Y's place meets O as Y meets X.
+    at_x, at_y = _axes(ctx)
+    if dg is not None or dy is not None:
+        rest: str | None = ddx
+        if ddy is not None:
+            moved = e.emit("elementwise_mul", {"X": o, "Y": ddy}, axis=at_y)
+            if ddx is None:
+                rest = e.emit("scale", {"X": moved}, scale=-1.0)
+            else:
+                rest = e.emit("elementwise_sub", {"X": ddx, "Y": moved}, axis=at_x)
+        assert rest is not None
+        # What is asked for may be renamed later, so nothing here reads it again.
+        alone = dg if dy is None else None
+        r = e.emit("elementwise_div", {"X": rest, "Y": y}, alone, axis=axis if ddy is None else at_y)
+        if dg is not None and dy is not None:
+            e.emit("assign", {"X": r}, dg)
+        if dy is not None:
+            ins = {"X": x, "Y": y, "Out": r, "Out@GRAD": g}
+            e.emit("elementwise_div_grad", ins, dy, "Y@GRAD", axis=axis)
+    if do is not None and ddy is not None:
+        slope = e.emit("elementwise_div", {"X": g, "Y": y}, axis=at_y)
+        product = e.emit("elementwise_mul", {"X": slope, "Y": ddy}, axis=at_y)
+        e.emit("scale", {"X": product}, do, scale=-1.0)
+    return e.specs
+
+
+def _pow_second(ctx: GradContext) -> list[OpSpec]:
+    """Of dX = sum(g * Y * X^(Y-1)), dY = sum(g * X^Y * log X), with A = X^(Y-1), B = X^Y, L = log X.
+
+    For g it is ddX * Y * A + ddY * B * L. For X and Y it is what the backward op gives for X^(Y-1) with g * ddX * Y and for
+    X^Y with g * ddY * L, and besides g * ddY * A for X, g * ddX * A for Y.
+    """
+    e = Emitter(ctx)
+    axis = ctx.attrs["axis"]
+    x, y, g = e.input("X"), e.input("Y"), e.input("Out@GRAD")
+    arriving = {"X": e.incoming("X@GRAD"), "Y": e.incoming("Y@GRAD")}
+    at = dict(zip(("X", "Y"), _axes(ctx), strict=True))
+    lower = e.emit("scale", {"X": y}, bias=-1.0)
+    a = e.emit("elementwise_pow", {"X": x, "Y": lower}, axis=axis)
+
+    def times(full: str, other: str, slot: str) -> str:
+        return e.emit("elementwise_mul", {"X": full, "Y": other}, axis=at.get(slot, -1))
+
+    def back(slot: str, exponent: str, seed: str) -> str:
+        ins = {"X": x, "Y": exponent, "Out@GRAD": seed}
+        return e.emit("elementwise_pow_grad", ins, None, f"{slot}@GRAD", axis=axis)
+
+    def reduced(slot: str, value: str) -> str:
+        return e.emit("elementwise_add_grad", {"X": x, "Y": y, "Out@GRAD": value}, None, f"{slot}@GRAD", axis=axis)
+
+    parts: dict[str, list[str]] = {"Out@GRAD": [], "X": [], "Y": []}
+    if arriving["X"] is not None:
+        seed = times(g, arriving["X"], "X")
+        parts["Out@GRAD"].append(times(times(a, y, "Y"), arriving["X"], "X"))
+        for slot in ("X", "Y"):
+            if e.wanted(slot) is not None:
+                parts[slot].append(back(slot, lower, times(seed, y, "Y")))
+        if e.wanted("Y") is not None:
+            parts["Y"].append(reduced("Y", times(seed, a, "Out")))
+    if arriving["Y"] is not None:
+        log = e.emit("log", {"X": x})
+        b = e.emit("elementwise_pow", {"X": x, "Y": y}, axis=axis)
+        seed = times(g, arriving["Y"], "Y")
+        parts["Out@GRAD"].append(times(times(b, log, "X"), arriving["Y"], "Y"))
+        for slot in ("X", "Y"):
+            if e.wanted(slot) is not None:
+                parts[slot].append(back(slot, y, times(seed, log, "X")))
+        if e.wanted("X") is not None:
+            parts["X"].append(reduced("X", times(seed, a, "Out")))
+    for slot, names in parts.items():
+        wanted = e.wanted(slot)
+        if wanted is not None and names:
+            e.specs.append(OpSpec("sum", {"X": names}, {"Out": [wanted]}))
+    return e.specs
+
+
+def _axes(ctx: GradContext) -> tuple[int, int]:
+    """The ``axis`` with which X, and Y, meet a value of the full shape."""
+    axis = int(ctx.attrs["axis"])
+    x, y = (ctx.meta(ctx.inputs[n][0]).rank for n in ("X", "Y"))
+    return (-1, axis) if x > y else (axis, -1) if x < y else (-1, -1)
+
+
+def _choice_second(test: str) -> Callable[[GradContext], list[OpSpec]]:
+    """Of dX = sum(g where test), dY = sum(g elsewhere): for g it is ddX where the test holds, ddY elsewhere."""
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        e = Emitter(ctx)
+        axis = ctx.attrs["axis"]
+        x, y, g = e.input("X"), e.input("Y"), e.input("Out@GRAD")
+        out = e.wanted("Out@GRAD")
+        if out is not None:
+            dtype = ctx.meta(g).dtype
+            chosen = e.emit(test, {"X": x, "Y": y}, axis=axis)
+            mask = e.emit("cast", {"X": chosen}, in_dtype="bool", out_dtype=dtype)
+            terms = []
+            for slot, at in zip(("X", "Y"), _axes(ctx), strict=True):
+                arriving = e.incoming(f"{slot}@GRAD")
+                if arriving is not None:
+                    part = mask if slot == "X" else e.emit("scale", {"X": mask}, scale=-1.0, bias=1.0)
+                    terms.append(e.emit("elementwise_mul", {"X": part, "Y": arriving}, axis=at))
+            if len(terms) == 2:
+                e.emit("elementwise_add", {"X": terms[0], "Y": terms[1]}, out, axis=-1)
+            else:
+                e.emit("assign", {"X": terms[0]}, out)
+        return e.specs
+
+    return rule
+
+
+# -------------------------------------------------------------------------------------------------- op definitions
+_SAME = (("Out@GRAD", "X@GRAD"),)
+
+register(OpDef(
+    "elementwise_add", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x + y"}, infer=binary, prepare=prepare,
+    grad=reduced_gradient(
+        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout", "Y@GRAD": "dout"}, shape_only=("X", "Y"), inplace=_SAME,
+        grad=_linear("elementwise_add"),
+    ),
+    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
+))  # fmt: skip
+register(OpDef(
+    "elementwise_sub", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x - y"}, infer=binary, prepare=prepare,
+    grad=reduced_gradient(
+        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout", "Y@GRAD": "-dout"}, shape_only=("X", "Y"), inplace=_SAME,
+        grad=_linear("elementwise_sub"),
+    ),
+    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
+))  # fmt: skip
+register(OpDef(
+    "elementwise_mul", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x * y"}, infer=binary, prepare=prepare,
+    grad=reduced_gradient(
+        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout * y", "Y@GRAD": "dout * x"}, inplace=_SAME,
+        grad=_mul_second,
+    ),
+    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
+))  # fmt: skip
+register(OpDef(
+    "elementwise_div", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x / y"}, infer=binary_floats,
+    prepare=prepare,
+    grad=reduced_gradient(
+        "X, Y, Out, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout / y", "Y@GRAD": "-dout * out / y"},
+        shape_only=("X",), inplace=_SAME, grad=_div_second,
+    ),
+    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, values={"Y": ValueRange(0.5, 2.0)}, ulps=2),
+))  # fmt: skip
+register(OpDef(
+    "elementwise_max", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "maximum(x, y)"}, infer=binary,
+    prepare=prepare,
+    # Where both are equal, the gradient goes to Y.
+    grad=reduced_gradient(
+        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
+        {"X@GRAD": "where(x > y, dout, 0)", "Y@GRAD": "where(x <= y, dout, 0)"}, inplace=_SAME,
+        grad=_choice_second("greater_than"),
+    ),
+    amp="gray", inplace=_BOTH,
+    domain=Domain(
+        "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
+    ),
+))  # fmt: skip
+register(OpDef(
+    "elementwise_min", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "minimum(x, y)"}, infer=binary,
+    prepare=prepare,
+    grad=reduced_gradient(
+        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
+        {"X@GRAD": "where(x < y, dout, 0)", "Y@GRAD": "where(x >= y, dout, 0)"}, inplace=_SAME,
+        grad=_choice_second("less_than"),
+    ),
+    amp="gray", inplace=_BOTH,
+    domain=Domain(
+        "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
+    ),
+))  # fmt: skip
+register(OpDef(
+    "elementwise_pow", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "pow(x, y)"}, infer=binary, prepare=prepare,
+    grad=reduced_gradient(
+        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
+        {
+            # Any number to the power of 0 is 1, 0 too.
+            "X@GRAD": "where(y == 0, 0, dout * (y * pow(x, y - 1)))",
+            # 0 to any power does not change with the power.
+            "Y@GRAD": "where((x == 0) & (y >= 0), 0, dout * (pow(x, y) * log(x)))",
+        },
+        inplace=_SAME, grad=_pow_second,
+    ),
+    amp="black", inplace=_BOTH,
+    domain=Domain("binary", cases=_AXES, values={"X": ValueRange(0.4, 2.0)}, others=_INTS, ulps=8),
+))  # fmt: skip
+register(OpDef(
+    "elementwise_mod", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "remainder(x, y)"}, infer=binary,
+    prepare=prepare,
+    grad=reduced_gradient(
+        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout", "Y@GRAD": "-dout * floor(x / y)"}, inplace=_SAME
+    ),
+    amp="gray", inplace=_BOTH,
+    domain=Domain(
+        "binary", cases=_AXES, values={"X": ValueRange(2.2, 2.8), "Y": ValueRange(1.0, 1.09)}, others=_INTS, ulps=1
+    ),
+))  # fmt: skip
+register(OpDef(
+    "elementwise_floordiv", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "floordiv(x, y)"}, infer=binary,
+    prepare=prepare, inplace=_BOTH, amp="gray",
+    domain=Domain(
+        "binary", cases=_AXES, values={"X": ValueRange(-9.0, 9.0), "Y": ValueRange(1.0, 5.0)}, others=_INTS, ulps=0
+    ),
+))  # fmt: skip
+for _name, _test in (("fmax", ">="), ("fmin", "<=")):
+    register(OpDef(
+        f"elementwise_{_name}", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": f"{_name}(x, y)"}, infer=binary,
+        prepare=prepare,
+        # Where both are equal, the gradient goes to X; a NaN gets none unless both are.
+        grad=reduced_gradient(
+            "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
+            {
+                "X@GRAD": f"where((x {_test} y) | isnan(y), dout, 0)",
+                "Y@GRAD": f"where((x {_test} y) | isnan(y), 0, dout)",
+            },
+            inplace=_SAME,
+        ),
+        amp="gray", inplace=_BOTH,
+        domain=Domain(
+            "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
+        ),
+    ))  # fmt: skip
+register(OpDef(
+    "atan2", "X1, X2 -> Out", pointwise={"Out": "atan2(x1, x2)"}, infer=binary_floats,
+    grad=reduced_gradient(
+        "X1, X2, Out@GRAD -> X1@GRAD, X2@GRAD",
+        # The point 0 has no angle; its gradient is 0, as in torch.
+        {
+            "X1@GRAD": "where(x1 * x1 + x2 * x2 == 0, 0, dout * x2 / (x1 * x1 + x2 * x2))",
+            "X2@GRAD": "where(x1 * x1 + x2 * x2 == 0, 0, -dout * x1 / (x1 * x1 + x2 * x2))",
+        },
+        attrs=(), grad=DERIVE,
+    ),
+    amp="gray", inplace=(("X1", "Out"), ("X2", "Out")), domain=Domain("binary", values={"X2": ValueRange(0.5, 2.0)}, ulps=4),
+))  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------ functions
+def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = None, **attrs: Any) -> Variable:
+    """Appends an op on X and Y in their common dtype; a number or an array beside a Variable becomes a constant."""
+    a, b = operands(x, y, prefix or type)
+    if type == "elementwise_mul" and a.dtype.name == "bool":
+        type, prefix = "logical_and", prefix or type
+    out: Variable = emit(type, {"X": a, "Y": b}, attrs, name=name, prefix=prefix)
+    return out
+
+
+@export("tensor.add", "Variable.add", "tensor.add_", "Variable.add_", op="elementwise_add")
+def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns ``x + y``; shapes broadcast, dtypes meet.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = paddle.add(x, paddle.to_tensor([10.0, 20.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[11., 22.],
+               [13., 24.]], dtype=float32)
+    """
+    return binary_op("elementwise_add", x, y, name)
+
+
+@export("tensor.subtract", "Variable.subtract", "tensor.subtract_", "Variable.subtract_", op="elementwise_sub")
+def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns ``x - y``; shapes broadcast, dtypes meet."""
+    return binary_op("elementwise_sub", x, y, name)
+
+
+@export("tensor.multiply", "Variable.multiply", "tensor.multiply_", "Variable.multiply_", op="elementwise_mul")
+def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns ``x * y``; shapes broadcast, dtypes meet.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = paddle.multiply(x, paddle.to_tensor([10.0, 100.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 10., 200.],
+               [ 30., 400.]], dtype=float32)
+    """
+    return binary_op("elementwise_mul", x, y, name)
+
+
+@export("tensor.divide", "Variable.divide", "tensor.divide_", "Variable.divide_", op="elementwise_div")
+def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns ``x / y``; of two integers the whole quotient, -3 for -7 and 2 (the operator ``/`` gives float32)."""
+    a, b = operands(x, y, "divide")
+    return binary_op("elementwise_div", a, b, name) if a.dtype.is_float else whole_quotient(a, b, name)
+
+
+@export("tensor.floor_divide", "Variable.floor_divide", op="elementwise_floordiv")
+def floor_divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns the whole quotient, rounded down; shapes broadcast, dtypes meet."""
+    return binary_op("elementwise_floordiv", x, y, name)
+
+
+@export("tensor.remainder", "tensor.mod", "tensor.floor_mod", "Variable.remainder", "Variable.mod", "Variable.floor_mod",
+         "tensor.remainder_", "Variable.remainder_", op="elementwise_mod")  # fmt: skip
+def remainder(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns what :func:`floor_divide` leaves, with the sign of ``y``; shapes broadcast, dtypes meet."""
+    return binary_op("elementwise_mod", x, y, name)
+
+
+@export("tensor.maximum", "Variable.maximum", op="elementwise_max")
+def maximum(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns the greater of each pair, NaN where one is NaN; shapes broadcast, dtypes meet."""
+    return binary_op("elementwise_max", x, y, name)
+
+
+@export("tensor.minimum", "Variable.minimum", op="elementwise_min")
+def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns the lesser of each pair, NaN where one is NaN; shapes broadcast, dtypes meet."""
+    return binary_op("elementwise_min", x, y, name)
+
+
+@export("tensor.fmax", "Variable.fmax", op="elementwise_fmax")
+def fmax(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns the greater of each pair, the other one where one is NaN; shapes broadcast, dtypes meet."""
+    return binary_op("elementwise_fmax", x, y, name)
+
+
+@export("tensor.fmin", "Variable.fmin", op="elementwise_fmin")
+def fmin(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns the lesser of each pair, the other one where one is NaN; shapes broadcast, dtypes meet."""
+    return binary_op("elementwise_fmin", x, y, name)
+
+
+@export("tensor.atan2", "Variable.atan2", op="atan2")
+def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns the angle of the point with height ``x`` and breadth ``y``, in (-pi, pi]; float64 for integers."""
+    a, b = unify(check_variable(x, "x", "atan2"), check_variable(y, "y", "atan2"), "atan2")
+    if a.dtype.is_integer:
+        a, b = cast_to(a, float64), cast_to(b, float64)
+    out: Variable = emit("atan2", {"X1": a, "X2": b}, name=name)
+    return out

@@ -1,0 +1,156 @@
+"""The maximum over groups of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
+from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
+from tstatic.ops._low import in_float32
+from tstatic.ops.conv._sliding import check_float, parts
+from tstatic.ops.norm._norm import OutputView, torch_wide
+from tstatic.tuned._common import Array
+
+# Elements per tile.
+_TILE = 1 << 18
+
+
+def _infer(x: Meta, groups: int, axis: int) -> Meta:
+    check_float(x, "X")
+    place = normalize_axis(axis, x.rank)
+    count = x.shape[place]
+    if place == 0 or (count != UNKNOWN and count % groups):
+        raise ShapeError(
+            "maxout needs a number of channels that groups divide",
+            expected=f"a multiple of {groups} along an axis after the first",
+            received=f"shape {list(x.shape)}, axis={axis}",
+            fix="change groups, or check axis",
+        )
+    sizes = [*x.shape]
+    sizes[place] = UNKNOWN if count == UNKNOWN else count // groups
+    return x.with_shape(sizes)
+
+
+def _grouped(shape: Sequence[int], groups: int, axis: int) -> tuple[tuple[int, ...], int]:
+    """The shape with an axis for the members of a group, and where it stands."""
+    place = normalize_axis(axis, len(shape))
+    return (*shape[:place], shape[place] // groups, groups, *shape[place + 1 :]), place + 1
+
+
+@in_float32()
+def _ref(x: Array, out: Array, groups: int, axis: int) -> None:
+    shape, member = _grouped(x.shape, groups, axis)
+    np.maximum.reduce(x.reshape(shape), axis=member, out=out)
+
+
+def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
+    return Meta(dout.shape, int64), Meta(dout.shape, bool_)
+
+
+@in_float32()
+def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, groups: int, axis: int, scratch: Sequence[Array]) -> None:
+    shape, member = _grouped(x.shape, groups, axis)
+    chosen, here = scratch
+    if dout.size == 0:
+        return
+    np.argmax(x.reshape(shape), axis=member, out=chosen)
+    target = OutputView(dx, shape)
+    target.view.fill(0)
+    lead: tuple[Any, ...] = (slice(None),) * member
+    for k in range(groups):
+        np.equal(chosen, k, out=here)
+        np.copyto(target.view[(*lead, k)], dout, where=here)
+    target.store()
+
+
+def _split(*metas: Meta) -> list[Tile] | None:
+    x = metas[0]
+    tiles = parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
+    return None if tiles is None else [((p,),) * len(metas) for p in tiles]
+
+
+def _lower(torch: Any, x: Any, groups: int, axis: int) -> Any:
+    shape, member = _grouped(tuple(x.shape), groups, axis)
+    return x.reshape(shape).amax(member)
+
+
+def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, groups: int, axis: int) -> Any:
+    shape, member = _grouped(tuple(x.shape), groups, axis)
+    wide = torch_wide(x).reshape(shape)
+    if x.numel() == 0:
+        return torch.zeros_like(x)
+    index = wide.argmax(member, keepdim=True)
+    return (
+        torch.zeros_like(wide).scatter(member, index, torch_wide(dout).unsqueeze(member)).reshape(x.shape).to(x.dtype)
+    )
+
+
+register(
+    OpDef(
+        "maxout",
+        "X -> Out",
+        attrs={"groups": Attr(kind="int", check=lambda g: None if g > 0 else "at least one group"), "axis": 1},
+        infer=_infer,
+        ref=_ref,
+        lower=_lower,
+        split=_split,
+        grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=_split),
+        amp="gray",
+        domain=Domain(
+            cases=(
+                Case(((2, 6, 2, 3),), {"groups": 3}),
+                Case(((2, 3, 2, 4),), {"groups": 2, "axis": -1}),
+                Case(((2, 2, 3, 4),), {"groups": 4, "axis": 3}),
+                Case(((0, 4, 2, 2),), {"groups": 2}),
+                Case(((2, 3, 2, 2),), {"groups": 1}),
+                Case(((3, 5),), {"groups": 5}),
+            ),
+            values={"X": ValueRange(-2.0, 2.0, distinct=True)},
+            ulps=0.0,
+        ),
+    )
+)
+
+
+@export("nn.functional.maxout", op="maxout")
+def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> Variable:
+    """``out[n, i] = max over k of x[n, i * groups + k]`` along the channels.
+
+    Args:
+        x: ``[n, c, ...]``, or channels elsewhere after the first axis; floats.
+        groups: Channels that compete for one of the output; it divides the channels.
+        axis: Where channels stand.
+        name: The layer's name.
+
+    Returns:
+        ``x`` with ``c / groups`` channels.
+
+    Raises:
+        ShapeError: If ``groups`` does not divide the channels.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0]], [[5.0]], [[3.0]], [[2.0]]]])
+        >>> y = paddle.nn.functional.maxout(x, groups=2)
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([5., 3.], dtype=float32)
+    """
+    check_variable(x, "x", "maxout")
+    out: Variable = emit("maxout", {"X": x}, {"groups": groups, "axis": axis}, name=name)
+    return out
+
+
+@export("fluid.layers.maxout", op="maxout")
+def maxout_1x(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
+    """:func:`maxout` with the order of arguments of Paddle 1.x.
+
+    Returns:
+        ``x`` with ``c / groups`` channels.
+    """
+    return maxout(x, groups, axis, name)

@@ -1,0 +1,135 @@
+"""Rows by index: what gather and scatter ops share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.opdef import WHOLE, Tile
+from tstatic.ir.types import Meta
+from tstatic.ops.indexing._scatter_add import add_rows
+from tstatic.ops.shape._shapes import Array, check_index, cut
+
+# Columns of a table that a tile of a gradient has at least, and elements that it clears and adds.
+COLUMN_TILE = 64
+TABLE_TILE = 1 << 18
+
+
+def take(x: Array, index: Array, axis: int, out: Array) -> None:
+    """``out = x[..., index, ...]`` along an axis; the indices have been checked, and ``index`` has one dimension."""
+    if out.size == 0:
+        return
+    if x.flags.c_contiguous and out.flags.c_contiguous:
+        # "clip", because "raise" would go through a buffer.
+        np.take(x, index, axis=axis, out=out, mode="clip")
+    else:
+        np.copyto(out, np.take(x, index, axis=axis))
+
+
+def take_nd(x: Array, index: Array, out: Array) -> None:
+    """``out[i] = x[index[i]]`` where the last axis of ``index`` holds coordinates; negative ones count from the end."""
+    depth = index.shape[-1]
+    flat = flat_index(x.shape, index)
+    if out.size == 0:
+        return
+    if out.flags.c_contiguous and x.flags.c_contiguous:
+        rest = x.shape[depth:]
+        np.take(x.reshape(-1, *rest), flat, axis=0, out=out.reshape(-1, *rest), mode="clip")
+    else:
+        places = np.unravel_index(flat, x.shape[:depth]) if depth else ()
+        np.copyto(out, x[tuple(p.reshape(index.shape[:-1]) for p in places)] if depth else x)
+
+
+def flat_index(shape: Sequence[int], index: Array, what: str = "Index") -> Array:
+    """Row numbers from coordinates.
+
+    Args:
+        shape: Shape of the value that is indexed.
+        index: ``[..., k]`` coordinates into its first ``k`` axes.
+        what: The slot's name, for messages.
+
+    Raises:
+        IndexRangeError: If a coordinate is out of range.
+    """
+    depth = index.shape[-1]
+    count = 1
+    for size in index.shape[:-1]:
+        count *= size
+    flat = np.zeros(count, np.int64)
+    for k in range(depth):
+        size = shape[k]
+        column = index[..., k].reshape(-1)
+        check_index(column, size, what, low=-size)
+        flat *= size
+        flat += column
+        if column.size and int(column.min()) < 0:
+            flat += np.where(column < 0, size, 0)
+    return flat
+
+
+def add_nd(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> None:
+    """``out[index[i]] += rows[i]`` where the last axis of ``index`` holds coordinates."""
+    depth = index.shape[-1]
+    flat = flat_index(out.shape, index)
+    if rows.size == 0 or out.size == 0:
+        return
+    table = out if out.flags.c_contiguous else out.copy(order="C")
+    rest = out.shape[depth:]
+    add_rows(table.reshape(-1, *rest), flat, rows.reshape(-1, *rest), fresh=fresh)
+    if table is not out:
+        np.copyto(out, table)
+
+
+def split_take(x: Meta, index: Meta, out: Meta, axis: int) -> list[Tile] | None:
+    """Tiles of a gather along axis 0: ranges of the indices."""
+    if axis != 0 or index.rank != 1:
+        return None
+    parts = cut(index.shape[0], out.numel)
+    return None if parts is None else [(WHOLE, (p,), (p,)) for p in parts]
+
+
+def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
+    """Tiles of a gather's gradient along axis 0: ranges of the columns.
+
+    Every tile sorts the indices again, which costs less than a buffer of the table's size for each range of rows.
+    """
+    if axis != 0 or x.rank < 2 or index.rank != 1 or x.numel == 0:
+        return None
+    # The table is cleared, the rows are read and added.
+    width, work = x.shape[1], dx.numel + 2 * dout.numel
+    tiles = min(width // COLUMN_TILE, work // TABLE_TILE)
+    if tiles < 2:
+        return None
+    step = -(-width // tiles)
+    parts = [(slice(None), slice(low, min(low + step, width))) for low in range(0, width, step)]
+    return [(p, WHOLE, p, p) for p in parts]
+
+
+def torch_add(torch: Any, shape: Sequence[int], axis: int, index: Any, rows: Any) -> Any:
+    """Zeros of ``shape`` with rows added by index: sums in float32 at least."""
+    wide = rows.float() if rows.element_size() == 2 else rows
+    zeros = torch.zeros(tuple(shape), dtype=wide.dtype, device=rows.device)
+    return zeros.index_add(axis, index.to(torch.int64), wide).to(rows.dtype)
+
+
+def positions(shape: Sequence[int], index: Array, axis: int) -> Array:
+    """Flat positions, in a value of ``shape``, that an index along an axis points to."""
+    flat = np.zeros(index.shape, np.int64)
+    stride = 1
+    for d in range(len(shape) - 1, -1, -1):
+        line = index if d == axis else np.arange(index.shape[d]).reshape((-1, *[1] * (len(shape) - 1 - d)))
+        flat += line * stride
+        stride *= shape[d]
+    return flat.reshape(-1)
+
+
+def add_flat(out: Array, flat: Array, values: Array, *, fresh: bool = False) -> None:
+    """Adds values at flat positions; equal ones add up in order."""
+    if out.size == 0 or values.size == 0:
+        return
+    table = out if out.flags.c_contiguous else out.copy(order="C")
+    add_rows(table.reshape(-1), flat, values.reshape(-1), fresh=fresh)
+    if table is not out:
+        np.copyto(out, table)

@@ -1,0 +1,289 @@
+"""Reading rows by index: gather, gather_nd, index_select."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.no_effect import no_effect
+from tstatic.ops._low import in_float32
+from tstatic.ops.indexing._indexing import add_nd, split_columns, split_take, take, take_nd, torch_add
+from tstatic.ops.indexing._scatter_add import add_rows
+from tstatic.ops.shape._shapes import (
+    INTEGERS,
+    Array,
+    check_index,
+    check_integer,
+    check_rank,
+    emit_one,
+    grad_is_forward_op,
+)
+from tstatic.ops.shape.reshape import ANY
+
+
+def _flat(index: Array) -> Array:
+    return index.reshape(-1)
+
+
+def _infer_along(x: Meta, index: Meta, axis: int) -> Meta:
+    check_integer(index, "Index")
+    check_rank(x, 1, None, "X")
+    if index.rank > 1 and not (index.rank == 2 and index.shape[1] in (1, UNKNOWN)):
+        raise ShapeError(
+            "Index must be a list of positions",
+            expected="shape [n], [n, 1] or []",
+            received=list(index.shape),
+            fix="flatten the index, or use paddle.gather_nd or paddle.take_along_axis",
+        )
+    at = normalize_axis(axis, x.rank)
+    return x.with_shape((*x.shape[:at], *index.shape[:1], *x.shape[at + 1 :]))
+
+
+def _gather(x: Array, index: Array, out: Array, axis: int) -> None:
+    at = normalize_axis(axis, x.ndim)
+    flat = _flat(index)
+    check_index(flat, x.shape[at])
+    if index.ndim == 0:
+        np.copyto(out, np.take(x, int(flat[0]), axis=at))
+    else:
+        take(x, flat, at, out)
+
+
+@in_float32()
+def _gather_back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> None:
+    at = normalize_axis(axis, x.ndim)
+    flat = _flat(index)
+    check_index(flat, x.shape[at])
+    dx.fill(0)
+    rows = np.moveaxis(dout, at, 0) if index.ndim else dout[None]
+    add_rows(np.moveaxis(dx, at, 0), flat, rows, fresh=True)
+
+
+def _lower_gather(torch: Any, x: Any, index: Any, axis: int) -> Any:
+    out = torch.index_select(x, axis, index.reshape(-1))
+    return out.squeeze(axis) if index.dim() == 0 else out
+
+
+def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
+    rows = dout.unsqueeze(axis if axis >= 0 else axis + x.dim()) if index.dim() == 0 else dout
+    return torch_add(torch, x.shape, axis, index.reshape(-1), rows)
+
+
+def _split_back(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
+    return split_columns(x, index, dout, dx, axis)
+
+
+_INDEX = ValueRange(0, "X.0", dtype="int64")
+
+register(
+    OpDef(
+        "gather",
+        "X, Index -> Out",
+        attrs={"axis": 0},
+        infer=lambda x, index, *, axis: _infer_along(x, index, axis),
+        ref=lambda x, index, out, *, axis: _gather(x, index, out, axis),
+        lower=lambda torch, x, index, *, axis: _lower_gather(torch, x, index, axis),
+        split=lambda x, index, out, *, axis: split_take(x, index, out, axis),
+        grad=GradOp(
+            "X, Index, Out@GRAD -> X@GRAD",
+            ref=lambda x, index, dout, dx, *, axis: _gather_back(x, index, dout, dx, axis=axis),
+            lower=lambda torch, x, index, dout, *, axis: _lower_back(torch, x, index, dout, axis),
+            shape_only=("X",),
+            split=lambda x, index, dout, dx, *, axis: _split_back(x, index, dout, dx, axis),
+            grad=grad_is_forward_op("gather", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+        ),
+        amp="gray",
+        domain=Domain(
+            cases=(
+                Case(((4, 3), (6,)), {"axis": 0}),
+                Case(((3, 4, 2), (5,)), {"axis": 1}),
+                Case(((2, 3, 3), (4,)), {"axis": -1}),
+                Case(((5,), (3, 1)), {"axis": 0}),
+                Case(((3, 9), (8,)), {"axis": 0}),
+                Case(((4, 2), ()), {"axis": 0}),
+                Case(((3, 2), (0,)), {"axis": 0}),
+                Case(((2, 0, 3), (4,)), {"axis": 0}),
+            ),
+            values={"Index": _INDEX},
+            others=ANY,
+        ),
+    )
+)
+
+
+@export("tensor.gather", "Variable.gather", op="gather")
+def gather(x: Variable, index: Variable, axis: int | None = None, name: str | None = None) -> Variable:
+    """Reads entries along an axis.
+
+    Args:
+        x: ``[...]``, any dtype.
+        index: ``[n]`` positions from 0; a 0-d index removes the axis.
+        axis: Which axis; the first by default.
+        name: Name of the layer.
+
+    Returns:
+        The shape of ``x`` with the axis's size replaced by ``n``.
+
+    Raises:
+        ShapeError: If the axis is out of range or the index has more dimensions. A position out of range raises
+            IndexRangeError when the program runs.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> y = paddle.gather(x, paddle.to_tensor([2, 0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[5., 6.],
+               [1., 2.]], dtype=float32)
+    """
+    inputs = {"X": check_variable(x, "x", "gather"), "Index": check_variable(index, "index", "gather", INTEGERS)}
+    return emit_one("gather", inputs, {"axis": 0 if axis is None else axis}, name=name)
+
+
+@no_effect(overwrite="gradients of rows that are taken several times are always added up")
+@export("fluid.layers.gather", op="gather")
+def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
+    """:func:`gather` of rows.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> y = fluid.layers.gather(x, paddle.to_tensor([2, 0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[5., 6.],
+               [1., 2.]], dtype=float32)
+    """
+    return gather(input, index)
+
+
+# -------------------------------------------------------------------------------------------------------- index_select
+register(
+    OpDef(
+        "index_select",
+        "X, Index -> Out",
+        attrs={"dim": 0},
+        infer=lambda x, index, *, dim: _infer_along(x, index, dim),
+        ref=lambda x, index, out, *, dim: _gather(x, index, out, dim),
+        lower=lambda torch, x, index, *, dim: _lower_gather(torch, x, index, dim),
+        split=lambda x, index, out, *, dim: split_take(x, index, out, dim),
+        grad=GradOp(
+            "X, Index, Out@GRAD -> X@GRAD",
+            ref=lambda x, index, dout, dx, *, dim: _gather_back(x, index, dout, dx, axis=dim),
+            lower=lambda torch, x, index, dout, *, dim: _lower_back(torch, x, index, dout, dim),
+            shape_only=("X",),
+            split=lambda x, index, dout, dx, *, dim: _split_back(x, index, dout, dx, dim),
+            grad=grad_is_forward_op("index_select", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+        ),
+        domain=Domain(
+            cases=(
+                Case(((4, 3), (6,)), {"dim": 0}),
+                Case(((3, 4, 2), (5,)), {"dim": 1}),
+                Case(((2, 3, 3), (4,)), {"dim": -1}),
+                Case(((5,), (3,)), {"dim": 0}),
+                Case(((3, 9), (8,)), {"dim": 0}),
+                Case(((3, 2), (0,)), {"dim": 0}),
+                Case(((2, 0, 3), (4,)), {"dim": -3}),
+            ),
+            values={"Index": _INDEX},
+            others=ANY,
+        ),
+    )
+)
+
+
+@export("tensor.index_select", "Variable.index_select", op="index_select")
+def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
+    """Reads entries along an axis at the positions ``index`` (``[n]``, from 0)."""
+    x = check_variable(x, "x", "index_select")
+    inputs = {"X": x, "Index": check_variable(index, "index", "index_select", INTEGERS)}
+    return emit_one("index_select", inputs, {"dim": axis}, name=name)
+
+
+# ----------------------------------------------------------------------------------------------------------- gather_nd
+def _infer_nd(x: Meta, index: Meta) -> Meta:
+    check_integer(index, "Index")
+    check_rank(index, 1, None, "Index")
+    depth = index.shape[-1]
+    if depth == UNKNOWN or depth > x.rank:
+        raise ShapeError(
+            "the last axis of Index holds coordinates, one for each of the first axes of X, and its size must be known",
+            expected=f"a last size of at most {x.rank}",
+            received=f"Index of shape {list(index.shape)} for X of shape {list(x.shape)}",
+            fix="check the last axis of the index",
+        )
+    return x.with_shape((*index.shape[:-1], *x.shape[depth:]))
+
+
+@in_float32()
+def _nd_back(x: Array, index: Array, dout: Array, dx: Array) -> None:
+    dx.fill(0)
+    add_nd(dx, index, dout, fresh=True)
+
+
+def _lower_nd(torch: Any, x: Any, index: Any) -> Any:
+    if index.shape[-1] == 0:
+        return x.expand((*index.shape[:-1], *x.shape)).clone()
+    return x[tuple(index.unbind(-1))]
+
+
+def _lower_nd_back(torch: Any, x: Any, index: Any, dout: Any) -> Any:
+    wide = dout.float() if dout.element_size() == 2 else dout
+    dx = torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device)
+    if index.shape[-1] == 0:
+        return dout.sum_to_size(tuple(x.shape))
+    return dx.index_put(tuple(index.unbind(-1)), wide, accumulate=True).to(dout.dtype)
+
+
+register(
+    OpDef(
+        "gather_nd",
+        "X, Index -> Out",
+        infer=_infer_nd,
+        ref=take_nd,
+        lower=_lower_nd,
+        grad=GradOp(
+            "X, Index, Out@GRAD -> X@GRAD",
+            ref=_nd_back,
+            lower=_lower_nd_back,
+            shape_only=("X",),
+            grad=grad_is_forward_op("gather_nd", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+        ),
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (5, 1))),
+                Case(((3, 4, 2), (2, 3, 2))),
+                Case(((3, 3, 3), (6, 3))),
+                Case(((4,), (1, 1))),
+                Case(((2, 3), (0, 2))),
+                Case(((2, 0), (3, 1))),
+                Case(((2, 3), (2, 0))),
+            ),
+            values={"Index": ValueRange(-2, "X.0", dtype="int64")},
+            others=ANY,
+        ),
+    )
+)
+
+
+@export("tensor.gather_nd", "Variable.gather_nd", "fluid.layers.gather_nd", op="gather_nd")
+def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable:
+    """Reads ``x[index[..., 0], index[..., 1], ...]``.
+
+    Args:
+        x: ``[...]``, any dtype.
+        index: ``[..., k]`` integers: coordinates into the first ``k`` axes; negative ones count from the end.
+        name: Name of the layer.
+
+    Returns:
+        ``index.shape[:-1] + x.shape[k:]``.
+
+    Raises:
+        ShapeError: If there are more coordinates than axes. A coordinate out of range raises IndexRangeError when the
+            program runs.
+    """
+    x = check_variable(x, "x", "gather_nd")
+    return emit_one("gather_nd", {"X": x, "Index": check_variable(index, "index", "gather_nd", INTEGERS)}, name=name)

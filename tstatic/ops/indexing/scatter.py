@@ -1,0 +1,334 @@
+"""Writing and adding rows by index: scatter, scatter_nd, scatter_nd_add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._low import in_float32
+from tstatic.ops.indexing._indexing import add_nd
+from tstatic.ops.indexing._scatter_add import add_rows
+from tstatic.ops.shape._joining import common_shape
+from tstatic.ops.shape._shapes import (
+    INTEGERS,
+    Array,
+    as_list,
+    check_index,
+    check_integer,
+    check_rank,
+    check_same_dtype,
+    emit_one,
+)
+
+
+# ------------------------------------------------------------------------------------------------------------- scatter
+def _infer(x: Meta, ids: Meta, updates: Meta) -> Meta:
+    check_integer(ids, "Ids")
+    check_rank(x, 1, None, "X")
+    check_same_dtype((x, updates), "X and Updates")
+    if ids.rank > 1 and not (ids.rank == 2 and ids.shape[1] in (1, UNKNOWN)):
+        raise ShapeError(
+            "Ids must be a list of rows",
+            expected="shape [n] or [n, 1]",
+            received=list(ids.shape),
+            fix="flatten the index",
+        )
+    rows = ids.shape[0] if ids.rank else 1
+    wanted = (rows, *x.shape[1:])
+    given = updates.shape if ids.rank or updates.rank == x.rank else (1, *updates.shape)
+    common_shape([given, wanted], None)
+    return x
+
+
+def _rows(ids: Array, updates: Array, x_rank: int) -> tuple[Array, Array]:
+    return ids.reshape(-1), updates if updates.ndim == x_rank else updates[None]
+
+
+def _overwrite(x: Array, ids: Array, updates: Array, out: Array) -> None:
+    flat, rows = _rows(ids, updates, out.ndim)
+    check_index(flat, out.shape[0], "Ids")
+    if out is not x:
+        np.copyto(out, x)
+    # Of several rows for one index the last one stays.
+    out[flat] = rows
+
+
+@in_float32()
+def _add(x: Array, ids: Array, updates: Array, out: Array) -> None:
+    flat, rows = _rows(ids, updates, out.ndim)
+    check_index(flat, out.shape[0], "Ids")
+    if out is not x:
+        np.copyto(out, x)
+    out[flat] = 0
+    add_rows(out, flat, rows)
+
+
+def _ref(x: Array, ids: Array, updates: Array, out: Array, *, overwrite: bool) -> None:
+    (_overwrite if overwrite else _add)(x, ids, updates, out)
+
+
+def _last(ids: Array, size: int) -> Array:
+    """Which entries are the last of their index: the ones whose rows stay."""
+    last = np.empty(size, np.int64)
+    order = np.arange(ids.shape[0])
+    last[ids] = order
+    return np.asarray(last[ids] == order)
+
+
+def _back(
+    ids: Array, updates: Array, dout: Array, dx: Array | None, dupdates: Array | None, *, overwrite: bool
+) -> None:
+    flat = ids.reshape(-1)
+    check_index(flat, dout.shape[0], "Ids")
+    if dx is not None:
+        np.copyto(dx, dout)
+        dx[flat] = 0
+    if dupdates is not None:
+        rows = dout[flat]
+        if overwrite:
+            rows[~_last(flat, dout.shape[0])] = 0
+        np.copyto(dupdates, rows.reshape(dupdates.shape))
+
+
+def _lower_last(torch: Any, ids: Any, size: int) -> Any:
+    """For each row the number of the update that stays, or -1: the same on every device, unlike a plain scatter."""
+    order = torch.arange(ids.numel(), device=ids.device)
+    last = torch.full((size,), -1, dtype=torch.int64, device=ids.device)
+    return last.scatter_reduce(0, ids, order, "amax")
+
+
+def _lower(torch: Any, x: Any, ids: Any, updates: Any, *, overwrite: bool) -> Any:
+    flat = ids.reshape(-1).to(torch.int64)
+    rows = updates if updates.dim() == x.dim() else updates.unsqueeze(0)
+    wide = (-1, *[1] * (x.dim() - 1))
+    if overwrite:
+        last = _lower_last(torch, flat, x.shape[0])
+        if rows.shape[0] == 0:
+            return x.clone()
+        return torch.where((last >= 0).reshape(wide), rows[last.clamp(min=0)], x)
+    kept = torch.ones(x.shape[0], dtype=torch.bool, device=x.device).index_fill(0, flat, False)
+    exact = x.float() if x.element_size() == 2 and x.is_floating_point() else x
+    start = torch.where(kept.reshape(wide), exact, torch.zeros_like(exact))
+    return start.index_add(0, flat, rows.to(exact.dtype)).to(x.dtype)
+
+
+def _lower_back(torch: Any, ids: Any, updates: Any, dout: Any, *, overwrite: bool) -> Any:
+    flat = ids.reshape(-1).to(torch.int64)
+    rows = dout[flat]
+    if overwrite:
+        order = torch.arange(flat.numel(), device=flat.device)
+        stays = _lower_last(torch, flat, dout.shape[0])[flat] == order
+        rows = torch.where(stays.reshape((-1, *[1] * (dout.dim() - 1))), rows, torch.zeros_like(rows))
+    return dout.index_fill(0, flat, 0.0), rows.reshape(updates.shape)
+
+
+def _again(ctx: GradContext) -> list[OpSpec]:
+    """The map is linear in X and Updates, and its gradient's gradient is the map itself."""
+    wanted = ctx.in_grads.get(ctx.inputs["Out@GRAD"][0])
+    arriving = {
+        slot: ctx.out_grads.get(ctx.outputs[slot][0]) for slot in ("X@GRAD", "Updates@GRAD") if ctx.outputs.get(slot)
+    }
+    if wanted is None or not any(arriving.values()):
+        return []
+    specs: list[OpSpec] = []
+    found = []
+    for slot, like in (("X@GRAD", ctx.inputs["Out@GRAD"][0]), ("Updates@GRAD", ctx.inputs["Updates"][0])):
+        name = arriving.get(slot)
+        if name is None:
+            name = ctx.fresh(like)
+            specs.append(OpSpec("fill_any_like", {"X": [like]}, {"Out": [name]}, {"value": 0.0}))
+        found.append(name)
+    inputs = {"X": [found[0]], "Ids": ctx.inputs["Ids"], "Updates": [found[1]]}
+    return [*specs, OpSpec("scatter", inputs, {"Out": [wanted]}, ctx.attrs)]
+
+
+register(
+    OpDef(
+        "scatter",
+        "X, Ids, Updates -> Out",
+        attrs={"overwrite": True},
+        infer=_infer,
+        ref=_ref,
+        lower=_lower,
+        grad=GradOp(
+            "Ids, Updates, Out@GRAD -> X@GRAD, Updates@GRAD",
+            ref=_back,
+            lower=_lower_back,
+            infer=lambda ids, updates, dout: (dout, updates),
+            shape_only=("Updates",),
+            grad=_again,
+        ),
+        inplace=(("X", "Out"),),
+        domain=Domain(
+            cases=(
+                Case(((5, 3), (2,), (2, 3)), {"overwrite": True}),
+                Case(((5, 3), (2,), (2, 3)), {"overwrite": False}),
+                Case(((3,), (6,), (6,)), {"overwrite": True}),
+                Case(((3,), (6,), (6,)), {"overwrite": False}),
+                Case(((4, 2, 2), (3, 1), (3, 2, 2)), {"overwrite": False}),
+                Case(((2, 3), (0,), (0, 3)), {"overwrite": True}),
+                Case(((2, 0), (2,), (2, 0)), {"overwrite": True}),
+            ),
+            values={"Ids": ValueRange(0, "X.0", dtype="int64")},
+            others=("int64", "int32"),
+        ),
+    )
+)
+
+
+@export("tensor.scatter", "Variable.scatter", op="scatter")
+def scatter(
+    x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
+) -> Variable:
+    """Replaces rows of ``x``.
+
+    Args:
+        x: ``[m, ...]``.
+        index: ``[n]`` row numbers.
+        updates: ``[n, ...]`` new rows, of the dtype of ``x``.
+        overwrite: Of several rows for one index the last one stays; if ``False`` their sum (the old row is dropped).
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the shapes do not fit. A row number out of range raises IndexRangeError when the program runs.
+
+    Example:
+        >>> x = paddle.zeros([3, 2])
+        >>> y = paddle.scatter(x, paddle.to_tensor([2, 0]), paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[3., 4.],
+               [0., 0.],
+               [1., 2.]], dtype=float32)
+    """
+    inputs = {
+        "X": check_variable(x, "x", "scatter"),
+        "Ids": check_variable(index, "index", "scatter", INTEGERS),
+        "Updates": check_variable(updates, "updates", "scatter"),
+    }
+    return emit_one("scatter", inputs, {"overwrite": overwrite}, name=name)
+
+
+@export("tensor.scatter_", "Variable.scatter_", op="scatter")
+def scatter_(
+    x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
+) -> Variable:
+    """Same as :func:`scatter`: a program's values are never changed in place."""
+    return scatter(x, index, updates, overwrite, name)
+
+
+@export("fluid.layers.scatter", op="scatter")
+def fluid_scatter(
+    input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
+) -> Variable:
+    """:func:`scatter` under its older signature."""
+    return scatter(input, index, updates, overwrite, name)
+
+
+# ------------------------------------------------------------------------------------------------------ scatter_nd_add
+def _infer_nd(x: Meta, index: Meta, updates: Meta) -> Meta:
+    check_integer(index, "Index")
+    check_rank(index, 1, None, "Index")
+    check_same_dtype((x, updates), "X and Updates")
+    depth = index.shape[-1]
+    if depth == UNKNOWN or depth > x.rank:
+        raise ShapeError(
+            "the last axis of Index holds coordinates, one for each of the first axes of X, and its size must be known",
+            expected=f"a last size of at most {x.rank}",
+            received=f"Index of shape {list(index.shape)} for X of shape {list(x.shape)}",
+            fix="check the last axis of the index",
+        )
+    common_shape([updates.shape, (*index.shape[:-1], *x.shape[depth:])], None)
+    return x
+
+
+@in_float32()
+def _ref_nd(x: Array, index: Array, updates: Array, out: Array) -> None:
+    if out is not x:
+        np.copyto(out, x)
+    add_nd(out, index, updates)
+
+
+def _lower_nd(torch: Any, x: Any, index: Any, updates: Any) -> Any:
+    if index.shape[-1] == 0:
+        return x + updates.sum_to_size(tuple(x.shape))
+    exact = x.float() if x.element_size() == 2 and x.is_floating_point() else x
+    return exact.index_put(tuple(index.unbind(-1)), updates.to(exact.dtype), accumulate=True).to(x.dtype)
+
+
+def _grad_nd(ctx: GradContext) -> list[OpSpec]:
+    arriving = ctx.out_grads.get(ctx.outputs["Out"][0])
+    if arriving is None:
+        return []
+    specs = []
+    dx, dupdates = ctx.in_grads.get(ctx.inputs["X"][0]), ctx.in_grads.get(ctx.inputs["Updates"][0])
+    if dx is not None:
+        specs.append(OpSpec("assign", {"X": [arriving]}, {"Out": [dx]}))
+    if dupdates is not None:
+        specs.append(OpSpec("gather_nd", {"X": [arriving], "Index": ctx.inputs["Index"]}, {"Out": [dupdates]}))
+    return specs
+
+
+register(
+    OpDef(
+        "scatter_nd_add",
+        "X, Index, Updates -> Out",
+        infer=_infer_nd,
+        ref=_ref_nd,
+        lower=_lower_nd,
+        grad=_grad_nd,
+        inplace=(("X", "Out"),),
+        domain=Domain(
+            cases=(
+                Case(((4, 3), (6, 1), (6, 3))),
+                Case(((3, 4), (2, 3, 2), (2, 3))),
+                Case(((3,), (5, 1), (5,))),
+                Case(((2, 3, 2), (4, 2), (4, 2))),
+                Case(((2, 3), (0, 1), (0, 3))),
+                Case(((2, 0), (3, 1), (3, 0))),
+            ),
+            values={"Index": ValueRange(-2, "X.0", dtype="int64")},
+            others=("int64", "int32"),
+        ),
+    )
+)
+
+
+@export("tensor.scatter_nd_add", "Variable.scatter_nd_add", op="scatter_nd_add")
+def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
+    """``x`` with ``updates[i]`` added at ``x[index[i, 0], index[i, 1], ...]``; equal indices add up.
+
+    Args:
+        x: ``[...]``.
+        index: ``[..., k]`` integers: coordinates into the first ``k`` axes; negative ones count from the end.
+        updates: ``index.shape[:-1] + x.shape[k:]``, of the dtype of ``x``.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the shapes do not fit. A coordinate out of range raises IndexRangeError when the program runs.
+    """
+    inputs = {
+        "X": check_variable(x, "x", "scatter_nd_add"),
+        "Index": check_variable(index, "index", "scatter_nd_add", INTEGERS),
+        "Updates": check_variable(updates, "updates", "scatter_nd_add"),
+    }
+    return emit_one("scatter_nd_add", inputs, name=name)
+
+
+@export("fluid.layers.scatter_nd_add", op="scatter_nd_add")
+def fluid_scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
+    """:func:`scatter_nd_add` under its older signature."""
+    return scatter_nd_add(ref, index, updates, name)
+
+
+@export("tensor.scatter_nd", "fluid.layers.scatter_nd", op="scatter_nd_add")
+def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
+    """Zeros of ``shape`` with ``updates`` added by index, as :func:`scatter_nd_add` does."""
+    updates = check_variable(updates, "updates", "scatter_nd")
+    zeros = emit_one("fill_constant", {}, {"shape": as_list(shape), "dtype": updates.dtype, "value": 0.0})
+    return scatter_nd_add(zeros, index, updates, name)

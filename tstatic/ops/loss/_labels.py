@@ -1,0 +1,232 @@
+"""What the losses on class numbers share: checks of labels, and the negative logarithm of picked probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import GRAD, GradContext, OpSpec
+from tstatic.ir.program import Variable, default_main_program
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape
+from tstatic.ops._rows import row_axis
+from tstatic.ops.shape._shapes import emit_one
+
+
+def floor_of(dtype: DType) -> float:
+    """The least probability that losses take the logarithm of: the smallest normal number of the dtype.
+
+    A softmax gives exactly 0 for logits far below the largest, and the infinite loss of one row would spoil a sum.
+    """
+    return float(ml_dtypes.finfo(dtype.np).smallest_normal)
+
+
+# -------------------------------------------------------------------------------------------------------------- checks
+def check_labels(label: Meta, like: Meta, soft: bool, what: str = "X") -> None:
+    """Raises DTypeError unless labels are class numbers, or, if soft, floats of the type of the scores."""
+    if soft and label.dtype is not like.dtype:
+        raise DTypeError(
+            f"soft labels must have the dtype of {what}",
+            expected=like.dtype.name,
+            received=label.dtype.name,
+            fix=f"convert them with paddle.cast(label, '{like.dtype.name}')",
+        )
+    if not soft and not label.dtype.is_integer:
+        raise DTypeError(
+            "Label must hold class numbers",
+            expected="int64 or int32 (or soft_label=True)",
+            received=label.dtype.name,
+            fix="convert it with paddle.cast(label, 'int64'), or pass soft_label=True for distributions",
+        )
+
+
+def check_fitting(label: Shape, wanted: Shape, scores: Shape, what: str = "X") -> Shape:
+    """The common shape of labels and what they should look like.
+
+    Raises:
+        ShapeError: If ranks or known sizes differ.
+    """
+    fits = len(label) == len(wanted) and all(a == b or UNKNOWN in (a, b) for a, b in zip(label, wanted, strict=True))
+    if not fits:
+        raise ShapeError(
+            f"the shape of Label does not fit {what}",
+            expected=f"Label of shape {list(wanted)}",
+            received=f"Label of shape {list(label)} for {what} of shape {list(scores)}",
+            fix="reshape Label; class numbers have size 1 along the axis of the classes, soft labels the full size",
+        )
+    return tuple(max(a, b) for a, b in zip(label, wanted, strict=True))
+
+
+def check_classes(label: Any, classes: int, ignore: int) -> None:
+    """Raises IndexRangeError for a class number outside ``[0, classes)`` that is not the ignored one."""
+    if not label.size:
+        return
+    least, most = int(label.min()), int(label.max())
+    if least >= 0 and most < classes:
+        return
+    wrong = label[((label < 0) | (label >= classes)) & (label != ignore)]
+    if wrong.size:
+        raise IndexRangeError(
+            "Label holds a class number that is out of range",
+            expected=f"integers from 0 to {classes - 1}, or {ignore} for rows to be ignored",
+            received=int(wrong.reshape(-1)[0]),
+            fix=f"check the labels that are fed, or the number of classes ({classes})",
+        )
+
+
+# ------------------------------------------------------------------------------------------------------- probabilities
+def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int, floor: float) -> None:
+    """``loss = -log(max(p[label], floor))`` by row; 0 in ignored rows.
+
+    Args:
+        p: ``[rows, length]``.
+        label: ``[rows]``.
+        match: Gets ``p[label]``, ``[rows]``, 1 in ignored rows; or ``None``.
+        loss: ``[rows]`` or ``None``.
+        ignore: The label to be ignored.
+        floor: What :func:`floor_of` says.
+    """
+    ignored = label == ignore
+    index = np.where(ignored, 0, label)
+    picked = p[np.arange(len(p)), index] if p.shape[1] else np.ones(len(p), p.dtype)
+    picked[ignored] = 1
+    if match is not None:
+        np.copyto(match, picked)
+    if loss is not None:
+        np.maximum(picked, floor, out=picked)
+        np.log(picked, picked)
+        np.negative(picked, out=loss)
+        np.copyto(loss, 0, where=ignored)
+
+
+def pick_loss_grad(picked: Any, label: Any, dloss: Any, dp: Any, ignore: int, floor: float) -> None:
+    """``dp[label] = -dloss / max(p[label], floor)`` by row, 0 elsewhere and in ignored rows; ``picked`` is ``p[label]``."""
+    dp.fill(0)
+    rows = np.flatnonzero(label != ignore)
+    dp[rows, label[rows]] = -dloss[rows] / np.maximum(picked[rows], floor)
+
+
+def picked_grad(p: Any, label: Any, dloss: Any, dp: Any, ignore: int, floor: float) -> None:
+    """:func:`pick_loss_grad` where the probabilities themselves are at hand."""
+    index = np.where(label == ignore, 0, label)
+    picked = p[np.arange(len(p)), index] if p.size else np.ones(len(p), p.dtype)
+    pick_loss_grad(picked, label, dloss, dp, ignore, floor)
+
+
+def soft_loss(p: Any, label: Any, work: Any, loss: Any, floor: float) -> None:
+    """``loss = -sum(label * log(max(p, floor)))`` by row."""
+    np.maximum(p, floor, out=work)
+    np.log(work, work)
+    np.vecdot(work, label, out=loss)
+    np.negative(loss, loss)
+
+
+def soft_loss_grad(p: Any, label: Any, dloss: Any, dp: Any, floor: float) -> None:
+    """``dp = -label / max(p, floor) * dloss`` by row; ``dp`` may be ``p``, not ``label``."""
+    np.maximum(p, floor, out=dp)
+    np.true_divide(label, dp, dp)
+    np.multiply(dp, dloss[:, None], dp)
+    np.negative(dp, dp)
+
+
+# ------------------------------------------------------------------------------------------------------- joint gradient
+def softmax_input(p: Variable, axis: int) -> Variable | None:
+    """What ``p`` is the softmax of, if it is one along ``axis`` and neither was written since; else ``None``.
+
+    A loss on ``p`` takes it as its input ``SoftmaxX``, of which it reads nothing: the gradient goes there directly. The
+    gradient by way of ``p``, ``-1 / p`` and then times ``p``, is lost where ``p`` is 0.
+    """
+    block = p.block
+    if default_main_program().current_block() is not block:
+        return None
+    at, written = row_axis(len(p.shape), axis), set[str]()
+    for op in reversed(block.ops):
+        written.update(op.output_arg_names)
+        if p.name not in written:
+            continue
+        slots = {"softmax": ("X", "Out"), "softmax_with_cross_entropy": ("Logits", "Softmax")}.get(op.type)
+        if slots is None or not op.attrs.get("use_softmax", True) or op.outputs[slots[1]] != (p.name,):
+            return None
+        (name,) = op.inputs[slots[0]]
+        same_axis = row_axis(len(p.shape), op.attrs["axis"]) == at
+        return block._find_var_recursive(name) if same_axis and name not in written else None
+    return None
+
+
+def joint_gradient(ctx: GradContext, x: str, loss: str, softmax: str) -> list[OpSpec] | None:
+    """The gradient of a loss on probabilities by the softmax's input; ``None`` where none is wanted or arrives.
+
+    Args:
+        ctx: What the rule of the loss was called with.
+        x: The slot of the probabilities.
+        loss: The slot of the loss.
+        softmax: A variable that holds the probabilities.
+    """
+    logits, (label,) = ctx.inputs.get("SoftmaxX"), ctx.inputs["Label"]
+    wanted, arriving = ctx.in_grads.get(logits[0]) if logits else None, ctx.out_grads.get(ctx.outputs[loss][0])
+    # No gradient flows through probabilities that stop it; one that is asked for has to arrive there.
+    if wanted is None or arriving is None or ctx.inputs[x][0] not in ctx.in_grads or ctx.inputs[x][0] in ctx.asked:
+        return None
+    specs: list[OpSpec] = []
+    if ctx.meta(label).rank < ctx.meta(ctx.inputs[x][0]).rank:
+        column = ctx.fresh(label)
+        specs.append(OpSpec("unsqueeze2", {"X": [label]}, {"Out": [column]}, {"axes": (-1,)}))
+        label = column
+    ins = {"Label": [label], "Softmax": [softmax], f"Loss{GRAD}": [arriving]}
+    kept = {n: v for n, v in ctx.attrs.items() if n in ("soft_label", "ignore_index", "axis")}
+    specs.append(
+        OpSpec("softmax_with_cross_entropy_grad", ins, {f"Logits{GRAD}": [wanted]}, {**kept, "use_softmax": True})
+    )
+    return specs
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+def with_class_axis(scores: Variable, label: Variable, axis: int, function: str) -> Variable:
+    """``label`` with an axis of size 1 (or the classes) where the scores have the classes.
+
+    Raises:
+        ShapeError: If the ranks do not fit.
+    """
+    rank = len(scores.shape)
+    if rank > 0 and len(label.shape) == rank - 1:
+        return emit_one("unsqueeze2", {"X": label}, {"axes": (axis,)})
+    if rank == 0 or len(label.shape) != rank:
+        raise ShapeError(
+            f"'label' of {function} has a rank that does not fit the scores",
+            expected=f"rank {rank}, or {max(rank - 1, 0)} for class numbers" if rank else "scores of rank 1 or more",
+            received=f"scores of shape {list(scores.shape)}, label of shape {list(label.shape)}",
+            fix="reshape the label",
+            op=function,
+            var=label.name,
+        )
+    return label
+
+
+def check_reduction(reduction: Any, function: str, allowed: Sequence[str] = ("sum", "mean", "none")) -> str:
+    """Raises ProgramError unless ``reduction`` is one of the allowed words."""
+    if reduction not in allowed:
+        raise ProgramError(
+            f"The value of 'reduction' in {function} should be {', '.join(map(repr, allowed))}",
+            expected=f"one of {', '.join(map(repr, allowed))}",
+            received=repr(reduction),
+            fix="pass one of these words",
+            op=function,
+        )
+    return str(reduction)
+
+
+def reduced(loss: Variable, reduction: str, name: str | None = None) -> Variable:
+    """The mean or sum ``[]`` of all elements, or ``loss`` itself for ``"none"``."""
+    if reduction == "none":
+        return loss
+    attrs = {"dim": (0,), "reduce_all": True}
+    return emit_one(f"reduce_{reduction}", {"X": loss}, attrs, name=name, prefix=reduction)
+
+
+def variables(function: str, **named: Any) -> list[Variable]:
+    """The arguments as Variables, checked."""
+    return [check_variable(value, name, function) for name, value in named.items()]

@@ -1,0 +1,397 @@
+"""Losses on two classes: ``sigmoid_cross_entropy_with_logits``, ``bce_loss``, ``log_loss``, ``hinge_loss``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
+from tstatic.ir.types import UNKNOWN, Meta, bool_
+from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._cut import cut_alike
+from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.loss import _labels as labels
+from tstatic.ops.shape._shapes import emit_one
+
+
+def alike(x: Meta, *others: Meta | None) -> Meta:
+    """``infer`` of an op on floats of one shape and dtype.
+
+    Raises:
+        ShapeError, DTypeError: If they differ.
+    """
+    shape = infer_float(x).shape
+    for other in others:
+        if other is None:
+            continue
+        if other.dtype is not x.dtype:
+            raise DTypeError(
+                "the inputs of this loss must have one dtype",
+                expected=x.dtype.name,
+                received=other.dtype.name,
+                fix=f"convert with paddle.cast(..., '{x.dtype.name}')",
+            )
+        fits = other.rank == x.rank and all(
+            a == b or UNKNOWN in (a, b) for a, b in zip(shape, other.shape, strict=True)
+        )
+        if not fits:
+            raise ShapeError(
+                "the inputs of this loss must have one shape",
+                expected=list(x.shape),
+                received=list(other.shape),
+                fix="reshape one of them; a label needs the same rank as the prediction",
+            )
+        shape = tuple(max(a, b) for a, b in zip(shape, other.shape, strict=True))
+    return x.with_shape(shape)
+
+
+# ----------------------------------------------------------------------------------- sigmoid_cross_entropy_with_logits
+def _count(label: Any, ignore: int) -> int:
+    return max(int(np.count_nonzero(label != ignore)), 1)
+
+
+def _sigmoid_loss(
+    x: Any, label: Any, weight: Any, out: Any, ignore: int, normalize: bool, work: Any, mask: Any
+) -> None:
+    """``(1 - label) * x + weight * softplus(-x)``, each part without overflow.
+
+    Without a weight that is ``max(x, 0) - x * label + log1p(exp(-abs(x)))``.
+    """
+    np.absolute(x, work)
+    np.negative(work, work)
+    np.exp(work, work)
+    np.log1p(work, work)
+    if weight is not None:
+        np.negative(x, out)
+        np.maximum(out, 0, out=out)
+        np.add(work, out, work)
+        np.multiply(work, weight, work)
+        np.subtract(1, label, out)
+        np.multiply(out, x, out)
+    else:
+        np.multiply(x, label, out)
+        np.subtract(work, out, work)
+        np.maximum(x, 0, out=out)
+    np.add(out, work, out)
+    np.equal(label, ignore, out=mask)
+    np.copyto(out, 0, where=mask)
+    if normalize:
+        np.true_divide(out, np.asarray(_count(label, ignore), out.dtype), out)
+
+
+def _sigmoid_loss_grad(
+    x: Any, label: Any, weight: Any, dout: Any, dx: Any, ignore: int, normalize: bool, mask: Any
+) -> None:
+    """``(sigmoid(x) - label) * dout``, or ``(1 - label - weight * sigmoid(-x)) * dout``."""
+    if weight is None:
+        np.negative(x, dx)
+        np.exp(dx, dx)
+        np.add(dx, 1, dx)
+        np.reciprocal(dx, dx)
+        np.subtract(dx, label, dx)
+    else:
+        np.exp(x, dx)
+        np.add(dx, 1, dx)
+        np.true_divide(weight, dx, dx)
+        np.add(dx, label, dx)
+        np.subtract(1, dx, dx)
+    np.multiply(dx, dout, dx)
+    np.equal(label, ignore, out=mask)
+    np.copyto(dx, 0, where=mask)
+    if normalize:
+        np.true_divide(dx, np.asarray(_count(label, ignore), dx.dtype), dx)
+
+
+def _sigmoid_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, normalize: bool, ignore_index: int
+) -> Calls:
+    return [(_sigmoid_loss, (*ins, outs[0], ignore_index, normalize, *scratch))]
+
+
+def _sigmoid_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+    return float_scratch(ins[0], ins[0].shape), Meta(ins[0].shape, bool_)
+
+
+def _sigmoid_grad_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, normalize: bool, ignore_index: int
+) -> Calls:
+    return [(_sigmoid_loss_grad, (*ins, outs[0], ignore_index, normalize, *scratch))]
+
+
+def _sigmoid_split(x: Meta, label: Meta, weight: Meta | None, out: Meta, normalize: bool) -> list[Tile] | None:
+    # The normaliser counts over everything.
+    return None if normalize else cut_alike(x, label, weight, out)
+
+
+def _sigmoid_grad_split(
+    x: Meta, label: Meta, weight: Meta | None, dout: Meta, dx: Meta, normalize: bool
+) -> list[Tile] | None:
+    return None if normalize else cut_alike(x, label, weight, dout, dx)
+
+
+def _wide(tensor: Any) -> Any:
+    return tensor.float() if tensor is not None and tensor.itemsize == 2 else tensor
+
+
+def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool, ignore_index: int) -> Any:
+    w, y, p = map(_wide, (x, label, weight))
+    softplus = torch.nn.functional.softplus(-w, threshold=80.0)
+    loss = (1 - y) * w + (softplus if p is None else p * softplus)
+    return _counted(torch, loss, label, normalize, ignore_index).to(x.dtype)
+
+
+def _sigmoid_grad_lower(
+    torch: Any, x: Any, label: Any, weight: Any, dout: Any, normalize: bool, ignore_index: int
+) -> Any:
+    w, y, p, g = map(_wide, (x, label, weight, dout))
+    inner = torch.sigmoid(w) - y if p is None else 1 - y - p * torch.sigmoid(-w)
+    return _counted(torch, inner * g, label, normalize, ignore_index).to(x.dtype)
+
+
+def _counted(torch: Any, value: Any, label: Any, normalize: bool, ignore: int) -> Any:
+    value = torch.where(label == ignore, torch.zeros_like(value), value)
+    return value / (label != ignore).sum().clamp(min=1) if normalize else value
+
+
+_SIGMOID = CallRef(_sigmoid_calls, _sigmoid_scratch_metas)
+_SIGMOID_GRAD = CallRef(_sigmoid_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),))
+
+register(
+    OpDef(
+        "sigmoid_cross_entropy_with_logits",
+        "X, Label, pos_weight? -> Out",
+        attrs={"normalize": False, "ignore_index": -100},
+        infer=alike,
+        ref=_SIGMOID,
+        lower=_sigmoid_lower,
+        split=_sigmoid_split,
+        grad=GradOp(
+            f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}",
+            ref=_SIGMOID_GRAD,
+            lower=_sigmoid_grad_lower,
+            split=_sigmoid_grad_split,
+        ),
+        amp="black",
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (3, 4))),
+                Case(((3, 4), (3, 4), (3, 4))),
+                Case(((2, 3, 4), (2, 3, 4)), {"normalize": True}),
+                Case(((5,), (5,), (5,)), {"normalize": True}),
+                Case(((), ())),
+                Case(((0, 3), (0, 3))),
+                Case(((1,), (1,))),
+                Case(((7, 20), (7, 20))),
+            ),
+            values={"X": ValueRange(-4.0, 4.0), "Label": ValueRange(0.0, 1.0), "pos_weight": ValueRange(0.5, 3.0)},
+            ulps=16.0,
+        ),
+    )
+)
+
+
+# ----------------------------------------------------------------------------------------------- pointwise on two inputs
+SAME = tuple(Case((s, s)) for s in ((7,), (3, 4), (), (0,), (1,), (2, 3, 4), (2, 0, 3), (131,)))
+
+
+register(OpDef(
+    "bce_loss", "X, Label -> Out", infer=alike,
+    pointwise={"Out": "-(label * maximum(log(x), -100) + (1 - label) * maximum(log1p(-x), -100))"},
+    grad=GradOp(
+        f"X, Label, Out{GRAD} -> X{GRAD}",
+        pointwise={f"X{GRAD}": "dout * (x - label) / maximum((1 - x) * x, 1e-12)"}, grad=DERIVE,
+    ),
+    lower=lambda torch, x, label: _bce(torch, x, label), amp="black",
+    domain=Domain(cases=SAME, values={"X": ValueRange(0.2, 0.8), "Label": ValueRange(0.0, 1.0)}, ulps=24.0),
+))  # fmt: skip
+
+
+def _bce(torch: Any, x: Any, label: Any) -> Any:
+    wide, y = (v.float() if v.itemsize == 2 else v for v in (x, label))
+    return torch.nn.functional.binary_cross_entropy(wide, y, reduction="none").to(x.dtype)
+
+
+register(OpDef(
+    "log_loss", "Predicted, Labels -> Loss", attrs={"epsilon": 1e-4}, infer=alike,
+    pointwise={"Loss": "-labels * log(predicted + epsilon) - (1 - labels) * log(1 - predicted + epsilon)"},
+    grad=GradOp(
+        f"Predicted, Labels, Loss{GRAD} -> Predicted{GRAD}",
+        pointwise={f"Predicted{GRAD}": "dloss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))"},
+        grad=DERIVE,
+    ),
+    amp="black",
+    domain=Domain(cases=SAME, values={"Predicted": ValueRange(0.3, 0.7), "Labels": ValueRange(0.0, 1.0)}, ulps=24.0),
+))  # fmt: skip
+register(OpDef(
+    "hinge_loss", "Logits, Labels -> Loss", infer=alike,
+    pointwise={"Loss": "maximum(1 - (2 * labels - 1) * logits, 0)"},
+    grad=GradOp(
+        f"Logits, Labels, Loss{GRAD} -> Logits{GRAD}",
+        pointwise={f"Logits{GRAD}": "where(1 - (2 * labels - 1) * logits > 0, dloss * (1 - 2 * labels), 0)"}, grad=DERIVE,
+    ),
+    amp="black",
+    # Away from the kink at a product of 1: labels near 1 with scores below 0.9.
+    domain=Domain(cases=SAME, values={"Logits": ValueRange(-2.0, 0.9), "Labels": ValueRange(0.4, 1.0)}, ulps=12.0),
+))  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+@export("fluid.layers.sigmoid_cross_entropy_with_logits", op="sigmoid_cross_entropy_with_logits")
+def sigmoid_cross_entropy_with_logits(
+    x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
+) -> Variable:
+    """Returns the cross entropy of independent probabilities ``sigmoid(x)``, one per element.
+
+    Args:
+        x: Scores.
+        label: Probabilities of the shape of ``x``.
+        ignore_index: Elements with this label have loss 0.
+        name: Name of the layer.
+        normalize: Divide by the number of elements that are not ignored.
+
+    Example:
+        >>> x = paddle.to_tensor([[0.0], [2.0]])
+        >>> loss = fluid.layers.sigmoid_cross_entropy_with_logits(x, paddle.to_tensor([[1.0], [0.0]]))
+        >>> static.Executor().run(fetch_list=[loss])[0]
+        array([[0.6931],
+               [2.1269]], dtype=float32)
+    """
+    a, b = labels.variables("sigmoid_cross_entropy_with_logits", x=x, label=label)
+    attrs = {"ignore_index": ignore_index, "normalize": normalize}
+    return emit_one("sigmoid_cross_entropy_with_logits", {"X": a, "Label": b}, attrs, name=name)
+
+
+@export("nn.functional.binary_cross_entropy_with_logits", op="sigmoid_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(
+    logit: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    reduction: str = "mean",
+    pos_weight: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Returns the cross entropy of independent probabilities ``sigmoid(logit)``.
+
+    Args:
+        logit: Scores of any shape.
+        label: Probabilities of the same shape.
+        weight: Factors of the losses; broadcasts.
+        reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
+        pos_weight: Factors of the loss of the positive class; broadcasts.
+        name: Name of the last layer.
+
+    Example:
+        >>> x, label = paddle.to_tensor([0.0, 2.0]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.binary_cross_entropy_with_logits(x, label, reduction="none")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.6931, 0.1269], dtype=float32)
+    """
+    function = "binary_cross_entropy_with_logits"
+    labels.check_reduction(reduction, function)
+    x, y = labels.variables(function, logit=logit, label=label)
+    factor = None
+    if pos_weight is not None:
+        extra = emit_one("scale", {"X": check_variable(pos_weight, "pos_weight", function)}, {"bias": -1.0})
+        factor = emit_one("scale", {"X": emit_one("elementwise_mul", {"X": y, "Y": extra})}, {"bias": 1.0})
+    plain = reduction == "none" and weight is None
+    ins = {"X": x, "Label": y, "pos_weight": factor}
+    loss = emit_one("sigmoid_cross_entropy_with_logits", ins, name=name if plain else None)
+    return _finished(loss, weight, reduction, function, name)
+
+
+def _finished(loss: Variable, weight: Variable | None, reduction: str, function: str, name: str | None) -> Variable:
+    if weight is not None:
+        ins = {"X": loss, "Y": check_variable(weight, "weight", function)}
+        loss = emit_one("elementwise_mul", ins, name=name if reduction == "none" else None)
+    return labels.reduced(loss, reduction, name)
+
+
+@export("nn.functional.binary_cross_entropy", op="bce_loss")
+def binary_cross_entropy(
+    input: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Returns the cross entropy of independent probabilities; logarithms are at least -100.
+
+    Args:
+        input: Probabilities of any shape.
+        label: Probabilities of the same shape.
+        weight: Factors of the losses; broadcasts.
+        reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
+        name: Name of the last layer.
+
+    Example:
+        >>> p, label = paddle.to_tensor([0.5, 0.9]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.binary_cross_entropy(p, label, reduction="none")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.6931, 0.1054], dtype=float32)
+    """
+    labels.check_reduction(reduction, "binary_cross_entropy")
+    x, y = labels.variables("binary_cross_entropy", input=input, label=label)
+    plain = reduction == "none" and weight is None
+    loss = emit_one("bce_loss", {"X": x, "Label": y}, name=name if plain else None, prefix="binary_cross_entropy")
+    return _finished(loss, weight, reduction, "binary_cross_entropy", name)
+
+
+@export("nn.functional.log_loss", "fluid.layers.log_loss", op="log_loss")
+def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
+    """Returns ``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)``; all of one shape.
+
+    Example:
+        >>> p = paddle.to_tensor([[0.9], [0.5]])
+        >>> y = paddle.nn.functional.log_loss(p, paddle.to_tensor([[1.0], [0.0]]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0.1052],
+               [0.6929]], dtype=float32)
+    """
+    x, y = labels.variables("log_loss", input=input, label=label)
+    return emit_one("log_loss", {"Predicted": x, "Labels": y}, {"epsilon": epsilon}, name=name)
+
+
+@export("nn.functional.sigmoid_focal_loss")
+def sigmoid_focal_loss(
+    logit: Variable,
+    label: Variable,
+    normalizer: Variable | None = None,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    reduction: str = "sum",
+    name: str | None = None,
+) -> Variable:
+    """Returns the cross entropy of ``sigmoid(logit)``, less for what is classified well already.
+
+    With ``p`` the probability of the right class, each loss is ``a * (1 - p) ** gamma * cross entropy``, where ``a`` is
+    ``alpha`` for label 1 and ``1 - alpha`` for label 0.
+
+    Args:
+        logit: Scores of any shape.
+        label: 0 or 1, same shape and dtype.
+        normalizer: A number ``[]`` or ``[1]`` that losses are divided by.
+        alpha: Weight of the positive class.
+        gamma: How fast easy elements lose weight.
+        reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
+        name: Name of the last layer.
+    """
+    labels.check_reduction(reduction, "sigmoid_focal_loss")
+    x, y = labels.variables("sigmoid_focal_loss", logit=logit, label=label)
+    loss = emit_one("sigmoid_cross_entropy_with_logits", {"X": x, "Label": y})
+    # 1 - p = q + y - 2 q y with q the probability of label 1.
+    q = emit_one("sigmoid", {"X": x})
+    both = emit_one("scale", {"X": emit_one("elementwise_mul", {"X": q, "Y": y})}, {"scale": -2.0})
+    wrong = emit_one("elementwise_add", {"X": emit_one("elementwise_add", {"X": q, "Y": y}), "Y": both})
+    share = emit_one("scale", {"X": y}, {"scale": 2.0 * alpha - 1.0, "bias": 1.0 - alpha})
+    loss = emit_one("elementwise_mul", {"X": share, "Y": loss})
+    loss = emit_one("elementwise_mul", {"X": emit_one("pow", {"X": wrong}, {"factor": float(gamma)}), "Y": loss})
+    if normalizer is not None:
+        ins = {"X": loss, "Y": check_variable(normalizer, "normalizer", "sigmoid_focal_loss")}
+        loss = emit_one("elementwise_div", ins, name=name if reduction == "none" else None)
+    return labels.reduced(loss, reduction, name)

@@ -1,0 +1,373 @@
+"""Losses on distances: ``huber_loss``, ``kldiv_loss``, and functions composed of other ops (squares, magnitudes, overlap)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import LayerNamer, check_variable
+from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
+from tstatic.ir.types import Meta, bool_
+from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops.loss import _labels as labels
+from tstatic.ops.loss.binary_loss import SAME, alike
+from tstatic.ops.reduce._sum import sum_calls, sum_scratch
+from tstatic.ops.shape._shapes import emit_one
+
+
+# ---------------------------------------------------------------------------------------------------------- huber_loss
+def _huber_infer(x: Meta, y: Meta) -> tuple[Meta, Meta]:
+    out = alike(x, y)
+    return out, out
+
+
+def _huber(torch: Any, x: Any, y: Any, delta: float) -> Any:
+    a, b = (v.float() if v.itemsize == 2 else v for v in (x, y))
+    return (b - a).to(x.dtype), torch.nn.functional.huber_loss(a, b, reduction="none", delta=delta).to(x.dtype)
+
+
+register(OpDef(
+    "huber_loss", "X, Y -> Residual~, Out", attrs={"delta": Attr(1.0, "float", lambda v: None if v > 0 else "a number above 0")},
+    infer=_huber_infer,
+    pointwise={
+        "Residual": "y - x",
+        "Out": "where(abs(y - x) <= delta, 0.5 * (y - x) * (y - x), delta * (abs(y - x) - 0.5 * delta))",
+    },
+    grad=GradOp(
+        f"Residual, Out{GRAD} -> X{GRAD}, Y{GRAD}",
+        pointwise={
+            f"X{GRAD}": "-dout * minimum(maximum(residual, -delta), delta)",
+            f"Y{GRAD}": "dout * minimum(maximum(residual, -delta), delta)",
+        },
+        grad=DERIVE,
+    ),
+    lower=_huber, amp="black",
+    # The distances lie in (0.2, 4): clear of the bends at delta, on both sides of them.
+    domain=Domain(
+        cases=tuple(Case(c.shapes, {"delta": 5.0 if i % 2 else 0.05}) for i, c in enumerate(SAME)),
+        values={"X": ValueRange(-2.0, -0.1), "Y": ValueRange(0.1, 2.0)}, ulps=12.0,
+    ),
+))  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------- kldiv_loss
+KL_WORDS = ("mean", "sum", "batchmean", "none")
+
+
+def _kl_infer(x: Meta, target: Meta, reduction: str, one_d: bool) -> Meta:
+    out = alike(x, target)
+    return out if reduction == "none" else out.with_shape((1,) if one_d else ())
+
+
+def _kl_count(shape: Sequence[int], reduction: str) -> int:
+    """What the sum is divided by."""
+    if reduction == "mean":
+        return int(np.prod(shape, dtype=np.int64))
+    return shape[0] if reduction == "batchmean" and len(shape) else 1
+
+
+def _kl_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta], *, reduction: str) -> tuple[Meta, ...]:
+    x = ins[0]
+    mask = Meta(x.shape, bool_)
+    if reduction == "none":
+        return (mask,)
+    return mask, float_scratch(x, x.shape), *sum_scratch(x, range(x.rank))
+
+
+def _kl_losses(x: Any, target: Any, out: Any, mask: Any) -> None:
+    """``target * (log(target) - x)``, and 0 where the target is not above 0."""
+    np.log(target, out)
+    np.subtract(out, x, out)
+    np.multiply(out, target, out)
+    np.less_equal(target, 0, out=mask)
+    np.copyto(out, 0, where=mask)
+
+
+def _kl_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, reduction: str) -> Calls:
+    x, target = ins
+    out = outs[0]
+    if reduction == "none":
+        return [(_kl_losses, (x, target, out, scratch[0]))]
+    total = sum_calls(scratch[1], range(x.ndim), out, scratch[2:])
+    divide: Calls = []
+    if reduction != "sum":
+        divide = [(np.true_divide, (out, np.asarray(_kl_count(x.shape, reduction), out.dtype), out))]
+    return [(_kl_losses, (x, target, scratch[1], scratch[0])), *total, *divide]
+
+
+def _kl_grad(target: Any, dloss: Any, dx: Any, count: int, mask: Any) -> None:
+    np.multiply(target, dloss, dx)
+    if count != 1:
+        np.true_divide(dx, np.asarray(-count, dx.dtype), dx)
+    else:
+        np.negative(dx, dx)
+    np.less_equal(target, 0, out=mask)
+    np.copyto(dx, 0, where=mask)
+
+
+def _kl_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, reduction: str) -> Calls:
+    x, target, dloss = ins
+    seed = dloss if reduction == "none" else dloss.reshape((1,) * x.ndim, copy=False)
+    return [(_kl_grad, (target, seed, outs[0], _kl_count(x.shape, reduction), scratch[0]))]
+
+
+def _kl_lower(torch: Any, x: Any, target: Any, reduction: str, one_d: bool) -> Any:
+    a, t = (v.float() if v.itemsize == 2 else v for v in (x, target))
+    losses = torch.where(t > 0, t * (t.log() - a), torch.zeros_like(a))
+    if reduction == "none":
+        return losses.to(x.dtype)
+    out = losses.sum() / _kl_count(x.shape, reduction) if reduction != "sum" else losses.sum()
+    return (out.reshape(1) if one_d else out).to(x.dtype)
+
+
+def _kl_grad_lower(torch: Any, x: Any, target: Any, dloss: Any, reduction: str) -> Any:
+    t, g = (v.float() if v.itemsize == 2 else v for v in (target, dloss))
+    inner = torch.where(t > 0, -t * g.reshape(t.shape if reduction == "none" else ()), torch.zeros_like(t))
+    return (inner / _kl_count(x.shape, reduction) if _kl_count(x.shape, reduction) != 1 else inner).to(x.dtype)
+
+
+_KL = CallRef(_kl_calls, _kl_scratch_metas)
+_KL_GRAD = CallRef(_kl_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),), unread=(0,))
+
+register(
+    OpDef(
+        "kldiv_loss",
+        "X, Target -> Loss",
+        attrs={
+            "reduction": Attr("mean", "str", lambda v: None if v in KL_WORDS else f"one of {', '.join(KL_WORDS)}"),
+            # The 1.x name gives a reduced loss the shape [1], the 2.x name [].
+            "one_d": False,
+        },
+        infer=_kl_infer,
+        ref=_KL,
+        lower=_kl_lower,
+        grad=GradOp(
+            f"X, Target, Loss{GRAD} -> X{GRAD}",
+            ref=_KL_GRAD,
+            lower=_kl_grad_lower,
+            shape_only=("X",),
+        ),
+        amp="black",
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (3, 4)), {"reduction": "none"}),
+                Case(((3, 4), (3, 4))),
+                Case(((2, 3, 4), (2, 3, 4)), {"reduction": "batchmean"}),
+                Case(((3, 4), (3, 4)), {"reduction": "sum", "one_d": True}),
+                Case(((5,), (5,)), {"reduction": "batchmean"}),
+                Case(((), ()), {"reduction": "none"}),
+                Case(((0, 3), (0, 3)), {"reduction": "sum"}),
+                Case(((1,), (1,))),
+                Case(((6, 120), (6, 120))),
+            ),
+            values={"Target": ValueRange(-0.3, 1.0, avoid=(0.0,))},
+            ulps=24.0,
+        ),
+    )
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+@export("nn.functional.kl_div", op="kldiv_loss")
+def kl_div(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+    """Returns ``label * (log(label) - input)``, 0 where the label is not above 0.
+
+    Args:
+        input: Log-probabilities of any shape.
+        label: Probabilities of the same shape.
+        reduction: ``"mean"``, ``"sum"`` or ``"batchmean"`` (the sum divided by the first size), all ``[]``, or ``"none"``.
+        name: Name of the layer.
+
+    Example:
+        >>> x = paddle.log(paddle.to_tensor([[0.5, 0.5]]))
+        >>> label = paddle.to_tensor([[0.25, 0.75]])
+        >>> y = paddle.nn.functional.kl_div(x, label, reduction="sum")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array(0.1308, dtype=float32)
+    """
+    labels.check_reduction(reduction, "kl_div", KL_WORDS)
+    x, y = labels.variables("kl_div", input=input, label=label)
+    if {x.dtype.name, y.dtype.name} == {"float32", "float64"}:
+        x, y = (v if v.dtype == "float64" else emit_one("cast", {"X": v}, {"out_dtype": "float64"}) for v in (x, y))
+    return emit_one("kldiv_loss", {"X": x, "Target": y}, {"reduction": reduction}, name=name, prefix="kl_div")
+
+
+@export("fluid.layers.kldiv_loss", op="kldiv_loss")
+def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+    """Returns :func:`kl_div`; a reduced loss has shape ``[1]``."""
+    labels.check_reduction(reduction, "kldiv_loss", KL_WORDS)
+    a, b = labels.variables("kldiv_loss", x=x, target=target)
+    return emit_one("kldiv_loss", {"X": a, "Target": b}, {"reduction": reduction, "one_d": True}, name=name)
+
+
+def _huber_loss(x: Variable, y: Variable, delta: float, name: str | None) -> Variable:
+    return emit_one("huber_loss", {"X": x, "Y": y}, {"delta": delta}, name=name)
+
+
+@export("nn.functional.smooth_l1_loss", op="huber_loss")
+def smooth_l1_loss(
+    input: Variable, label: Variable, reduction: str = "mean", delta: float = 1.0, name: str | None = None
+) -> Variable:
+    """Returns half the squared distance up to ``delta``, and ``delta * (distance - delta / 2)`` beyond it.
+
+    Args:
+        input: Floats of any shape.
+        label: The same shape.
+        reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
+        delta: Where the loss turns linear.
+        name: Name of the last layer.
+
+    Example:
+        >>> x, label = paddle.to_tensor([0.5, 3.0]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.smooth_l1_loss(x, label, reduction="none")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([0.125, 1.5  ], dtype=float32)
+    """
+    labels.check_reduction(reduction, "smooth_l1_loss")
+    x, y = labels.variables("smooth_l1_loss", input=input, label=label)
+    return labels.reduced(_huber_loss(x, y, delta, name if reduction == "none" else None), reduction, name)
+
+
+@export("fluid.layers.huber_loss", op="huber_loss")
+def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
+    """Returns :func:`smooth_l1_loss` of each element."""
+    x, y = labels.variables("huber_loss", input=input, label=label)
+    return _huber_loss(x, y, delta, None)
+
+
+@export("fluid.layers.smooth_l1")
+def fluid_smooth_l1(
+    x: Variable,
+    y: Variable,
+    inside_weight: Variable | None = None,
+    outside_weight: Variable | None = None,
+    sigma: float | None = None,
+) -> Variable:
+    """Returns for each row the sum of ``0.5 * (sigma * d) ** 2``, or ``abs(d) - 0.5 / sigma ** 2`` beyond ``1 / sigma ** 2``.
+
+    Args:
+        x: ``[batch, ...]``.
+        y: The same shape.
+        inside_weight: Factors of ``d = x - y``.
+        outside_weight: Factors of the losses.
+        sigma: 1 if ``None``.
+
+    Returns:
+        ``[batch, 1]``.
+    """
+    a, b = labels.variables("smooth_l1", x=x, y=y)
+    square = float(sigma if sigma is not None else 1.0) ** 2
+    helper = LayerNamer("smooth_l1_loss")
+    if inside_weight is not None:
+        weight = check_variable(inside_weight, "inside_weight", "smooth_l1")
+        a, b = (helper.emit("elementwise_mul", {"X": v, "Y": weight}) for v in (a, b))
+    loss = helper.emit("huber_loss", {"X": a, "Y": b}, {"delta": 1.0 / square})
+    loss = helper.emit("scale", {"X": loss}, {"scale": square})
+    if outside_weight is not None:
+        weight = check_variable(outside_weight, "outside_weight", "smooth_l1")
+        loss = helper.emit("elementwise_mul", {"X": loss, "Y": weight})
+    rest = tuple(range(1, len(a.shape)))
+    result: Variable = loss
+    if rest:
+        result = helper.emit("reduce_sum", {"X": loss}, {"dim": rest})
+    result = helper.emit("unsqueeze2", {"X": result}, {"axes": (1,)})
+    return result
+
+
+# ------------------------------------------------------------------------------------------------- squares, magnitudes
+@export("nn.functional.square_error_cost", "fluid.layers.square_error_cost", op="square")
+def square_error_cost(input: Variable, label: Variable) -> Variable:
+    """Returns ``(input - label) ** 2``; the operands broadcast.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 5.0])
+        >>> y = paddle.nn.functional.square_error_cost(x, paddle.to_tensor([3.0, 4.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([4., 1.], dtype=float32)
+    """
+    x, y = labels.variables("square_error_cost", input=input, label=label)
+    helper = LayerNamer("square_error_cost")
+    difference = helper.emit("elementwise_sub", {"X": x, "Y": y})
+    result: Variable = helper.emit("square", {"X": difference})
+    return result
+
+
+@export("nn.functional.mse_loss", op="square")
+def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+    """Returns the squared distance, or its mean or sum ``[]``; the operands broadcast.
+
+    Example:
+        >>> x, label = paddle.to_tensor([0.5, 3.0]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.mse_loss(x, label)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array(2.125, dtype=float32)
+    """
+    labels.check_reduction(reduction, "mse_loss")
+    x, y = labels.variables("mse_loss", input=input, label=label)
+    square = emit_one(
+        "square", {"X": emit_one("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
+    )
+    return labels.reduced(square, reduction, name)
+
+
+@export("fluid.layers.mse_loss", op="square")
+def fluid_mse_loss(input: Variable, label: Variable) -> Variable:
+    """Returns the mean squared distance, of shape ``[1]``."""
+    attrs = {"dim": (0,), "reduce_all": True, "one_d": True}
+    return emit_one("reduce_mean", {"X": square_error_cost(input, label)}, attrs)
+
+
+@export("nn.functional.l1_loss", op="abs")
+def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+    """Returns the distance, or its mean or sum ``[]``; the operands broadcast.
+
+    Example:
+        >>> x, label = paddle.to_tensor([0.5, 3.0]), paddle.to_tensor([0.0, 1.0])
+        >>> y = paddle.nn.functional.l1_loss(x, label)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array(1.25, dtype=float32)
+    """
+    labels.check_reduction(reduction, "l1_loss")
+    x, y = labels.variables("l1_loss", input=input, label=label)
+    size = emit_one(
+        "abs", {"X": emit_one("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
+    )
+    return labels.reduced(size, reduction, name)
+
+
+@export("nn.functional.dice_loss", "fluid.layers.dice_loss")
+def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
+    """Returns the mean over the batch of ``1 - 2 * overlap / (sum of both + epsilon)``, ``[]``.
+
+    Args:
+        input: Probabilities ``[batch, ..., classes]``.
+        label: Class numbers ``[batch, ..., 1]``.
+        epsilon: Keeps the quotient finite.
+        name: Name of the last layer.
+
+    Raises:
+        ShapeError: If the ranks differ, or the number of classes is unknown.
+    """
+    x, y = labels.variables("dice_loss", input=input, label=label)
+    if len(x.shape) < 2 or len(x.shape) != len(y.shape) or y.shape[-1] != 1 or x.shape[-1] < 1:
+        raise ShapeError(
+            "the shapes given to dice_loss do not fit",
+            expected="input [batch, ..., classes] and label [batch, ..., 1]",
+            received=f"{list(x.shape)} and {list(y.shape)}",
+            fix="reshape the label; give the input a known number of classes",
+            op="dice_loss",
+            var=y.name,
+        )
+    flat = emit_one("squeeze2", {"X": y}, {"axes": (-1,)})
+    hot = emit_one("cast", {"X": emit_one("one_hot_v2", {"X": flat}, {"depth": x.shape[-1]})}, {"out_dtype": x.dtype})
+    rest = {"dim": tuple(range(1, len(x.shape)))}
+    overlap = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": x, "Y": hot})}, rest)
+    sums = [emit_one("reduce_sum", {"X": v}, rest) for v in (x, hot)]
+    both = emit_one("scale", {"X": emit_one("elementwise_add", {"X": sums[0], "Y": sums[1]})}, {"bias": float(epsilon)})
+    share = emit_one("elementwise_div", {"X": emit_one("scale", {"X": overlap}, {"scale": 2.0}), "Y": both})
+    return labels.reduced(emit_one("scale", {"X": share}, {"scale": -1.0, "bias": 1.0}), "mean", name)

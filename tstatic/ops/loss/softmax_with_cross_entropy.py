@@ -1,0 +1,404 @@
+"""``softmax_with_cross_entropy``: softmax and its cross entropy in one op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.attrs import Attr
+from tstatic.ir.build import emit
+from tstatic.ir.domain import ValueRange
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
+from tstatic.ir.rows import Rows
+from tstatic.ir.types import Meta
+from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, split_rows, vector
+from tstatic.ops.elementwise._unary import infer_float
+from tstatic.ops.loss import _labels as labels
+from tstatic.tuned import softmax as kernels
+
+
+def _infer(logits: Meta, label: Meta, source: Meta | None, soft_label: bool, axis: int) -> tuple[Meta, Meta]:
+    infer_float(logits)
+    at = row_axis(logits.rank, axis)
+    if logits.rank == 0:
+        raise ShapeError(
+            "Logits of softmax_with_cross_entropy have rank 0",
+            expected="an axis of classes",
+            received="shape []",
+            fix="reshape Logits to [1, classes]",
+        )
+    labels.check_labels(label, logits, soft_label, "Logits")
+    one = tuple(1 if i == at else s for i, s in enumerate(logits.shape))
+    full = labels.check_fitting(label.shape, logits.shape if soft_label else one, logits.shape, "Logits")
+    full = tuple(logits.shape[i] if i == at else s for i, s in enumerate(full))
+    return logits.with_shape(full), logits.with_shape(1 if i == at else s for i, s in enumerate(full))
+
+
+# ------------------------------------------------------------------------------------------------------------- forward
+def _scratch_metas(
+    ins: Sequence[Meta], outs: Sequence[Any], *, axis: int, soft_label: bool, use_softmax: bool
+) -> tuple[Meta, ...]:
+    rows = rows_scratch_metas(ins[0], axis, 3)
+    # Logarithms of given probabilities need a place of their own: the softmax may share the buffer of the logits.
+    return (float_scratch(ins[0], ins[0].shape), *rows) if soft_label and not use_softmax else rows
+
+
+def _calls(
+    ins: Sequence[Any],
+    outs: Sequence[Any],
+    scratch: Sequence[Any],
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+    given: Sequence[Meta],
+) -> Calls:
+    logits, label, _ = ins
+    probabilities, loss = outs
+    floor = labels.floor_of(given[0].dtype)
+    if soft_label:
+        return _soft_calls(logits, label, probabilities, loss, axis, None if use_softmax else floor, scratch)
+    classes, load, _ = vector(label)
+    values, _, store = vector(loss) if loss is not None else (None, [], [])
+    length = logits.shape[row_axis(logits.ndim, axis)]
+    checked: Calls = [*load, (labels.check_classes, (classes, length, ignore_index))]
+
+    def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
+        if not use_softmax:
+            copied: Calls = [] if written[0] is None else [(np.copyto, (written[0], read[0]))]
+            if values is None:
+                return copied
+            return [*copied, (labels.pick_loss, (read[0], classes, None, values, ignore_index, floor))]
+        if values is None:
+            return [(kernels.softmax, (read[0], written[0], own))]
+        return [(kernels.cross_entropy, (read[0], classes, written[0], values, ignore_index, own))]
+
+    return [*checked, *by_rows((logits,), (probabilities,), axis, scratch, run), *store]
+
+
+def _soft_calls(
+    logits: Any, label: Any, probabilities: Any, loss: Any, axis: int, floor: float | None, scratch: Sequence[Any]
+) -> Calls:
+    """Calls for distributions; ``floor`` is ``None`` where a softmax is taken."""
+    values, _, store = vector(loss) if loss is not None else (None, [], [])
+    work: Any = None
+    if floor is not None:
+        work, *scratch = scratch
+
+    def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
+        if floor is None:
+            if values is None:
+                return [(kernels.softmax, (read[0], written[0], own))]
+            return [(kernels.soft_cross_entropy, (read[0], read[1], written[0], values, own))]
+        calls: Calls = (
+            [(labels.soft_loss, (read[0], read[1], work.reshape(read[0].shape), values, floor))]
+            if values is not None
+            else []
+        )
+        return calls if written[0] is None else [*calls, (np.copyto, (written[0], read[0]))]
+
+    return [*by_rows((logits, label), (probabilities,), axis, scratch, run), *store]
+
+
+# ------------------------------------------------------------------------------------------------------------ gradient
+def _grad_scratch_metas(ins: Sequence[Any], outs: Sequence[Meta], *, axis: int) -> tuple[Meta, ...]:
+    extra = () if ins[2] is None else (float_scratch(ins[1], ins[1].shape),)
+    return (*extra, *rows_scratch_metas(ins[1], axis, 5))
+
+
+def _grad_calls(
+    ins: Sequence[Any],
+    outs: Sequence[Any],
+    scratch: Sequence[Any],
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+    given: Sequence[Meta],
+) -> Calls:
+    label, probabilities, dsoftmax, dloss = ins
+    dlogits, floor = outs[0], labels.floor_of(given[1].dtype)
+    through: Any = None
+    if dsoftmax is not None:
+        # A place of its own: the result may share the buffer of the probabilities, which are read twice then.
+        through, *rest = scratch
+        through, scratch = through.reshape(probabilities.shape), rest
+    values, load_loss, _ = vector(dloss) if dloss is not None else (None, [], [])
+    classes, load, _ = (None, [], []) if soft_label else vector(label)
+
+    def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
+        p, weights, ds = read
+        target, extra = written
+        calls: Calls = []
+        if ds is not None:
+            calls.append((kernels.softmax_grad, (p, ds, extra, own)) if use_softmax else (np.copyto, (extra, ds)))
+            if values is None:
+                calls.append((np.copyto, (target, extra)))
+        if values is not None:
+            if soft_label:
+                function = kernels.soft_cross_entropy_grad if use_softmax else labels.soft_loss_grad
+                calls.append((function, (p, weights, values, target, own if use_softmax else floor)))
+            elif use_softmax:
+                calls.append((kernels.cross_entropy_grad, (p, classes, values, target, ignore_index, own)))
+            else:
+                calls.append((labels.picked_grad, (p, classes, values, target, ignore_index, floor)))
+            if ds is not None:
+                calls.append((np.add, (target, extra, target)))
+        return calls
+
+    full = (probabilities, label if soft_label else None, dsoftmax)
+    return [*load, *load_loss, *by_rows(full, (dlogits, through), axis, scratch, run)]
+
+
+# --------------------------------------------------------------------------------------------------------------- torch
+def _lower(
+    torch: Any, logits: Any, label: Any, source: Any, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
+) -> Any:
+    wide = logits.float() if logits.itemsize == 2 else logits
+    logs = wide.log_softmax(axis) if use_softmax else wide.clamp(min=torch.finfo(logits.dtype).tiny).log()
+    probabilities = wide.softmax(axis) if use_softmax else wide
+    if soft_label:
+        loss = -(label.to(wide.dtype) * logs).sum(axis, keepdim=True)
+    else:
+        ignored = label == ignore_index
+        loss = (
+            -logs.gather(axis, torch.where(ignored, 0, label).long()) if logs.numel() else wide.new_zeros(label.shape)
+        )
+        loss = torch.where(ignored, torch.zeros_like(loss), loss)
+    return probabilities.to(logits.dtype), loss.to(logits.dtype)
+
+
+def _grad_lower(
+    torch: Any,
+    label: Any,
+    probabilities: Any,
+    dsoftmax: Any,
+    dloss: Any,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+) -> Any:
+    p = probabilities.float() if probabilities.itemsize == 2 else probabilities
+    floored = p.clamp(min=torch.finfo(probabilities.dtype).tiny)
+    total = torch.zeros_like(p)
+    if dsoftmax is not None:
+        total = p * (dsoftmax - (p * dsoftmax).sum(axis, keepdim=True)) if use_softmax else dsoftmax
+    if dloss is None:
+        return total.to(probabilities.dtype)
+    if soft_label:
+        weights = label.to(p.dtype)
+        inner = p * weights.sum(axis, keepdim=True) - weights if use_softmax else -weights / floored
+    else:
+        ignored = label == ignore_index
+        at = torch.arange(p.shape[axis], device=p.device).reshape(
+            [-1 if i == axis % p.dim() else 1 for i in range(p.dim())]
+        )
+        hot = (at == label).to(p.dtype)
+        inner = p - hot if use_softmax else torch.where(hot > 0, -1 / floored, torch.zeros_like(p))
+        inner = torch.where(ignored, torch.zeros_like(inner), inner)
+    return (total + inner * dloss).to(probabilities.dtype)
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+_NEAR = "(logits - rmax(logits))"
+_TOTAL = f"rsum(exp{_NEAR})"
+
+
+def _rows(
+    logits: Meta,
+    label: Meta,
+    source: Meta | None,
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+) -> Rows | None:
+    """The op along rows, where its axis is the last one; a class number outside of the row gives NaN."""
+    if logits.rank < 2 or row_axis(logits.rank, axis) != logits.rank - 1:
+        return None
+    if use_softmax:
+        # The sum is at least 1: its reciprocal, once per row, replaces a division per element.
+        probabilities = f"exp{_NEAR} * reciprocal({_TOTAL})"
+        soft = f"log({_TOTAL}) * rsum(label) - rsum(label * {_NEAR})"
+        # The picked logit is found in the pass that finds the maximum.
+        hard = f"log({_TOTAL}) - (rsum(where(column == label, logits, 0)) - rmax(logits))"
+    else:
+        probabilities = "logits"
+        floor = repr(labels.floor_of(logits.dtype))
+        soft = f"-rsum(log(maximum(logits, {floor})) * label)"
+        hard = f"-log(maximum(rsum(where(column == label, logits, 0)), {floor}))"
+    hard = f"where(label == ignore_index, 0, where((label >= 0) & (label < n), {hard}, nan))"
+    return Rows({"Softmax": probabilities, "Loss": soft if soft_label else hard}, logits.shape, logits.rank - 1)
+
+
+def _grad_rows(
+    label: Meta,
+    softmax: Meta,
+    dsoftmax: Meta | None,
+    dloss: Meta | None,
+    *,
+    soft_label: bool,
+    ignore_index: int,
+    axis: int,
+    use_softmax: bool,
+) -> Rows | None:
+    if softmax.rank < 2 or row_axis(softmax.rank, axis) != softmax.rank - 1:
+        return None
+    terms = []
+    floored = f"maximum(softmax, {labels.floor_of(softmax.dtype)!r})"
+    if dloss is not None and soft_label:
+        terms.append("(softmax * rsum(label) - label) * dloss" if use_softmax else f"-(label / {floored} * dloss)")
+    elif dloss is not None:
+        hot = "softmax * dloss - where(column == label, dloss, 0)"
+        hard = hot if use_softmax else f"where(column == label, -dloss / {floored}, 0)"
+        terms.append(f"where(label == ignore_index, 0, {hard})")
+    if dsoftmax is not None:
+        terms.append("softmax * (dsoftmax - rsum(softmax * dsoftmax))" if use_softmax else "dsoftmax")
+    return Rows({f"Logits{GRAD}": " + ".join(terms)}, softmax.shape, softmax.rank - 1)
+
+
+# -------------------------------------------------------------------------------------------------- op definition
+def _split(logits: Meta, label: Meta, source: Any, out: Any, loss: Any, axis: int) -> list[Tile] | None:
+    return split_rows(axis, logits, label, source, out, loss)
+
+
+def _grad_split(label: Meta, out: Meta, dout: Any, dloss: Any, dlogits: Meta, axis: int) -> list[Tile] | None:
+    tiles = split_rows(axis, dlogits, label, out, dout, dloss)
+    return None if tiles is None else [(*p[1:], p[0]) for p in tiles]
+
+
+def _rule(ctx: GradContext) -> list[OpSpec]:
+    """The backward op; if given probabilities are a softmax's result, what the loss sends goes to its input."""
+    wanted, softmax = ctx.in_grads.get(ctx.inputs["Logits"][0]), ctx.outputs["Softmax"]
+    grads = {f"{s}{GRAD}": [ctx.out_grads[n]] for s, (n,) in ctx.outputs.items() if n in ctx.out_grads}
+    joint = None if ctx.attrs["use_softmax"] else labels.joint_gradient(ctx, "Logits", "Loss", softmax[0])
+    if joint is not None:
+        grads.pop(f"Loss{GRAD}")
+    if wanted is None or not grads:
+        return joint or []
+    ins = {"Label": ctx.inputs["Label"], "Softmax": softmax, **grads}
+    return [*(joint or []), OpSpec("softmax_with_cross_entropy_grad", ins, {f"Logits{GRAD}": [wanted]}, ctx.attrs)]
+
+
+_REF = CallRef(_calls, _scratch_metas, unread=(2,))
+_GRAD = CallRef(_grad_calls, _grad_scratch_metas)
+
+register(
+    OpDef(
+        "softmax_with_cross_entropy",
+        # SoftmaxX is what given probabilities are the softmax of; nothing of it is read, but the gradient goes to it.
+        "Logits, Label, SoftmaxX? -> Softmax, Loss",
+        attrs={
+            "soft_label": False,
+            "use_softmax": True,
+            "numeric_stable_mode": Attr.idle(True, "the maximum is always subtracted first"),
+            "ignore_index": -100,
+            "axis": -1,
+        },
+        infer=_infer,
+        ref=_REF,
+        lower=_lower,
+        split=_split,
+        inplace=(("Logits", "Softmax"),),
+        shape_only=("SoftmaxX",),
+        effects=True,
+        grad=_rule,
+        rows=_rows,
+        amp="black",
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (3, 1), None)),
+                Case(((2, 4, 3), (2, 1, 3), None), {"axis": 1}),
+                Case(((4, 3), (1, 3), None), {"axis": 0}),
+                Case(((3, 4), (3, 1), None), {"ignore_index": 1}),
+                Case(((4,), (1,), None)),
+                Case(((0, 4), (0, 1), None)),
+                Case(((3, 1), (3, 1), None)),
+                Case(((2, 0, 4), (2, 0, 1), None)),
+                Case(((5, 40), (5, 1), None)),
+            ),
+            values={"Label": ValueRange(0, "Logits.-1", dtype="int64")},
+            ulps=24.0,
+        ),
+    ),
+    GradOp(
+        f"Label, Softmax, Softmax{GRAD}?, Loss{GRAD}? -> Logits{GRAD}",
+        ref=_GRAD,
+        lower=_grad_lower,
+        infer=lambda label, out, dout, dloss: out,
+        split=_grad_split,
+        inplace=(("Softmax", f"Logits{GRAD}"),),
+        rows=_grad_rows,
+    ),
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+@export(
+    "nn.functional.softmax_with_cross_entropy",
+    "fluid.layers.softmax_with_cross_entropy",
+    op="softmax_with_cross_entropy",
+)
+def softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    numeric_stable_mode: bool = True,
+    return_softmax: bool = False,
+    axis: int = -1,
+) -> Variable | tuple[Variable, Variable]:
+    """Returns the cross entropy of the softmax along an axis.
+
+    Args:
+        logits: Scores; floats.
+        label: Class numbers of the shape of ``logits`` with size 1 along the axis, or without it; if ``soft_label``,
+            distributions of the shape and dtype of ``logits``.
+        soft_label: Whether labels are distributions.
+        ignore_index: Rows with this class number have loss 0 and no gradient.
+        numeric_stable_mode: Both values give the stable form.
+        return_softmax: Return the softmax too.
+        axis: The axis of the classes.
+
+    Returns:
+        The loss, with size 1 along the axis; or ``(loss, softmax)``.
+
+    Example:
+        >>> logits = paddle.to_tensor([[0.0, 0.0], [0.0, 10.0]])
+        >>> label = paddle.to_tensor(np.array([[0], [1]]))
+        >>> loss = paddle.nn.functional.softmax_with_cross_entropy(logits, label)
+        >>> static.Executor().run(fetch_list=[loss])[0]
+        array([[0.6931],
+               [0.    ]], dtype=float32)
+    """
+    labels.variables("softmax_with_cross_entropy", logits=logits, label=label)
+    label = labels.with_class_axis(logits, label, axis, "softmax_with_cross_entropy")
+    loss, softmax = softmax_entropy(logits, label, soft_label, ignore_index, axis, True, numeric_stable_mode)
+    return (loss, softmax) if return_softmax else loss
+
+
+def softmax_entropy(
+    logits: Variable, label: Variable, soft: bool, ignore: int, axis: int, use_softmax: bool, stable: bool = True
+) -> tuple[Variable, Variable]:
+    """Appends the op; returns its loss and its softmax."""
+    attrs = {
+        "soft_label": soft,
+        "ignore_index": ignore,
+        "axis": axis,
+        "use_softmax": use_softmax,
+        "numeric_stable_mode": stable,
+    }
+    source = None if use_softmax else labels.softmax_input(logits, axis)
+    ins = {"Logits": logits, "Label": label, "SoftmaxX": source}
+    softmax, loss = emit("softmax_with_cross_entropy", ins, attrs)
+    return loss, softmax

@@ -1,0 +1,362 @@
+"""Matrix products of any ranks as ready ``np.matmul`` calls, their gradients, and how both are cut into tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ShapeError
+from tstatic.ir.evaluate import meta_of
+from tstatic.ir.opdef import WHOLE, Cost, Tile
+from tstatic.ir.ref import Calls
+from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
+from tstatic.ops._call_ref import float_scratch
+from tstatic.ops.reduce._sum import sum_calls, sum_scratch
+from tstatic.ops.shape._shapes import view_of
+
+NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
+
+
+# -------------------------------------------------------------------------------------------------------------- shapes
+def same_dtype(x: Meta, y: Meta, names: tuple[str, str] = ("X", "Y")) -> None:
+    """Raises DTypeError unless both operands have one dtype that can be multiplied."""
+    for name, meta in zip(names, (x, y), strict=True):
+        if meta.dtype.name not in NUMBERS:
+            raise DTypeError(
+                f"the matrix product does not take {name} of dtype {meta.dtype.name}",
+                expected=f"one of {', '.join(NUMBERS)}",
+                received=f"{name} of dtype {meta.dtype.name}",
+                fix=f"convert {name} with paddle.cast(..., 'float32')",
+            )
+    if x.dtype is not y.dtype:
+        raise DTypeError(
+            f"{names[0]} and {names[1]} of a matrix product have different dtypes",
+            expected=f"{names[1]} of dtype {x.dtype.name}, as {names[0]}",
+            received=f"{x.dtype.name} and {y.dtype.name}",
+            fix=f"convert one with paddle.cast(..., '{x.dtype.name}')",
+        )
+
+
+def product_shape(x: Shape, y: Shape, trans_x: bool, trans_y: bool) -> Shape:
+    """Shape of ``x @ y``: torch's rules, where ``trans_x`` and ``trans_y`` do nothing to an operand of rank 1.
+
+    Raises:
+        ShapeError: If an operand has rank 0, the inner sizes differ or the batch sizes do not broadcast.
+    """
+    for name, shape in (("X", x), ("Y", y)):
+        if not shape:
+            raise ShapeError(
+                f"{name} of a matrix product has rank 0",
+                expected="a vector, a matrix or a batch of matrices",
+                received=f"X of shape {list(x)} and Y of shape {list(y)}",
+                fix=f"use multiply, or reshape {name}",
+            )
+    rows, inner_x = _matrix(x, trans_x, first=True)
+    inner_y, columns = _matrix(y, trans_y, first=False)
+    if inner_x != inner_y and UNKNOWN not in (inner_x, inner_y):
+        raise ShapeError(
+            "Input(X) has another width than Input(Y) has height",
+            expected=f"equal sizes of the axes that are summed: {inner_x} in X",
+            received=f"X of shape {list(x)}{', transposed' * trans_x} and Y of shape {list(y)}{', transposed' * trans_y}",
+            fix="transpose or reshape one operand",
+        )
+    batch = broadcast_shapes(x[:-2], y[:-2])
+    return (*batch, *([rows] if len(x) > 1 else []), *([columns] if len(y) > 1 else []))
+
+
+def _matrix(shape: Shape, transposed: bool, first: bool) -> tuple[int, int]:
+    if len(shape) == 1:
+        return (1, shape[0]) if first else (shape[0], 1)
+    return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
+
+
+def product_cost(x: Meta, y: Meta, out: Meta, trans_x: bool = False) -> Cost:
+    """Two operations per multiply-add."""
+    inner = x.shape[-2] if trans_x and x.rank > 1 else x.shape[-1]
+    return Cost(2.0 * out.numel * inner, float(x.nbytes + y.nbytes + out.nbytes))
+
+
+# --------------------------------------------------------------------------------------------------------------- calls
+def swap(x: Any) -> Any:
+    """The last two axes exchanged, as a view."""
+    return x.swapaxes(-1, -2)
+
+
+NARROW, SKINNY = 16, 1e6
+"""OpenBLAS has a kernel for products of up to 1e6 multiply-adds. On results of at most 16 columns it is 1.4 to 2 times as
+fast as the general one, so larger ones are made of several: 128x1024 @ 1024x10 in 41 us, not 57."""
+
+
+def _tile(a: Any, b: Any, out: Any) -> tuple[int, int] | None:
+    """Rows and columns of the tiles that a product is made of where small products are faster than one large one.
+
+    A large product packs its operands, which pays if each is used often. Measured, one core, GFLOP/s: 64x512 @ 512x512 from
+    98 to 114, transposed second operand 77 to 107, 32x1024 58 to 109; transposed first operand, 64 deep, 94 to 110.
+    """
+    rows, depth, columns = a.shape[0], a.shape[1], out.shape[1]
+    if a.dtype != np.float32 or b.dtype != np.float32 or out.strides[-1] != 4 or rows * depth * columns <= SKINNY:
+        return None
+    a_lies, b_lies = a.strides[1] == 4, b.strides[1] == 4
+    sizes: tuple[tuple[int, int], ...] = ()
+    if a_lies and rows <= 128:
+        sizes = ((16, 64),) if b_lies else ((32, 32), (32, 16))
+    elif not a_lies and a.strides[0] == 4 and b_lies and depth <= 128:
+        sizes = ((64, 128), (64, 32))
+    return next((t for t in sizes if rows >= t[0] and columns % t[1] == 0 and t[0] * t[1] * depth <= SKINNY), None)
+
+
+def _tiled(a: Any, b: Any, out: Any, tile: tuple[int, int]) -> Calls:
+    """A product as a batch of tiles: one call, and one for the rows that are left over."""
+    (rows, depth), (m, n) = a.shape, tile
+    whole = rows - rows % m
+    tall = a[:whole].reshape(-1, 1, m, depth, copy=False)
+    wide = b.reshape(depth, -1, n, copy=False).transpose(1, 0, 2)
+    calls: Calls = [
+        (np.matmul, (tall, wide, out[:whole].reshape(-1, m, out.shape[1] // n, n, copy=False).swapaxes(1, 2)))
+    ]
+    return calls if whole == rows else [*calls, (np.matmul, (a[whole:], b, out[whole:]))]
+
+
+def multiply(a: Any, b: Any, out: Any) -> Calls:
+    """Calls for ``out = a @ b`` with operands of rank 2 or more.
+
+    A batch of matrices times one matrix is a single taller matrix: BLAS packs the second operand once.
+    """
+    while b.ndim > 2 and b.shape[0] == 1 and b.ndim <= out.ndim:
+        b = b[0]
+    if b.ndim == 2 and a.ndim > 2 and a.size and out.size:
+        tall, result = view_of(a, (-1, a.shape[-1])), view_of(out, (-1, out.shape[-1]))
+        if tall is not None and result is not None and len(tall) == len(result):
+            a, out = tall, result
+    if a.ndim == 2 and b.ndim == 2 and out.shape[1] <= NARROW:
+        count = math.ceil(a.size * out.shape[1] / SKINNY)
+        if 1 < count <= 16:
+            length = -(-len(a) // count)
+            return [(np.matmul, (a[i : i + length], b, out[i : i + length])) for i in range(0, len(a), length)]
+    elif a.ndim == 2 and b.ndim == 2 and (tile := _tile(a, b, out)) is not None:
+        return _tiled(a, b, out, tile)
+    return [(np.matmul, (a, b, out))]
+
+
+def product_calls(x: Any, y: Any, out: Any, trans_x: bool, trans_y: bool) -> Calls:
+    """Calls for ``out = op(x) @ op(y)``."""
+    if y.ndim == 1:
+        y, out = y[:, None], out[..., None]
+        trans_y = False
+    if x.ndim == 1:
+        x, out = x[None, :], out[..., None, :]
+        trans_x = False
+    return multiply(swap(x) if trans_x else x, swap(y) if trans_y else y, out)
+
+
+def _collapses(x: Sequence[int], y: Sequence[int], trans_x: bool) -> bool:
+    """Whether the gradient of ``y`` is one product over all rows of the batch."""
+    return len(y) <= 2 and (len(x) <= 2 or not trans_x)
+
+
+def gradient_scratch_metas(
+    ins: Sequence[Any], outs: Sequence[Any], *, trans_x: bool, trans_y: bool
+) -> tuple[Meta, ...]:
+    """Buffers of :func:`gradient_calls`: the gradients of operands that were broadcast, before they are added up."""
+    x, y, dout = ins
+    dx, dy = outs
+    needs: tuple[Meta, ...] = ()
+    one_x, one_y = (x or dx).rank == 1, (y or dy).rank == 1
+    batch = dout.shape[: dout.rank - (not one_x) - (not one_y)]
+    if dx is not None and dx.shape[:-2] != batch:
+        full = float_scratch(dx, (*batch, *(dx.shape if not one_x else (1, *dx.shape))[-2:]))
+        needs += (full, *sum_scratch(full, _spread_axes(full.shape, dx.shape if not one_x else (1, *dx.shape))))
+    if dy is not None and dy.shape[:-2] != batch and not _collapses((x or dx).shape, dy.shape, trans_x):
+        full = float_scratch(dy, (*batch, *(dy.shape if not one_y else (*dy.shape, 1))[-2:]))
+        needs += (full, *sum_scratch(full, _spread_axes(full.shape, dy.shape if not one_y else (*dy.shape, 1))))
+    return needs
+
+
+def _spread_axes(full: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
+    """Axes that were broadcast from ``shape`` to ``full``."""
+    missing = len(full) - len(shape)
+    return tuple(i for i, size in enumerate(full) if i < missing or (shape[i - missing] == 1 and size != 1))
+
+
+def gradient_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, trans_x: bool, trans_y: bool
+) -> Calls:
+    """Calls for the gradients of ``op(x) @ op(y)``: ``dx = dout @ op(y)^T`` and ``dy = op(x)^T @ dout``.
+
+    Only ``y`` is read for ``dx`` and only ``x`` for ``dy``, so a tile may leave the other one out.
+    """
+    x, y, dout = ins
+    dx, dy = outs
+    if (y if y is not None else dy).ndim == 1:
+        y, dy, dout, trans_y = _matrix_view(y, 1), _matrix_view(dy, 1), dout[..., None], False
+    if (x if x is not None else dx).ndim == 1:
+        x, dx, dout, trans_x = _matrix_view(x, 0), _matrix_view(dx, 0), dout[..., None, :], False
+    batch = dout.shape[:-2]
+    calls: Calls = []
+    buffers = list(scratch)
+    if dx is not None:
+        right = y if trans_y else swap(y)
+        a, b = (swap(right), swap(dout)) if trans_x else (dout, right)
+        calls += _reduced(a, b, dx, batch, buffers)
+    if dy is not None:
+        if dy.ndim == 2 and dy.shape[:-2] != batch and not trans_x:
+            calls += _collapsed(x, dout, dy, trans_y)
+        else:
+            left = x if trans_x else swap(x)
+            a, b = (swap(dout), swap(left)) if trans_y else (left, dout)
+            calls += _reduced(a, b, dy, batch, buffers)
+    return calls
+
+
+def _matrix_view(vector: Any, axis: int) -> Any:
+    return None if vector is None else np.expand_dims(vector, axis)
+
+
+def _reduced(a: Any, b: Any, out: Any, batch: Shape, buffers: list[Any]) -> Calls:
+    """``out = a @ b``, added up over the axes of the batch along which the operand was broadcast."""
+    if out.shape[:-2] == batch:
+        return multiply(a, b, out)
+    full = buffers.pop(0)
+    axes = _spread_axes(full.shape, out.shape)
+    count = len(sum_scratch(meta_of(full), axes))
+    partial = [buffers.pop(0) for _ in range(count)]
+    return [*multiply(a, b, full), *sum_calls(full, axes, out, partial)]
+
+
+def _collapsed(x: Any, dout: Any, dy: Any, trans_y: bool) -> Calls:
+    """The gradient of one matrix that all matrices of a batch were multiplied with: a product over all their rows."""
+    tall, grads = (
+        view_of(x, (-1, x.shape[-1])) if x.size else None,
+        view_of(dout, (-1, dout.shape[-1])) if dout.size else None,
+    )
+    if tall is None or grads is None or len(tall) != len(grads):
+        return [(_collapsed_copy, (x, dout, dy, trans_y))]
+    return multiply(grads.T, tall, dy) if trans_y else multiply(tall.T, grads, dy)
+
+
+def _collapsed_copy(x: Any, dout: Any, dy: Any, trans_y: bool) -> None:
+    """The same for strides that need copies, and for batches that ``x`` broadcasts to."""
+    rows = math.prod(dout.shape[:-1])
+    tall = np.broadcast_to(x, (*dout.shape[:-1], x.shape[-1])).reshape(rows, x.shape[-1])
+    grads = dout.reshape(rows, dout.shape[-1])
+    np.matmul(grads.T, tall, dy) if trans_y else np.matmul(tall.T, grads, dy)
+
+
+# -------------------------------------------------------------------------------------------------------------- tiles
+SMALLEST = 4e6
+"""Operations below which a product stays whole: 45 us on one core, some four times what waking another thread costs."""
+
+
+def pieces_of(flops: float) -> int:
+    """Number of tiles of a product; it depends on the work alone, so that results do not depend on the threads."""
+    if flops < SMALLEST:
+        return 1
+    if flops < 80 * SMALLEST:
+        return 2
+    if flops < 128 * SMALLEST:
+        return 4
+    return 8 if flops < 1024 * SMALLEST else 16
+
+
+def cuts(size: int, count: int, align: int) -> list[slice]:
+    """At most ``count`` ranges of one length, which is a multiple of ``align``."""
+    length = -(-size // (count * align)) * align
+    return [slice(i, min(i + length, size)) for i in range(0, size, length)]
+
+
+def along(rank: int, axis: int, part: slice) -> tuple[slice, ...]:
+    """Slices of all axes that take a part of one."""
+    return tuple(part if i == axis % rank else slice(None) for i in range(rank))
+
+
+class SplitAxis(NamedTuple):
+    """One way to cut ``out = a @ b``.
+
+    Attributes:
+        weight: How many rows, columns or matrices there are; the heaviest way is taken, what is packed twice is then small.
+        out: The axis of the result that is cut.
+        a, b: The axis of each operand that goes with it, ``None`` where the operand is passed whole.
+        align: Tiles are multiples of this: BLAS works on 16 columns at a time.
+    """
+
+    weight: int
+    out: int
+    a: int | None
+    b: int | None
+    align: int = 16
+
+
+def cut(a: Meta, b: Meta, out: Meta, flops: float, candidates: Sequence[SplitAxis]) -> list[tuple[Any, Any, Any]]:
+    """Entries for ``a``, ``b`` and ``out``, one triple per tile."""
+    count = pieces_of(flops)
+    best = max(candidates, key=lambda w: w.weight)
+    parts = cuts(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
+    if len(parts) < 2:
+        return [(WHOLE, WHOLE, WHOLE)]
+    return [
+        (
+            WHOLE if best.a is None else along(a.rank, best.a, part),
+            WHOLE if best.b is None else along(b.rank, best.b, part),
+            along(out.rank, best.out, part),
+        )
+        for part in parts
+    ]
+
+
+def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
+    """The longest axis of the batch that ``target`` has whole, if it gives at least four tiles."""
+    shapes = [(1,) * (out.rank - m.rank) + m.shape for m in (target, a, b)]
+    axes = [i for i in range(out.rank - 2) if out.shape[i] >= 4 and shapes[0][i] == out.shape[i]]
+    if not axes:
+        return []
+    axis = max(axes, key=lambda i: out.shape[i])
+    first, second = (axis - out.rank if s[axis] > 1 else None for s in shapes[1:])
+    return [SplitAxis(out.numel, axis - out.rank, first, second, 1)]
+
+
+def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: bool = False) -> list[Tile] | None:
+    """``split`` of ``op(x) @ op(y)``: over the batch, or over rows or columns of the result."""
+    if x.rank < 2 or y.rank < 2 or out.numel <= 0:
+        return None
+    candidates = [SplitAxis(out.shape[-1], -1, None, -2 if trans_y else -1)]
+    if y.rank > 2:
+        candidates += _batch_way(out, out, x, y)
+    elif out.rank > 2:
+        candidates += [SplitAxis(out.numel // out.shape[-1], 0, 0, None, 1)] if out.shape[0] >= 4 else []
+    else:
+        candidates += [SplitAxis(out.shape[0], 0, -1 if trans_x else 0, None)]
+    tiles = cut(x, y, out, product_cost(x, y, out, trans_x).flops, candidates)
+    return [tuple(p) for p in tiles] if len(tiles) > 1 else None
+
+
+def split_gradient(
+    x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, trans_x: bool = False, trans_y: bool = False
+) -> list[Tile] | None:
+    """``split`` of the gradients: separate tiles for each of the two."""
+    if x.rank < 2 or y.rank < 2 or dout.numel <= 0:
+        return None
+    flops = product_cost(x, y, dout, trans_x).flops
+    if pieces_of(flops * ((dx is not None) + (dy is not None))) == 1:
+        return None
+    inner = x.shape[-2] if trans_x else x.shape[-1]
+    tiles: list[Tile] = []
+    if dx is not None:
+        candidates = [SplitAxis(inner, -2 if trans_x else -1, None, -1 if trans_y else -2)]
+        if y.rank > 2:
+            candidates += _batch_way(dx, dout, dout, y)
+        elif x.rank > 2:
+            candidates += [SplitAxis(dout.numel // dout.shape[-1], 0, 0, None, 1)] if x.shape[0] >= 4 else []
+        else:
+            candidates += [SplitAxis(dout.shape[0], -1 if trans_x else 0, 0, None)]
+        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, candidates)]
+    if dy is not None:
+        candidates = [SplitAxis(dout.shape[-1], -2 if trans_y else -1, None, -1)]
+        if y.rank > 2:
+            candidates += _batch_way(dy, dout, x, dout)
+        else:
+            candidates += [SplitAxis(inner, -1 if trans_y else -2, -2 if trans_x else -1, None)]
+        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, candidates)]
+    return tiles if len(tiles) > 1 else None

@@ -1,0 +1,323 @@
+"""``matmul_v2`` and its stricter forms ``bmm`` and ``mv``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls
+from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ops._call_ref import CallRef
+from tstatic.ops.matmul._bilinear import bilinear_grad
+from tstatic.ops.matmul._product import (
+    gradient_calls,
+    gradient_scratch_metas,
+    product_calls,
+    product_cost,
+    product_shape,
+    same_dtype,
+    split_gradient,
+    split_product,
+)
+from tstatic.ops.shape._shapes import emit_one
+
+ULPS = 16.0
+
+
+def _matmul_infer(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False) -> Meta:
+    same_dtype(x, y)
+    return x.with_shape(product_shape(x.shape, y.shape, trans_x, trans_y))
+
+
+def _matmul_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any, *, trans_x: bool, trans_y: bool) -> Calls:
+    return product_calls(ins[0], ins[1], outs[0], trans_x, trans_y)
+
+
+def _matmul_lower(torch: Any, x: Any, y: Any, trans_x: bool = False, trans_y: bool = False) -> Any:
+    return torch.matmul(x.mT if trans_x and x.dim() > 1 else x, y.mT if trans_y and y.dim() > 1 else y)
+
+
+def _matmul_grad_lower(torch: Any, x: Any, y: Any, dout: Any, trans_x: bool = False, trans_y: bool = False) -> Any:
+    trans_x, trans_y = trans_x and x.dim() > 1, trans_y and y.dim() > 1
+    if x.dim() == 1:
+        dx, dy = _matmul_grad_lower(
+            torch, x[None], y, dout[..., None, :] if y.dim() > 1 else dout[None], False, trans_y
+        )
+        return dx[0], dy
+    if y.dim() == 1:
+        dx, dy = _matmul_grad_lower(torch, x, y[:, None], dout[..., None], trans_x, False)
+        return dx, dy[:, 0]
+    right = y if trans_y else y.mT
+    left = x if trans_x else x.mT
+    if left.dim() > 2 and y.dim() == 2:
+        # One product over all rows, so that low-precision sums are rounded once.
+        left = left.movedim(-2, 0).flatten(1)
+        flat = dout.flatten(0, -2)
+    else:
+        flat = dout
+    dx = right.mT @ dout.mT if trans_x else dout @ right
+    dy = flat.mT @ left.mT if trans_y else left @ flat
+    return _shrink(dx, x), _shrink(dy, y)
+
+
+def _shrink(gradient: Any, like: Any) -> Any:
+    """Adds up over the axes along which ``like`` was broadcast."""
+    if gradient.shape == like.shape:
+        return gradient
+    wide = gradient.float() if gradient.itemsize == 2 else gradient
+    return wide.sum_to_size(like.shape).to(like.dtype)
+
+
+def _matmul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, trans_x: bool = False) -> Cost:
+    one = product_cost(x, y, dout, trans_x)
+    wanted = (dx is not None) + (dy is not None)
+    return Cost(one.flops * wanted, one.bytes * wanted)
+
+
+_MATMUL_CASES = (
+    Case(((3, 4), (4, 5))),
+    Case(((3, 4), (5, 4)), {"trans_y": True}),
+    Case(((4, 3), (4, 5)), {"trans_x": True}),
+    Case(((4, 3), (5, 4)), {"trans_x": True, "trans_y": True}),
+    Case(((4,), (4,))),
+    Case(((4,), (4, 3)), {"trans_x": True}),
+    Case(((3, 4), (4,)), {"trans_y": True}),
+    Case(((4,), (2, 4, 3))),
+    Case(((2, 3, 4), (4,))),
+    Case(((2, 3, 4), (4, 5))),
+    Case(((2, 4, 3), (5, 4)), {"trans_x": True, "trans_y": True}),
+    Case(((2, 3, 4), (2, 4, 5))),
+    Case(((3, 4), (2, 5, 4)), {"trans_y": True}),
+    Case(((2, 1, 3, 4), (5, 4, 2))),
+    Case(((1, 4, 3), (2, 4, 2)), {"trans_x": True}),
+    Case(((0, 4), (4, 3))),
+    Case(((3, 0), (0, 2))),
+    Case(((2, 0, 4), (4, 3))),
+    Case(((0, 3, 4), (4, 2))),
+    Case(((1, 1), (1, 1))),
+    Case(((7, 18), (18, 5))),
+)
+
+_MATMUL = CallRef(_matmul_calls)
+_MATMUL_GRAD = CallRef(gradient_calls, gradient_scratch_metas)
+
+register(
+    OpDef(
+        "matmul_v2",
+        "X, Y -> Out",
+        attrs={"trans_x": False, "trans_y": False},
+        infer=_matmul_infer,
+        ref=_MATMUL,
+        lower=_matmul_lower,
+        split=split_product,
+        cost=product_cost,
+        grad=GradOp(
+            f"X, Y, Out{GRAD} -> X{GRAD}, Y{GRAD}",
+            ref=_MATMUL_GRAD,
+            lower=_matmul_grad_lower,
+            split=split_gradient,
+            cost=_matmul_grad_cost,
+            linear_in=("X", "Y"),
+            grad=bilinear_grad("matmul_v2"),
+        ),
+        amp="white",
+        domain=Domain(cases=_MATMUL_CASES, others=("int64",), ulps=ULPS),
+    )
+)
+
+
+def _strict(x: Meta, y: Meta, ranks: tuple[int, int], names: tuple[str, str]) -> None:
+    if (x.rank, y.rank) != ranks:
+        raise ShapeError(
+            f"{names[0]} should be of rank {ranks[0]} and {names[1]} of rank {ranks[1]}",
+            expected=f"ranks {ranks[0]} and {ranks[1]}",
+            received=f"{names[0]} of shape {list(x.shape)} and {names[1]} of shape {list(y.shape)}",
+            fix="use matmul, which takes any ranks",
+        )
+
+
+def _bmm_infer(x: Meta, y: Meta) -> Meta:
+    same_dtype(x, y)
+    _strict(x, y, (3, 3), ("X", "Y"))
+    if x.shape[0] != y.shape[0] and UNKNOWN not in (x.shape[0], y.shape[0]):
+        raise ShapeError(
+            "X and Y of bmm hold different numbers of matrices",
+            expected=f"{x.shape[0]} matrices in Y",
+            received=f"X of shape {list(x.shape)} and Y of shape {list(y.shape)}",
+            fix="use matmul, which broadcasts",
+        )
+    shape = product_shape(x.shape, y.shape, False, False)
+    return x.with_shape((y.shape[0] if x.shape[0] == UNKNOWN else x.shape[0], *shape[1:]))
+
+
+def _mv_infer(x: Meta, vec: Meta) -> Meta:
+    same_dtype(x, vec, ("X", "Vec"))
+    _strict(x, vec, (2, 1), ("X", "Vec"))
+    return x.with_shape(product_shape(x.shape, vec.shape, False, False))
+
+
+def _plain_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Calls:
+    return product_calls(ins[0], ins[1], outs[0], False, False)
+
+
+def _plain_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Calls:
+    return gradient_calls(ins, outs, scratch, trans_x=False, trans_y=False)
+
+
+def _plain_grad_scratch_metas(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[Meta, ...]:
+    return gradient_scratch_metas(ins, outs, trans_x=False, trans_y=False)
+
+
+_PLAIN = CallRef(_plain_calls)
+_PLAIN_GRAD = CallRef(_plain_grad_calls, _plain_grad_scratch_metas)
+
+
+def _plain_grad(second: str, type: str) -> GradOp:
+    return GradOp(
+        f"X, {second}, Out{GRAD} -> X{GRAD}, {second}{GRAD}",
+        ref=_PLAIN_GRAD,
+        lower=_matmul_grad_lower,
+        split=lambda x, y, dout, dx, dy: split_gradient(x, y, dout, dx, dy),
+        cost=_matmul_grad_cost,
+        linear_in=("X", second),
+        grad=bilinear_grad(type, "X", second),
+    )
+
+
+register(
+    OpDef(
+        "bmm",
+        "X, Y -> Out",
+        infer=_bmm_infer,
+        ref=_PLAIN,
+        lower=lambda torch, x, y: torch.bmm(x, y),
+        split=split_product,
+        cost=product_cost,
+        grad=_plain_grad("Y", "bmm"),
+        amp="white",
+        domain=Domain(
+            cases=(
+                Case(((2, 3, 4), (2, 4, 5))),
+                Case(((1, 3, 4), (1, 4, 1))),
+                Case(((0, 3, 4), (0, 4, 5))),
+                Case(((2, 0, 4), (2, 4, 5))),
+                Case(((2, 3, 0), (2, 0, 5))),
+                Case(((1, 1, 1), (1, 1, 1))),
+                Case(((3, 7, 18), (3, 18, 5))),
+            ),
+            others=("int64",),
+            ulps=ULPS,
+        ),
+    )
+)
+
+register(
+    OpDef(
+        "mv",
+        "X, Vec -> Out",
+        infer=_mv_infer,
+        ref=_PLAIN,
+        lower=lambda torch, x, vec: torch.mv(x, vec),
+        cost=product_cost,
+        grad=_plain_grad("Vec", "mv"),
+        domain=Domain(
+            cases=(
+                Case(((3, 4), (4,))),
+                Case(((1, 4), (4,))),
+                Case(((3, 1), (1,))),
+                Case(((0, 4), (4,))),
+                Case(((3, 0), (0,))),
+                Case(((7, 18), (18,))),
+            ),
+            others=("int64",),
+            ulps=ULPS,
+        ),
+    )
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+@export("tensor.matmul", "Variable.matmul", op="matmul_v2")
+def matmul(
+    x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
+) -> Variable:
+    """Returns the matrix product of the last two axes; the axes before them are a batch and broadcast.
+
+    Args:
+        x: ``[..., m, k]``, or ``[k]``.
+        y: ``[..., k, n]``, or ``[k]``.
+        transpose_x: ``x`` is ``[..., k, m]``; without effect on a vector.
+        transpose_y: ``y`` is ``[..., n, k]``; without effect on a vector.
+        name: Name of the layer.
+
+    Returns:
+        ``[..., m, n]``, without ``m`` or ``n`` where the operand was a vector; ``[]`` for two vectors.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = paddle.matmul(x, x, transpose_y=True)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 5., 11.],
+               [11., 25.]], dtype=float32)
+    """
+    ins = {"X": check_variable(x, "x", "matmul"), "Y": check_variable(y, "y", "matmul")}
+    return emit_one("matmul_v2", ins, {"trans_x": transpose_x, "trans_y": transpose_y}, name=name)
+
+
+@export("Variable.__matmul__", op="matmul_v2")
+def matmul_operator(x: Variable, y: Variable) -> Variable:
+    """``x @ y``; see :func:`matmul`."""
+    return matmul(x, y)
+
+
+@export("tensor.mm", "Variable.mm", op="matmul_v2")
+def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
+    """Returns the matrix product of ``input`` ``[m, k]`` and ``mat2`` ``[k, n]``."""
+    ins = {"X": check_variable(input, "input", "mm"), "Y": check_variable(mat2, "mat2", "mm")}
+    return emit_one("matmul_v2", ins, name=name, prefix="mm")
+
+
+@export("fluid.layers.matmul", op="matmul_v2")
+def fluid_matmul(
+    x: Variable,
+    y: Variable,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    alpha: float = 1.0,
+    name: str | None = None,
+) -> Variable:
+    """Returns ``alpha`` times the matrix product; two vectors give shape ``[1]``. See :func:`matmul`.
+
+    A transposed vector is a column as ``x`` and a row as ``y``.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.matmul(x, x, transpose_y=True, alpha=10.0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 50., 110.],
+               [110., 250.]], dtype=float32)
+    """
+    if transpose_x and isinstance(x, Variable) and len(x.shape) == 1:
+        x, transpose_x = emit_one("unsqueeze2", {"X": x}, {"axes": (1,)}), False
+    if transpose_y and isinstance(y, Variable) and len(y.shape) == 1:
+        y, transpose_y = emit_one("unsqueeze2", {"X": y}, {"axes": (0,)}), False
+    out = matmul(x, y, transpose_x, transpose_y, name)
+    if alpha != 1.0:
+        out = emit_one("scale", {"X": out}, {"scale": float(alpha)})
+    return out if out.shape else emit_one("reshape2", {"X": out}, {"shape": (1,)})
+
+
+@export("tensor.bmm", "Variable.bmm", op="bmm")
+def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns the products ``[b, m, n]`` of the matrices in ``x`` ``[b, m, k]`` and ``y`` ``[b, k, n]``."""
+    return emit_one("bmm", {"X": check_variable(x, "x", "bmm"), "Y": check_variable(y, "y", "bmm")}, name=name)
+
+
+@export("tensor.mv", "Variable.mv", op="mv")
+def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
+    """Returns the product ``[m]`` of the matrix ``x`` ``[m, k]`` and the vector ``vec`` ``[k]``."""
+    return emit_one("mv", {"X": check_variable(x, "x", "mv"), "Vec": check_variable(vec, "vec", "mv")}, name=name)

@@ -1,0 +1,170 @@
+"""Random whole numbers and permutations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, UnsupportedError
+from tstatic.ir.build import emit
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import plain
+from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
+from tstatic.ops.random._random import SHAPE, SHAPES, pieces_of_fill, to_dtype
+from tstatic.ops.shape._shape_arg import check_sizes, has_variable, known_shape
+from tstatic.tuned import draw
+from tstatic.tuned.philox import philox_key, torch_bits
+
+Array = np.ndarray[Any, Any]
+
+
+# ------------------------------------------------------------------------------------------------------------- integers
+def _randint_infer(shape: Shape, dtype: DType, low: int, high: int) -> Meta:
+    check_sizes(shape, "randint")
+    if dtype.name not in ("int32", "int64"):
+        raise DTypeError(
+            "'randint' draws whole numbers",
+            expected="int32 or int64",
+            received=dtype.name,
+            fix="draw int64 and cast the result",
+            op="randint",
+        )
+    info = np.iinfo(dtype.np)
+    if not (info.min <= low < high <= info.max + 1):
+        raise ProgramError(
+            "'randint' needs a range with at least one number, within its dtype",
+            expected=f"low < high, both from {info.min} to {info.max + 1}",
+            received=f"low={low}, high={high}",
+            fix="numbers are drawn from low to high - 1",
+            op="randint",
+        )
+    return Meta(shape, dtype)
+
+
+def _randint_ref(out: Array, *, low: int, high: int, seed: int, rng: Any) -> None:
+    draw.fill_integers(out, low, high, philox_key(rng, seed), rng.start)
+
+
+def _randint_lower(torch: Any, *, shape: Shape, dtype: DType, low: int, high: int, seed: int, rng: Any) -> Any:
+    flat = draw.torch_whole_numbers(torch, math.prod(shape), low, high, philox_key(rng, seed), rng.start)
+    return to_dtype(torch, flat, dtype).reshape(shape)
+
+
+register(
+    OpDef(
+        "randint",
+        "-> Out",
+        attrs={**SHAPE, "dtype": int64, "low": 0, "high": Attr(kind="int")},
+        infer=_randint_infer,
+        ref=_randint_ref,
+        lower=_randint_lower,
+        split=pieces_of_fill,
+        random=True,
+        domain=Domain(
+            cases=(
+                *(
+                    Case((), {"shape": s, "low": -5, "high": 12, "dtype": d})
+                    for s in SHAPES
+                    for d in ("int32", "int64")
+                ),
+                Case((), {"shape": (99,), "low": -(2**63), "high": 2**63 - 1}),
+                Case((), {"shape": (99,), "low": 0, "high": 2**32}),
+                Case((), {"shape": (99,), "low": -(2**31), "high": 2**31, "dtype": "int32"}),
+            )
+        ),
+    )
+)
+
+
+def _randperm_infer(n: int, dtype: DType) -> Meta:
+    check_sizes([n], "randperm")
+    if n > 2**31 or (dtype.name == "int32" and n > 2**31 - 1):
+        raise ProgramError(
+            "'randperm' permutes at most 2**31 numbers",
+            expected="n up to 2**31",
+            received=n,
+            fix="permute blocks of indices",
+            op="randperm",
+        )
+    return Meta((n,), dtype)
+
+
+def _randperm_ref(out: Array, *, seed: int, rng: Any, scratch: tuple[Array, ...]) -> None:
+    plain = out.dtype == np.int64 and out.flags.c_contiguous
+    order = out if plain else scratch[0] if scratch else np.empty(out.shape, np.int64)
+    draw.fill_permutation(order, philox_key(rng, seed))
+    if order is not out:
+        np.copyto(out, order, casting="unsafe")
+
+
+def _randperm_lower(torch: Any, *, n: int, dtype: DType, seed: int, rng: Any) -> Any:
+    bits = torch_bits(torch, n, philox_key(rng, seed))
+    return to_dtype(torch, torch.argsort(bits, stable=True), dtype)
+
+
+register(
+    OpDef(
+        "randperm",
+        "-> Out",
+        attrs={"n": Attr(kind="int"), "dtype": int64, "seed": 0},
+        infer=_randperm_infer,
+        ref=plain(_randperm_ref, lambda out: () if out.dtype.name == "int64" else (out.with_dtype(int64),)),
+        lower=_randperm_lower,
+        random=True,
+        domain=Domain(
+            cases=tuple(
+                Case((), {"n": n, "dtype": d}) for n in (0, 1, 2, 9, 500) for d in ("int64", "int32", "float32")
+            ),
+            ulps=0,
+        ),
+    )
+)
+
+
+# ---------------------------------------------------------------------------------------------------- public functions
+def _int(value: Any, name: str, function: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ProgramTypeError(
+            f"The type of '{name}' in {function} must be int",
+            expected="an int",
+            received=f"{value!r} of type {type(value).__name__}",
+            fix=f"pass {name} as an int",
+            op=function,
+        )
+    return int(value)
+
+
+@export("tensor.randint", op="randint")
+def randint(
+    low: int = 0, high: int | None = None, shape: Any = (1,), dtype: Any = None, name: str | None = None
+) -> Variable:
+    """Whole numbers from ``low`` to ``high - 1``, each as likely; from 0 to ``low - 1`` when ``high`` is ``None``.
+
+    Args:
+        low: Smallest number.
+        high: One more than the largest.
+        shape: Sizes.
+        dtype: int32 or int64 (``None``).
+        name: Name of the result.
+    """
+    if has_variable(shape):
+        raise UnsupportedError(
+            "randint takes no shape that is known at run time only",
+            expected="a list of ints",
+            received=repr(shape),
+            fix="draw paddle.uniform(shape, min=low, max=high) and cast it to int64",
+            op="randint",
+        )
+    first, last = (0, low) if high is None else (low, high)
+    attrs = {"shape": known_shape(shape, "randint"), "dtype": int64 if dtype is None else dtype_of(dtype),
+             "low": _int(first, "low", "randint"), "high": _int(last, "high", "randint")}  # fmt: skip
+    return emit("randint", {}, attrs, name=name)  # type: ignore[no-any-return]
+
+
+@export("tensor.randperm", op="randperm")
+def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
+    """The numbers 0 to ``n - 1`` in random order, of shape [n]."""
+    return emit("randperm", {}, {"n": _int(n, "n", "randperm"), "dtype": dtype}, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,261 @@
+"""Draws from given probabilities: coin flips and categories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, FeedError, ProgramError, ShapeError
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import Case, Domain, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.types import DType, Meta, float32, int64
+from tstatic.ops._cut import cut_rows
+from tstatic.ops.random._random import in_order, to_dtype
+from tstatic.tuned import draw
+from tstatic.tuned.philox import CHUNK, philox_key
+
+Array = np.ndarray[Any, Any]
+
+
+def _bad_probabilities(op: str, expected: str, received: object, fix: str) -> FeedError:
+    return FeedError(
+        f"the probabilities given to '{op}' cannot be used", expected=expected, received=received, fix=fix, op=op
+    )
+
+
+def _float_input(op: str, x: Meta) -> None:
+    if not x.dtype.is_float:
+        raise DTypeError(
+            f"'{op}' takes probabilities as floating-point numbers",
+            expected="a float dtype",
+            received=x.dtype.name,
+            fix="convert the input with paddle.cast(x, 'float32')",
+            op=op,
+        )
+
+
+def _bernoulli_infer(x: Meta) -> Meta:
+    _float_input("bernoulli", x)
+    return x
+
+
+def _bernoulli_ref(x: Array, out: Array, *, seed: int, rng: Any) -> None:
+    wrong = draw.fill_bernoulli(out, x, philox_key(rng, seed), rng.start)
+    if wrong is not None:
+        raise _bad_probabilities(
+            "bernoulli", "numbers from 0 to 1", wrong, "apply paddle.clip(x, 0, 1) or F.sigmoid first"
+        )
+
+
+def _bernoulli_lower(torch: Any, x: Any, *, seed: int, rng: Any) -> Any:
+    u = draw.torch_uniform(torch, x.numel(), np.dtype(np.float32), 0.0, 1.0, philox_key(rng, seed), rng.start, x.device)
+    return (u.reshape(x.shape) < x).to(x.dtype)
+
+
+def _bernoulli_split(x: Meta, out: Meta) -> list[Tile] | None:
+    parts = cut_rows(x.shape, CHUNK, 4)
+    return None if parts is None else [(p, p) for p in parts]
+
+
+register(
+    OpDef(
+        "bernoulli",
+        "X -> Out",
+        attrs={"seed": 0},
+        infer=_bernoulli_infer,
+        ref=_bernoulli_ref,
+        lower=_bernoulli_lower,
+        split=_bernoulli_split,
+        random=True,
+        effects=True,
+        domain=Domain(
+            "unary",
+            values={"X": ValueRange(0.0, 1.0)},
+            ulps=0,
+            check_grad="a coin flip has no gradient",
+            cases=(Case(((400,),)),),
+        ),
+    )
+)
+
+
+def _multinomial_infer(x: Meta, num_samples: int, replacement: bool) -> Meta:
+    _float_input("multinomial", x)
+    if x.rank not in (1, 2):
+        raise ShapeError(
+            "'multinomial' takes one row of probabilities, or a matrix with one row each",
+            expected="rank 1 or 2",
+            received=list(x.shape),
+            fix="reshape the input to [rows, categories]",
+            op="multinomial",
+        )
+    if num_samples < 1 or (not replacement and 0 <= x.shape[-1] < num_samples):
+        raise ProgramError(
+            "'multinomial' cannot draw that many samples",
+            expected="at least 1" + ("" if replacement else f", at most {x.shape[-1]} without replacement"),
+            received=num_samples,
+            fix="draw fewer samples, or pass replacement=True",
+            op="multinomial",
+        )
+    return Meta((*x.shape[:-1], num_samples), int64)
+
+
+def _multinomial_ref(x: Array, out: Array, *, num_samples: int, replacement: bool, seed: int, rng: Any) -> None:
+    key = philox_key(rng, seed)
+    rows = x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x
+    found = out.reshape(1, -1) if out.ndim == 1 else out
+    drawn = num_samples if replacement else rows.shape[1]
+    u = np.empty(drawn, np.float64)
+    for i, row in enumerate(rows):
+        weights = row.astype(np.float64)
+        usable = int(np.count_nonzero(weights > 0))
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and usable >= (1 if replacement else num_samples)):
+            raise _bad_probabilities(
+                "multinomial",
+                f"finite numbers of at least 0, at least {1 if replacement else num_samples} of them above 0",
+                f"row {i} with {usable} numbers above 0, smallest {weights.min(initial=np.inf)}",
+                "apply F.softmax first, or draw fewer samples",
+            )
+        draw.fill_uniform(u, 0.0, 1.0, key, rng.start + i * drawn)
+        if replacement:
+            total = np.cumsum(weights)
+            pick = np.searchsorted(total, u * total[-1], side="right")
+            np.minimum(pick, np.flatnonzero(weights)[-1], out=found[i])
+        else:
+            # The first to arrive of exponential waiting times with these rates, then the next, and so on.
+            with np.errstate(all="ignore"):
+                arrival = -np.log(u + draw.ONE_53) / weights
+            arrival[weights == 0] = np.inf
+            found[i] = np.argsort(arrival, kind="stable")[:num_samples]
+
+
+def _multinomial_lower(torch: Any, x: Any, *, num_samples: int, replacement: bool, seed: int, rng: Any) -> Any:
+    weights = x.double().reshape(-1, x.shape[-1])
+    rows, drawn = weights.shape[0], num_samples if replacement else weights.shape[1]
+    u = draw.torch_uniform(
+        torch, rows * drawn, np.dtype(np.float64), 0.0, 1.0, philox_key(rng, seed), rng.start, x.device
+    )
+    u = u.reshape(rows, drawn)
+    if replacement:
+        total = torch.cumsum(weights, 1)
+        pick = torch.searchsorted(total, u * total[:, -1:], right=True)
+        last = weights.shape[1] - 1 - torch.argmax((weights.flip(1) > 0).to(torch.uint8), 1, keepdim=True)
+        pick = torch.minimum(pick, last)
+    else:
+        arrival = torch.where(weights > 0, -torch.log(u + draw.ONE_53) / weights, torch.inf)
+        pick = torch.argsort(arrival, dim=1, stable=True)[:, :num_samples]
+    return pick.reshape(*x.shape[:-1], num_samples)
+
+
+register(
+    OpDef(
+        "multinomial",
+        "X -> Out",
+        attrs={"num_samples": 1, "replacement": False, "seed": 0},
+        infer=_multinomial_infer,
+        ref=_multinomial_ref,
+        lower=_multinomial_lower,
+        random=True,
+        effects=True,
+        domain=Domain(
+            cases=(
+                Case(((6,),), {"num_samples": 3}),
+                Case(((4, 9),), {"num_samples": 9}),
+                Case(((4, 9),), {"num_samples": 20, "replacement": True}),
+                Case(((1,),), {"num_samples": 1}),
+                Case(((0, 3),), {"num_samples": 2}),
+            ),
+            values={"X": ValueRange(0.01, 1.0)},
+            floats=("float32", "float64"),
+            check_grad="a drawn index has no gradient",
+        ),
+    )
+)
+
+
+def _sampling_id_infer(x: Meta, dtype: DType, min: float, max: float) -> Meta:
+    _float_input("sampling_id", x)
+    in_order("sampling_id", min, max)
+    if x.rank != 2 or x.shape[1] == 0:
+        raise ShapeError(
+            "'sampling_id' takes a matrix with the probabilities of one choice in each row",
+            expected="[batch, categories] with at least one category",
+            received=list(x.shape),
+            fix="reshape the input to rank 2",
+            op="sampling_id",
+        )
+    return Meta(x.shape[:1], dtype)
+
+
+def _sampling_id_ref(x: Array, out: Array, *, min: float, max: float, seed: int, rng: Any) -> None:
+    u = np.empty(x.shape[0], np.float64)
+    draw.fill_uniform(u, min, max, philox_key(rng, seed), rng.start)
+    for i, row in enumerate(x):
+        # The last category takes what rounding leaves over.
+        out[i] = np.searchsorted(np.cumsum(row[:-1], dtype=np.float64), u[i], side="right")
+
+
+def _sampling_id_lower(torch: Any, x: Any, *, dtype: DType, min: float, max: float, seed: int, rng: Any) -> Any:
+    u = draw.torch_uniform(
+        torch, x.shape[0], np.dtype(np.float64), min, max, philox_key(rng, seed), rng.start, x.device
+    )
+    total = torch.cumsum(x[:, :-1].double(), 1)
+    return to_dtype(torch, torch.searchsorted(total, u[:, None], right=True)[:, 0], dtype)
+
+
+register(
+    OpDef(
+        "sampling_id",
+        "X -> Out",
+        attrs={"min": 0.0, "max": 1.0, "seed": 0, "dtype": float32},
+        infer=_sampling_id_infer,
+        ref=_sampling_id_ref,
+        lower=_sampling_id_lower,
+        random=True,
+        domain=Domain(
+            cases=(
+                Case(((5, 7),)),
+                Case(((3, 1),), {"dtype": "int64"}),
+                Case(((0, 4),)),
+                Case(((40, 5),), {"max": 0.5}),
+            ),
+            values={"X": ValueRange(rows=True)},
+            floats=("float32", "float64"),
+            ulps=0,
+            check_grad="a drawn index has no gradient",
+        ),
+    )
+)
+
+
+# ---------------------------------------------------------------------------------------------------- public functio
+@export("tensor.bernoulli", "Variable.bernoulli", op="bernoulli")
+def bernoulli(x: Variable, name: str | None = None) -> Variable:
+    """1 with chance ``x`` and 0 otherwise, elementwise; float of the shape of ``x``."""
+    return emit("bernoulli", {"X": check_variable(x, "x", "bernoulli")}, name=name)  # type: ignore[no-any-return]
+
+
+@export("tensor.multinomial", "Variable.multinomial", op="multinomial")
+def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None) -> Variable:
+    """Draws category numbers with chances proportional to ``x``.
+
+    Args:
+        x: Weights of shape [categories] or [rows, categories]; they need not sum to 1.
+        num_samples: Draws per row.
+        replacement: Whether a category may come more than once.
+        name: Name of the result.
+
+    Returns:
+        int64 of shape [num_samples] or [rows, num_samples].
+    """
+    attrs = {"num_samples": num_samples, "replacement": replacement}
+    return emit("multinomial", {"X": check_variable(x, "x", "multinomial")}, attrs, name=name)  # type: ignore[no-any-return]
+
+
+@export("fluid.layers.sampling_id", op="sampling_id")
+def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
+    """Draws one category per row of ``x`` ([batch, categories], rows of probabilities); shape [batch]."""
+    attrs = {"min": min, "max": max, "seed": seed, "dtype": dtype}
+    return emit("sampling_id", {"X": check_variable(x, "x", "sampling_id")}, attrs)  # type: ignore[no-any-return]

@@ -1,0 +1,198 @@
+"""What the reductions share: axes, shapes, views, tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
+from tstatic.ops.matmul._product import along, cuts
+from tstatic.ops.shape._shapes import emit_one
+
+REDUCE_ATTRS = {
+    "dim": Attr((0,), "ints"),
+    "keep_dim": False,
+    "reduce_all": False,
+    "in_dtype": Attr.idle(None, "the input has a dtype of its own", "dtype"),
+    # What to add up in.
+    "out_dtype": Attr(None, "dtype"),
+    # The 1.x names give a full reduction the shape [1], the 2.x names [].
+    "one_d": False,
+}
+
+CHOICE_ATTRS = {
+    **REDUCE_ATTRS,
+    "out_dtype": Attr.idle(None, "nothing is added up: the result is of the input's dtype", "dtype"),
+}
+"""Of reductions that pick an element."""
+
+TILE = 1 << 18
+"""Elements per tile of a reduction: 15 to 50 us."""
+
+
+def reduced_axes(rank: int, dim: Sequence[int], reduce_all: bool = False) -> tuple[int, ...]:
+    """Sorted axes; no axis means all of them.
+
+    Raises:
+        ShapeError: If an axis is out of range or occurs twice.
+    """
+    if reduce_all or not dim or rank == 0:
+        if rank == 0 and not set(dim) <= {0, -1}:
+            normalize_axis(next(d for d in dim if d not in (0, -1)), 0)
+        return tuple(range(rank))
+    axes = [normalize_axis(d, rank) for d in dim]
+    if len(set(axes)) < len(axes):
+        raise ShapeError(
+            "an axis is named twice",
+            expected="different axes",
+            received=list(dim),
+            fix="name each axis once",
+        )
+    return tuple(sorted(axes))
+
+
+def reduced_shape(shape: Shape, axes: Sequence[int], keep_dim: bool = False, one_d: bool = False) -> Shape:
+    """Shape of a reduction over sorted axes."""
+    if keep_dim:
+        return tuple(1 if i in axes else s for i, s in enumerate(shape))
+    kept = tuple(s for i, s in enumerate(shape) if i not in axes)
+    return (1,) if one_d and not kept else kept
+
+
+def check_not_empty(x: Meta, axes: Sequence[int], what: str) -> None:
+    """Raises ShapeError if an axis without elements would be reduced by an op that has no neutral element."""
+    empty = [i for i in axes if x.shape[i] == 0]
+    if empty:
+        raise ShapeError(
+            f"the {what} of no elements does not exist",
+            expected="axes with at least one element",
+            received=f"axis {empty[0]} of shape {list(x.shape)}",
+            fix="reduce other axes, or feed at least one element",
+        )
+
+
+def spread(array: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
+    """A reduced value as a view that broadcasts against ``shape``."""
+    return array.reshape(tuple(1 if i in axes else s for i, s in enumerate(shape)), copy=False)
+
+
+def count_of(shape: Sequence[int], axes: Sequence[int]) -> int:
+    """How many elements go into each result."""
+    return math.prod(shape[i] for i in axes)
+
+
+def split_reduction(x: Meta, out: Meta, axes: Sequence[int], keep_dim: bool, summed: bool = False) -> list[Tile] | None:
+    """Tiles along an axis that is kept; a sum may also be cut along the first axis that is reduced."""
+    total = x.numel
+    count = min(16, -(-total // TILE))
+    if count < 2 or out.numel <= 0:
+        return None
+    kept = [i for i in range(x.rank) if i not in axes and x.shape[i] >= count]
+    if kept:
+        # The outermost: its tiles are runs of memory.
+        axis = kept[0]
+        target = axis if keep_dim else axis - sum(a < axis for a in axes)
+        parts = cuts(x.shape[axis], count, 1 if axis < x.rank - 1 else 16)
+        return [(along(x.rank, axis, p), along(out.rank, target, p)) for p in parts] if len(parts) > 1 else None
+    if not summed or not axes or x.shape[axes[0]] < count:
+        return None
+    return [(along(x.rank, axes[0], p), PARTIAL_SUM) for p in cuts(x.shape[axes[0]], count, 1)]
+
+
+def split_spread(shape_only: Meta, dout: Meta, dx: Meta, axes: Sequence[int], same_rank: bool) -> list[Tile] | None:
+    """Tiles of a gradient that is a value broadcast along ``axes``; the input itself lends its shape."""
+    count = min(16, -(-dx.numel // TILE))
+    axis = next((i for i, s in enumerate(dx.shape) if s > 1), 0)
+    if count < 2 or dx.shape[axis] < 2:
+        return None
+    target = axis if same_rank else axis - sum(a < axis for a in axes)
+    return [
+        (WHOLE, WHOLE if axis in axes else along(dout.rank, target, part), along(dx.rank, axis, part))
+        for part in cuts(dx.shape[axis], count, 1)
+    ]
+
+
+CASES = (
+    Case(((3, 4),)),
+    Case(((3, 4),), {"dim": (1,)}),
+    Case(((3, 4),), {"dim": (-1,), "keep_dim": True}),
+    Case(((2, 3, 4),), {"dim": (0, 2)}),
+    Case(((2, 3, 4),), {"dim": (1,)}),
+    Case(((2, 3, 4),), {"reduce_all": True}),
+    Case(((2, 3, 4),), {"reduce_all": True, "one_d": True}),
+    Case(((2, 3, 4),), {"reduce_all": True, "keep_dim": True}),
+    Case(((2, 3, 2, 3),), {"dim": (1, -1)}),
+    Case(((),), {"reduce_all": True}),
+    Case(((),), {"dim": (0,), "one_d": True}),
+    Case(((1, 3, 1),), {"dim": (0,)}),
+    Case(((5,),), {"dim": (0,)}),
+    Case(((3, 0),), {"dim": (0,)}),
+    Case(((4, 2, 0),), {"dim": (1,), "keep_dim": True}),
+    Case(((2, 0, 3),), {"dim": (2,)}),
+)
+EMPTY_CASES = (
+    Case(((0,),)),
+    Case(((3, 0),), {"dim": (1,)}),
+    Case(((0, 2),), {"reduce_all": True, "one_d": True}),
+)
+"""Over no elements: for ops with a neutral element."""
+
+LONG_CASES = (
+    Case(((2, 1300),), {"dim": (1,)}),
+    Case(((300, 3),), {"dim": (0,)}),
+    Case(((3, 150, 2),), {"dim": (1,)}),
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- functions
+def axis_attr(axis: Any, function: str) -> tuple[int, ...]:
+    """``None``, an int or a list of ints as the attribute ``dim``; an empty tuple means all axes.
+
+    Raises:
+        ProgramTypeError: For anything else.
+    """
+    if axis is None:
+        return ()
+    items = axis if isinstance(axis, list | tuple) else (axis,)
+    if any(isinstance(a, bool) or not hasattr(a, "__index__") or isinstance(a, Variable) for a in items):
+        raise ProgramTypeError(
+            f"The type of 'axis' in {function} must be int, list, tuple or None",
+            expected="an int, a list of ints, or None for all axes",
+            received=f"{axis!r} of type {type(axis).__name__}",
+            fix="pass numbers; axes that are Variables are not supported",
+            op=function,
+        )
+    return tuple(int(a) for a in items)
+
+
+def reduction(type: str, prefix: str) -> Callable[..., Variable]:
+    """Returns the builder of a 2.x function on an op of this family."""
+
+    def build(x: Variable, axis: Any, keepdim: bool, name: str | None, **attrs: Any) -> Variable:
+        dim = axis_attr(axis, prefix)
+        attrs = {"dim": dim or (0,), "keep_dim": keepdim, "reduce_all": not dim, **attrs}
+        return emit_one(type, {"X": check_variable(x, "x", prefix)}, attrs, name=name, prefix=prefix)
+
+    return build
+
+
+def fluid_reduction(type: str) -> Callable[..., Variable]:
+    """Returns the builder of a 1.x function on an op of this family: a full reduction has shape ``[1]``."""
+
+    def build(input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
+        axes = axis_attr(dim, type)
+        attrs = {"dim": axes or (0,), "keep_dim": keep_dim, "reduce_all": not axes, "one_d": True}
+        return emit_one(type, {"X": check_variable(input, "input", type)}, attrs, name=name)
+
+    return build
+
+
+def known_count(x: Variable, axes: Sequence[int]) -> int:
+    """How many elements go into each result; ``-1`` when a size is unknown."""
+    sizes = [x.shape[i] for i in axes]
+    return UNKNOWN if UNKNOWN in sizes else math.prod(sizes)

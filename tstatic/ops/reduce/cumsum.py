@@ -1,0 +1,248 @@
+"""Running sums and products along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.types import Meta, dtype_of, normalize_axis
+from tstatic.ops._low import in_float32
+from tstatic.ops.shape._reshaping import reshape_to
+from tstatic.ops.shape._shapes import Array, cut_together, emit_one
+
+
+# -------------------------------------------------------------------------------------------------------------- cumsum
+def _infer(x: Meta, *, axis: int, flatten: bool) -> Meta:
+    if flatten:
+        return x.with_shape((x.numel,))
+    normalize_axis(axis, x.rank)
+    return x
+
+
+def _line(array: Array, axis: int, start: int | None, stop: int | None, step: int = 1) -> Array:
+    return array[(*[slice(None)] * axis, slice(start, stop, step))]
+
+
+@in_float32()
+def _ref(x: Array, out: Array, *, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> None:
+    if flatten:
+        x, axis = x.reshape(-1), 0
+    if x.ndim == 0:
+        np.copyto(out, 0 if exclusive else x)
+        return
+    at = normalize_axis(axis, x.ndim)
+    if reverse:
+        x, out = _line(x, at, None, None, -1), _line(out, at, None, None, -1)
+    if not exclusive:
+        np.add.accumulate(x, axis=at, dtype=_sum_type(out), out=out)
+    elif x.shape[at]:
+        _line(out, at, 0, 1).fill(0)
+        np.add.accumulate(_line(x, at, None, -1), axis=at, dtype=_sum_type(out), out=_line(out, at, 1, None))
+
+
+def _sum_type(out: Array) -> Any:
+    """float64 for float32: a running sum of 20,000 numbers is then off by half an ulp instead of by a hundred."""
+    return np.float64 if out.dtype == np.float32 else out.dtype
+
+
+def _lower(torch: Any, x: Any, *, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> Any:
+    kind = x.dtype
+    x = x.reshape(-1) if flatten else x
+    axis = 0 if flatten else axis
+    if x.dim() == 0:
+        return torch.zeros_like(x) if exclusive else x.clone()
+    # float64 sums: an oracle that does not share the rounding of a running sum.
+    wide = x.double() if x.is_floating_point() else x.long()
+    if reverse:
+        wide = wide.flip(axis)
+    total = wide.cumsum(axis)
+    if exclusive:
+        total = total - wide
+    return (total.flip(axis) if reverse else total).to(kind)
+
+
+def _grad(ctx: GradContext) -> list[OpSpec]:
+    x = ctx.inputs["X"][0]
+    wanted, arriving = ctx.in_grads.get(x), ctx.out_grads.get(ctx.outputs["Out"][0])
+    if wanted is None or arriving is None:
+        return []
+    flatten = ctx.attrs["flatten"]
+    attrs = {
+        "axis": 0 if flatten else ctx.attrs["axis"],
+        "exclusive": ctx.attrs["exclusive"],
+        "reverse": not ctx.attrs["reverse"],
+    }
+    if not flatten or ctx.meta(x).rank == 1:
+        return [OpSpec("cumsum", {"X": [arriving]}, {"Out": [wanted]}, attrs)]
+    line = ctx.fresh(wanted)
+    return [OpSpec("cumsum", {"X": [arriving]}, {"Out": [line]}, attrs), reshape_to(ctx, x, line, wanted)]
+
+
+def _split(x: Meta, out: Meta, *, axis: int, flatten: bool) -> list[Tile] | None:
+    return None if flatten or not x.rank else cut_together(2, x.shape, (normalize_axis(axis, x.rank),))
+
+
+register(
+    OpDef(
+        "cumsum",
+        "X -> Out",
+        attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False},
+        infer=_infer,
+        ref=_ref,
+        lower=_lower,
+        split=_split,
+        grad=_grad,
+        domain=Domain(
+            cases=(
+                Case(((3, 4),), {"axis": 0}),
+                Case(((3, 4),), {"axis": -1, "reverse": True}),
+                Case(((2, 3, 2),), {"axis": 1, "exclusive": True}),
+                Case(((2, 3, 2),), {"axis": -2, "exclusive": True, "reverse": True}),
+                Case(((2, 3),), {"flatten": True}),
+                Case(((0, 3),), {"axis": 0, "exclusive": True}),
+                Case(((5,),), {"flatten": True, "reverse": True}),
+                Case(((1,),), {"axis": 0, "exclusive": True}),
+            ),
+            others=("int64", "int32"),
+        ),
+    )
+)
+
+
+@export("tensor.cumsum", "Variable.cumsum", op="cumsum")
+def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """Running sum along an axis.
+
+    Args:
+        x: ``[...]``.
+        axis: Which axis; without it the flattened value is summed.
+        dtype: Converts ``x`` first.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the axis is out of range.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y, flat = paddle.cumsum(x, axis=0), paddle.cumsum(x)
+        >>> static.Executor().run(fetch_list=[y, flat])
+        [array([[1., 2.],
+               [4., 6.]], dtype=float32), array([ 1.,  3.,  6., 10.], dtype=float32)]
+    """
+    x = _converted(check_variable(x, "x", "cumsum"), dtype)
+    attrs = {"flatten": True} if axis is None else {"axis": axis}
+    return emit_one("cumsum", {"X": x}, attrs, name=name)
+
+
+def _converted(x: Variable, dtype: Any) -> Variable:
+    kind = x.dtype if dtype is None else dtype_of(dtype)
+    if x.dtype.name == "bool" and dtype is None:
+        kind = dtype_of("int64")
+    return x if kind is x.dtype else emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": kind})
+
+
+@export("fluid.layers.cumsum", op="cumsum")
+def fluid_cumsum(
+    x: Variable,
+    axis: int | None = None,
+    exclusive: bool | None = None,
+    reverse: bool | None = None,
+    flatten: bool | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Running sum along an axis, the last by default.
+
+    Args:
+        x: ``[...]``.
+        axis: Which axis.
+        exclusive: Leave each element itself out of its sum.
+        reverse: Sum from the end.
+        flatten: Sum the flattened value.
+        name: Name of the layer.
+    """
+    attrs: dict[str, Any] = {"axis": -1 if axis is None else axis}
+    for key, value in (("exclusive", exclusive), ("reverse", reverse), ("flatten", flatten)):
+        if value is not None:
+            attrs[key] = value
+    return emit_one("cumsum", {"X": check_variable(x, "x", "cumsum")}, attrs, name=name)
+
+
+# ------------------------------------------------------------------------------------------------------------- cumprod
+@in_float32()
+def _product(x: Array, out: Array, *, dim: int) -> None:
+    if x.ndim == 0:
+        np.copyto(out, x)
+    else:
+        np.multiply.accumulate(x, axis=normalize_axis(dim, x.ndim), dtype=_sum_type(out), out=out)
+
+
+@in_float32()
+def _product_back(x: Array, dout: Array, dx: Array, *, dim: int) -> None:
+    """``dx[i] = p[i-1] * s[i]`` with ``p`` the running product and ``s[i] = dout[i] + x[i+1] * s[i+1]``: exact at zeros."""
+    if x.ndim == 0:
+        np.copyto(dx, dout)
+        return
+    at = normalize_axis(dim, x.ndim)
+    x, dout, dx = np.moveaxis(x, at, 0), np.moveaxis(dout, at, 0), np.moveaxis(dx, at, 0)
+    np.copyto(dx, dout)
+    for i in range(x.shape[0] - 2, -1, -1):
+        dx[i] += x[i + 1] * dx[i + 1]
+    if x.shape[0] > 1:
+        dx[1:] *= np.multiply.accumulate(x[:-1], axis=0)
+
+
+def _lower_back(torch: Any, x: Any, dout: Any, *, dim: int) -> Any:
+    if x.dim() == 0:
+        return dout.clone()
+    # All products of the elements between two positions, without dividing: exact at zeros too.
+    wide, given = x.movedim(dim, -1).double(), dout.movedim(dim, -1).double()
+    n = wide.shape[-1]
+    columns = []
+    for i in range(n):
+        without = torch.cat([wide[..., :i], torch.ones_like(wide[..., i : i + 1]), wide[..., i + 1 :]], -1)
+        columns.append((given * without.cumprod(-1))[..., i:].sum(-1))
+    done = torch.stack(columns, -1) if n else torch.zeros_like(wide)
+    return done.movedim(-1, dim).to(dout.dtype).contiguous()
+
+
+register(
+    OpDef(
+        "cumprod",
+        "X -> Out",
+        attrs={"dim": Attr(-1, "int")},
+        infer=lambda x, *, dim: _infer(x, axis=dim, flatten=False),
+        ref=_product,
+        lower=lambda torch, x, *, dim: torch.cumprod(x, dim, dtype=x.dtype) if x.dim() else x.clone(),
+        split=lambda x, out, *, dim: cut_together(2, x.shape, (normalize_axis(dim, x.rank),)) if x.rank else None,
+        grad=GradOp("X, Out@GRAD -> X@GRAD", ref=_product_back, lower=_lower_back),
+        domain=Domain(
+            cases=(
+                Case(((3, 4),), {"dim": 0}),
+                Case(((3, 4),), {"dim": -1}),
+                Case(((2, 3, 2),), {"dim": 1}),
+                Case(((5,),), {"dim": 0}),
+                Case(((),), {"dim": 0}),
+                Case(((0, 3),), {"dim": 0}),
+                Case(((2, 1),), {"dim": -2}),
+            ),
+            others=("int64", "int32"),
+            values={"X": ValueRange(-1.5, 1.5)},
+        ),
+    )
+)
+
+
+@export("tensor.cumprod", "Variable.cumprod", op="cumprod")
+def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """Running product along axis ``dim``; ``dtype`` converts ``x`` first.
+
+    Raises:
+        ProgramTypeError: If no axis is given.
+        ShapeError: If the axis is out of range.
+    """
+    x = _converted(check_variable(x, "x", "cumprod"), dtype)
+    return emit_one("cumprod", {"X": x}, {"dim": dim}, name=name)

@@ -1,0 +1,291 @@
+"""Diagonals: reading them, making matrices from them, and the identity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
+from tstatic.ops._call_ref import copies
+from tstatic.ops.shape._shapes import Array, as_list, check_rank, check_sizes, clear, copy, emit_one, grad_is_forward_op
+from tstatic.ops.shape._slicing import embed
+from tstatic.ops.shape.expanding import expand
+from tstatic.ops.shape.reshape import ANY
+
+
+# ------------------------------------------------------------------------------------------------------------ diagonal
+def _two_axes(rank: int, axis1: int, axis2: int) -> tuple[int, int]:
+    a, b = normalize_axis(axis1, rank, "axis1"), normalize_axis(axis2, rank, "axis2")
+    if a == b:
+        raise ShapeError(
+            "a diagonal lies in the plane of two axes",
+            expected="two different axes",
+            received=f"{axis1} and {axis2}",
+            fix="choose another axis",
+        )
+    return a, b
+
+
+def _diagonal_size(rows: int, columns: int, offset: int) -> int:
+    if UNKNOWN in (rows, columns):
+        return UNKNOWN
+    return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+
+
+def _infer_diagonal(x: Meta, *, offset: int, axis1: int, axis2: int) -> Meta:
+    check_rank(x, 2, None, "Input")
+    a, b = _two_axes(x.rank, axis1, axis2)
+    rest = [s for i, s in enumerate(x.shape) if i not in (a, b)]
+    return x.with_shape((*rest, _diagonal_size(x.shape[a], x.shape[b], offset)))
+
+
+def _view(x: Array, *, offset: int, axis1: int, axis2: int) -> Array:
+    return x.diagonal(offset, axis1, axis2)
+
+
+def _writable(x: Array, offset: int, axis1: int, axis2: int) -> Array:
+    """The diagonal as a view that may be written to, which ``ndarray.diagonal`` is not."""
+    a, b = _two_axes(x.ndim, axis1, axis2)
+    size = _diagonal_size(x.shape[a], x.shape[b], offset)
+    start = tuple(
+        slice(max(-offset, 0), None) if i == a else slice(max(offset, 0), None) if i == b else slice(None)
+        for i in range(x.ndim)
+    )
+    rest = [i for i in range(x.ndim) if i not in (a, b)]
+    shape = (*(x.shape[i] for i in rest), size)
+    strides = (*(x.strides[i] for i in rest), x.strides[a] + x.strides[b])
+    corner = x if size == 0 else x[start]
+    return np.lib.stride_tricks.as_strided(corner, shape, strides)
+
+
+def _diagonal_calls(x: Array, out: Array, *, offset: int, axis1: int, axis2: int) -> list[Call]:
+    return [copy(out, _view(x, offset=offset, axis1=axis1, axis2=axis2))]
+
+
+def _diagonal_back(x: Array, dout: Array, dx: Array, *, offset: int, axis1: int, axis2: int) -> list[Call]:
+    return embed(dx, _writable(dx, offset, axis1, axis2), dout)
+
+
+def _lower_diagonal_back(torch: Any, x: Any, dout: Any, *, offset: int, axis1: int, axis2: int) -> Any:
+    dx = torch.zeros(tuple(x.shape), dtype=dout.dtype, device=dout.device)
+    torch.diagonal(dx, offset, axis1, axis2).copy_(dout)
+    return dx
+
+
+register(
+    OpDef(
+        "diagonal",
+        "Input -> Out",
+        attrs={"offset": 0, "axis1": 0, "axis2": 1},
+        infer=_infer_diagonal,
+        ref=copies(_diagonal_calls),
+        lower=lambda torch, x, *, offset, axis1, axis2: torch.diagonal(x, offset, axis1, axis2).contiguous(),
+        view=_view,
+        grad=GradOp(
+            "Input, Out@GRAD -> Input@GRAD",
+            ref=copies(_diagonal_back),
+            lower=_lower_diagonal_back,
+            shape_only=("Input",),
+            grad=grad_is_forward_op("diagonal", "Out@GRAD", "Input@GRAD", "Input", "Out"),
+        ),
+        domain=Domain(
+            cases=(
+                Case(((4, 4),), {}),
+                Case(((3, 5),), {"offset": 2}),
+                Case(((5, 3),), {"offset": -1}),
+                Case(((2, 3, 4),), {"axis1": -1, "axis2": 0}),
+                Case(((2, 3),), {"offset": 7}),
+                Case(((0, 3),), {}),
+                Case(((2, 1, 3, 2),), {"offset": 1, "axis1": 1, "axis2": 2}),
+            ),
+            others=ANY,
+            ulps=0,
+        ),
+    )
+)
+
+
+@export("tensor.diagonal", "Variable.diagonal", op="diagonal")
+def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
+    """The diagonals of the planes of two axes, as a new last axis; ``offset`` counts towards ``axis2``.
+
+    Raises:
+        ShapeError: If there are not two different axes.
+    """
+    attrs = {"offset": offset, "axis1": axis1, "axis2": axis2}
+    return emit_one("diagonal", {"Input": check_variable(x, "x", "diagonal")}, attrs, name=name)
+
+
+# ------------------------------------------------------------------------------------------------------------- diag_v2
+def _infer_diag(x: Meta, *, offset: int) -> Meta:
+    check_rank(x, 0, 2, "X")
+    if x.rank == 2:
+        return x.with_shape((_diagonal_size(x.shape[0], x.shape[1], offset),))
+    size = x.shape[0] if x.rank else 1
+    side = UNKNOWN if size == UNKNOWN else size + abs(offset)
+    return x.with_shape((side, side))
+
+
+def _diag_calls(x: Array, out: Array, *, offset: int, padding_value: float) -> list[Call]:
+    if x.ndim == 2:
+        return [copy(out, x.diagonal(offset))]
+    return [copy(out, out.dtype.type(padding_value)), copy(_writable(out, offset, 0, 1), x)]
+
+
+def _lower_diag(torch: Any, x: Any, *, offset: int, padding_value: float) -> Any:
+    if x.dim() == 2:
+        return torch.diagonal(x, offset).contiguous()
+    side = x.numel() + abs(offset)
+    out = torch.full((side, side), padding_value, device=x.device).to(x.dtype)
+    torch.diagonal(out, offset).copy_(x)
+    return out
+
+
+def _diag_back(x: Array, dout: Array, dx: Array, *, offset: int) -> list[Call]:
+    if dx.ndim == 2:
+        return embed(dx, _writable(dx, offset, 0, 1), dout)
+    return [copy(dx, dout.diagonal(offset) if dx.ndim else dout.diagonal(offset).reshape(()))]
+
+
+def _lower_diag_back(torch: Any, x: Any, dout: Any, *, offset: int) -> Any:
+    if x.dim() == 2:
+        return _lower_diagonal_back(torch, x, dout, offset=offset, axis1=0, axis2=1)
+    return torch.diagonal(dout, offset).reshape(x.shape)
+
+
+def _diag_again(ctx: Any) -> Any:
+    # The padding is a constant, so no gradient's gradient flows to it.
+    return [
+        type(spec)(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "padding_value": 0.0})
+        for spec in grad_is_forward_op("diag_v2", "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
+    ]
+
+
+register(
+    OpDef(
+        "diag_v2",
+        "X -> Out",
+        attrs={"offset": 0, "padding_value": 0.0},
+        infer=_infer_diag,
+        ref=copies(_diag_calls),
+        lower=_lower_diag,
+        grad=GradOp(
+            "X, Out@GRAD -> X@GRAD",
+            ref=copies(_diag_back),
+            lower=_lower_diag_back,
+            shape_only=("X",),
+            grad=_diag_again,
+        ),
+        domain=Domain(
+            cases=(
+                Case(((4,),), {}),
+                Case(((3,),), {"offset": -2, "padding_value": 1.5}),
+                Case(((3, 5),), {"offset": 1}),
+                Case(((4, 3),), {"offset": -2}),
+                Case(((0,),), {"offset": 2}),
+                Case(((2, 2),), {"offset": 5}),
+                Case(((1,),), {"offset": 1}),
+            ),
+            others=("int64", "int32"),
+            ulps=0,
+        ),
+    )
+)
+
+
+@export("tensor.diag", "Variable.diag", op="diag_v2")
+def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | None = None) -> Variable:
+    """A square matrix with the vector ``x`` on a diagonal and ``padding_value`` elsewhere, or the diagonal of a matrix.
+
+    Args:
+        x: ``[n]`` or ``[n, m]``.
+        offset: Which diagonal; positive ones lie above the main one.
+        padding_value: What stands beside the diagonal.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If ``x`` has more than two dimensions.
+    """
+    attrs = {"offset": offset, "padding_value": padding_value}
+    return emit_one("diag_v2", {"X": check_variable(x, "x", "diag")}, attrs, name=name)
+
+
+@export("fluid.layers.diag", op="diag_v2")
+def fluid_diag(diagonal: Variable) -> Variable:
+    """A square matrix with a vector on its diagonal."""
+    return diag(diagonal)
+
+
+# ----------------------------------------------------------------------------------------------------------------- eye
+def _eye_shape(num_rows: int, num_columns: int) -> Shape:
+    shape = num_rows, num_rows if num_columns == UNKNOWN else num_columns
+    if min(shape) < 0:
+        raise ShapeError(
+            "the identity needs sizes", expected="ints of at least 0", received=list(shape), fix="check num_rows"
+        )
+    check_sizes(shape)
+    return shape
+
+
+def _eye_calls(out: Array) -> list[Call]:
+    return [clear(out), copy(_writable(out, 0, 0, 1), True)]
+
+
+def _eye_lower(torch: Any, *, num_rows: int, num_columns: int, dtype: DType) -> Any:
+    return torch.eye(*_eye_shape(num_rows, num_columns), dtype=getattr(torch, dtype.name))
+
+
+register(
+    OpDef(
+        "eye",
+        "-> Out",
+        attrs={"num_rows": Attr(kind="int"), "num_columns": -1, "dtype": Attr(float32, "dtype")},
+        infer=lambda *, num_rows, num_columns, dtype: Meta(_eye_shape(num_rows, num_columns), dtype),
+        ref=copies(_eye_calls),
+        lower=_eye_lower,
+        domain=Domain(
+            cases=tuple(
+                Case((), {"num_rows": n, "num_columns": m, "dtype": d})
+                for n, m, d in ((3, -1, "float32"), (2, 4, "float64"), (4, 2, "int64"), (0, 3, "float32"),
+                                (1, 1, "bool"), (5, -1, "bfloat16"), (3, 0, "float16"))
+            ),
+            floats=("float32",),
+            ulps=0,
+        ),
+    )
+)  # fmt: skip
+
+
+@export("tensor.eye", op="eye")
+def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """The identity matrix, of ``num_columns`` columns (as many as rows by default); float32 unless ``dtype`` says otherwise.
+
+    Raises:
+        ShapeError: If a size is negative.
+    """
+    return _eye(num_rows, num_columns, "float32" if dtype is None else dtype, name)
+
+
+def _eye(num_rows: int, num_columns: int | None, dtype: Any, name: str | None) -> Variable:
+    attrs = {"num_rows": num_rows, "num_columns": num_rows if num_columns is None else num_columns}
+    return emit_one("eye", {}, {**attrs, "dtype": dtype}, name=name)
+
+
+@export("fluid.layers.eye", op="eye")
+def fluid_eye(
+    num_rows: int,
+    num_columns: int | None = None,
+    batch_shape: Sequence[int] | None = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """The identity matrix, repeated along leading axes of sizes ``batch_shape``."""
+    out = _eye(num_rows, num_columns, dtype, name)
+    return out if batch_shape is None else expand(out, [*as_list(batch_shape), *out.shape])

@@ -1,0 +1,367 @@
+"""Values from nothing: one number everywhere, or given numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
+from tstatic.ir.attrs import packed
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
+from tstatic.ir.ref import Calls
+from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
+from tstatic.no_effect import PLACE
+from tstatic.ops._call_ref import CallRef, copies
+from tstatic.ops.shape._shape_arg import batch_shape, check_sizes
+
+Array = np.ndarray[Any, Any]
+Number = bool | int | float
+
+ANY_DTYPE = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+
+
+# ----------------------------------------------------------------------------------------------------------- one number
+def fits(op: str, value: Number, dtype: DType) -> None:
+    """Refuses a number that a whole-number dtype cannot hold.
+
+    Raises:
+        ProgramError: Says which.
+    """
+    if not dtype.is_integer:
+        return
+    info = np.iinfo(dtype.np)
+    if not math.isfinite(value) or not info.min <= int(value) <= info.max:
+        raise ProgramError(
+            f"the value of '{op}' does not fit into its dtype",
+            expected=f"a number from {info.min} to {info.max} ({dtype.name})",
+            received=value,
+            fix="choose a wider dtype, or another value",
+            op=op,
+        )
+
+
+def number_of(value: Number, str_value: str) -> Number:
+    """Returns the number that ``str_value`` spells or, if that is empty, ``value``; a text keeps all digits of an int64.
+
+    Raises:
+        ProgramTypeError: If the text is not a number.
+    """
+    if not str_value:
+        return value
+    try:
+        return int(str_value)
+    except ValueError:
+        pass
+    try:
+        return float(str_value)
+    except ValueError:
+        raise ProgramTypeError(
+            "'str_value' of 'fill_constant' must be the text of a number",
+            expected="a text such as '1.5', 'inf' or '-3'",
+            received=repr(str_value),
+            fix="leave str_value out and pass value",
+            op="fill_constant",
+        ) from None
+
+
+def as_scalar(value: Number, dtype: DType) -> Number:
+    """A number as a value of a dtype; fractions of whole numbers are cut off."""
+    if dtype.is_float:
+        return float(value)
+    return bool(value) if dtype.name == "bool" else int(value)
+
+
+def filled(value: Callable[..., Number], *attrs: str) -> CallRef:
+    """A reference that fills its output with a number; bound to the array's own ``fill``.
+
+    Args:
+        value: Gives the number from attributes.
+        attrs: Names of the attributes that ``value`` takes.
+    """
+
+    def calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], **values: Any) -> Calls:
+        return [(outs[0].fill, (as_scalar(value(**values), dtype_of(outs[0].dtype)),))]
+
+    return CallRef(calls, widen=False, attrs=attrs, constant=value)
+
+
+def _plain(value: Number) -> Number:
+    return value
+
+
+def _fill_infer(shape: Shape, dtype: DType, value: Number, str_value: str) -> Meta:
+    check_sizes(shape, "fill_constant")
+    fits("fill_constant", number_of(value, str_value), dtype)
+    return Meta(shape, dtype)
+
+
+def _full(torch: Any, shape: Any, dtype: DType, value: Number, device: Any = None) -> Any:
+    return torch.full(tuple(shape), as_scalar(value, dtype), dtype=getattr(torch, dtype.name), device=device)
+
+
+def _fill_lower(torch: Any, *, shape: Shape, dtype: DType, value: Number, str_value: str) -> Any:
+    return _full(torch, shape, dtype, number_of(value, str_value))
+
+
+_FILL_CASES = (
+    *(Case((), {"shape": (3, 4), "dtype": d, "value": 1}) for d in ANY_DTYPE),
+    *(Case((), {"shape": s, "value": -2.5}) for s in ((), (0,), (7,), (2, 0, 3), (2, 1, 3))),
+    Case((), {"shape": (2,), "value": math.nan}),
+    Case((), {"shape": (2,), "value": -math.inf, "dtype": "bfloat16"}),
+    Case((), {"shape": (2,), "dtype": "int64", "str_value": str(2**63 - 1)}),
+    Case((), {"shape": (2,), "dtype": "int32", "value": 2.9}),
+    Case((), {"shape": (2,), "dtype": "float16", "str_value": "inf"}),
+)
+
+register(
+    OpDef(
+        "fill_constant",
+        "-> Out",
+        attrs={
+            "shape": Attr((), "ints"),
+            "dtype": float32,
+            "value": Attr(0.0, "number"),
+            "str_value": "",
+            "force_cpu": Attr.idle(False, PLACE),
+            "place_type": Attr.idle(-1, PLACE),
+        },
+        infer=_fill_infer,
+        ref=filled(number_of, "value", "str_value"),
+        lower=_fill_lower,
+        domain=Domain(cases=_FILL_CASES, ulps=0),
+    )
+)
+
+
+def _like(x: Meta, dtype: DType | None) -> Meta:
+    return x if dtype is None else x.with_dtype(dtype)
+
+
+def _like_infer(x: Meta, dtype: DType | None, value: Number) -> Meta:
+    out = _like(x, dtype)
+    fits("fill_any_like", value, out.dtype)
+    return out
+
+
+def _like_lower(torch: Any, x: Any, *, dtype: DType | None, value: Number) -> Any:
+    kind = dtype_of(str(x.dtype)) if dtype is None else dtype
+    return _full(torch, x.shape, kind, value, x.device)
+
+
+register(
+    OpDef(
+        "fill_any_like",
+        "X -> Out",
+        attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")},
+        infer=_like_infer,
+        ref=filled(_plain, "value"),
+        lower=_like_lower,
+        shape_only=("X",),
+        domain=Domain(
+            "unary",
+            attrs=({"value": 1.0}, {"value": 3, "dtype": "int64"}, {}),
+            others=("int64", "bool"),
+            ulps=0,
+            check_grad="the result does not depend on the values of X",
+        ),
+    )
+)
+
+register(
+    OpDef(
+        "fill_zeros_like",
+        "X -> Out",
+        infer=lambda x: x,
+        ref=filled(lambda: 0),
+        lower=lambda torch, x: torch.zeros_like(x),
+        shape_only=("X",),
+        domain=Domain(
+            "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X"
+        ),
+    )
+)
+
+
+def _batch_infer(x: Meta, shape: Shape, dtype: DType, value: Number, input_dim_idx: int, output_dim_idx: int) -> Meta:
+    name = "fill_constant_batch_size_like"
+    fits(name, value, dtype)
+    return Meta(batch_shape(name, x, shape, input_dim_idx, output_dim_idx), dtype)
+
+
+def _batch_lower(
+    torch: Any, x: Any, *, shape: Shape, dtype: DType, value: Number, input_dim_idx: int, output_dim_idx: int
+) -> Any:
+    sizes = [x.shape[input_dim_idx] if i == output_dim_idx else s for i, s in enumerate(shape)]
+    return _full(torch, sizes, dtype, value, x.device)
+
+
+register(
+    OpDef(
+        "fill_constant_batch_size_like",
+        "Input -> Out",
+        attrs={
+            "shape": Attr(kind="ints"),
+            "dtype": float32,
+            "value": Attr(0.0, "number"),
+            "input_dim_idx": 0,
+            "output_dim_idx": 0,
+            "force_cpu": Attr.idle(False, PLACE),
+        },
+        infer=_batch_infer,
+        ref=filled(_plain, "value"),
+        lower=_batch_lower,
+        shape_only=("Input",),
+        domain=Domain(
+            cases=(
+                Case(((5, 2),), {"shape": (-1, 3), "value": 1.5}),
+                Case(
+                    ((5, 2),), {"shape": (3, 7), "value": 2, "input_dim_idx": 1, "output_dim_idx": 1, "dtype": "int32"}
+                ),
+                Case(((0, 2),), {"shape": (1, 3)}),
+            ),
+            ulps=0,
+            check_grad="the result does not depend on the values of Input",
+        ),
+    )
+)
+
+
+def _empty_infer(shape: Shape, dtype: DType) -> Meta:
+    check_sizes(shape, "empty")
+    return Meta(shape, dtype)
+
+
+register(
+    OpDef(
+        "empty",
+        "-> Out",
+        attrs={"shape": Attr((), "ints"), "dtype": float32},
+        infer=_empty_infer,
+        # Any content is right; zeros make runs repeatable.
+        ref=filled(lambda: 0),
+        lower=lambda torch, *, shape, dtype: _full(torch, shape, dtype, 0),
+        domain=Domain(cases=tuple(Case((), {"shape": s}) for s in ((), (0,), (2, 3))), ulps=0),
+    )
+)
+
+
+# --------------------------------------------------------------------------------------- a shape known at run time only
+def _dynamic_infer(given: Meta, dtype: DType, value: Number, shape: Sequence[int]) -> Meta:
+    if given.dtype.name != "int64" or given.rank != 1 or not given.known:
+        raise DTypeError(
+            "a shape that is computed must be a list of whole numbers",
+            expected="int64 of shape [rank], with a known rank",
+            received=repr(given),
+            fix="take it from paddle.shape(x), or pass a list of ints and scalars",
+            op="full_with_tensor",
+        )
+    fits("full_with_tensor", value, dtype)
+    return Meta(tuple(shape) if len(shape) == given.shape[0] else (-1,) * given.shape[0], dtype)
+
+
+def _dynamic_ref(given: Array, out: Any, *, dtype: DType, value: Number) -> list[Array]:
+    sizes = tuple(int(s) for s in given)
+    check_sizes(sizes, "full_with_tensor")
+    return [np.full(sizes, as_scalar(value, dtype), dtype.np)]
+
+
+def _dynamic_lower(torch: Any, given: Any, *, dtype: DType, value: Number) -> Any:
+    return _full(torch, given.tolist(), dtype, value, given.device)
+
+
+register(
+    OpDef(
+        "full_with_tensor",
+        "ShapeTensor -> Out",
+        attrs={
+            "dtype": float32,
+            "value": Attr(0.0, "number"),
+            # -1 for sizes that only the run knows.
+            "shape": Attr.idle((), "it tells which sizes are known when the program is built", "ints"),
+        },
+        infer=_dynamic_infer,
+        ref=_dynamic_ref,
+        lower=_dynamic_lower,
+        dynamic=True,
+        domain=Domain(
+            cases=(Case(((3,),), {"value": 2.5}), Case(((0,),), {"dtype": "int64", "value": 7}), Case(((1,),))),
+            values={"ShapeTensor": ValueRange(0, 3, dtype="int64")},
+            ulps=0,
+        ),
+    )
+)
+
+
+# -------------------------------------------------------------------------------------------------------- given numbers
+
+
+def unpacked(values: Any, dtype: DType, shape: Shape) -> Array:
+    """The array that :func:`packed` took apart."""
+    if isinstance(values, bytes):
+        return np.frombuffer(values, dtype.np).reshape(shape)
+    return np.array(values, dtype.np).reshape(shape)
+
+
+def _assign_infer(shape: Shape, dtype: DType, values: Any) -> Meta:
+    check_sizes(shape, "assign_value")
+    if not isinstance(values, bytes | tuple | list):
+        raise ProgramTypeError(
+            "'values' of 'assign_value' must be numbers",
+            expected="a tuple of numbers, or bytes",
+            received=type(values).__name__,
+            fix="pass values=tuple(array.ravel().tolist())",
+            op="assign_value",
+        )
+    wanted = numel(shape)
+    given = len(values) // dtype.itemsize if isinstance(values, bytes) else len(values)
+    if given != wanted or (isinstance(values, bytes) and len(values) % dtype.itemsize):
+        raise ProgramError(
+            "'assign_value' was given another number of values than its shape holds",
+            expected=f"{wanted} values of {dtype.name} for shape {list(shape)}",
+            received=f"{len(values)} bytes" if isinstance(values, bytes) else f"{given} values",
+            fix="pass the shape of the array that the values come from",
+            op="assign_value",
+        )
+    if not isinstance(values, bytes):
+        for v in values:
+            fits("assign_value", v, dtype)
+    return Meta(shape, dtype)
+
+
+def _assign_calls(out: Array, *, shape: Shape, dtype: DType, values: Any) -> Calls:
+    return [(np.copyto, (out, unpacked(values, dtype, shape)))]
+
+
+def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any) -> Any:
+    kind = getattr(torch, dtype.name)
+    if isinstance(values, bytes):
+        return (
+            torch.frombuffer(bytearray(values), dtype=kind).reshape(shape) if values else torch.empty(shape, dtype=kind)
+        )
+    return torch.tensor(values, dtype=kind).reshape(shape)
+
+
+register(
+    OpDef(
+        "assign_value",
+        "-> Out",
+        attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
+        infer=_assign_infer,
+        ref=copies(_assign_calls),
+        lower=_assign_lower,
+        domain=Domain(
+            cases=(
+                *(Case((), {"shape": (2, 2), "dtype": d, "values": (0, 1, 1, 0)}) for d in ANY_DTYPE),
+                Case((), {"shape": (), "values": (1.5,)}),
+                Case((), {"shape": (0, 3), "values": ()}),
+                Case((), {"shape": (2,), "dtype": "int64", "values": (2**63 - 1, -(2**63))}),
+                Case((), {"shape": (2,), "dtype": "float16", "values": packed(np.array([np.nan, 3.25], np.float16))}),
+                Case((), {"shape": (9, 9), "values": packed(np.linspace(-1, 1, 81, dtype=np.float32))}),
+            ),
+            ulps=0,
+        ),
+    )
+)

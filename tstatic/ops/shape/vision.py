@@ -1,0 +1,382 @@
+"""Rearrangements of channels among themselves, and between channels and places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable, emit
+from tstatic.ir.opdef import (
+    GRAD,
+    Attr,
+    Case,
+    Domain,
+    GradContext,
+    GradOp,
+    OpDef,
+    OpSpec,
+    Tile,
+    export,
+    register,
+)
+from tstatic.ir.program import Variable
+from tstatic.ir.types import UNKNOWN, Meta, Shape
+from tstatic.ops.conv._sliding import assemble, channels, check_rank, first, is_last, layout_attr, parts, spatial
+from tstatic.ops.conv.conv2d import check_format
+from tstatic.ops.norm._norm import OutputView
+from tstatic.tuned._common import Array
+
+# Elements per tile.
+_TILE = 1 << 19
+
+
+class Permutation(NamedTuple):
+    """``reshape(parts).transpose(axes).reshape(out)``, of a channels-first array."""
+
+    parts: Shape
+    axes: tuple[int, ...]
+    out: Shape
+
+
+Planner = Callable[[Shape, Mapping[str, Any]], Permutation]
+
+
+def _divided(value: int, by: int, what: str, fix: str) -> int:
+    if value == UNKNOWN:
+        return UNKNOWN
+    if value % by:
+        raise ShapeError(
+            f"{what} cannot be divided",
+            expected=f"a multiple of {by}",
+            received=value,
+            fix=fix,
+        )
+    return value // by
+
+
+def _times(value: int, by: int) -> int:
+    return UNKNOWN if value == UNKNOWN else value * by
+
+
+def _pixel_shuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
+    n, c, h, w = shape
+    r = attrs["upscale_factor"]
+    count = _divided(c, r * r, "the number of channels of pixel_shuffle", f"give channels that {r} * {r} divides")
+    return Permutation((n, count, r, r, h, w), (0, 1, 4, 2, 5, 3), (n, count, _times(h, r), _times(w, r)))
+
+
+def _pixel_unshuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
+    n, c, h, w = shape
+    r = attrs["downscale_factor"]
+    oh, ow = (_divided(s, r, "a size of pixel_unshuffle", f"give height and width that {r} divides") for s in (h, w))
+    return Permutation((n, c, oh, r, ow, r), (0, 1, 3, 5, 2, 4), (n, _times(c, r * r), oh, ow))
+
+
+def _shuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
+    n, c, h, w = shape
+    groups = attrs.get("groups", attrs.get("group"))
+    assert groups is not None
+    each = _divided(c, groups, "the number of channels of a channel shuffle", f"give channels that {groups} divides")
+    return Permutation((n, groups, each, h, w), (0, 2, 1, 3, 4), shape)
+
+
+def _space_to_depth(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
+    """As Paddle computes it: channels go to places of an image ``size`` times as large, read again in rows."""
+    n, c, h, w = shape
+    r = attrs["blocksize"]
+    count = _divided(c, r * r, "the number of channels of space_to_depth", f"give channels that {r} * {r} divides")
+    oh, ow = (_divided(s, r, "a size of space_to_depth", f"give height and width that {r} divides") for s in (h, w))
+    return Permutation((n, r, r, count, h, w), (0, 3, 4, 1, 5, 2), (n, _times(c, r * r), oh, ow))
+
+
+def _first_shape(shape: Shape, layout: str) -> Shape:
+    return (shape[0], channels(shape, layout), *spatial(shape, layout))
+
+
+def _move(source: Array, target: Array, plan: Permutation, back: bool) -> None:
+    if back:
+        place = OutputView(target, plan.parts)
+        wide = tuple(plan.parts[a] for a in plan.axes)
+        np.copyto(place.view.transpose(plan.axes), source.reshape(wide))
+    else:
+        moved = source.reshape(plan.parts).transpose(plan.axes)
+        place = OutputView(target, moved.shape)
+        np.copyto(place.view, moved)
+    place.store()
+
+
+def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[Case, ...]) -> None:
+    """Registers an op that only moves values, and its backward op, the same moves backwards."""
+
+    def layout_of(given: Mapping[str, Any]) -> str:
+        return str(given.get("data_format", "NCHW"))
+
+    def infer(x: Meta, **given: Any) -> Meta:
+        layout = layout_of(given)
+        check_rank(x, (4,), f"the input of {type}", layout)
+        n, c, *sizes = planner(_first_shape(x.shape, layout), given).out
+        return x.with_shape(assemble(n, c, sizes, layout))
+
+    def ref(x: Array, out: Array, **given: Any) -> None:
+        source, target = (first(a, layout_of(given)) for a in (x, out))
+        _move(source, target, planner(source.shape, given), False)
+
+    def grad_ref(x: Array, dout: Array, dx: Array, **given: Any) -> None:
+        source, target = (first(a, layout_of(given)) for a in (dout, dx))
+        _move(source, target, planner(target.shape, given), True)
+
+    def lower(torch: Any, x: Any, **given: Any) -> Any:
+        last = is_last(layout_of(given))
+        source = x.movedim(-1, 1) if last else x
+        plan = planner(tuple(source.shape), given)
+        out = source.reshape(plan.parts).permute(plan.axes).reshape(plan.out)
+        return out.movedim(1, -1) if last else out
+
+    def grad_lower(torch: Any, x: Any, dout: Any, **given: Any) -> Any:
+        last = is_last(layout_of(given))
+        source = dout.movedim(-1, 1) if last else dout
+        plan = planner(_first_shape(tuple(x.shape), layout_of(given)), given)
+        order = sorted(range(len(plan.axes)), key=plan.axes.__getitem__)
+        wide = source.reshape([plan.parts[a] for a in plan.axes])
+        dx = wide.permute(order).reshape(_first_shape(tuple(x.shape), layout_of(given)))
+        return dx.movedim(1, -1) if last else dx
+
+    def split(*metas: Meta) -> list[Tile] | None:
+        tiles = parts(metas[0].shape[0], float(metas[0].numel), _TILE) if metas[0].numel > 0 else None
+        return None if tiles is None else [((p,),) * len(metas) for p in tiles]
+
+    def grad_is_forward_op(ctx: GradContext) -> list[OpSpec]:
+        dout, dx = ctx.inputs["Out" + GRAD][0], ctx.outputs["X" + GRAD][0]
+        if dout not in ctx.in_grads or dx not in ctx.out_grads:
+            return []
+        return [OpSpec(type, {"X": [ctx.out_grads[dx]]}, {"Out": [ctx.in_grads[dout]]}, ctx.attrs)]
+
+    register(
+        OpDef(
+            type,
+            "X -> Out",
+            attrs=attrs,
+            infer=infer,
+            ref=ref,
+            lower=lower,
+            split=split,
+            grad=GradOp(
+                "X, Out@GRAD -> X@GRAD",
+                ref=grad_ref,
+                lower=grad_lower,
+                split=split,
+                shape_only=("X",),
+                grad=grad_is_forward_op,
+            ),
+            amp="gray",
+            domain=Domain(cases=cases, others=("int64", "bool"), ulps=0.0),
+        )
+    )
+
+
+def _count(what: str) -> Attr:
+    return Attr(1, "int", lambda v: None if v > 0 else f"{what} of at least 1")
+
+
+_permuting(
+    "pixel_shuffle",
+    _pixel_shuffle,
+    {"upscale_factor": _count("a factor"), "data_format": layout_attr("NCHW")},
+    (
+        Case(((2, 8, 3, 2),), {"upscale_factor": 2}),
+        Case(((1, 9, 2, 2),), {"upscale_factor": 3}),
+        Case(((2, 3, 2, 8),), {"upscale_factor": 2, "data_format": "NHWC"}),
+        Case(((0, 4, 2, 2),), {"upscale_factor": 2}),
+        Case(((2, 3, 2, 2),), {"upscale_factor": 1}),
+        Case(((1, 4, 1, 1),), {"upscale_factor": 2}),
+    ),
+)
+_permuting(
+    "pixel_unshuffle",
+    _pixel_unshuffle,
+    {"downscale_factor": _count("a factor"), "data_format": layout_attr("NCHW")},
+    (
+        Case(((2, 2, 4, 6),), {"downscale_factor": 2}),
+        Case(((1, 1, 6, 3),), {"downscale_factor": 3}),
+        Case(((2, 4, 2, 3),), {"downscale_factor": 2, "data_format": "NHWC"}),
+        Case(((0, 2, 2, 2),), {"downscale_factor": 2}),
+        Case(((2, 3, 2, 2),), {"downscale_factor": 1}),
+        Case(((1, 1, 2, 2),), {"downscale_factor": 2}),
+    ),
+)
+_permuting(
+    "shuffle_channel",
+    _shuffle,
+    {"group": _count("a number of groups")},
+    (
+        Case(((2, 6, 2, 3),), {"group": 3}),
+        Case(((2, 6, 2, 3),), {"group": 2}),
+        Case(((1, 4, 1, 1),), {"group": 4}),
+        Case(((0, 4, 2, 2),), {"group": 2}),
+        Case(((2, 3, 2, 2),), {"group": 1}),
+        Case(((1, 8, 3, 1),), {"group": 4}),
+    ),
+)
+_permuting(
+    "channel_shuffle",
+    _shuffle,
+    {"groups": _count("a number of groups"), "data_format": layout_attr("NCHW")},
+    (
+        Case(((2, 6, 2, 3),), {"groups": 3}),
+        Case(((2, 2, 3, 6),), {"groups": 2, "data_format": "NHWC"}),
+        Case(((1, 4, 1, 1),), {"groups": 4}),
+        Case(((0, 4, 2, 2),), {"groups": 2}),
+        Case(((2, 3, 2, 2),), {"groups": 1}),
+        Case(((1, 8, 3, 1),), {"groups": 4}),
+    ),
+)
+_permuting(
+    "space_to_depth",
+    _space_to_depth,
+    {"blocksize": Attr(kind="int", check=lambda v: None if v > 0 else "a block size of at least 1")},
+    (
+        Case(((2, 4, 2, 4),), {"blocksize": 2}),
+        Case(((1, 9, 3, 6),), {"blocksize": 3}),
+        Case(((1, 8, 4, 2),), {"blocksize": 2}),
+        Case(((0, 4, 2, 2),), {"blocksize": 2}),
+        Case(((2, 3, 2, 2),), {"blocksize": 1}),
+        Case(((1, 16, 4, 4),), {"blocksize": 4}),
+    ),
+)
+
+
+@export("nn.functional.pixel_shuffle", op="pixel_shuffle")
+def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """Moves channels into places: ``out[n, c, h r + i, w r + j] = x[n, (c r + i) r + j, h, w]``.
+
+    Args:
+        x: ``[n, c * r * r, h, w]`` (``NCHW``) or ``[n, h, w, c * r * r]`` (``NHWC``).
+        upscale_factor: r.
+        data_format: Where channels stand.
+        name: The layer's name.
+
+    Returns:
+        ``[n, c, h * r, w * r]`` in the layout of ``x``.
+
+    Raises:
+        ShapeError: If the number of channels is not a multiple of ``r * r``.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0]], [[2.0]], [[3.0]], [[4.0]]]])
+        >>> y = paddle.nn.functional.pixel_shuffle(x, upscale_factor=2)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[[[1., 2.],
+                 [3., 4.]]]], dtype=float32)
+    """
+    check_variable(x, "x", "pixel_shuffle")
+    check_format(data_format, ("NCHW", "NHWC"), "pixel_shuffle")
+    attrs = {"upscale_factor": upscale_factor, "data_format": data_format}
+    out: Variable = emit("pixel_shuffle", {"X": x}, attrs, name=name)
+    return out
+
+
+@export("fluid.layers.pixel_shuffle", op="pixel_shuffle")
+def pixel_shuffle_1x(x: Variable, upscale_factor: int) -> Variable:
+    """:func:`pixel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
+
+    Returns:
+        ``[n, c / r / r, h * r, w * r]``.
+    """
+    return pixel_shuffle(x, upscale_factor)
+
+
+@export("nn.functional.pixel_unshuffle", op="pixel_unshuffle")
+def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """The inverse of :func:`pixel_shuffle`.
+
+    Args:
+        x: ``[n, c, h * r, w * r]`` (``NCHW``) or ``[n, h * r, w * r, c]`` (``NHWC``).
+        downscale_factor: r.
+        data_format: Where channels stand.
+        name: The layer's name.
+
+    Returns:
+        ``[n, c * r * r, h, w]`` in the layout of ``x``.
+
+    Raises:
+        ShapeError: If height or width is not a multiple of ``r``.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> y = paddle.nn.functional.pixel_unshuffle(x, downscale_factor=2)
+        >>> y.shape
+        (1, 4, 1, 1)
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([1., 2., 3., 4.], dtype=float32)
+    """
+    check_variable(x, "x", "pixel_unshuffle")
+    check_format(data_format, ("NCHW", "NHWC"), "pixel_unshuffle")
+    attrs = {"downscale_factor": downscale_factor, "data_format": data_format}
+    out: Variable = emit("pixel_unshuffle", {"X": x}, attrs, name=name)
+    return out
+
+
+@export("nn.functional.channel_shuffle", op="channel_shuffle")
+def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """Takes channels from each group in turn: channel ``i g + k`` of the output is channel ``k c / g + i`` of ``x``.
+
+    Args:
+        x: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``).
+        groups: g; it divides the channels.
+        data_format: Where channels stand.
+        name: The layer's name.
+
+    Returns:
+        A Variable like ``x``.
+
+    Raises:
+        ShapeError: If ``groups`` does not divide the channels.
+
+    Example:
+        >>> x = paddle.to_tensor([[[[1.0]], [[2.0]], [[3.0]], [[4.0]]]])
+        >>> y = paddle.nn.functional.channel_shuffle(x, groups=2)
+        >>> static.Executor().run(fetch_list=[y])[0].ravel()
+        array([1., 3., 2., 4.], dtype=float32)
+    """
+    check_variable(x, "x", "channel_shuffle")
+    check_format(data_format, ("NCHW", "NHWC"), "channel_shuffle")
+    out: Variable = emit("channel_shuffle", {"X": x}, {"groups": groups, "data_format": data_format}, name=name)
+    return out
+
+
+@export("fluid.layers.shuffle_channel", op="shuffle_channel")
+def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
+    """:func:`channel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
+
+    Returns:
+        A Variable like ``x``.
+    """
+    check_variable(x, "x", "shuffle_channel")
+    out: Variable = emit("shuffle_channel", {"X": x}, {"group": group}, name=name)
+    return out
+
+
+@export("fluid.layers.space_to_depth", op="space_to_depth")
+def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
+    """Trades places for channels in Paddle's order: values pass through an image ``blocksize`` times as large.
+
+    Channel ``(a b + j) c / b^2 + k`` at ``(h, w)`` goes to channel ``k`` at ``(h b + a, w b + j)`` of
+    ``[n, c / b^2, h b, w b]``, whose memory is then read as the result.
+
+    Args:
+        x: ``[n, c, h, w]`` with channels that ``blocksize ** 2`` divides, and height and width that ``blocksize`` does.
+        blocksize: b.
+        name: The layer's name.
+
+    Returns:
+        ``[n, c * b * b, h / b, w / b]``.
+
+    Raises:
+        ShapeError: If a size cannot be divided.
+    """
+    check_variable(x, "x", "space_to_depth")
+    out: Variable = emit("space_to_depth", {"X": x}, {"blocksize": blocksize}, name=name)
+    return out

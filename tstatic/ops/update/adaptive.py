@@ -1,0 +1,295 @@
+"""The adaptive updates beside Adam: adamax, adagrad, adadelta, rmsprop, lamb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.opdef import Case, Domain
+from tstatic.ir.opdef import ValueRange as Range
+from tstatic.ops.update._update import MULTI_PRECISION, Rule, Values, register_update, torch_end, torch_start
+from tstatic.ops.update.common import ONE, POSITIVE, POWERS, SHAPES
+from tstatic.tuned import update_rules as rules
+from tstatic.tuned.update import Calls, Scalars
+
+Array = np.ndarray[Any, Any]
+Attrs = Mapping[str, Any]
+
+
+def _cases(pattern: str, *attrs: Attrs) -> tuple[Case, ...]:
+    """Sample shapes; ``pattern`` has a letter per slot: ``b`` of the parameter's shape, ``s`` one number."""
+    made = []
+    for i, shape in enumerate(SHAPES):
+        one = (1,) if i % 2 else ()
+        made += [Case(tuple(shape if kind == "b" else one for kind in pattern), a) for a in attrs]
+    return tuple(made)
+
+
+# -------------------------------------------------------------------------------------------------------------- adamax
+def _adamax_numbers(n: Attrs) -> tuple[float, ...]:
+    return n["LearningRate"] / (1 - n["Beta1Pow"]), n["beta1"], 1 - n["beta1"], n["beta2"], n["epsilon"]
+
+
+def _adamax(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return rules.adamax(a.p, a["Grad"], a["Moment"], a["InfNorm"], s, a.out_p, a["MomentOut"], a["InfNormOut"], scratch)
+
+
+def _adamax_lower(
+    torch: Any,
+    param: Any,
+    grad: Any,
+    lr: Any,
+    m: Any,
+    norm: Any,
+    pow1: Any,
+    *,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+) -> Any:
+    p, g = torch_start(torch, param, grad, None)
+    new_m = beta1 * m.to(p.dtype) + (1 - beta1) * g
+    new_norm = torch.maximum(g.abs(), beta2 * norm.to(p.dtype) + epsilon)
+    rate = (lr.double() / (1 - pow1.double())).to(p.dtype).reshape(())
+    return torch_end(torch, None, [(param, p - rate * new_m / new_norm), (m, new_m), (norm, new_norm)])
+
+
+register_update(
+    "adamax",
+    "Param, Grad, LearningRate, Moment, InfNorm, Beta1Pow -> ParamOut, MomentOut, InfNormOut",
+    {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
+    [Rule(("rate", "beta1", "rest1", "beta2", "epsilon"), _adamax_numbers, _adamax)],
+    1,
+    _adamax_lower,
+    Domain(
+        cases=_cases("bbsbbs", {}, {"beta1": 0.5, "beta2": 0.7, "epsilon": 1e-3}),
+        values={"LearningRate": POSITIVE, "InfNorm": Range(0.1, 2.0), "Beta1Pow": ONE},
+        ulps=16,
+    ),
+)
+
+
+# ------------------------------------------------------------------------------------------------------------- adagrad
+def _adagrad_numbers(n: Attrs) -> tuple[float, ...]:
+    return n["LearningRate"], n["epsilon"]
+
+
+def _adagrad(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return rules.adagrad(a.p, a["Grad"], a["Moment"], s, a.out_p, a["MomentOut"], scratch)
+
+
+def _adagrad_lower(torch: Any, param: Any, grad: Any, moment: Any, lr: Any, master: Any, *, epsilon: float) -> Any:
+    p, g = torch_start(torch, param, grad, master)
+    s = moment.to(p.dtype) + g * g
+    new = p - lr.to(p.dtype).reshape(()) * g / (torch.sqrt(s) + epsilon)
+    return torch_end(torch, None, [(param, new), (moment, s), (master, new)])
+
+
+register_update(
+    "adagrad",
+    "Param, Grad, Moment, LearningRate, MasterParam? -> ParamOut, MomentOut, MasterParamOut?",
+    {"epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
+    [Rule(("rate", "epsilon"), _adagrad_numbers, _adagrad)],
+    2,
+    _adagrad_lower,
+    Domain(
+        cases=(
+            *_cases("bbbs", {}, {"epsilon": 1e-2}),
+            Case(((5, 6), (5, 6), (5, 6), (1,), (5, 6)), {"multi_precision": True}),
+        ),
+        values={"LearningRate": POSITIVE, "Moment": Range(0.01, 2.0)},
+        ulps=8,
+    ),
+)
+
+
+# ------------------------------------------------------------------------------------------------------------ adadelta
+def _adadelta_numbers(n: Attrs) -> tuple[float, ...]:
+    return n.get("LearningRate", 1.0), n["rho"], 1 - n["rho"], n["epsilon"]
+
+
+def _adadelta(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return rules.adadelta(
+        a.p, a["Grad"], a["AvgSquaredGrad"], a["AvgSquaredUpdate"], s, a.out_p, a["AvgSquaredGradOut"],
+        a["AvgSquaredUpdateOut"], scratch,
+    )  # fmt: skip
+
+
+def _adadelta_lower(
+    torch: Any, param: Any, grad: Any, square_grad: Any, square_update: Any, lr: Any, master: Any, *, rho: float,
+    epsilon: float,
+) -> Any:  # fmt: skip
+    p, g = torch_start(torch, param, grad, master)
+    old = square_update.to(p.dtype)
+    e = rho * square_grad.to(p.dtype) + (1 - rho) * g * g
+    u = -torch.sqrt(old + epsilon) / torch.sqrt(e + epsilon) * g
+    d = rho * old + (1 - rho) * u * u
+    new = p + (u if lr is None else lr.to(p.dtype).reshape(()) * u)
+    return torch_end(torch, None, [(param, new), (square_grad, e), (square_update, d), (master, new)])
+
+
+register_update(
+    "adadelta",
+    "Param, Grad, AvgSquaredGrad, AvgSquaredUpdate, LearningRate?, MasterParam? "
+    "-> ParamOut, AvgSquaredGradOut, AvgSquaredUpdateOut, MasterParamOut?",
+    {"rho": 0.95, "epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
+    [Rule(("rate", "rho", "rest", "epsilon"), _adadelta_numbers, _adadelta)],
+    2,
+    _adadelta_lower,
+    Domain(
+        cases=(
+            *_cases("bbbbs", {}, {"rho": 0.5, "epsilon": 1e-2}),
+            *_cases("bbbb", {}),
+            Case(((5, 6),) * 4 + ((1,), (5, 6)), {"multi_precision": True}),
+        ),
+        values={
+            "LearningRate": POSITIVE,
+            "AvgSquaredGrad": Range(0.01, 2.0),
+            "AvgSquaredUpdate": Range(0.01, 2.0),
+        },
+        ulps=16,
+    ),
+)
+
+
+# ------------------------------------------------------------------------------------------------------------- rmsprop
+def _rmsprop_numbers(n: Attrs) -> tuple[float, ...]:
+    return n["LearningRate"], n["decay"], 1 - n["decay"], n["momentum"], n["epsilon"]
+
+
+def _rmsprop(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    centered = attrs["centered"]
+    calls = rules.rmsprop(
+        a.p, a["Grad"], a["Moment"], a["MeanSquare"], a["MeanGrad"] if centered else None, s, a.out_p, a["MomentOut"],
+        a["MeanSquareOut"], a["MeanGradOut"] if centered else None, scratch,
+    )  # fmt: skip
+    if not centered and "MeanGrad" in a.named and "MeanGradOut" in a.named:
+        calls.append((np.copyto, (a["MeanGradOut"], a["MeanGrad"])))
+    return calls
+
+
+def _rmsprop_lower(
+    torch: Any, param: Any, square: Any, grad: Any, moment: Any, lr: Any, mean: Any, master: Any, *, decay: float,
+    momentum: float, epsilon: float, centered: bool,
+) -> Any:  # fmt: skip
+    p, g = torch_start(torch, param, grad, master)
+    s = decay * square.to(p.dtype) + (1 - decay) * g * g
+    a = mean
+    below = s
+    if centered:
+        a = decay * mean.to(p.dtype) + (1 - decay) * g
+        below = s - a * a
+    m = momentum * moment.to(p.dtype) + lr.to(p.dtype).reshape(()) * g / torch.sqrt(below + epsilon)
+    new = p - m
+    return torch_end(torch, None, [(param, new), (moment, m), (square, s), (mean, a), (master, new)])
+
+
+register_update(
+    "rmsprop",
+    "Param, MeanSquare, Grad, Moment, LearningRate, MeanGrad?, MasterParam? "
+    "-> ParamOut, MomentOut, MeanSquareOut, MeanGradOut?, MasterParamOut?",
+    {"epsilon": 1e-10, "decay": 0.9, "momentum": 0.0, "centered": False, "multi_precision": MULTI_PRECISION},
+    [Rule(("rate", "rho", "rest", "momentum", "epsilon"), _rmsprop_numbers, _rmsprop)],
+    2,
+    _rmsprop_lower,
+    Domain(
+        cases=(
+            *_cases("bbbbs", {}, {"momentum": 0.9, "epsilon": 1e-2}),
+            *_cases("bbbbsb", {"centered": True, "momentum": 0.5}, {"epsilon": 1e-3}),
+            Case(((5, 6),) * 4 + ((1,), None, (5, 6)), {"multi_precision": True}),
+        ),
+        # The centred root needs a mean square above the squared mean.
+        values={"LearningRate": POSITIVE, "MeanSquare": Range(2.0, 4.0), "MeanGrad": Range(-0.5, 0.5)},
+        ulps=16,
+    ),
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------- lamb
+def _lamb_first_numbers(n: dict[str, Any]) -> tuple[float, ...]:
+    n["squares_p"] = n["squares_r"] = 0.0
+    return n["beta1"], 1 - n["beta1"], n["beta2"], 1 - n["beta2"], *_lamb_direction(n)
+
+
+def _lamb_first(a: Values, s: Scalars, attrs: dict[str, Any], scratch: Sequence[Array]) -> Calls:
+    return rules.lamb_moments(
+        a.p, a["Grad"], a["Moment1"], a["Moment2"], s, attrs["weight_decay"] != 0, attrs, a["Moment1Out"],
+        a["Moment2Out"], scratch,
+    )  # fmt: skip
+
+
+def _lamb_second_numbers(n: Attrs) -> tuple[float, ...]:
+    adapts = n["always_adapt"] or n["weight_decay"] != 0
+    ratio = rules.trust_ratio(n["squares_p"], n["squares_r"]) if adapts else 1.0
+    return n["LearningRate"] * ratio, *_lamb_direction(n)
+
+
+def _lamb_second(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return rules.lamb_step(a.p, a["Moment1Out"], a["Moment2Out"], s, attrs["weight_decay"] != 0, a.out_p, scratch)
+
+
+def _lamb_direction(n: Attrs) -> tuple[float, ...]:
+    return 1 - n["Beta1Pow"], 1 - n["Beta2Pow"], n["epsilon"], n["weight_decay"]
+
+
+_DIRECTION = ("correct1", "correct2", "epsilon", "decay")
+LAMB = (
+    Rule(("beta1", "rest1", "beta2", "rest2", *_DIRECTION), _lamb_first_numbers, _lamb_first),
+    Rule(("rate", *_DIRECTION), _lamb_second_numbers, _lamb_second),
+)
+
+
+def _lamb_lower(
+    torch: Any, param: Any, grad: Any, lr: Any, m: Any, v: Any, pow1: Any, pow2: Any, master: Any, skip: Any, *,
+    weight_decay: float, beta1: float, beta2: float, epsilon: float, always_adapt: bool,
+) -> Any:  # fmt: skip
+    p, g = torch_start(torch, param, grad, master)
+    # The second pass reads the moments as they are kept.
+    new_m = (beta1 * m.to(p.dtype) + (1 - beta1) * g).to(m.dtype)
+    new_v = (beta2 * v.to(p.dtype) + (1 - beta2) * g * g).to(v.dtype)
+    m_hat = new_m.to(p.dtype) / (1 - pow1.double().reshape(())).to(p.dtype)
+    v_hat = new_v.to(p.dtype) / (1 - pow2.double().reshape(())).to(p.dtype)
+    r = m_hat / (torch.sqrt(v_hat) + epsilon) + weight_decay * p
+    p_norm, r_norm = p.double().norm(), r.double().norm()
+    adapts = (p_norm > 0) & (r_norm > 0) & (always_adapt or weight_decay != 0)
+    ratio = torch.where(adapts, p_norm / r_norm, 1.0)
+    new = p - (lr.double().reshape(()) * ratio).to(p.dtype) * r
+    pairs = [(param, new), (m, new_m), (v, new_v), (pow1, pow1 * beta1), (pow2, pow2 * beta2), (master, new)]
+    return torch_end(torch, skip, pairs)
+
+
+register_update(
+    "lamb",
+    "Param, Grad, LearningRate, Moment1, Moment2, Beta1Pow, Beta2Pow, MasterParam?, SkipUpdate? "
+    "-> ParamOut, Moment1Out, Moment2Out, Beta1PowOut, Beta2PowOut, MasterParamOut?",
+    {
+        "weight_decay": 0.0,
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "epsilon": 1e-6,
+        "multi_precision": MULTI_PRECISION,
+        # Off: a parameter without decay takes plain Adam steps.
+        "always_adapt": False,
+    },
+    LAMB,
+    2,
+    _lamb_lower,
+    Domain(
+        cases=(
+            *_cases("bbsbbss", {"weight_decay": 0.1}, {"epsilon": 1e-2}, {"always_adapt": True}),
+            Case(((5, 6), (5, 6), (1,), (5, 6), (5, 6), (1,), (1,), (5, 6)), {"weight_decay": 0.01}),
+            Case(((7,), (7,), (1,), (7,), (7,), (1,), (1,), None, (1,)), {"weight_decay": 0.01}),
+        ),
+        values={
+            "LearningRate": POSITIVE,
+            "Moment2": Range(0.01, 2.0),
+            "Beta1Pow": ONE,
+            "Beta2Pow": ONE,
+            "SkipUpdate": Range(dtype="bool"),
+        },
+        ulps=64,
+    ),
+    POWERS,
+)

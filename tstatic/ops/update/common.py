@@ -1,0 +1,240 @@
+"""The common updates: sgd, momentum, adam, adamw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tstatic.ir.opdef import Attr, Case, Domain
+from tstatic.ir.opdef import ValueRange as Range
+from tstatic.ops.update._update import MULTI_PRECISION, Rule, Values, register_update, torch_end, torch_start
+from tstatic.tuned import update
+from tstatic.tuned.update import Calls, Scalars
+
+Array = np.ndarray[Any, Any]
+Attrs = Mapping[str, Any]
+
+POSITIVE = Range(0.01, 1.0)
+ONE = Range(0.5, 0.95)
+SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (1,), (0, 3), (2, 3, 4), (129,))
+
+
+def cases(scalars: int, bodies: int, *attrs: Attrs, tail: tuple[Any, ...] = ()) -> tuple[Case, ...]:
+    """Returns test shapes for update ops: ``bodies`` tensor slots, then ``scalars`` scalar slots, then optional ones."""
+    made = []
+    for i, s in enumerate(SHAPES):
+        for a in attrs or ({},):
+            made.append(Case((*((s,) * bodies), *(((1,) if i % 2 else (),) * scalars), *tail), a))
+    return tuple(made)
+
+
+# ----------------------------------------------------------------------------------------------------------------- sgd
+def _sgd_numbers(n: Attrs) -> tuple[float, ...]:
+    return (n["LearningRate"],)
+
+
+def _sgd(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    return update.sgd(a.p, a["Grad"], s, a.out_p, scratch)
+
+
+def _sgd_lower(torch: Any, param: Any, lr: Any, grad: Any, master: Any) -> Any:
+    p, g = torch_start(torch, param, grad, master)
+    new = p - lr.to(p.dtype).reshape(()) * g
+    return torch_end(torch, None, [(param, new), (master, new)])
+
+
+def _sgd_cases() -> tuple[Case, ...]:
+    plain = tuple(Case((s, (1,) if i % 2 else (), s)) for i, s in enumerate(SHAPES))
+    return (*plain, Case(((5, 6), (), (5, 6), (5, 6)), {"multi_precision": True}))
+
+
+register_update(
+    "sgd",
+    "Param, LearningRate, Grad, MasterParam? -> ParamOut, MasterParamOut?",
+    {"multi_precision": MULTI_PRECISION},
+    [Rule(("rate",), _sgd_numbers, _sgd)],
+    1,
+    _sgd_lower,
+    Domain(cases=_sgd_cases(), values={"LearningRate": POSITIVE}, ulps=2),
+)
+
+
+# ------------------------------------------------------------------------------------------------------------ momentum
+def _momentum_numbers(n: Attrs) -> tuple[float, ...]:
+    return n["LearningRate"], n["mu"], n["regularization_coeff"], n["rescale_grad"]
+
+
+def _momentum(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    decays = attrs["regularization_method"] == "l2_decay" and attrs["regularization_coeff"] != 0
+    return update.momentum(
+        a.p, a["Grad"], a["Velocity"], s, attrs["use_nesterov"], decays, attrs["rescale_grad"] != 1, a.out_p,
+        a["VelocityOut"], scratch,
+    )  # fmt: skip
+
+
+def _momentum_lower(
+    torch: Any, param: Any, grad: Any, velocity: Any, lr: Any, master: Any, *, mu: float, use_nesterov: bool,
+    regularization_method: str, regularization_coeff: float, rescale_grad: float,
+) -> Any:  # fmt: skip
+    p, g = torch_start(torch, param, grad, master)
+    rate = lr.to(p.dtype).reshape(())
+    g = g * rescale_grad
+    if regularization_method == "l2_decay":
+        g = g + regularization_coeff * p
+    v = mu * velocity.to(p.dtype) + g
+    new = p - rate * ((g + mu * v) if use_nesterov else v)
+    return torch_end(torch, None, [(param, new), (velocity, v), (master, new)])
+
+
+def _method(value: Any) -> str | None:
+    return None if value in ("", "l2_decay") else "'' or 'l2_decay'"
+
+
+register_update(
+    "momentum",
+    "Param, Grad, Velocity, LearningRate, MasterParam? -> ParamOut, VelocityOut, MasterParamOut?",
+    {
+        "mu": Attr(kind="float"),
+        "use_nesterov": False,
+        "regularization_method": Attr("", "str", _method),
+        "regularization_coeff": 0.0,
+        "multi_precision": MULTI_PRECISION,
+        "rescale_grad": 1.0,
+    },
+    [Rule(("rate", "mu", "decay", "rescale"), _momentum_numbers, _momentum)],
+    2,
+    _momentum_lower,
+    Domain(
+        cases=(
+            *cases(
+                1,
+                3,
+                {"mu": 0.9},
+                {"mu": 0.5, "use_nesterov": True},
+                {"mu": 0.9, "regularization_method": "l2_decay", "regularization_coeff": 0.1, "rescale_grad": 0.25},
+            ),
+            Case(((5, 6),) * 3 + ((), (5, 6)), {"mu": 0.9, "multi_precision": True}),
+        ),
+        values={"LearningRate": POSITIVE},
+        ulps=8,
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------------------------- adam, adamw
+ADAM_SLOTS = (
+    "Param, Grad, LearningRate, Moment1, Moment2, Beta1Pow, Beta2Pow, MasterParam?, SkipUpdate?, Beta1Tensor?, "
+    "Beta2Tensor?, EpsilonTensor?, RowMask? -> ParamOut, Moment1Out, Moment2Out, Beta1PowOut, Beta2PowOut, MasterParamOut?"
+)
+ADAM_ATTRS = {
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "epsilon": 1e-8,
+    "lazy_mode": False,
+    "min_row_size_to_use_multithread": Attr.idle(1000, "the size of the work alone decides how it is cut"),
+    "multi_precision": MULTI_PRECISION,
+    "use_global_beta_pow": False,
+}
+POWERS = {"Beta1PowOut": ("Beta1Pow", "beta1"), "Beta2PowOut": ("Beta2Pow", "beta2")}
+
+
+def _adam_numbers(n: Attrs) -> tuple[float, ...]:
+    correct = math.sqrt(1 - n["Beta2Pow"])
+    rate = n["LearningRate"] * n.get("lr_ratio", 1.0)
+    shrink = 1 - rate * n["coeff"] if n.get("with_decay") else 1.0
+    beta1, beta2 = n["beta1"], n["beta2"]
+    epsilon = n["epsilon"] * correct
+    return rate * correct / (1 - n["Beta1Pow"]), epsilon, beta1, 1.0 - beta1, beta2, 1.0 - beta2, shrink
+
+
+def _adam(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
+    decays = bool(attrs.get("with_decay") and attrs["coeff"] != 0)
+    return update.adam(
+        a.p, a["Grad"], a["Moment1"], a["Moment2"], s, decays, a.out_p, a["Moment1Out"], a["Moment2Out"], scratch
+    )
+
+
+ADAM = Rule(("rate", "epsilon", "beta1", "rest1", "beta2", "rest2", "shrink"), _adam_numbers, _adam)
+
+
+def _number(tensor: Any, other: float) -> Any:
+    return other if tensor is None else tensor.double().reshape(())
+
+
+def _adam_lower(
+    torch: Any, param: Any, grad: Any, lr: Any, m: Any, v: Any, pow1: Any, pow2: Any, master: Any, skip: Any, b1: Any,
+    b2: Any, eps: Any, mask: Any, *, beta1: float, beta2: float, epsilon: float, lazy_mode: bool, use_global_beta_pow: bool,
+    lr_ratio: float = 1.0, coeff: float = 0.0, with_decay: bool = False,
+) -> Any:  # fmt: skip
+    p, g = torch_start(torch, param, grad, master)
+    rate = lr.double().reshape(()) * lr_ratio
+    one, two, small = _number(b1, beta1), _number(b2, beta2), _number(eps, epsilon)
+    if with_decay:
+        p = p * (1 - rate * coeff).to(p.dtype)
+    new_m = one * m.to(p.dtype) + (1 - one) * g
+    new_v = two * v.to(p.dtype) + (1 - two) * g * g
+    m_hat = new_m / (1 - pow1.double().reshape(())).to(p.dtype)
+    v_hat = new_v / (1 - pow2.double().reshape(())).to(p.dtype)
+    new = p - rate.to(p.dtype) * m_hat / (torch.sqrt(v_hat) + small)
+    next1, next2 = (pow1, pow2) if use_global_beta_pow else (pow1 * one, pow2 * two)
+
+    def after(old: Any, changed: Any) -> tuple[Any, Any]:
+        if mask is None or not lazy_mode or old is None:
+            return old, changed
+        looked_up = (mask != 0).reshape(-1, *(1 for _ in p.shape[1:]))
+        return old, torch.where(looked_up, changed.to(old.dtype), old)
+
+    powers = [(old, power.to(p.dtype)) for old, power in ((pow1, next1), (pow2, next2))]
+    return torch_end(torch, skip, [after(param, new), after(m, new_m), after(v, new_v), *powers, after(master, new)])
+
+
+def _adam_cases(more: Attrs) -> tuple[Case, ...]:
+    def shapes(s: tuple[int, ...], one: tuple[int, ...], *tail: Any) -> tuple[Any, ...]:
+        return (s, s, one, s, s, one, one, *tail)
+
+    odd = {"beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3}
+    return (
+        *(Case(shapes(s, (1,) if i % 2 else ()), more if i % 2 else {**more, **odd}) for i, s in enumerate(SHAPES)),
+        Case(shapes((5, 6), (), (5, 6)), {**more, "multi_precision": True}),
+        Case(shapes((5, 6), (1,), None, (1,)), more),
+        Case(shapes((5, 6), (1,), (5, 6), (1,)), {**more, "multi_precision": True}),
+        Case(shapes((7,), (1,), None, None, (1,), (1,), (1,)), more),
+        Case(shapes((7,), (1,)), {**more, "use_global_beta_pow": True}),
+        Case(shapes((9, 4), (1,), *(None,) * 5, (9,)), {**more, "lazy_mode": True}),
+        Case(shapes((9, 4), (1,), *(None,) * 5, (9,)), more),
+        Case(shapes((6, 5), (1,), (6, 5), (1,), None, None, None, (6,)), {**more, "lazy_mode": True}),
+    )
+
+
+def _adam_domain(*more: Attrs) -> Domain:
+    return Domain(
+        cases=tuple(c for m in more for c in _adam_cases(m)),
+        values={
+            "LearningRate": POSITIVE,
+            "Moment2": Range(0.01, 2.0),
+            "Beta1Pow": ONE,
+            "Beta2Pow": ONE,
+            "SkipUpdate": Range(dtype="bool"),
+            "Beta1Tensor": ONE,
+            "Beta2Tensor": ONE,
+            "EpsilonTensor": POSITIVE,
+            "RowMask": Range(0, 1, dtype="int64"),
+        },
+        ulps=32,
+    )
+
+
+register_update("adam", ADAM_SLOTS, ADAM_ATTRS, [ADAM], 1, _adam_lower, _adam_domain({}), POWERS)
+register_update(
+    "adamw",
+    ADAM_SLOTS,
+    {**ADAM_ATTRS, "lr_ratio": 1.0, "coeff": 0.01, "with_decay": True},
+    [ADAM],
+    1,
+    _adam_lower,
+    _adam_domain({"coeff": 0.1}, {"coeff": 0.1, "lr_ratio": 0.5}, {"with_decay": False}),
+    POWERS,
+)

@@ -1,0 +1,197 @@
+"""Convolution as column copies and matrix products, in blocks that stay in cache; channels first (NCHW, OIHW).
+
+All functions write into ``out`` and into scratch buffers made by the matching ``*_scratch`` function. The result
+depends on nothing but the arguments: blocks are chosen from shapes (``conv_plan``) and summed in order. Depthwise
+convolution needs no special case: a matrix-vector product per channel takes a quarter of the time of sums of shifted
+products. Channels last is a transposed view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tstatic.tuned import conv_pixels, conv_rows
+from tstatic.tuned._common import Array, Buffer, buffers, flat
+from tstatic.tuned._windows import ConvPlan, Pads, Pair, conv_plan
+
+Shape4 = tuple[int, int, int, int]
+
+
+# -------------------------------------------------------------------------------------------------------------- forward
+def conv2d_forward_scratch(
+    x_shape: Shape4,
+    w_shape: Shape4,
+    strides: Pair,
+    paddings: Pads,
+    dilations: Pair,
+    groups: int,
+    dtype: np.dtype[np.floating],
+) -> tuple[Buffer, ...]:
+    """Scratch buffers of :func:`conv2d_forward`: images, columns, products, rearranged filters."""
+    plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups)
+    filters = plan.filters * plan.depth if plan.mode == "pixels" else 0
+    return buffers(dtype, plan.sources, plan.columns, plan.products, filters)
+
+
+def conv2d_forward(
+    x: Array,
+    w: Array,
+    out: Array,
+    strides: Pair,
+    paddings: Pads,
+    dilations: Pair,
+    groups: int,
+    scratch: Sequence[Array],
+) -> None:
+    """Cross-correlation: ``out[n,o,i,j] = sum_{c,a,b} w[o,c,a,b] * x[n, c, i*s0 + a*d0 - top, j*s1 + b*d1 - left]``.
+
+    Args:
+        x: ``[n, c, h, w]``, any strides.
+        w: ``[o, c / groups, kh, kw]``.
+        out: ``[n, o, oh, ow]``, written.
+        strides, dilations: Rows, columns.
+        paddings: Zeros at top, bottom, left, right.
+        groups: Number of groups; the channels of input and output are cut into as many.
+        scratch: Buffers from :func:`conv2d_forward_scratch`.
+    """
+    plan = conv_plan(x.shape, w.shape, strides, paddings, dilations, groups)
+    if plan.mode == "none":
+        out.fill(0)
+    elif plan.mode == "pixels":
+        filters = flat(scratch[3], (*plan.kernel, plan.channels, plan.filters))
+        np.copyto(filters, w.transpose(2, 3, 1, 0))
+        conv_pixels.correlate(x, filters.reshape(plan.depth, plan.filters), out, plan, scratch)
+    else:
+        conv_rows.correlate(x, w.reshape(groups, plan.filters // groups, plan.depth), out, plan, scratch)
+
+
+# ------------------------------------------------------------------------------------------------------- input gradient
+def _mirror_plan(
+    x_shape: Shape4, w_shape: Shape4, out_shape: Shape4, strides: Pair, paddings: Pads, dilations: Pair, groups: int
+) -> ConvPlan | None:
+    """The correlation of ``dout`` with mirrored filters that is the input gradient at stride 1, if there is one."""
+    reach_h, reach_w = dilations[0] * (w_shape[2] - 1), dilations[1] * (w_shape[3] - 1)
+    top, bottom, left, right = paddings
+    pads = (reach_h - top, reach_h - bottom, reach_w - left, reach_w - right)
+    if strides != (1, 1) or min(pads) < 0:
+        return None
+    mirrored = (x_shape[1], w_shape[0] // groups, w_shape[2], w_shape[3])
+    return conv_plan(out_shape, mirrored, (1, 1), pads, dilations, groups)
+
+
+def conv2d_input_grad_scratch(
+    x_shape: Shape4,
+    w_shape: Shape4,
+    out_shape: Shape4,
+    strides: Pair,
+    paddings: Pads,
+    dilations: Pair,
+    groups: int,
+    dtype: np.dtype[np.floating],
+) -> tuple[Buffer, ...]:
+    """Scratch buffers of :func:`conv2d_input_grad`: images, columns, products, rearranged filters."""
+    filters = w_shape[0] * w_shape[1] * w_shape[2] * w_shape[3]
+    plan = _mirror_plan(x_shape, w_shape, out_shape, strides, paddings, dilations, groups)
+    if plan is not None:
+        return buffers(dtype, plan.sources, plan.columns, plan.products, filters)
+    plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups, True)
+    columns = plan.block * groups * plan.depth
+    return buffers(dtype, plan.sources, columns, plan.products, filters if plan.mode == "pixels" else 0)
+
+
+def conv2d_input_grad(
+    dout: Array,
+    w: Array,
+    dx: Array,
+    strides: Pair,
+    paddings: Pads,
+    dilations: Pair,
+    groups: int,
+    scratch: Sequence[Array],
+) -> None:
+    """Gradient of :func:`conv2d_forward` by ``x``; also the forward of a transposed convolution.
+
+    ``dx[n,c,p,q]`` is the sum of ``w[o,c,a,b] * dout[n,o,i,j]`` over all ``p = i*s0 + a*d0 - top``, ``q`` alike. At
+    stride 1 this is a correlation with mirrored filters, else columns are scattered (a fifth slower).
+
+    Args:
+        dout: ``[n, o, oh, ow]``.
+        w: ``[o, c / groups, kh, kw]``.
+        dx: ``[n, c, h, w]``, written.
+        strides, paddings, dilations, groups: As in :func:`conv2d_forward`.
+        scratch: Buffers from :func:`conv2d_input_grad_scratch`.
+    """
+    if dout.size == 0 or w.size == 0:
+        dx.fill(0)
+        return
+    o, c, kh, kw = w.shape
+    plan = _mirror_plan(dx.shape, w.shape, dout.shape, strides, paddings, dilations, groups)
+    if plan is None:
+        plan = conv_plan(dx.shape, w.shape, strides, paddings, dilations, groups, True)
+        if plan.mode == "pixels":
+            filters = flat(scratch[3], (o, kh, kw, c))
+            np.copyto(filters, w.transpose(0, 2, 3, 1))
+            conv_pixels.scatter(dout, filters.reshape(o, plan.depth), dx, plan, scratch)
+        else:
+            conv_rows.scatter(dout, w.reshape(groups, o // groups, plan.depth), dx, plan, scratch)
+        return
+    turned = w[..., ::-1, ::-1]
+    if plan.mode == "pixels":
+        filters = flat(scratch[3], (kh, kw, o, c))
+        np.copyto(filters, turned.transpose(2, 3, 0, 1))
+        conv_pixels.correlate(dout, filters.reshape(plan.depth, c), dx, plan, scratch)
+    else:
+        filters = flat(scratch[3], (groups, c, o // groups, kh, kw))
+        np.copyto(filters, turned.reshape(groups, o // groups, c, kh, kw).transpose(0, 2, 1, 3, 4))
+        conv_rows.correlate(dout, filters.reshape(groups, c, plan.depth), dx, plan, scratch)
+
+
+# ------------------------------------------------------------------------------------------------------ filter gradient
+def conv2d_filter_grad_scratch(
+    x_shape: Shape4,
+    w_shape: Shape4,
+    strides: Pair,
+    paddings: Pads,
+    dilations: Pair,
+    groups: int,
+    dtype: np.dtype[np.floating],
+) -> tuple[Buffer, ...]:
+    """Scratch buffers of :func:`conv2d_filter_grad`: images, columns, gradients, products, their sum."""
+    plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups, True, True)
+    size = plan.filters * plan.depth
+    products = size if plan.mode == "pixels" else size * plan.images
+    if plan.mode == "shifts":
+        products = products // plan.kernel[0] * plan.parts
+    return buffers(dtype, plan.sources, plan.columns, plan.products, products, size)
+
+
+def conv2d_filter_grad(
+    x: Array,
+    dout: Array,
+    dw: Array,
+    strides: Pair,
+    paddings: Pads,
+    dilations: Pair,
+    groups: int,
+    scratch: Sequence[Array],
+) -> None:
+    """Gradient of :func:`conv2d_forward` by ``w``, summed over the images given: a part of the batch gives a partial sum.
+
+    ``dw[o,c,a,b] = sum_{n,i,j} dout[n,o,i,j] * x[n, c, i*s0 + a*d0 - top, j*s1 + b*d1 - left]``.
+
+    Args:
+        x: ``[n, c, h, w]``.
+        dout: ``[n, o, oh, ow]``.
+        dw: ``[o, c / groups, kh, kw]``, written.
+        strides, paddings, dilations, groups: As in :func:`conv2d_forward`.
+        scratch: Buffers from :func:`conv2d_filter_grad_scratch`.
+    """
+    plan = conv_plan(x.shape, dw.shape, strides, paddings, dilations, groups, True, True)
+    if plan.mode == "none":
+        dw.fill(0)
+    elif plan.mode == "pixels":
+        conv_pixels.filter_grad(x, dout, dw, plan, scratch)
+    else:
+        conv_rows.filter_grad(x, dout, dw, plan, scratch)

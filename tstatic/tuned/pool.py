@@ -1,0 +1,336 @@
+"""Pooling over two axes: maxima and averages of shifted slices; channels first (NCHW, or any view that looks like it).
+
+Windows are given by their bounds per axis (:func:`pool_bounds`, :func:`adaptive_bounds`), already clipped to the input,
+so that padding is never stored and never wins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from tstatic.tuned import pool_pairs
+from tstatic.tuned._common import BLOCK, Array, Buffer, flat
+
+Bounds = tuple[tuple[int, int], ...]
+"""``(start, stop)`` of each window along one axis."""
+_Tap = tuple[tuple[slice, slice], tuple[slice, slice]]
+
+
+@lru_cache(maxsize=256)
+def pool_bounds(size: int, kernel: int, stride: int, before: int, out: int) -> Bounds:
+    """Bounds of ``out`` sliding windows, clipped to ``[0, size)``; a window wholly in the padding is empty."""
+    starts = [i * stride - before for i in range(out)]
+    return tuple((min(max(s, 0), size), max(min(s + kernel, size), min(max(s, 0), size))) for s in starts)
+
+
+@lru_cache(maxsize=256)
+def adaptive_bounds(size: int, out: int) -> Bounds:
+    """Bounds of ``out`` adaptive windows: ``floor(i * size / out)`` to ``ceil((i + 1) * size / out)``."""
+    return tuple((i * size // out, -(-(i + 1) * size // out)) for i in range(out))
+
+
+@lru_cache(maxsize=256)
+def _axis_taps(bounds: Bounds) -> tuple[tuple[slice, slice], ...] | None:
+    """Per offset inside the window: which outputs have it, and which inputs it is; ``None`` if windows are irregular.
+
+    Windows count as regular when their unclipped starts form an arithmetic series.
+    """
+    full = max((stop - start for start, stop in bounds), default=0)
+    if full == 0:
+        return None
+    inner = [i for i, (start, stop) in enumerate(bounds) if stop - start == full]
+    if len(inner) > 1:
+        stride = bounds[inner[1]][0] - bounds[inner[0]][0]
+    elif len(bounds) == 1:
+        stride = 1
+    else:
+        return None
+    first = bounds[inner[0]][0] - inner[0] * stride
+    if stride <= 0:
+        return None
+    taps = []
+    for offset in range(full):
+        has = [i for i, (start, stop) in enumerate(bounds) if start <= first + i * stride + offset < stop]
+        if has and has != list(range(has[0], has[-1] + 1)):
+            return None
+        if has:
+            begin = first + has[0] * stride + offset
+            source = slice(begin, begin + (len(has) - 1) * stride + 1, stride)
+            taps.append((slice(has[0], has[-1] + 1), source))
+    covered = sum(t[0].stop - t[0].start for t in taps)
+    return tuple(taps) if covered == sum(stop - start for start, stop in bounds) else None
+
+
+@lru_cache(maxsize=256)
+def _taps(rows: Bounds, columns: Bounds) -> tuple[_Tap, ...] | None:
+    """All taps in row-major order, or ``None`` when going window by window is better."""
+    by_row, by_column = _axis_taps(rows), _axis_taps(columns)
+    if by_row is None or by_column is None or len(by_row) * len(by_column) > len(rows) * len(columns):
+        return None
+    return tuple(((r[0], c[0]), (r[1], c[1])) for r in by_row for c in by_column)
+
+
+def _covers_once(size: int, bounds: Bounds) -> bool:
+    """Whether the windows touch each other and leave nothing out."""
+    edges = [0, *(stop for _, stop in bounds)]
+    return edges[-1] == size and all(start == edge for (start, _), edge in zip(bounds, edges, strict=False))
+
+
+def _full(taps: Sequence[_Tap], shape: Sequence[int]) -> bool:
+    return all(t[0][0].stop - t[0][0].start == shape[2] and t[0][1].stop - t[0][1].start == shape[3] for t in taps)
+
+
+def _images(shape: Sequence[int]) -> int:
+    """Images per block."""
+    return max(1, 2 * BLOCK // max(1, math.prod(shape[1:])))
+
+
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    return (slice(i, min(i + size, count)) for i in range(0, count, size))
+
+
+def _windows(rows: Bounds, columns: Bounds) -> Iterator[tuple[int, int, slice, slice]]:
+    for i, (top, bottom) in enumerate(rows):
+        for j, (left, right) in enumerate(columns):
+            if bottom > top and right > left:
+                yield i, j, slice(top, bottom), slice(left, right)
+
+
+# -------------------------------------------------------------------------------------------------------------- maximum
+def _pair_images(x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]) -> int:
+    """Images per block of windows of 2 x 2 side by side; 0 where :mod:`pool_pairs` cannot be used."""
+    if dtype.itemsize != 4 or not pool_pairs.are_pairs(x_shape, out_shape):
+        return 0
+    return min(x_shape[0], max(1, BLOCK // max(1, math.prod(x_shape[1:]))))
+
+
+def _once(x: Array, rows: Bounds, columns: Bounds) -> bool:
+    return _covers_once(x.shape[2], rows) and _covers_once(x.shape[3], columns)
+
+
+def max_pool2d_scratch(
+    x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
+) -> tuple[Buffer, ...]:
+    """Scratch buffers of :func:`max_pool2d`: upper and lower rows of windows of 2 x 2."""
+    half = ((_pair_images(x_shape, out_shape, dtype) * 2 * math.prod(out_shape[1:]),), dtype)
+    return half, half
+
+
+def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array] = ()) -> None:
+    """``out[n,c,i,j] = max(x[n, c, rows[i], columns[j]])``; NaN wins; an empty window gives minus infinity.
+
+    Args:
+        x: ``[n, c, h, w]``.
+        out: ``[n, c, oh, ow]``, written.
+        rows, columns: Bounds of the windows.
+        scratch: Buffers from :func:`max_pool2d_scratch`; without them 2 x 2 windows take a third longer.
+    """
+    if out.size == 0:
+        return
+    taps = _taps(rows, columns)
+    if taps is None:
+        out.fill(-np.inf)
+        for i, j, h, w in _windows(rows, columns):
+            np.maximum.reduce(x[:, :, h, w], axis=(2, 3), out=out[:, :, i, j])
+        return
+    images = _pair_images(x.shape, out.shape, x.dtype)
+    if images and scratch and len(taps) == 4 and _once(x, rows, columns) and pool_pairs.fits(x, out):
+        for block in _blocks(len(x), images):
+            pool_pairs.maximum(x[block], out[block], scratch)
+        return
+    full = _full(taps, out.shape)
+    for block in _blocks(len(x), _images(x.shape)):
+        source, target = x[block], out[block]
+        if full:
+            np.copyto(target, source[:, :, taps[0][1][0], taps[0][1][1]])
+        else:
+            target.fill(-np.inf)
+        for (oh, ow), (h, w) in taps[1:] if full else taps:
+            place = target[:, :, oh, ow]
+            np.maximum(place, source[:, :, h, w], out=place)
+
+
+def max_pool2d_grad_scratch(
+    x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
+) -> tuple[Buffer, ...]:
+    """Scratch buffers of :func:`max_pool2d_grad`: two masks, the mask as bits, a product."""
+    count = min(out_shape[0], _images(x_shape)) * math.prod(out_shape[1:])
+    count = max(count, _pair_images(x_shape, out_shape, dtype) * math.prod(x_shape[1:]))
+    flags = ((count,), np.dtype(np.bool_))
+    return flags, flags, ((count,), np.dtype(f"i{dtype.itemsize}")), ((count,), dtype)
+
+
+def max_pool2d_grad(
+    x: Array, out: Array, dout: Array, dx: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array]
+) -> None:
+    """Gradient of :func:`max_pool2d`: ``dout`` goes to the first maximum of its window (to the last NaN if there is
+    one).
+
+    Masks select by a bitwise *and*, so that an infinite ``dout`` leaves zeros elsewhere and no mask costs a branch.
+
+    Args:
+        x: ``[n, c, h, w]``; ``out``, ``dout``: ``[n, c, oh, ow]``; ``dx``: ``[n, c, h, w]``, written.
+        rows, columns: Bounds of the windows.
+        scratch: Buffers from :func:`max_pool2d_grad_scratch`.
+    """
+    taps = _taps(rows, columns)
+    if taps is None or out.size == 0:
+        dx.fill(0)
+        if out.size:
+            _max_grad_by_window(x, dout, dx, rows, columns)
+        return
+    once = _once(x, rows, columns) and _full(taps, out.shape)
+    images = _pair_images(x.shape, out.shape, dx.dtype)
+    if images and len(taps) == 4 and once and pool_pairs.fits(x, out, dout, dx):
+        for block in _blocks(len(x), images):
+            if np.isnan(out[block], out=flat(scratch[0], out[block].shape)).any():
+                _max_grad_by_window(x[block], dout[block], dx[block], rows, columns)
+            else:
+                pool_pairs.maximum_grad(x[block], out[block], dout[block], dx[block], scratch)
+        return
+    bits = np.dtype(f"i{dx.dtype.itemsize}")
+    for block in _blocks(len(x), _images(x.shape)):
+        best, source, target = out[block], x[block], dx[block]
+        mask, taken, selector, product = (flat(b, best.shape) for b in scratch)
+        gradient = dout[block]
+        if not once:
+            target.fill(0)
+        if gradient.dtype != dx.dtype or not gradient.flags.aligned:
+            gradient = gradient.astype(dx.dtype)
+        if np.isnan(best, out=mask).any():
+            _max_grad_by_window(source, gradient, target, rows, columns)
+            continue
+        taken.fill(False)
+        for (oh, ow), (h, w) in taps:
+            here, seen, select = mask[:, :, oh, ow], taken[:, :, oh, ow], selector[:, :, oh, ow]
+            np.equal(source[:, :, h, w], best[:, :, oh, ow], out=here)
+            np.greater(here, seen, out=here)
+            np.logical_or(seen, here, out=seen)
+            # True is the byte 1; minus that, widened, has all bits set.
+            np.negative(here.view(np.int8), out=here.view(np.int8))
+            np.copyto(select, here.view(np.int8))
+            place = target[:, :, h, w]
+            given = gradient[:, :, oh, ow].view(bits)
+            if once:
+                np.bitwise_and(select, given, out=place.view(bits))
+            else:
+                term = product[:, :, oh, ow]
+                np.bitwise_and(select, given, out=term.view(bits))
+                np.add(place, term, out=place)
+
+
+def _max_grad_by_window(x: Array, dout: Array, dx: Array, rows: Bounds, columns: Bounds) -> None:
+    """The slow path: irregular windows, few windows, or NaN. Clears ``dx`` first."""
+    dx.fill(0)
+    image, channel = np.ogrid[: x.shape[0], : x.shape[1]]
+    for i, j, h, w in _windows(rows, columns):
+        values = x[:, :, h, w].reshape(*x.shape[:2], -1)
+        chosen = values.argmax(-1)
+        is_nan = np.isnan(values)
+        if is_nan.any():
+            last = values.shape[-1] - 1 - is_nan[..., ::-1].argmax(-1)
+            chosen = np.where(is_nan.any(-1), last, chosen)
+        width = w.stop - w.start
+        dx[image, channel, h.start + chosen // width, w.start + chosen % width] += dout[:, :, i, j]
+
+
+# -------------------------------------------------------------------------------------------------------------- average
+Extents = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@lru_cache(maxsize=256)
+def padded_extents(size: int, kernel: int, stride: int, before: int, after: int, out: int) -> tuple[int, ...]:
+    """Length of each window along one axis with the padding counted: the divisors of an average that is not exclusive.
+
+    A window that ``ceil_mode`` lets stick out beyond the padding counts only up to there.
+    """
+    return tuple(max(0, min(i * stride - before + kernel, size + after) - (i * stride - before)) for i in range(out))
+
+
+@lru_cache(maxsize=64)
+def _divisors(rows: Bounds, columns: Bounds, extents: Extents | None, dtype: np.dtype[np.floating]) -> Array:
+    """What each window's sum is divided by, ``[oh, ow]``: at least 1."""
+    if extents is None:
+        extents = tuple(b - a for a, b in rows), tuple(b - a for a, b in columns)
+    counts: Array = np.maximum(np.outer(*extents), 1).astype(dtype)
+    counts.setflags(write=False)
+    return counts
+
+
+def avg_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, extents: Extents | None = None) -> None:
+    """``out[n,c,i,j] = sum(x[n, c, rows[i], columns[j]]) / divisor``.
+
+    Args:
+        x: ``[n, c, h, w]``.
+        out: ``[n, c, oh, ow]``, written.
+        rows, columns: Bounds of the windows.
+        extents: Divisors by row and by column (:func:`padded_extents`); without them a window's sum is divided by the
+            number of values inside the input (``exclusive``).
+    """
+    if out.size == 0:
+        return
+    counts = _divisors(rows, columns, extents, out.dtype)
+    taps = _taps(rows, columns)
+    if taps is None:
+        out.fill(0)
+        for i, j, h, w in _windows(rows, columns):
+            np.add.reduce(x[:, :, h, w], axis=(2, 3), out=out[:, :, i, j])
+        np.divide(out, counts, out)
+        return
+    full = _full(taps, out.shape)
+    for block in _blocks(len(x), _images(x.shape)):
+        source, target = x[block], out[block]
+        if full:
+            np.copyto(target, source[:, :, taps[0][1][0], taps[0][1][1]])
+        else:
+            target.fill(0)
+        for (oh, ow), (h, w) in taps[1:] if full else taps:
+            place = target[:, :, oh, ow]
+            np.add(place, source[:, :, h, w], place)
+        np.divide(target, counts, target)
+
+
+def avg_pool2d_grad_scratch(
+    x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
+) -> tuple[Buffer, ...]:
+    """Scratch buffer of :func:`avg_pool2d_grad`: the divided gradient."""
+    return (((min(out_shape[0], _images(x_shape)) * math.prod(out_shape[1:]),), dtype),)
+
+
+def avg_pool2d_grad(
+    dout: Array, dx: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array], extents: Extents | None = None
+) -> None:
+    """Gradient of :func:`avg_pool2d`: every value of a window gets ``dout / divisor``.
+
+    Args:
+        dout: ``[n, c, oh, ow]``; ``dx``: ``[n, c, h, w]``, written.
+        rows, columns, extents: As in :func:`avg_pool2d`.
+        scratch: Buffers from :func:`avg_pool2d_grad_scratch`.
+    """
+    if dout.size == 0:
+        dx.fill(0)
+        return
+    counts = _divisors(rows, columns, extents, dx.dtype)
+    taps = _taps(rows, columns)
+    once = _covers_once(dx.shape[2], rows) and _covers_once(dx.shape[3], columns)
+    for block in _blocks(len(dx), _images(dx.shape)):
+        target = dx[block]
+        share = flat(scratch[0], (len(target), *dout.shape[1:]))
+        np.divide(dout[block], counts, share)
+        if taps is not None and once and _full(taps, dout.shape):
+            for _, (h, w) in taps:
+                np.copyto(target[:, :, h, w], share)
+            continue
+        target.fill(0)
+        if taps is not None:
+            for (oh, ow), (h, w) in taps:
+                place = target[:, :, h, w]
+                np.add(place, share[:, :, oh, ow], place)
+            continue
+        for i, j, h, w in _windows(rows, columns):
+            place = target[:, :, h, w]
+            np.add(place, share[:, :, i : i + 1, j : j + 1], place)
