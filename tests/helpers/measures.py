@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from tests.helpers import source
 from tstatic.ir.opdef import OPS
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "tstatic"
+ROOT, PACKAGE = source.ROOT, source.PACKAGE
 RECORD = ROOT / "tests" / "unit" / "ratchets.json"
 
 Trees = Mapping[str, ast.Module]
@@ -27,7 +27,7 @@ Trees = Mapping[str, ast.Module]
 @cache
 def trees() -> Trees:
     """All files of the library."""
-    return {str(f.relative_to(ROOT)): ast.parse(f.read_text(encoding="utf-8")) for f in sorted(PACKAGE.rglob("*.py"))}
+    return {str(f.relative_to(ROOT)): source.tree(f) for f in source.files()}
 
 
 # -------------------------------------------------------------------------------------------------------- import circles
@@ -42,7 +42,7 @@ def imports(files: Trees) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for file, tree in files.items():
         named: set[str] = set()
-        for node in ast.walk(tree):
+        for node in source.walk(tree):
             if isinstance(node, ast.Import):
                 named |= {a.name for a in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
@@ -79,7 +79,7 @@ def reference_probes(files: Trees) -> list[str]:
     """``hasattr``, ``getattr`` and ``isinstance`` by which code finds out what kind of reference an op has."""
     found = []
     for file, tree in files.items():
-        for node in ast.walk(tree):
+        for node in source.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) >= 2:
                 first, second = node.args[:2]
                 asked = node.func.id in ("hasattr", "getattr")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import pickle
-from pathlib import Path
 
 import pytest
 
+from tests.helpers import source
 from tstatic import errors
 from tstatic.errors import ShapeError, TstaticError, near
 
@@ -121,8 +121,8 @@ def test_no_error_is_told_the_users_line_which_it_finds_itself() -> None:
     """``add_context`` may name it, for an error that another thread raised."""
     written = [
         f"{path}:{node.lineno}"
-        for path in sorted(Path(errors.__file__).parent.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path in source.files()
+        for node in source.nodes(path)
         if isinstance(node, ast.Call)
         and not (isinstance(node.func, ast.Attribute) and node.func.attr == "add_context")
         and any(k.arg == "where" and ast.unparse(k.value) == "show(user_line())" for k in node.keywords)

@@ -6,12 +6,13 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.helpers import source
 from tests.helpers.measures import trees
 
 ROOT = Path(__file__).parents[2]
@@ -95,9 +96,9 @@ PENDING = (
 )  # fmt: skip
 
 
-def defined(tree: ast.AST) -> Iterator[str]:
+def defined(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Names of classes, functions, parameters, variables and attributes that a file defines."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.arg):
@@ -108,9 +109,9 @@ def defined(tree: ast.AST) -> Iterator[str]:
             yield node.attr
 
 
-def defined_at_top(tree: ast.Module) -> Iterator[str]:
+def defined_at_top(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Names of classes and functions, methods too, and of the constants of modules and classes."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
         if isinstance(node, ast.Module | ast.ClassDef):
@@ -122,8 +123,8 @@ def defined_at_top(tree: ast.Module) -> Iterator[str]:
 @cache
 def names_of(file: str, all: bool) -> frozenset[str]:
     """What a file defines, and its own name."""
-    tree = trees()[file]
-    return frozenset({Path(file).stem, *(defined(tree) if all else defined_at_top(tree))})
+    nodes = source.nodes(ROOT / file)
+    return frozenset({Path(file).stem, *(defined(nodes) if all else defined_at_top(nodes))})
 
 
 def at(where: str) -> list[str]:

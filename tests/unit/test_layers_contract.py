@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import tstatic
+from tests.helpers import source
 from tstatic.ir.opdef import OPS
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "tstatic"
-TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(PACKAGE.rglob("*.py"))}
+ROOT, PACKAGE = source.ROOT, source.PACKAGE
+FILES = source.files()
 
 LONGEST = 600
 
@@ -29,22 +29,17 @@ def test_imports_point_down() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- an op is one file
-def strings(tree: ast.AST) -> list[str]:
-    """All string constants."""
-    return [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-
-
-def definition_strings(tree: ast.AST) -> list[str]:
+def definition_strings(file: Path) -> list[str]:
     """First arguments of calls of ``OpDef``, as far as they are written out."""
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    calls = [n for n in source.nodes(file) if isinstance(n, ast.Call)]
     calls = [c for c in calls if (isinstance(c.func, ast.Name) and c.func.id == "OpDef") and c.args]
     return [c.args[0].value for c in calls if isinstance(c.args[0], ast.Constant)]
 
 
 def test_an_op_def_stands_in_one_file() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for file, tree in TREES.items():
-        for type in definition_strings(tree):
+    for file in FILES:
+        for type in definition_strings(file):
             places[type].append(str(file.relative_to(ROOT)))
     assert {type: files for type, files in places.items() if len(files) > 1} == {}
     # Collectives need the replicas' group; and one op definition says what a kernel computes and no program states.
@@ -57,11 +52,11 @@ def test_an_op_def_stands_in_one_file() -> None:
 
 # --------------------------------------------------------------------------------------------------------------- files
 def lines(file: Path) -> int:
-    return len(file.read_text(encoding="utf-8").splitlines())
+    return len(source.text(file).splitlines())
 
 
 def test_files_are_not_too_long() -> None:
-    counts = {str(file.relative_to(ROOT)): lines(file) for file in TREES}
+    counts = {str(file.relative_to(ROOT)): lines(file) for file in FILES}
     long = {name: n for name, n in counts.items() if n > LONGEST}
     assert long == {}, f"split these by what they are about; a file has at most {LONGEST} lines"
 
@@ -69,25 +64,25 @@ def test_files_are_not_too_long() -> None:
 def test_files_that_define_something_are_not_crumbs() -> None:
     """A file with a function or a class of its own has 15 lines or more; files of names only may be shorter."""
     crumbs = {}
-    for file, tree in TREES.items():
-        defines = any(isinstance(n, ast.FunctionDef | ast.ClassDef) for n in tree.body)  # type: ignore[attr-defined]
+    for file in FILES:
+        defines = any(isinstance(n, ast.FunctionDef | ast.ClassDef) for n in source.tree(file).body)  # type: ignore[attr-defined]
         if defines and lines(file) < 15 and file.name != "__init__.py":
             crumbs[str(file.relative_to(ROOT))] = lines(file)
     assert crumbs == {}
 
 
 def test_names_of_files_are_unique_within_the_ops() -> None:
-    files = [file for file in TREES if file.is_relative_to(PACKAGE / "ops") and file.name != "__init__.py"]
+    files = [file for file in FILES if file.is_relative_to(PACKAGE / "ops") and file.name != "__init__.py"]
     names = Counter(file.stem for file in files)
     assert [name for name, n in names.items() if n > 1] == []
     assert tstatic.__file__ == str(PACKAGE / "__init__.py")
 
 
-OP_FILES = [f for f in TREES if f.is_relative_to(PACKAGE / "ops") and f.name != "__init__.py"]
+OP_FILES = [f for f in FILES if f.is_relative_to(PACKAGE / "ops") and f.name != "__init__.py"]
 
 
 @pytest.mark.parametrize("file", OP_FILES, ids=lambda f: f.stem)
 def test_an_op_file_says_what_lives_there(file: Path) -> None:
-    doc = ast.get_docstring(TREES[file])
+    doc = ast.get_docstring(source.tree(file))
     assert doc is not None
     assert doc.split("\n\n")[0].count("\n") == 0, "one sentence on one line"

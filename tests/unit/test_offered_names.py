@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,11 +14,12 @@ import pytest
 
 import tstatic
 import tstatic.testing
+from tests.helpers import source
 from tstatic import logs, static, unsupported
 from tstatic.fusion import reasons
 
-ROOT = Path(__file__).parents[2]
-LIBRARY = sorted((ROOT / "tstatic").rglob("*.py"))
+ROOT = source.ROOT
+LIBRARY = source.files()
 PAGES = [
     p
     for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -71,27 +72,25 @@ def missing(name: str) -> str:
     return name if first in ROOTS else ""
 
 
-def advice_of(tree: ast.AST) -> Iterator[str]:
+def advice_of(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """The literal texts of all ``fix=`` arguments."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.keyword) and node.arg == "fix":
             parts = [n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
             yield " ".join(parts)
 
 
-def docstrings_of(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def docstrings_of(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             yield from SPAN.findall(ast.get_docstring(node) or "")
 
 
 def texts(path: Path) -> list[str]:
     """What a file offers: advice and docstrings of a module, code in the prose of a page."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        return SPAN.findall(FENCE.sub("", text))
-    tree = ast.parse(text)
-    return [*advice_of(tree), *docstrings_of(tree)]
+        return SPAN.findall(FENCE.sub("", source.text(path)))
+    return [*advice_of(source.nodes(path)), *docstrings_of(source.nodes(path))]
 
 
 def dotted(text: str) -> list[str]:

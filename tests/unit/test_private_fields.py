@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-OWNER = ROOT / "tstatic/static/compiled_program.py"
+from tests.helpers import source
+
+OWNER = source.ROOT / "tstatic/static/compiled_program.py"
 
 
 def sources(words: Iterable[str]) -> dict[Path, ast.Module]:
     """The files of library and benches that have one of the words, parsed."""
-    paths = [path for folder in ("tstatic", "bench") for path in sorted((ROOT / folder).rglob("*.py"))]
-    texts = {path: path.read_text(encoding="utf-8") for path in paths}
-    assert len(texts) > 100
-    return {path: ast.parse(text) for path, text in texts.items() if any(word in text for word in words)}
+    paths = source.files("tstatic", "bench")
+    assert len(paths) > 100
+    return {path: source.tree(path) for path in paths if any(word in source.text(path) for word in words)}
 
 
 def private_names(tree: ast.Module, name: str) -> set[str]:
@@ -60,10 +60,10 @@ def calls_of_fuse(tree: ast.Module) -> list[int]:
 
 
 def test_no_other_file_touches_private_fields_of_a_compiled_program() -> None:
-    names = private_names(ast.parse(OWNER.read_text(encoding="utf-8")), "CompiledProgram")
+    names = private_names(source.tree(OWNER), "CompiledProgram")
     assert len(names) >= 3
     found = [
-        f"{path.relative_to(ROOT)} {use}"
+        f"{path.relative_to(source.ROOT)} {use}"
         for path, tree in sources(names).items()
         if path != OWNER
         for use in uses(tree, names)
@@ -72,7 +72,7 @@ def test_no_other_file_touches_private_fields_of_a_compiled_program() -> None:
 
 
 def test_exactly_one_place_of_the_library_makes_fusions_and_no_bench_does() -> None:
-    found = {str(path.relative_to(ROOT)): calls_of_fuse(tree) for path, tree in sources(["pipeline"]).items()}
+    found = {str(path.relative_to(source.ROOT)): calls_of_fuse(tree) for path, tree in sources(["pipeline"]).items()}
     callers = {path: lines for path, lines in found.items() if lines}
     assert list(callers) == ["tstatic/static/compile.py"]
     assert len(callers["tstatic/static/compile.py"]) == 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.helpers import source
 from tstatic.ir.evaluate import call_ref, metas_of
 from tstatic.ir.opdef import OPS, OpDef
 from tstatic.ir.pointwise import PointwiseRef
@@ -19,9 +19,6 @@ from tstatic.ir.types import Meta, float32
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops.elementwise._broadcast_grad import SummedRef
 
-ROOT = Path(__file__).parents[2]
-FILES = sorted(p.relative_to(ROOT).as_posix() for folder in ("tstatic", "bench") for p in (ROOT / folder).rglob("*.py"))
-
 
 def _kinds(cls: type[Ref]) -> Iterator[str]:
     yield cls.__name__
@@ -29,10 +26,10 @@ def _kinds(cls: type[Ref]) -> Iterator[str]:
         yield from _kinds(one)
 
 
-def kind_tests(text: str, kinds: frozenset[str]) -> list[str]:
+def kind_tests(nodes: Iterable[ast.AST], kinds: frozenset[str]) -> list[str]:
     """Places that ask whether something is one of the reference classes, or that know a class by its name."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
             if kinds & {n.id for a in node.args[1:] for n in ast.walk(a) if isinstance(n, ast.Name)}:
                 found.append(ast.unparse(node))
@@ -52,7 +49,8 @@ def _of_class(node: ast.expr) -> bool:
 def test_nobody_asks_what_kind_of_reference_an_op_has() -> None:
     """The ratchet ``probes of references`` counts ``hasattr`` and its like; here no class of references may be asked for."""
     kinds = frozenset(_kinds(Ref))
-    found = {f: hits for f in FILES if (hits := kind_tests((ROOT / f).read_text(), kinds))}
+    files = source.files("tstatic", "bench")
+    found = {f.relative_to(source.ROOT).as_posix(): hits for f in files if (hits := kind_tests(source.nodes(f), kinds))}
     # Where a definition takes bare functions too.
     assert found.pop("tstatic/ir/ref.py") == ["isinstance(given, Ref)"]
     # A process of its own, whose errors come as they are pickled.
@@ -71,7 +69,7 @@ def test_nobody_asks_what_kind_of_reference_an_op_has() -> None:
     ],
 )
 def test_a_test_for_a_kind_is_found(text: str) -> None:
-    assert kind_tests(f"if {text}: pass", frozenset({"CallRef"})) == [text]
+    assert kind_tests(ast.walk(ast.parse(f"if {text}: pass")), frozenset({"CallRef"})) == [text]
 
 
 def test_every_op_definition_has_a_reference() -> None:

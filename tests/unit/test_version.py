@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from pathlib import Path
 
 import numpy
 import pytest
 
+from tests.helpers import source
 from tstatic import version
 
-ROOT = Path(__file__).parents[2]
+ROOT = source.ROOT
 
 
 def test_the_version_stands_in_one_place() -> None:
@@ -41,8 +41,8 @@ def test_what_is_installed_along_is_imported() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = {Requirement(text).name for text in project["dependencies"]}
     found: set[str] = set()
-    for file in (ROOT / "tstatic").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file in source.files():
+        for node in source.nodes(file):
             if isinstance(node, ast.Import):
                 found.update(name.name.split(".")[0] for name in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
