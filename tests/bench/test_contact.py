@@ -375,9 +375,9 @@ def only(lines: list[dict[str, Any]], what: str) -> list[dict[str, Any]]:
 
 
 def one_per_template(given: dict[str, Any]) -> None:
-    """Leaves a kernel of each template, drawn by the commit; all in ``make proof``."""
+    """Leaves a kernel each of four templates, drawn by the commit; all in ``make proof``."""
     rng = random.Random(commit())
-    templates = sorted({case["template"] for case in given["cases"]})
+    templates = rng.sample(sorted({case["template"] for case in given["cases"]}), 4)
     drawn = {rng.choice([c["name"] for c in given["cases"] if c["template"] == template]) for template in templates}
     if not SOAK:
         given["cases"] = [case for case in given["cases"] if case["name"] in drawn]
@@ -408,7 +408,8 @@ def test_kernels_are_right_and_timed_beside_torch_with_few_libraries(whole: Path
         assert row["time"]["compared"]["right"] is True, row["name"]
         assert all("median_s" in row["time"]["peers"][name] for name in ("eager", "compiled")), row["name"]
     assert [row["name"] for row in rows] == [case["name"] for case in given]
-    assert {row["template"] for row in rows} == {case["template"] for case in packfile.read_head(whole)["cases"]}
+    every = {case["template"] for case in packfile.read_head(whole)["cases"]}
+    assert len({row["template"] for row in rows}) == (len(every) if SOAK else 4)
     [made] = only(lines, "pack")
     assert made["commit"] == script("report").commit()
     assert made["skipped"] == {}
