@@ -18,7 +18,7 @@ from typing import Any
 import report
 from workers import HERE, Worker, WorkerError
 
-CASES = ("mlp", "cnn", "gpt", "tiny:500", "null:mlp")
+CASES = ("mlp", "cnn", "gpt", "small", "infer", "tiny:500", "null:mlp")
 MOST_MEAN, MOST_ROW = 1.03, 1.08
 """Ratios of new to old that a change may cost: the geometric mean over all rows, and any single one."""
 

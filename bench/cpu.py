@@ -21,6 +21,8 @@ TARGETS = {
     "mlp": {"torch": 1.0, "paddle": 0.5},
     "cnn": {"torch": 1.0, "paddle": 0.5},
     "gpt": {"torch": 1.2},
+    "small": {"torch": 1.0, "paddle": 0.5},
+    "infer": {"torch": 1.2},
     "tiny": {"paddle": 0.2, "bare": 2.0},
 }
 
@@ -71,13 +73,13 @@ def _finish(title: str, peers: Sequence[Peer], targets: dict[str, float], settin
 
 # ----------------------------------------------------------------------------------------------------------------- cases
 def net(name: str, setting: Setting) -> dict[str, Any]:
-    """A training step of one net in all peers."""
+    """A step of one net in all peers."""
     missing = torch_missing()
     peers: list[Peer] = []
     for threads in setting.threads:
         peers.append(_tstatic(threads, name))
         peers.append(_torch(threads, name, "torch", missing))
-        if not setting.quick:
+        if NETS[name].trained and not setting.quick:
             peers.append(_torch(threads, f"{name}+fused", "torch fused", missing))
         peers.append(_paddle(threads, name))
     return _finish(NETS[name].title, peers, TARGETS[name], setting)

@@ -26,19 +26,21 @@ class Init:
 
 @dataclass(frozen=True)
 class Net:
-    """A training step.
+    """A training step, or the forward part alone.
 
     Attributes:
         title: What stands in the table.
         parameters: Name -> initial values; the same in every peer.
-        build: ``(paddle) -> loss``: builds the forward part in the default program and applies the optimizer.
+        build: ``(paddle) -> fetched``: builds the net in the default program, with its optimizer if it is trained.
         feed: ``(generator) -> feed``.
+        trained: Whether a step updates the parameters.
     """
 
     title: str
     parameters: Mapping[str, Init]
     build: Callable[[Any], Any]
     feed: Callable[[np.random.Generator], dict[str, Array]]
+    trained: bool = True
 
 
 def initial_values(net: Net) -> dict[str, Array]:
@@ -160,6 +162,38 @@ def _gpt_feed(rng: np.random.Generator) -> dict[str, Array]:
     return {"ids": np.ascontiguousarray(text[:, :-1]), "label": np.ascontiguousarray(text[:, 1:, None])}
 
 
+# ------------------------------------------------------------------------------------- what a step costs beside arithmetic
+def _small(paddle: Any) -> Any:
+    x = paddle.static.data("x", [4, 8], "float32")
+    h = paddle.static.nn.fc(x, 16, activation="relu", **_attrs(paddle, "fc1"))
+    loss = paddle.mean(paddle.static.nn.fc(h, 1, **_attrs(paddle, "fc2")))
+    paddle.optimizer.Adam(learning_rate=1e-3).minimize(loss)
+    return loss
+
+
+def _small_feed(rng: np.random.Generator) -> dict[str, Array]:
+    return {"x": rng.random((4, 8), np.float32)}
+
+
+LINEARS, LINEAR_WIDTH = 5, 256
+
+
+def _infer(paddle: Any) -> Any:
+    h = paddle.static.data("x", [1, LINEAR_WIDTH], "float32")
+    for layer in range(1, LINEARS + 1):
+        h = paddle.static.nn.fc(h, LINEAR_WIDTH, **_attrs(paddle, f"fc{layer}"))
+    return h
+
+
+def _infer_parameters() -> dict[str, Init]:
+    layers = [_dense(f"fc{layer}", LINEAR_WIDTH, LINEAR_WIDTH) for layer in range(1, LINEARS + 1)]
+    return {name: init for layer in layers for name, init in layer.items()}
+
+
+def _infer_feed(rng: np.random.Generator) -> dict[str, Array]:
+    return {"x": rng.random((1, LINEAR_WIDTH), np.float32)}
+
+
 NETS = {
     "mlp": Net(
         "MLP 784-1024-1024-10, batch 128, Adam",
@@ -182,6 +216,15 @@ NETS = {
         _cnn_feed,
     ),
     "gpt": Net("GPT, 4 layers, width 256, 4 heads, 128 tokens, batch 16, AdamW", _gpt_parameters(), _gpt, _gpt_feed),
+    "small": Net(
+        "Hot step: x[4, 8] -> fc 16 relu -> fc 1, Adam",
+        _dense("fc1", 8, 16) | _dense("fc2", 16, 1),
+        _small,
+        _small_feed,
+    ),
+    "infer": Net(
+        "Inference of 5 linear layers of 256, batch 1", _infer_parameters(), _infer, _infer_feed, trained=False
+    ),
 }
 
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 Step = Callable[[], Any]
 
 
@@ -36,7 +38,7 @@ def timed_steps(step: Step, least: int, for_s: float) -> tuple[list[float], list
         start = clock()
         value = step()
         seconds.append(clock() - start)
-        values.append(float(value) if getattr(value, "size", 1) == 1 else float(value[0]))
+        values.append(float(value.flat[0] if isinstance(value, np.ndarray) else value))
     return seconds, values
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from nets import HEADS, LAYERS, NETS, TOKENS, VOCABULARY, WIDTH, causal_mask, initial_values
+from nets import HEADS, LAYERS, LINEAR_WIDTH, LINEARS, NETS, TOKENS, VOCABULARY, WIDTH, causal_mask, initial_values
 from peer import Case, serve
 from torch import Tensor, nn
 
@@ -82,6 +82,31 @@ class GPT(nn.Module):
         return F.cross_entropy(self.head(self.ln(h)).flatten(0, 1), label.flatten())
 
 
+class Small(nn.Module):
+    """8-16-1 with relu; the mean is the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(8, 16), nn.Linear(16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.relu(self.fc1(x))).mean()
+
+
+class Linears(nn.Module):
+    """Linear layers one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for layer in range(1, LINEARS + 1):
+            setattr(self, f"fc{layer}", nn.Linear(LINEAR_WIDTH, LINEAR_WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.children():
+            x = layer(x)
+        return x
+
+
 def load(model: nn.Module, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Copies initial values in; a dense layer's weight is stored transposed here."""
     left = dict(values)
@@ -96,7 +121,7 @@ def load(model: nn.Module, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
 
 
 def _model(case: str) -> tuple[nn.Module, Any]:
-    """The model and its optimizer; ``+fused`` after the name takes torch's fused attention and optimizer."""
+    """The model and its optimizer, if it is trained; ``+fused`` after the name takes torch's fused attention and optimizer."""
     name, _, fused = case.partition("+")
     extra: dict[str, Any] = {"fused": True} if fused else {}
     if name == "mlp":
@@ -105,6 +130,11 @@ def _model(case: str) -> tuple[nn.Module, Any]:
     if name == "cnn":
         model = CNN()
         return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **extra)
+    if name == "small":
+        model = Small()
+        return model, torch.optim.Adam(model.parameters(), lr=1e-3, **extra)
+    if name == "infer":
+        return Linears(), None
     model = GPT(bool(fused))
     return model, torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, **extra)
 
@@ -118,6 +148,13 @@ def prepare(case: str, threads: int) -> Case:
     model.train()
     feed = {name: torch.tensor(value) for name, value in net.feed(np.random.default_rng(1)).items()}
     inputs = tuple(feed.values())
+
+    @torch.inference_mode()
+    def infer() -> np.ndarray[Any, Any]:
+        return model(*inputs).numpy()
+
+    if not net.trained:
+        return Case(infer, {"first_value": float(infer()[0, 0])})
 
     def step() -> float:
         loss = model(*inputs)
