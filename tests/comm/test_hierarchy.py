@@ -11,7 +11,7 @@ from tests.comm.pool import SLACK, Pool
 from tstatic import static
 from tstatic.comm import launch
 from tstatic.comm.hierarchy import choose_hierarchy
-from tstatic.comm.launch import ProcessInfo
+from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.errors import StrategyValueError
 
 EIGHT = ProcessInfo(3, 8, 3, "host", 6170, "a test", 4)

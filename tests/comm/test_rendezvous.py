@@ -13,8 +13,7 @@ import pytest
 
 from tests.comm.pool import free_port
 from tstatic.comm import rendezvous
-from tstatic.comm.launch import ProcessInfo
-from tstatic.comm.rendezvous import Rendezvous, depart
+from tstatic.comm.rendezvous import ProcessInfo, Rendezvous, depart
 from tstatic.errors import RankFailedError
 
 Task = Callable[[], Any]

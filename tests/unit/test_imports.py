@@ -23,6 +23,7 @@ LAZY_PARTS = {
         "tstatic/testing/__init__.py",
         "tstatic/ir/program.py",
         "tstatic/ir/serial.py",
+        "tstatic/static/inquiry.py",
         "tstatic/runtime/checkpoint.py",
     )
 }

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tstatic.comm.launch import ProcessInfo
+from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.errors import DTypeError, RankFailedError, needed_for
 
 Array = np.ndarray[Any, Any]

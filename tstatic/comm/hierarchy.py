@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.comm.gloo import Gloo, Store
 from tstatic.comm.group import add_in_order
-from tstatic.comm.launch import ProcessInfo
+from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.errors import StrategyValueError
 
 Array = np.ndarray[Any, Any]

@@ -8,17 +8,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from tstatic.comm import exits
-from tstatic.comm.rendezvous import depart
+from tstatic.comm.rendezvous import NO_LAUNCHER, ProcessInfo, depart
 from tstatic.errors import StrategyValueError, TstaticError
 from tstatic.locks import lock
 from tstatic.logs import get_logger
-
-NO_LAUNCHER = "no launcher"
-"""The ``source`` of a process that no launcher started."""
 
 _SLURM_PORTS = (
     20000,
@@ -29,29 +25,6 @@ _log = get_logger("dist")
 
 class LaunchError(TstaticError, ValueError):
     """The launcher's environment variables contradict each other, or some are missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessInfo:
-    """This process's position among the processes of a run.
-
-    Attributes:
-        rank: Number of this process.
-        size: Number of processes.
-        local_rank: Number of this process on its machine.
-        local_size: Number of processes on each machine; 0 if the launcher does not say, or they differ.
-        address: Host of rank 0.
-        port: Port on that host.
-        source: The environment variables or properties that gave these values.
-    """
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-    address: str = ""
-    port: int = 0
-    source: str = NO_LAUNCHER
-    local_size: int = 0
 
 
 class Trainers(Protocol):

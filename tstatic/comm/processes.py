@@ -17,10 +17,9 @@ from tstatic.comm import exits, launch
 from tstatic.comm.feed_watch import FeedWatch
 from tstatic.comm.gloo import Store, check_torch, pack
 from tstatic.comm.hierarchy import Hierarchy
-from tstatic.comm.launch import ProcessInfo
 from tstatic.comm.liveness import SETTLE, TICK, At, Monitor, odd_ones
 from tstatic.comm.mesh import Mesh, own_address
-from tstatic.comm.rendezvous import Rendezvous
+from tstatic.comm.rendezvous import ProcessInfo, Rendezvous
 from tstatic.errors import ForkedProcessError, RankFailedError
 from tstatic.locks import lock, rlock
 from tstatic.logs import get_logger

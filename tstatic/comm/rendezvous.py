@@ -12,13 +12,13 @@ import json
 import select
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from tstatic.errors import RankFailedError
 
-if TYPE_CHECKING:
-    from tstatic.comm.launch import ProcessInfo
-
+NO_LAUNCHER = "no launcher"
+"""The ``source`` of a process that no launcher started."""
 _LINE = 1 << 20
 """Bytes of the longest message; a peer that sends more is not a rank."""
 LINGER = 1.0
@@ -26,6 +26,29 @@ LINGER = 1.0
 _PAUSE = 0.05
 _SLICE = 0.25
 _PROTOCOL = "tstatic"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessInfo:
+    """This process's position among the processes of a run.
+
+    Attributes:
+        rank: Number of this process.
+        size: Number of processes.
+        local_rank: Number of this process on its machine.
+        local_size: Number of processes on each machine; 0 if the launcher does not say, or they differ.
+        address: Host of rank 0.
+        port: Port on that host.
+        source: The environment variables or properties that gave these values.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    address: str = ""
+    port: int = 0
+    source: str = NO_LAUNCHER
+    local_size: int = 0
 
 
 class _Link:
@@ -336,4 +359,4 @@ def depart(launch: ProcessInfo, why: str, patience: float = 0.0) -> bool:
         time.sleep(_PAUSE)
 
 
-__all__ = ["LINGER", "Rendezvous", "depart"]
+__all__ = ["LINGER", "NO_LAUNCHER", "ProcessInfo", "Rendezvous", "depart"]

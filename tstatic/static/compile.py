@@ -10,11 +10,11 @@ from logging import INFO
 from typing import Any, NamedTuple
 
 from tstatic import flags
-from tstatic.comm import launch
 from tstatic.comm.data_parallel import distribute
 from tstatic.comm.distribution import Distribution, Report
 from tstatic.comm.group import Group
 from tstatic.comm.hierarchy import choose_hierarchy
+from tstatic.comm.rendezvous import ProcessInfo
 from tstatic.devices import Device, cpu_device
 from tstatic.devices.cpu.pool import usable_cpus
 from tstatic.fusion.engine import Log
@@ -65,13 +65,13 @@ def loss_scale(strategy: BuildStrategy, world: int) -> float:
     return 1.0 / world if coefficient and not independent else 1.0
 
 
-def distribution(strategy: BuildStrategy, replicas: int, processes: launch.ProcessInfo | None = None) -> Distribution:
+def distribution(strategy: BuildStrategy, replicas: int, processes: ProcessInfo | None = None) -> Distribution:
     """Returns the distribution that a strategy describes, for a number of replicas in each process.
 
     Raises:
         StrategyValueError: If the processes cannot be divided into the blocks that the strategy requires.
     """
-    processes = processes or launch.ProcessInfo()
+    processes = processes or ProcessInfo()
     world = replicas * processes.size
     block, hierarchy = choose_hierarchy(strategy, processes)
     kind = strategy.reduce_strategy

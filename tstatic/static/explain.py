@@ -6,16 +6,16 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tstatic.comm.distribution import Report
-from tstatic.errors import NotFoundError, near
+from tstatic.errors import NotFoundError, TstaticError, near
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.fusion.reasons import explain_code
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.where import Where, show
-from tstatic.static import explain_html
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
 
@@ -115,6 +115,7 @@ class Explanation:
     _why: Callable[[str, str], FusionAnswer] | None = field(default=None, repr=False, compare=False)
     _names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _draw: Callable[[], Drawing] | None = field(default=None, repr=False, compare=False)
+    _page: Callable[[Explanation, int], str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -197,7 +198,8 @@ class Explanation:
         Args:
             max_ops: Most ops drawn in each picture; a longer program is cut, and the picture says so.
         """
-        return explain_html.page(self, max_ops)
+        assert self._page is not None, "this explanation was made without a program"
+        return self._page(self, max_ops)
 
     def save_html(self, path: str | os.PathLike[str], max_ops: int = 600) -> None:
         """Writes :meth:`to_html` to a file.
@@ -205,7 +207,16 @@ class Explanation:
         Raises:
             TstaticError: If the file cannot be written.
         """
-        explain_html.save(self, path, max_ops)
+        text = self.to_html(max_ops)
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise TstaticError(
+                f"the explanation could not be written to {os.fspath(path)!r}",
+                expected="a file in a folder that exists and can be written",
+                received=str(error),
+                fix="make the folder, or pass another path to save_html",
+            ) from error
 
     def __getitem__(self, name: str) -> PropertyStatus:
         for v in self.verdicts:

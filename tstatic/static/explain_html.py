@@ -5,20 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tstatic.errors import TstaticError
 from tstatic.ir.program import Program
 from tstatic.ir.svg import clean, svg
 from tstatic.ir.where import show
+from tstatic.static.explain import Drawing, Explanation, Note
 from tstatic.static.explain_page import SCRIPT, STYLE
-
-if TYPE_CHECKING:
-    from tstatic.static.explain import Drawing, Explanation, Note
 
 
 def page(explanation: Explanation, max_ops: int = 600) -> str:
@@ -65,24 +60,6 @@ def page(explanation: Explanation, max_ops: int = 600) -> str:
             "",
         ]
     )
-
-
-def save(explanation: Explanation, path: str | os.PathLike[str], max_ops: int = 600) -> None:
-    """Writes the page to a file.
-
-    Raises:
-        TstaticError: If it cannot be written.
-    """
-    text = page(explanation, max_ops)
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise TstaticError(
-            f"the explanation could not be written to {os.fspath(path)!r}",
-            expected="a file in a folder that exists and can be written",
-            received=str(error),
-            fix="make the folder, or pass another path to save_html",
-        ) from error
 
 
 # -------------------------------------------------------------------------------------------------------------- sections

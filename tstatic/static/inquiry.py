@@ -96,6 +96,11 @@ def build_explanation(
         after = {i: notes.of(op) for i, op in enumerate(fused.ops)}
         return Drawing(copy, as_program(copy, fused), _notes_before(copy, frozen, notes, _left(frozen, metas)), after)
 
+    def page(explanation: Explanation, max_ops: int) -> str:
+        from tstatic.static import explain_html  # the page and its drawings are loaded only for this
+
+        return explain_html.page(explanation, max_ops)
+
     return Explanation(
         properties(
             build,
@@ -114,6 +119,7 @@ def build_explanation(
         why,
         tuple(names),
         draw,
+        page,
     )
 
 

@@ -1,6 +1,6 @@
 """Checks for your own programs: random programs and feeds, equivalence under strategies, gradients.
 
-* ``recipe``, ``program_builder``, ``work``  a program as plain data, and how one is drawn
+* ``recipe``, ``parts``, ``program_builder``, ``work``  a program as plain data, what it consists of, and how one is drawn
 * ``strategies``, ``op_kinds``, ``patterns``, ``feeds``  what is drawn: ops, fusions' patterns, feeds (hypothesis is
   needed by the first only)
 * ``tolerance``, ``perturbation``, ``magnitudes``, ``rounding_noise``  how far two results may differ
@@ -15,7 +15,8 @@ from tstatic.errors import needed_for
 from tstatic.testing.equivalence import EquivalenceError, assert_equivalent
 from tstatic.testing.feeds import sample_feeds
 from tstatic.testing.gradients import GradientError, check_grads
-from tstatic.testing.recipe import Input, Recipe, Step, sample
+from tstatic.testing.parts import Input, Step, sample
+from tstatic.testing.recipe import Recipe
 
 if TYPE_CHECKING:
     from tstatic.testing.strategies import feeds_for, programs

@@ -12,7 +12,8 @@ from tstatic.ir.program import OpRole, Program
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.feeds import Range, sample_feeds
-from tstatic.testing.recipe import Feeds, Recipe
+from tstatic.testing.parts import Feeds
+from tstatic.testing.recipe import Recipe
 from tstatic.testing.runner import Failure, Trial, baseline_of, everything_on, start_values, trial_of_recipe
 from tstatic.testing.shrink import postponed, smallest
 from tstatic.testing.tolerance import Difference

@@ -13,7 +13,7 @@ from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.plan.shapes import infer_program
-from tstatic.testing.recipe import Feeds, sample
+from tstatic.testing.parts import Feeds, sample
 
 Range = tuple[float, float]
 

@@ -16,8 +16,9 @@ from tstatic.ir.types import dtype_of
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope
 from tstatic.static.executor import Executor
+from tstatic.testing.parts import Array, Feeds, Input
 from tstatic.testing.perturbation import widen
-from tstatic.testing.recipe import Array, Feeds, Input, Recipe
+from tstatic.testing.recipe import Recipe
 from tstatic.testing.runner import start_values
 from tstatic.testing.tolerance import float64_program
 

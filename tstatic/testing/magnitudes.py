@@ -15,7 +15,7 @@ from tstatic.ir.frozen import freeze
 from tstatic.ir.program import Program
 from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.testing.feeds import data_variables
-from tstatic.testing.recipe import Array
+from tstatic.testing.parts import Array
 
 DELTA = 1e-6
 """Relative step of the difference by which a function's derivative is taken."""

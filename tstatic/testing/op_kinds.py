@@ -14,7 +14,7 @@ from tstatic.ir.domain import Domain
 from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import OPS, OpDef, op_def
 from tstatic.ir.types import dtype_of
-from tstatic.testing.recipe import Array
+from tstatic.testing.parts import Array
 
 MOST_INPUT = 8.0
 """Largest input of an op whose domain names no bounds."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of
-from tstatic.testing.recipe import Array
+from tstatic.testing.parts import Array
 from tstatic.testing.tolerance import float64_program, ulp
 
 SUFFIX = "@MOVE"

@@ -15,7 +15,8 @@ from tstatic.ir.evaluate import evaluate
 from tstatic.ir.opdef import DERIVE, GRAD, GradOp, OpDef, op_def
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.op_kinds import MOST_INPUT, attempt, bounds, flat
-from tstatic.testing.recipe import GAP, Array, Input, Recipe, Step
+from tstatic.testing.parts import GAP, Array, Input, Step
+from tstatic.testing.recipe import Recipe
 from tstatic.testing.rounding_noise import noisy, quiet
 from tstatic.testing.tolerance import is_free, ulp
 

@@ -19,8 +19,9 @@ from tstatic.static.executor import Executor
 from tstatic.static.strategy import BuildStrategy
 from tstatic.static.strategy_property import BOOL, OPTIONAL_BOOL
 from tstatic.testing.magnitudes import magnitudes
+from tstatic.testing.parts import Array, Feeds
 from tstatic.testing.perturbation import SUFFIX, made_values, movable, nudge, unit_step, widen
-from tstatic.testing.recipe import Array, Feeds, Recipe
+from tstatic.testing.recipe import Recipe
 from tstatic.testing.tolerance import Difference, check, float64_program, ulps_of
 
 PATTERNS = 2

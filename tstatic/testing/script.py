@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from tstatic.ir.opdef import op_def
 from tstatic.ir.program import Program, Variable, program_guard
 from tstatic.ir.types import DType, dtype_of
 from tstatic.static.strategy import BuildStrategy
-
-if TYPE_CHECKING:
-    from tstatic.testing.recipe import Input, Recipe, Step
+from tstatic.testing.parts import Input, Names, Step
 
 MOST_LINES = 30
 WIDTH = 118
@@ -33,6 +31,37 @@ _HELPER = (
     "    block.append_op(type, inputs, new, attrs)",
     "    return [v for row in new.values() for v in row]",
 )
+
+
+class Built(Protocol):
+    """A recipe's programs."""
+
+    @property
+    def main(self) -> Program: ...
+
+
+class Recipe(Protocol):
+    """What a script needs of a :class:`~tstatic.testing.recipe.Recipe`."""
+
+    @property
+    def inputs(self) -> tuple[Input, ...]: ...
+    @property
+    def steps(self) -> tuple[Step, ...]: ...
+    @property
+    def fetches(self) -> Names: ...
+    @property
+    def gradients(self) -> Names: ...
+    @property
+    def optimizer(self) -> str: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def clip(self) -> float: ...
+    @property
+    def kept(self) -> Names: ...
+    def build(self) -> Built: ...
+    def seed_of(self, target: Variable, number: int, /) -> Input: ...
+    def weights_of(self, target: Variable, number: int, /) -> Input: ...
 
 
 # ---------------------------------------------------------------------------------------------------------------- write

@@ -12,7 +12,8 @@ import numpy as np
 from tstatic.ir.domain import ValueRange
 from tstatic.ir.types import dtype_of
 from tstatic.static.strategy import BuildStrategy
-from tstatic.testing.recipe import Array, Feeds, Input, Recipe, Step
+from tstatic.testing.parts import Array, Feeds, Input, Step
+from tstatic.testing.recipe import Recipe
 from tstatic.testing.runner import Failure, Trial, baseline_of, trial_of_recipe
 from tstatic.testing.script import write
 

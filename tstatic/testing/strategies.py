@@ -15,9 +15,10 @@ from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.feeds import Range, data_variables, sample_feeds
 from tstatic.testing.op_kinds import family_of
+from tstatic.testing.parts import Feeds
 from tstatic.testing.patterns import PatternFunction, is_forward
 from tstatic.testing.program_builder import MOST_ELEMENTS, ProgramBuilder
-from tstatic.testing.recipe import Feeds, Recipe
+from tstatic.testing.recipe import Recipe
 from tstatic.testing.work import Work
 
 DTYPES = ("float32", "bfloat16", "float16")
