@@ -9,7 +9,6 @@
 * ``clip``           gradient clipping
 * ``regularizer``    weight decay
 * ``utils``          parameters as a vector
-* ``_check``         checks of arguments
 
 Class names are spelled beside the classes (``nn.Linear``) and collected here.
 """

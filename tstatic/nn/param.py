@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any
 
-from tstatic.errors import ProgramTypeError, UnsupportedError
+from tstatic.errors import ProgramError, ProgramTypeError, TstaticError, UnsupportedError, shown
 from tstatic.ir import names
 from tstatic.ir.build import LayerNamer, emit
+from tstatic.ir.checks import check_type
 from tstatic.ir.declare import check_shape, default_dtype
 from tstatic.ir.declare import create_parameter as add_parameter
 from tstatic.ir.opdef import export, op_def
@@ -52,23 +54,11 @@ class ParamAttr:
         need_clip: bool = True,
         gradient_clip: Any = None,
     ) -> None:
-        for arg, value, kinds, expected in (
-            ("name", name, str, "a str or None"),
-            ("learning_rate", learning_rate, int | float, "a float"),
-            ("trainable", trainable, bool, "a bool"),
-            ("do_model_average", do_model_average, bool, "a bool"),
-            ("need_clip", need_clip, bool, "a bool"),
-            ("initializer", initializer, Initializer, "an nn.initializer.Initializer or None"),
-        ):
-            if value is not None and not isinstance(value, kinds):
-                raise ProgramTypeError(
-                    f"'{arg}' of ParamAttr has the wrong type",
-                    expected=expected,
-                    received=f"{value!r} of type {type(value).__name__}",
-                    fix=f"pass {expected} for '{arg}'",
-                    op="ParamAttr",
-                    var=arg,
-                )
+        check_type(name, (str, NoneType), "name", "ParamAttr")
+        check_type(learning_rate, (int, float, NoneType), "learning_rate", "ParamAttr")
+        for arg, flag in (("trainable", trainable), ("do_model_average", do_model_average), ("need_clip", need_clip)):
+            check_type(flag, (bool, NoneType), arg, "ParamAttr")
+        check_type(initializer, (Initializer, NoneType), "initializer", "ParamAttr")
         check_clip(gradient_clip, "gradient_clip")
         self.name = name or None
         self.initializer = initializer
@@ -99,7 +89,7 @@ class ParamAttr:
         raise ProgramTypeError(
             f"{type(arg)} cast to ParamAttr",
             expected="a ParamAttr, a str, an Initializer, a bool or None",
-            received=f"{arg!r} of type {type(arg).__name__}",
+            received=shown(arg),
             fix="pass for example ParamAttr(initializer=nn.initializer.Normal())",
             op="ParamAttr",
         )
@@ -231,17 +221,43 @@ def activate(helper: LayerNamer, x: Any, act: Any) -> Any:
     """Appends the activation op ``act`` to ``x``, named after ``helper``'s layer."""
     if act is None:
         return x
+    check_activation(act, helper.prefix)
     attrs = dict(act) if isinstance(act, dict) else {"type": act}
-    kind = attrs.pop("type")
-    if not isinstance(kind, str):
-        raise ProgramTypeError(
-            "an activation is given by name",
-            expected="a str such as 'relu', or None",
-            received=f"{act!r} of type {type(act).__name__}",
-            fix="pass act='relu'",
+    return helper.emit(attrs.pop("type"), {"X": x}, attrs)
+
+
+def check_activation(act: Any, function: str) -> None:
+    """Refuses an activation that :func:`activate` could not append.
+
+    Raises:
+        ProgramTypeError: If it is not given by name.
+        NotFoundError: For a name that no op has.
+    """
+    if act is None:
+        return
+    kind = act.get("type") if isinstance(act, dict) else act
+    kind = check_type(kind, str, "act", function, expected="an op by name, such as 'relu', or None")
+    try:
+        op_def(kind)
+    except TstaticError as error:
+        raise error.add_context(op=function, var="act") from None
+
+
+def check_enabled(attr: Any, arg: str, function: str) -> None:
+    """Refuses ``False`` for a parameter that the layer cannot do without.
+
+    Raises:
+        ProgramError: If ``attr`` is ``False``.
+    """
+    if attr is False:
+        raise ProgramError(
+            f"{arg} should not be False in {function}: it has no meaning without that parameter",
+            expected="a ParamAttr, a name, an initializer or None",
+            received="False",
+            fix=f"leave '{arg}' out, or fix the parameter with ParamAttr(trainable=False)",
+            op=function,
+            var=arg,
         )
-    op_def(kind)
-    return helper.emit(kind, {"X": x}, attrs)
 
 
 @export("tensor.create_parameter", "static.create_parameter", "fluid.layers.create_parameter")

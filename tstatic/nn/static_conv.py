@@ -7,11 +7,11 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_choice, check_int, check_rank, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import FLOATS, activation, check_choice, check_enabled, check_int, check_static_dim, rank_of
 from tstatic.nn.initializer import Normal
-from tstatic.nn.param import LayerHelper
+from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.conv._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv.conv_transpose import output_attrs
@@ -25,7 +25,7 @@ def channels_of(x: Variable, data_format: str, groups: int, function: str) -> in
     Raises:
         ShapeError: If the rank is wrong, the number is unknown, or ``groups`` does not divide it.
     """
-    rank_of(x, (len(data_format),), data_format, function)
+    check_rank(x, len(data_format), "x", function, layout=data_format)
     at = len(data_format) - 1 if is_last(data_format) else 1
     count = check_static_dim(x.shape[at], x, f"axis {at} (the channels)", function)
     check_divisible(count, groups, "the number of input channels", function, x.name)
@@ -177,8 +177,8 @@ def _conv(
     function = f"conv{rank}d"
     check_variable(input, "input", function, FLOATS)
     check_choice(data_format, LAYOUTS[rank], "data_format", function)
-    check_int(num_filters, "num_filters", function)
-    groups = 1 if groups is None else check_int(groups, "groups", function)
+    check_int(num_filters, "num_filters", function, 1)
+    groups = 1 if groups is None else check_int(groups, "groups", function, 1)
     count = channels_of(input, data_format, groups, function)
     check_divisible(num_filters, groups, "the number of filters", function)
     kernel = int_list(filter_size, rank, "filter_size", function)
@@ -191,7 +191,7 @@ def _conv(
         "groups": groups,
         "data_format": data_format,
     }
-    activation(act, function)
+    check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
     depthwise = depthwise and groups == count and num_filters % count == 0
     type = f"depthwise_{function}" if depthwise else function
@@ -223,7 +223,7 @@ def _kernel_for(
         check_static_dim(size, input, f"spatial axis {i}", "conv2d_transpose")
         kernel.append((out - (size - 1) * stride + pads[2 * i] + pads[2 * i + 1] - 1) // dilation + 1)
     for k in kernel:
-        check_int(k, "filter_size (from output_size)", "conv2d_transpose")
+        check_int(k, "filter_size (from output_size)", "conv2d_transpose", 1)
     return tuple(kernel)
 
 
@@ -276,8 +276,8 @@ def conv2d_transpose(
     function = "conv2d_transpose"
     check_variable(input, "input", function, FLOATS)
     check_choice(data_format, LAYOUTS[2], "data_format", function)
-    check_int(num_filters, "num_filters", function)
-    groups = 1 if groups is None else check_int(groups, "groups", function)
+    check_int(num_filters, "num_filters", function, 1)
+    groups = 1 if groups is None else check_int(groups, "groups", function, 1)
     last = is_last(data_format)
     count = channels_of(input, data_format, groups, function)
     check_divisible(num_filters, groups, "the number of filters", function)
@@ -287,7 +287,7 @@ def conv2d_transpose(
         kernel = _kernel_for(input, output_size, strides, paddings, dilations, algorithm, last)
     else:
         kernel = int_list(filter_size, 2, "filter_size", function)
-    activation(act, function)
+    check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
     depthwise = groups == count == num_filters and not use_cudnn
     type = f"depthwise_{function}" if depthwise else function

@@ -8,11 +8,11 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_choice, check_int, check_rank, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import FLOATS, activation, check_choice, check_enabled, check_int, check_static_dim, rank_of
 from tstatic.nn.initializer import Constant
-from tstatic.nn.param import LayerHelper, ParamAttr
+from tstatic.nn.param import LayerHelper, ParamAttr, check_activation, check_enabled
 from tstatic.no_effect import no_effect
 from tstatic.ops.indexing.embedding import DISTRIBUTED as TABLE
 from tstatic.ops.indexing.embedding import padding_row
@@ -51,8 +51,8 @@ def _fc(
     act: Any,
     name: str | None,
 ) -> Variable:
-    check_int(size, "size", "fc")
-    activation(act, "fc")
+    check_int(size, "size", "fc", 1)
+    check_activation(act, "fc")
     shapes = []
     axis = num_flatten_dims
     for x, attr in zip(inputs, attrs, strict=True):
@@ -163,7 +163,7 @@ def _embedding(
             op="embedding",
             var="size",
         )
-    rows, width = (check_int(s, f"size[{i}]", "embedding") for i, s in enumerate(size))
+    rows, width = (check_int(s, f"size[{i}]", "embedding", 1) for i, s in enumerate(size))
     check_enabled(attr, "param_attr", "embedding")
     attrs = {"padding_idx": padding_row(padding_idx, rows, "embedding"), "is_sparse": bool(is_sparse)}
     helper = LayerHelper("embedding")
@@ -277,10 +277,10 @@ def bilinear_tensor_product(
     """
     function = "bilinear_tensor_product"
     for arg, value in (("x", x), ("y", y)):
-        rank_of(check_variable(value, arg, function, FLOATS), (2,), "[n, features]", function)
+        check_rank(check_variable(value, arg, function, FLOATS), 2, arg, function, layout="[n, features]")
         check_static_dim(value.shape[1], value, "axis 1 (the features)", function)
-    check_int(size, "size", function)
-    activation(act, function)
+    check_int(size, "size", function, 1)
+    check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
     helper = LayerHelper(function, name)
     w = helper.create_parameter(param_attr, (size, x.shape[1], y.shape[1]), x.dtype)
@@ -312,13 +312,13 @@ def prelu(
     rank = len(x.shape)
     shape: tuple[int, ...] = (1,)
     if mode == "channel":
-        rank_of(x, (2, 3, 4, 5), data_format, "prelu")
+        check_rank(x, range(2, 6), "x", "prelu", layout=data_format)
         at = rank - 1 if data_format[-1] == "C" else 1
         shape = tuple(
             check_static_dim(n, x, "the channel axis", "prelu") if i == at else 1 for i, n in enumerate(x.shape)
         )
     elif mode == "element":
-        rank_of(x, (1, 2, 3, 4, 5, 6), "[n, ...]", "prelu")
+        check_rank(x, range(1, 7), "x", "prelu", layout="[n, ...]")
         shape = (1, *(check_static_dim(n, x, f"axis {i}", "prelu") for i, n in enumerate(x.shape[1:], 1)))
     helper = LayerHelper("prelu", name)
     alpha = helper.create_parameter(ParamAttr._to_attr(param_attr), shape, x.dtype, default=Constant(0.25))

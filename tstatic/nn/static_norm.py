@@ -7,21 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.ir.build import LayerNamer, check_variable
+from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_rank, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import DType, dtype_of
-from tstatic.nn._check import (
-    FLOATS,
-    activation,
-    axis_of,
-    check_choice,
-    check_enabled,
-    check_int,
-    check_static_dim,
-    rank_of,
-)
 from tstatic.nn.initializer import Constant, Normal
-from tstatic.nn.param import LayerHelper, ParamAttr
+from tstatic.nn.param import LayerHelper, ParamAttr, check_activation, check_enabled
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.shape._shapes import emit_one
 
@@ -89,10 +80,10 @@ def batch_norm(
     function = "batch_norm"
     check_variable(input, "input", function, FLOATS)
     check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
-    rank_of(input, (2, 3, 4, 5), "[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]", function)
+    check_rank(input, range(2, 6), "input", function, layout="[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]")
     at = 1 if data_layout == "NCHW" else len(input.shape) - 1
     count = check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
-    activation(act, function)
+    check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
     check_enabled(bias_attr, "bias_attr", function)
     helper = LayerHelper(function, name)
@@ -169,9 +160,9 @@ def layer_norm(
     """
     function = "layer_norm"
     check_variable(input, "input", function, FLOATS)
-    axis = check_int(axis_of(begin_norm_axis, input, "begin_norm_axis", function), "begin_norm_axis", function)
+    axis = check_int(check_axis(begin_norm_axis, input, "begin_norm_axis", function), "begin_norm_axis", function, 1)
     count = math.prod(check_static_dim(n, input, f"axis {i}", function) for i, n in enumerate(input.shape[axis:], axis))
-    activation(act, function)
+    check_activation(act, function)
     helper = LayerHelper(function, name)
     dtype = parameter_dtype(input)
     inputs = {"X": input}
@@ -229,11 +220,11 @@ def group_norm(
     function = "group_norm"
     check_variable(input, "input", function, FLOATS)
     check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
-    rank_of(input, (2, 3, 4, 5), "[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]", function)
+    check_rank(input, range(2, 6), "input", function, layout="[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]")
     at = 1 if data_layout == "NCHW" else len(input.shape) - 1
     count = check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
-    check_int(groups, "groups", function)
-    activation(act, function)
+    check_int(groups, "groups", function, 1)
+    check_activation(act, function)
     helper = LayerHelper(function, name)
     inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
     attrs = {"epsilon": epsilon, "groups": groups, "data_layout": data_layout}
@@ -271,7 +262,7 @@ def instance_norm(
     """
     function = "instance_norm"
     check_variable(input, "input", function, FLOATS)
-    rank_of(input, (2, 3, 4, 5), "[n, c, ...]", function)
+    check_rank(input, range(2, 6), "input", function, layout="[n, c, ...]")
     count = check_static_dim(input.shape[1], input, "axis 1 (the channels)", function)
     if (param_attr is False) != (bias_attr is False):
         check_enabled(param_attr, "param_attr", f"{function} with a bias")
@@ -346,8 +337,8 @@ def spectral_norm(
     """
     function = "spectral_norm"
     check_variable(weight, "weight", function, FLOATS)
-    rank_of(weight, (2, 3, 4, 5), "a weight", function)
-    dim = axis_of(dim, weight, "dim", function)
+    check_rank(weight, range(2, 6), "weight", function, layout="a weight")
+    dim = check_axis(dim, weight, "dim", function)
     check_int(power_iters, "power_iters", function, 0)
     for i, n in enumerate(weight.shape):
         check_static_dim(n, weight, f"axis {i}", function)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tstatic.ir.checks import check_int, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import check_int, rank_of
 from tstatic.nn.initializer import Constant
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
@@ -58,7 +58,7 @@ class Softmax2D(Layer):
 
     def forward(self, x: Variable) -> Variable:
         """Same shape as ``x``."""
-        rank_of(x, (3, 4), "[c, h, w] or [n, c, h, w]", "Softmax2D")
+        check_rank(x, (3, 4), "x", "Softmax2D", layout="[c, h, w] or [n, c, h, w]")
         return softmax(x, axis=-3, name=self._name)
 
 
@@ -91,7 +91,7 @@ class PReLU(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        count = check_int(num_parameters, "num_parameters", "PReLU")
+        count = check_int(num_parameters, "num_parameters", "PReLU", 1)
         self._num_parameters, self._init, self._data_format, self._name = count, init, data_format, name
         self._weight = self.create_parameter((count,), weight_attr, default_initializer=Constant(init))
 

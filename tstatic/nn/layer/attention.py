@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_int, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import FLOATS, check_int, rank_of
 from tstatic.nn.layer.common import Linear
 from tstatic.nn.layer.layers import Layer
 from tstatic.ops.random.dropout import dropout
@@ -84,8 +84,8 @@ class MultiHeadAttention(Layer):
         bias_attr: Any = None,
     ) -> None:
         super().__init__()
-        self.embed_dim = check_int(embed_dim, "embed_dim", "MultiHeadAttention")
-        self.num_heads = check_int(num_heads, "num_heads", "MultiHeadAttention")
+        self.embed_dim = check_int(embed_dim, "embed_dim", "MultiHeadAttention", 1)
+        self.num_heads = check_int(num_heads, "num_heads", "MultiHeadAttention", 1)
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         self.dropout, self.need_weights = dropout, need_weights
@@ -152,11 +152,12 @@ class MultiHeadAttention(Layer):
         """
         for arg, x in (("query", query), ("key", key), ("value", value)):
             if x is not None or arg == "query":
-                rank_of(
+                check_rank(
                     check_variable(x, arg, "MultiHeadAttention", FLOATS),
-                    (3,),
-                    "[n, places, width]",
+                    3,
+                    arg,
                     "MultiHeadAttention",
+                    layout="[n, places, width]",
                 )
         q = self._heads(self.q_proj(query))
         if isinstance(cache, StaticCache):

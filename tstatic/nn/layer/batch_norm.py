@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_choice, check_int, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of
-from tstatic.nn._check import FLOATS, activation, check_choice, check_int, rank_of
 from tstatic.nn.initializer import Constant
 from tstatic.nn.layer.layers import Layer
-from tstatic.nn.param import ParamAttr
+from tstatic.nn.param import ParamAttr, check_activation
 from tstatic.nn.static_norm import normalised
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.norm.batch_norm import batch_norm
@@ -58,7 +58,7 @@ class _BatchNorm(Layer):
     ) -> None:
         super().__init__()
         function = type(self).__name__
-        self._num_features = check_int(num_features, "num_features", function)
+        self._num_features = check_int(num_features, "num_features", function, 1)
         layout = self._layouts[0] if data_format is None else data_format
         self._data_format = check_choice(layout, self._layouts, "data_format", function)
         self._momentum, self._epsilon = momentum, epsilon
@@ -71,11 +71,12 @@ class _BatchNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """Same shape as ``input``."""
-        rank_of(
+        check_rank(
             check_variable(input, "input", type(self).__name__, FLOATS),
             self._ranks,
-            self._data_format,
+            "input",
             type(self).__name__,
+            layout=self._data_format,
         )
         return batch_norm(
             input,
@@ -243,8 +244,8 @@ class BatchNorm(Layer):
         trainable_statistics: bool = False,
     ) -> None:
         super().__init__(dtype="float32" if dtype_of(dtype).is_low else dtype)
-        count = check_int(num_channels, "num_channels", "BatchNorm")
-        activation(act, "BatchNorm")
+        count = check_int(num_channels, "num_channels", "BatchNorm", 1)
+        check_activation(act, "BatchNorm")
         self._data_layout = check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", "BatchNorm")
         self._act, self._is_test, self._momentum, self._epsilon = act, is_test, momentum, epsilon
         self._use_global_stats, self._trainable_statistics = use_global_stats, trainable_statistics
@@ -259,7 +260,9 @@ class BatchNorm(Layer):
     def forward(self, input: Variable) -> Variable:
         """Same shape as ``input``."""
         layout = "[n, c, ...]" if self._data_layout == "NCHW" else "[n, ..., c]"
-        rank_of(check_variable(input, "input", "BatchNorm", FLOATS), (2, 3, 4, 5), layout, "BatchNorm")
+        check_rank(
+            check_variable(input, "input", "BatchNorm", FLOATS), range(2, 6), "input", "BatchNorm", layout=layout
+        )
         inputs = {
             "X": input,
             "Scale": self.weight,

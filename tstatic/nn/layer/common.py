@@ -6,12 +6,13 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_choice, check_int
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.nn._check import FLOATS, check_choice, check_enabled, check_int
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
+from tstatic.nn.param import check_enabled
 from tstatic.no_effect import no_effect
 from tstatic.ops.conv._sliding import int_list
 from tstatic.ops.conv.interpolate_functions import interpolate
@@ -85,8 +86,8 @@ class Linear(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self.in_features = check_int(in_features, "in_features", "Linear")
-        self.out_features = check_int(out_features, "out_features", "Linear")
+        self.in_features = check_int(in_features, "in_features", "Linear", 1)
+        self.out_features = check_int(out_features, "out_features", "Linear", 1)
         check_enabled(weight_attr, "weight_attr", "Linear")
         self._name = name
         self.weight = self.create_parameter((in_features, out_features), weight_attr)
@@ -144,8 +145,8 @@ class Embedding(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self._num_embeddings = check_int(num_embeddings, "num_embeddings", "Embedding")
-        self._embedding_dim = check_int(embedding_dim, "embedding_dim", "Embedding")
+        self._num_embeddings = check_int(num_embeddings, "num_embeddings", "Embedding", 1)
+        self._embedding_dim = check_int(embedding_dim, "embedding_dim", "Embedding", 1)
         self._padding_idx = padding_row(padding_idx, num_embeddings, "Embedding")
         check_enabled(weight_attr, "weight_attr", "Embedding")
         self._sparse, self._name = bool(sparse), name
@@ -220,7 +221,7 @@ class Bilinear(Layer):
     ) -> None:
         super().__init__()
         self._sizes = tuple(
-            check_int(n, arg, "Bilinear")
+            check_int(n, arg, "Bilinear", 1)
             for n, arg in (
                 (in1_features, "in1_features"),
                 (in2_features, "in2_features"),

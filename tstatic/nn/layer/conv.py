@@ -6,11 +6,12 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_choice, check_int, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.nn._check import FLOATS, check_choice, check_enabled, check_int, rank_of
 from tstatic.nn.layer.layers import Layer
+from tstatic.nn.param import check_enabled
 from tstatic.nn.static_conv import check_divisible, kaiming
 from tstatic.ops.conv._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv.conv2d import conv1d, conv2d
@@ -44,9 +45,9 @@ class _Conv(Layer):
     ) -> None:
         function = type(self).__name__
         self._data_format = check_choice(data_format, self._layouts, "data_format", function)
-        self._in_channels = check_int(in_channels, "in_channels", function)
-        self._out_channels = check_int(out_channels, "out_channels", function)
-        self._groups = check_int(groups, "groups", function)
+        self._in_channels = check_int(in_channels, "in_channels", function, 1)
+        self._out_channels = check_int(out_channels, "out_channels", function, 1)
+        self._groups = check_int(groups, "groups", function, 1)
         check_divisible(in_channels, groups, "in_channels", function)
         check_divisible(out_channels, groups, "out_channels", function)
         self._kernel_size = int_list(kernel_size, self._rank, "kernel_size", function)
@@ -64,7 +65,7 @@ class _Conv(Layer):
 
     def _check(self, x: Variable) -> None:
         function = type(self).__name__
-        rank_of(check_variable(x, "x", function, FLOATS), (self._rank + 2,), self._data_format, function)
+        check_rank(check_variable(x, "x", function, FLOATS), self._rank + 2, "x", function, layout=self._data_format)
         at = self._rank + 1 if is_last(self._data_format) else 1
         if x.shape[at] not in (self._in_channels, UNKNOWN):
             raise ShapeError(

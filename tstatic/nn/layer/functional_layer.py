@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from tstatic.errors import ProgramTypeError
+from tstatic.ir.checks import check_choice
 from tstatic.ir.opdef import export, namespace
-from tstatic.nn._check import check_choice
 from tstatic.nn.layer.layers import Layer
 
 

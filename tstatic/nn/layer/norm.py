@@ -7,13 +7,13 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.nn._check import FLOATS, axis_in, check_choice, check_enabled, check_int, rank_of
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.layer.batch_norm import BatchNorm, BatchNorm1D, BatchNorm2D, BatchNorm3D, SyncBatchNorm, scale_and_bias
 from tstatic.nn.layer.layers import Layer
-from tstatic.nn.param import ParamAttr
+from tstatic.nn.param import ParamAttr, check_enabled
 from tstatic.nn.static_norm import spectral, spectral_sizes
 from tstatic.no_effect import no_effect
 from tstatic.ops.conv._sliding import int_list
@@ -52,7 +52,7 @@ class LayerNorm(Layer):
         super().__init__()
         count = len(normalized_shape) if isinstance(normalized_shape, list | tuple) else 1
         sizes = int_list(normalized_shape, max(count, 1), "normalized_shape", "LayerNorm")
-        self._normalized_shape = [check_int(s, f"normalized_shape[{i}]", "LayerNorm") for i, s in enumerate(sizes)]
+        self._normalized_shape = [check_int(s, f"normalized_shape[{i}]", "LayerNorm", 1) for i, s in enumerate(sizes)]
         self._epsilon, self._name = epsilon, name
         scale_and_bias(self, math.prod(sizes), weight_attr, bias_attr)
 
@@ -100,14 +100,20 @@ class GroupNorm(Layer):
         super().__init__()
         layouts = ("NCHW", "NHWC", "NC", "NCL", "NLC", "NCDHW", "NDHWC")
         self._data_format = check_choice(data_format, layouts, "data_format", "GroupNorm")
-        self._num_groups = check_int(num_groups, "num_groups", "GroupNorm")
-        self._num_channels = check_int(num_channels, "num_channels", "GroupNorm")
+        self._num_groups = check_int(num_groups, "num_groups", "GroupNorm", 1)
+        self._num_channels = check_int(num_channels, "num_channels", "GroupNorm", 1)
         self._epsilon, self._name = epsilon, name
         scale_and_bias(self, num_channels, weight_attr, bias_attr)
 
     def forward(self, input: Variable) -> Any:
         """Same shape as ``input``."""
-        rank_of(check_variable(input, "input", "GroupNorm", FLOATS), (2, 3, 4, 5), self._data_format, "GroupNorm")
+        check_rank(
+            check_variable(input, "input", "GroupNorm", FLOATS),
+            range(2, 6),
+            "input",
+            "GroupNorm",
+            layout=self._data_format,
+        )
         layout = "NCHW" if self._data_format[1] == "C" else "NHWC"
         attrs = {"epsilon": self._epsilon, "groups": self._num_groups, "data_layout": layout}
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
@@ -150,7 +156,7 @@ class _InstanceNorm(Layer):
     ) -> None:
         super().__init__()
         function = type(self).__name__
-        self._num_features = check_int(num_features, "num_features", function)
+        self._num_features = check_int(num_features, "num_features", function, 1)
         layout = self._layouts[0] if data_format is None else data_format
         self._data_format = check_choice(layout, self._layouts, "data_format", function)
         if (weight_attr is False) != (bias_attr is False):
@@ -163,7 +169,9 @@ class _InstanceNorm(Layer):
     def forward(self, input: Variable) -> Any:
         """Same shape as ``input``."""
         function = type(self).__name__
-        rank_of(check_variable(input, "input", function, FLOATS), self._ranks, self._data_format, function)
+        check_rank(
+            check_variable(input, "input", function, FLOATS), self._ranks, "input", function, layout=self._data_format
+        )
         inputs = {"X": input, "Scale": self.scale, "Bias": self.bias}
         order = ("SavedMean", "SavedVariance", "Y")
         return emit("instance_norm", inputs, {"epsilon": self._epsilon}, name=self._name, order=order)
@@ -250,9 +258,9 @@ class SpectralNorm(Layer):
         function = "SpectralNorm"
         shape = int_list(weight_shape, len(weight_shape), "weight_shape", function)
         for i, n in enumerate(shape):
-            check_int(n, f"weight_shape[{i}]", function)
+            check_int(n, f"weight_shape[{i}]", function, 1)
         self._weight_shape, self._eps = shape, eps
-        self._dim = axis_in(dim, len(shape), "dim", function)
+        self._dim = check_axis(dim, len(shape), "dim", function)
         self._power_iters = check_int(power_iters, "power_iters", function, 0)
         rows, columns = spectral_sizes(shape, self._dim)
         start = ParamAttr(initializer=Normal(0.0, 1.0), trainable=False)

@@ -7,9 +7,9 @@ from typing import Any
 
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.build import emit
+from tstatic.ir.checks import check_int
 from tstatic.ir.opdef import export, namespace
 from tstatic.ir.program import Variable
-from tstatic.nn._check import check_int
 from tstatic.nn.layer.attention import Cache, MultiHeadAttention, StaticCache, added
 from tstatic.nn.layer.common import Dropout, Linear
 from tstatic.nn.layer.container import LayerList
@@ -71,9 +71,9 @@ class _Block(Layer):
         normalize_before: bool,
     ) -> tuple[float, float]:
         owner = type(self).__name__
-        check_int(d_model, "d_model", owner)
-        check_int(nhead, "nhead", owner)
-        check_int(dim_feedforward, "dim_feedforward", owner)
+        check_int(d_model, "d_model", owner, 1)
+        check_int(nhead, "nhead", owner, 1)
+        check_int(dim_feedforward, "dim_feedforward", owner, 1)
         # A stack makes further layers from what this one was made from.
         self._config = {n: v for n, v in config.items() if n not in ("self", "__class__")}
         self.normalize_before = normalize_before
@@ -154,7 +154,7 @@ class TransformerEncoderLayer(_Block):
 
 def _stack(layer: Layer, count: int, owner: str) -> LayerList:
     """``layer`` and more of its kind, each with parameters of its own."""
-    check_int(count, "num_layers", owner)
+    check_int(count, "num_layers", owner, 1)
     config: dict[str, Any] = getattr(layer, "_config", {})
     if not config and count > 1:
         raise ProgramError(
@@ -414,6 +414,6 @@ class Transformer(Layer):
 
     def generate_square_subsequent_mask(self, length: int) -> Any:
         """A mask ``[length, length]`` that hides what comes later: 0 up to the diagonal, minus infinity above."""
-        size = check_int(length, "length", "generate_square_subsequent_mask")
+        size = check_int(length, "length", "generate_square_subsequent_mask", 1)
         attrs = {"shape": (size, size), "dtype": self._dtype, "value": float("-inf")}
         return namespace("tensor")["triu"](emit("fill_constant", {}, attrs), 1)

@@ -1,0 +1,582 @@
+"""Checks of arguments, which builders of programs and shape rules share.
+
+Each raises before anything is changed, and returns the value in its normal form where that helps. ``arg`` is the argument
+(``"axis"``) or slot (``"X"``) as the user knows it; ``function`` the public function, or ``""`` in a shape rule, where the
+operator's name is added later. A value is a Variable, which messages call by its name, or a ``Meta``. Checks of what
+differs from place to place (its class, what was expected, what to do) have keywords for it.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+
+from tstatic.errors import (
+    DTypeError,
+    IndexRangeError,
+    NotFoundError,
+    ProgramError,
+    ProgramTypeError,
+    ShapeError,
+    TstaticError,
+    near,
+    shown,
+)
+from tstatic.ir.types import UNKNOWN, DType, normalize_axis
+
+T = TypeVar("T")
+Items = TypeVar("Items", bound=Collection[Any])
+Error = type[TstaticError]
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+NUMBERS = (*FLOATS, *INTEGERS)
+INDICES = ("int64", "int32")
+
+ANY_RANK = 1 << 10
+"""``range(1, ANY_RANK)`` are the ranks from 1 upwards."""
+MAX_ELEMENTS = 1 << 62
+
+
+class Shaped(Protocol):
+    """What a Variable and a ``Meta`` have in common."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+
+def subject(arg: str, function: str = "") -> str:
+    """The argument as messages name it: ``'axis' of concat``."""
+    return f"'{arg}' of {function}" if function else f"'{arg}'"
+
+
+def with_shape(x: Shaped, arg: str) -> str:
+    """A value and its shape for a message: ``'x' of shape [2, 3]``, or the slot where it has no name."""
+    return f"{_name(x, arg)} of shape {list(x.shape)}"
+
+
+def _name(x: Shaped, arg: str) -> str:
+    return f"'{x.name}'" if hasattr(x, "name") else arg
+
+
+def _var(x: Shaped) -> str | None:
+    return getattr(x, "name", None)
+
+
+def _wrong_type(value: Any, words: str, arg: str, function: str, expected: str, fix: str = "") -> ProgramTypeError:
+    return ProgramTypeError(
+        f"The type of '{arg}'{f' in {function}' * bool(function)} must be {words}",
+        expected=expected,
+        received=shown(value),
+        fix=fix or f"pass {expected} as '{arg}'",
+        op=function or None,
+        var=arg,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- Python values
+def check_type(
+    value: Any,
+    kind: type[T] | tuple[type[T], ...],
+    arg: str,
+    function: str = "",
+    *,
+    expected: str = "",
+    fix: str = "",
+) -> T:
+    """Returns ``value`` if it is an instance of ``kind``; a bool counts as an int only where bool is named.
+
+    Raises:
+        ProgramTypeError: If it is of another type.
+    """
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if isinstance(value, kinds) and (not isinstance(value, bool) or {bool, object} & {*kinds}):
+        return value
+    words = [k.__name__ for k in kinds if k is not type(None)]
+    listed = " or ".join([*words, "None"] if len(words) < len(kinds) else words)
+    wanted = expected or f"{'an' if listed[0] in 'aeiouAEIOU' else 'a'} {listed}"
+    raise _wrong_type(value, listed, arg, function, wanted, fix)
+
+
+def check_int(
+    value: Any,
+    arg: str,
+    function: str = "",
+    least: int | None = None,
+    most: int | None = None,
+    *,
+    error: Error = ShapeError,
+) -> int:
+    """Returns a whole number (Python's or numpy's) from ``least`` to ``most`` as an int.
+
+    Raises:
+        ProgramTypeError: If it is not a whole number.
+        ShapeError: If it is out of range.
+    """
+    wanted = "an int"
+    if least is not None:
+        wanted += f" of at least {least}" if most is None else f" from {least} to {most}"
+    elif most is not None:
+        wanted += f" of at most {most}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise _wrong_type(value, "int", arg, function, wanted)
+    number = int(value)
+    low, high = least is not None and number < least, most is not None and number > most
+    if low or high:
+        raise error(
+            f"the value of {subject(arg, function)} is too {'small' if low else 'large'}",
+            expected=wanted,
+            received=number,
+            fix=f"pass a {'larger' if low else 'smaller'} '{arg}'",
+            op=function or None,
+            var=arg,
+        )
+    return number
+
+
+def check_number(
+    value: Any,
+    arg: str,
+    function: str = "",
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    finite: bool = True,
+    error: Error = ProgramError,
+) -> float:
+    """Returns a number (Python's or numpy's) that is not NaN as a float, within the bounds that are given.
+
+    Args:
+        least, most: Bounds that the number may reach.
+        above, below: Bounds that it may not reach.
+        finite: Whether infinities are refused.
+
+    Raises:
+        ProgramTypeError: If it is not a number.
+        ProgramError: If it is out of range.
+    """
+    low = f"{least:g} <= " if least is not None else f"{above:g} < " if above is not None else ""
+    high = f" <= {most:g}" if most is not None else f" < {below:g}" if below is not None else ""
+    wanted = f"a number, {low}{arg}{high}" if low or high else "a finite number" if finite else "a number"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise _wrong_type(value, "float", arg, function, wanted, f"pass a number as '{arg}'")
+    number = float(value)
+    inside = (
+        (least is None or number >= least)
+        and (most is None or number <= most)
+        and (above is None or number > above)
+        and (below is None or number < below)
+    )
+    if not inside or math.isnan(number) or (finite and math.isinf(number)):
+        raise error(
+            f"the value of {subject(arg, function)} is out of range",
+            expected=wanted,
+            received=repr(value),
+            fix=f"choose {wanted}",
+            op=function or None,
+            var=arg,
+        )
+    return number
+
+
+def check_choice(
+    value: Any, choices: Sequence[T], arg: str, function: str = "", *, fix: str = "", error: Error = ProgramError
+) -> T:
+    """Returns ``value`` if it is among ``choices``, which are plain values (texts, numbers, ``None``).
+
+    Raises:
+        ProgramError: Names the choices.
+    """
+    # A Variable is never compared: its == builds an operator.
+    if isinstance(value, (*{type(choice) for choice in choices}, np.generic)) and value in choices:
+        return cast(T, value)
+    text = isinstance(value, str)
+    raise error(
+        f"{subject(arg, function)} is not one of its choices",
+        expected=" or ".join(map(repr, choices)),
+        received=repr(value) if text else shown(value),
+        fix=fix or (near(value, map(str, choices)) if text else "") or f"pass {arg}={choices[0]!r}",
+        op=function or None,
+        var=arg,
+    )
+
+
+def check_known(
+    name: str, known: Iterable[str], what: str, *, fix: str = "", error: Error = NotFoundError, op: str | None = None
+) -> str:
+    """Returns ``name`` if it is among ``known``.
+
+    Args:
+        what: What has no such name, as the beginning of a sentence: ``"LayerDict has no layer"``.
+
+    Raises:
+        NotFoundError: Lists the known names and suggests near ones.
+    """
+    names = list(known)
+    if name in names:
+        return name
+    raise error(
+        f"{what} '{name}'",
+        expected=f"one of {', '.join(names[:50])}{', ...' * (len(names) > 50)}" if names else "no name: there is none",
+        received=repr(name),
+        fix=near(name, names) or fix or "use one of the names above",
+        op=op,
+    )
+
+
+def check_callable(value: Any, arg: str, function: str, expected: str = "a function") -> Callable[..., Any]:
+    """Returns ``value`` if it can be called.
+
+    Raises:
+        ProgramTypeError: If it cannot.
+    """
+    if callable(value):
+        return value  # type: ignore[no-any-return]
+    raise _wrong_type(value, "callable", arg, function, expected, f"pass {expected}, without calling it")
+
+
+# ---------------------------------------------------------------------------------------------------------------- lists
+def check_not_empty(
+    items: Items, arg: str, function: str = "", *, of: str = "Variable", error: Error = ShapeError
+) -> Items:
+    """Returns ``items`` if there are any.
+
+    Raises:
+        ShapeError: For an empty list.
+    """
+    if len(items):
+        return items
+    raise error(
+        f"the list {subject(arg, function)} is empty",
+        expected=f"at least one {of}",
+        received="an empty list",
+        fix=f"pass at least one {of} as '{arg}'",
+        op=function or None,
+        var=arg,
+    )
+
+
+def check_length(
+    items: Items, counts: int | Sequence[int], arg: str, function: str = "", *, why: str = "", error: Error = ShapeError
+) -> Items:
+    """Returns ``items`` if it has one of the lengths.
+
+    Args:
+        counts: The lengths that are accepted.
+        why: Where the length comes from: ``"one per spatial axis"``.
+
+    Raises:
+        ShapeError: If it has another length.
+    """
+    accepted = (counts,) if isinstance(counts, int) else counts
+    if len(items) in accepted:
+        return items
+    wanted = f"{_either(accepted)} value{'s' * (tuple(accepted) != (1,))}{f', {why}' * bool(why)}"
+    raise error(
+        f"{subject(arg, function)} has the wrong number of values",
+        expected=wanted,
+        received=f"{len(items)}: {list(items)!r}"[:200],
+        fix=f"pass {wanted} as '{arg}'",
+        op=function or None,
+        var=arg,
+    )
+
+
+def check_ints(value: Any, count: int, arg: str, function: str = "") -> tuple[int, ...]:
+    """Returns ``count`` ints from an int, which is repeated, or from a list or tuple of them.
+
+    Raises:
+        ProgramTypeError: For anything else.
+        ShapeError: If the number of values is wrong.
+    """
+    values = value if isinstance(value, list | tuple) else (value,) * count
+    if any(isinstance(v, bool | np.bool_) or not isinstance(v, numbers.Integral) for v in values):
+        fix = f"pass {arg}=2 or {arg}={[2] * count}"
+        raise _wrong_type(value, "int, list or tuple", arg, function, f"an int, or a list of {count} ints", fix)
+    check_length(values, count, arg, function, why="or a single int")
+    return tuple(map(int, values))
+
+
+def _either(accepted: Collection[int]) -> str:
+    if isinstance(accepted, range) and len(accepted) > 1:
+        return f"{accepted[0]} or more" if accepted.stop >= ANY_RANK else f"{accepted[0]} to {accepted[-1]}"
+    return " or ".join(map(str, accepted))
+
+
+# ------------------------------------------------------------------------------------------------ shapes, axes, and sizes
+def check_rank(
+    x: Shaped,
+    ranks: int | Collection[int],
+    arg: str,
+    function: str = "",
+    *,
+    layout: str = "",
+    error: Error = ShapeError,
+) -> None:
+    """Refuses a value of another rank.
+
+    Args:
+        ranks: Those accepted; ``range(1, ANY_RANK)`` for 1 or more.
+        layout: The meaning of the axes: ``"NCHW"``, ``"[batch, classes]"``.
+
+    Raises:
+        ShapeError: Says which ranks are accepted.
+    """
+    accepted = (ranks,) if isinstance(ranks, int) else ranks
+    if len(x.shape) not in accepted:
+        raise error(
+            f"{subject(arg, function)} has the wrong number of dimensions",
+            expected=f"{_either(accepted)} dimension{'s' * (tuple(accepted) != (1,))}{f' ({layout})' * bool(layout)}",
+            received=with_shape(x, arg),
+            fix="reshape it, for example with paddle.unsqueeze for a missing axis",
+            op=function or None,
+            var=_var(x),
+        )
+
+
+def check_has_shape(
+    x: Shaped,
+    shape: Sequence[int],
+    arg: str,
+    function: str = "",
+    *,
+    why: str = "",
+    fix: str = "",
+    error: Error = ShapeError,
+) -> None:
+    """Refuses a value of another shape; an unknown size, on either side, fits any.
+
+    Args:
+        why: What the shape means: ``"one value per class"``.
+
+    Raises:
+        ShapeError: Says what was expected.
+    """
+    if not same_shape(x.shape, shape):
+        raise error(
+            f"{subject(arg, function)} has the wrong shape",
+            expected=f"shape {list(shape)}{f', {why}' * bool(why)}",
+            received=with_shape(x, arg),
+            fix=fix or "reshape it, or check the shapes of the arguments",
+            op=function or None,
+            var=_var(x),
+        )
+
+
+def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes can be the same; an unknown size fits any."""
+    return len(a) == len(b) and all(m == n or UNKNOWN in (m, n) for m, n in zip(a, b, strict=True))
+
+
+def check_same_shape(xs: Sequence[Shaped], args: str | Sequence[str], function: str = "") -> None:
+    """Refuses values of different shapes; an unknown size fits any.
+
+    Args:
+        args: The name of each value, or of the list that holds them.
+
+    Raises:
+        ShapeError: Names both shapes.
+    """
+    for i, x in enumerate(xs):
+        if not same_shape(x.shape, xs[0].shape):
+            raise ShapeError(
+                f"{_both(args, i, function)} have different shapes",
+                expected=f"shape {list(xs[0].shape)}",
+                received=with_shape(x, _argument(args, i)),
+                fix="reshape or expand one of them",
+                op=function or None,
+                var=_var(x),
+            )
+
+
+def check_same_dtype(xs: Sequence[Shaped], args: str | Sequence[str], function: str = "") -> None:
+    """Refuses values of different dtypes.
+
+    Args:
+        args: The name of each value, or of the list that holds them.
+
+    Raises:
+        DTypeError: Names both dtypes.
+    """
+    for i, x in enumerate(xs):
+        if x.dtype is not xs[0].dtype:
+            raise DTypeError(
+                f"{_both(args, i, function)} have different dtypes",
+                expected=f"dtype {xs[0].dtype.name}",
+                received=f"{_name(x, _argument(args, i))} of dtype {x.dtype.name}",
+                fix=f"convert it with paddle.cast(..., '{xs[0].dtype.name}')",
+                op=function or None,
+                var=_var(x),
+            )
+
+
+def _argument(args: str | Sequence[str], i: int) -> str:
+    return f"{args}[{i}]" if isinstance(args, str) else args[i]
+
+
+def _both(args: str | Sequence[str], i: int, function: str) -> str:
+    names = f"the values of '{args}'" if isinstance(args, str) else f"'{args[0]}' and '{args[i]}'"
+    return names + f" of {function}" * bool(function)
+
+
+def check_dtype(x: Shaped, dtypes: Sequence[str], arg: str, function: str = "") -> None:
+    """Refuses a value whose dtype is not among ``dtypes`` (names, as in ``FLOATS``).
+
+    Raises:
+        DTypeError: Names them.
+    """
+    if x.dtype.name not in dtypes:
+        raise DTypeError(
+            f"The data type of '{arg}'{f' in {function}' * bool(function)} is not supported",
+            expected=", ".join(dtypes[:-1]) + " or " * (len(dtypes) > 1) + dtypes[-1],
+            received=f"{_name(x, arg)} of dtype {x.dtype.name}",
+            fix=f"convert it with paddle.cast({_var(x) or 'x'}, '{dtypes[0]}')",
+            op=function or None,
+            var=_var(x),
+        )
+
+
+def check_axis(axis: Any, of: int | Shaped, arg: str = "axis", function: str = "") -> int:
+    """Returns an axis of a value (or of a rank), counted from the front.
+
+    Raises:
+        ProgramTypeError: If it is not a whole number.
+        ShapeError: If there is no such axis.
+    """
+    rank = of if isinstance(of, int) else len(of.shape)
+    number = check_int(axis, arg, function)
+    try:
+        return normalize_axis(number, rank, arg)
+    except TstaticError as error:
+        if not isinstance(of, int):
+            error.received = f"{number} for {with_shape(of, 'a value')}"
+        raise error.add_context(op=function or None, var=arg if isinstance(of, int) else _var(of)) from None
+
+
+def check_axes(axes: Sequence[Any], of: int | Shaped, arg: str = "axis", function: str = "") -> tuple[int, ...]:
+    """Returns different axes of a value (or of a rank), counted from the front, in rising order.
+
+    Raises:
+        ProgramTypeError: If one is not a whole number.
+        ShapeError: If one does not exist or is named twice.
+    """
+    found = sorted(check_axis(axis, of, arg, function) for axis in axes)
+    if len(set(found)) < len(found):
+        raise ShapeError(
+            f"{subject(arg, function)} names an axis twice",
+            expected="different axes",
+            received=list(axes),
+            fix="name each axis once",
+            op=function or None,
+        )
+    return tuple(found)
+
+
+def check_divisible(
+    size: int, by: int, what: str, divisor: str, function: str = "", *, error: Error = ShapeError
+) -> int:
+    """Returns the quotient of a size and a number that has to divide it; an unknown size stays unknown.
+
+    Args:
+        what: What is divided: ``"the number of channels"``.
+        divisor: The name of the argument that divides.
+
+    Raises:
+        ShapeError: If it does not divide the size.
+    """
+    if size == UNKNOWN:
+        return UNKNOWN
+    if by < 1 or size % by:
+        raise error(
+            f"{what}{f' of {function}' * bool(function)} must be divisible by {divisor}",
+            expected=f"a multiple of {divisor}={by}",
+            received=size,
+            fix=f"change {what} or {divisor}",
+            op=function or None,
+        )
+    return size // by
+
+
+def check_static_dim(size: int, x: Shaped, what: str, function: str) -> int:
+    """Returns a size of ``x`` that the shape of a parameter depends on.
+
+    Args:
+        what: Which size: ``"the number of channels"``.
+
+    Raises:
+        ShapeError: If it is unknown while the program is built, or 0.
+    """
+    if size < 1:
+        unknown = size == UNKNOWN
+        raise ShapeError(
+            f"{function} makes parameters, "
+            + (
+                f"so {what} of its input has to be known while the program is built"
+                if unknown
+                else f"and {what} of its input is 0"
+            ),
+            expected=f"a shape whose {what} is a number of at least 1",
+            received=with_shape(x, "the input"),
+            fix="state that size where the input is declared, or reshape the input to a known one",
+            op=function,
+            var=_var(x),
+        )
+    return size
+
+
+def check_sizes(shape: Sequence[int], what: str = "shape", function: str = "", *, least: int = UNKNOWN) -> None:
+    """Refuses a shape with a size below ``least`` (by default: below -1, an unknown size) or with too many elements.
+
+    Raises:
+        ShapeError: Says which.
+    """
+    total = 1
+    for size in shape:
+        total *= max(size, 1)
+        if size < least:
+            raise ShapeError(
+                f"{subject(what, function)} has a negative size"
+                if size < 0
+                else f"{subject(what, function)} has a size of {size}",
+                expected=f"sizes of at least {max(least, 0)}",
+                received=list(shape),
+                fix=f"check the {what}",
+                op=function or None,
+            )
+    if total > MAX_ELEMENTS:
+        raise ShapeError(
+            f"{subject(what, function)} has more elements than can be addressed",
+            expected="fewer than 2**62 elements",
+            received=list(shape),
+            fix=f"check the {what}",
+            op=function or None,
+        )
+
+
+# --------------------------------------------------------------------------------------------------------- at run time
+def check_index(index: np.ndarray[Any, Any], size: int, what: str = "Index", low: int = 0) -> None:
+    """Refuses an array with a value outside ``[low, size)``; costs two passes over the indices.
+
+    Raises:
+        IndexRangeError: Says how far the values go.
+    """
+    if index.size == 0:
+        return
+    least, most = operator.index(index.min()), operator.index(index.max())
+    if least < low or most >= size:
+        raise IndexRangeError(
+            f"{what} holds a value that is out of range",
+            expected=f"integers from {low} to {size - 1}",
+            received=f"values from {least} to {most}",
+            fix=f"check the data fed to {what}, or the size it points into ({size})",
+        )
