@@ -298,6 +298,24 @@ def test_two_processes_that_save_at_once_leave_one_save(net: Net, tmp_path: Path
     assert tuple(sorted(os.listdir(tmp_path))) == WAYS["fluid.save_inference_model"].names
 
 
+def test_a_stage_that_another_save_sweeps_before_it_is_locked_is_made_anew(
+    net: Net, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir, made = os.mkdir, []
+
+    def swept(path: Any, *mode: int) -> None:
+        mkdir(path, *mode)
+        made.append(path)
+        if ".tstatic-" in str(path) and len(made) == 1:
+            os.rmdir(path)
+
+    monkeypatch.setattr(files.os, "mkdir", swept)
+    net.save("save", tmp_path, 2.0)
+    assert len(made) >= 2
+    assert net.load("save", tmp_path) == 2.0
+    assert tuple(sorted(os.listdir(tmp_path))) == WAYS["save"].names
+
+
 # ------------------------------------------------------------------------------------------------------------- mixtures
 @pytest.mark.parametrize("how", SETS)
 def test_files_of_two_saves_are_refused_and_the_old_ones_named(net: Net, tmp_path: Path, how: str) -> None:

@@ -167,12 +167,15 @@ def _staging(folder: Path) -> Iterator[Path]:
     while True:
         stage = folder / f".tstatic-{os.urandom(4).hex()}.tmp"
         os.mkdir(stage)
-        lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
+        # Before it is locked, another save may remove it as a leftover: make another one then.
+        try:
+            lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
         try:
             # Some file systems have no locks: leftovers stay there.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            # Another save may have removed the folder as a leftover before it was locked.
             if stage.exists():
                 yield stage
                 return
