@@ -243,7 +243,7 @@ def test_the_first_save_of_all_is_there_or_not(net: Net, tmp_path: Path) -> None
 
         if _ended(_fork(save)) == 0:
             break
-        files.settle(folder)
+        files.move_committed(folder)
         names = {name for name in os.listdir(folder) if name.startswith("m")} if folder.exists() else set()
         assert names in (set(), set(WAYS["save"].names))
         assert not names or net.load("save", folder) == 2.0

@@ -211,7 +211,7 @@ def even(count: int, nbytes: int = 4_000_000) -> Any:
     return model.Work("even", gradients, 1e-3, 2e-3, 1e-4, False)
 
 
-def test_one_bucket_is_not_hidden_and_each_alone_but_for_the_last() -> None:
+def test_one_bucket_is_not_hidden_and_kernel_per_op_but_for_the_last() -> None:
     one = even(10)
     all_in_one = RING.time(8, model.ring_all_reduce(one.nbytes, 8), 2)
     assert model.all_reduce_step(one, 8, RING, None).waited == pytest.approx(all_in_one)

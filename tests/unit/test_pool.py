@@ -96,12 +96,12 @@ def test_a_second_interrupt_while_helpers_are_waited_for_changes_nothing() -> No
     pool.close()
 
 
-def test_what_a_broken_off_settlement_left_is_settled_by_the_next_job() -> None:
+def test_a_drain_that_was_interrupted_is_finished_by_the_next_job() -> None:
     pool, record = Pool(3), Recorder()
     # As an exception between two bytecodes leaves it: an order given that nobody waits for.
     old = Recorder()
     pool._orders[1].put(Job(old.bound("old", 2, 3), 2))
-    pool._unsettled = True
+    pool._must_drain = True
     pool.run(record.bound("a", 6, 3))
     assert sorted(old.done) == ["old0", "old1"]
     assert sorted(record.done) == [f"a{k}" for k in range(6)]

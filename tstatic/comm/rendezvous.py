@@ -195,7 +195,7 @@ class Rendezvous:
             messages = link.receive()
         except ValueError:
             if link.rank == 0:
-                raise self._no_desk("another program answers there, not a rank of this run") from None
+                raise self._rank0_error("another program answers there, not a rank of this run") from None
             messages = None
         if messages is None:
             if link in self._strangers:
@@ -305,7 +305,7 @@ class Rendezvous:
         while True:
             left = self.deadline - time.monotonic()
             if left <= 0:
-                raise self._no_desk(why)
+                raise self._rank0_error(why)
             try:
                 link = _Link(socket.create_connection(self.address, min(left, 5.0)))
                 break
@@ -318,12 +318,14 @@ class Rendezvous:
         # The server answers at once; another program that holds the port does not.
         while not self._here:
             if time.monotonic() > self.deadline - _PAUSE:
-                raise self._no_desk("a connection without an answer: another program holds that port, or rank 0 hangs")
+                raise self._rank0_error(
+                    "a connection without an answer: another program holds that port, or rank 0 hangs"
+                )
             self._step(min(_SLICE, self.deadline - _PAUSE - time.monotonic()))
 
     def _follow(self, message: dict[str, Any]) -> None:
         if "refused" in message:
-            raise self._no_desk(f"the rank 0 of another run: {message['refused']}")
+            raise self._rank0_error(f"the rank 0 of another run: {message['refused']}")
         if "here" in message:
             self._here = set(message["here"])
         if "all" in message:
@@ -331,7 +333,7 @@ class Rendezvous:
         if "finished" in message:
             self._done = set(range(self.size))
 
-    def _no_desk(self, why: str) -> RankFailedError:
+    def _rank0_error(self, why: str) -> RankFailedError:
         host, port = self.address
         return RankFailedError(
             f"rank {self.rank} of {self.size} cannot meet the others: rank 0 does not answer",

@@ -4,7 +4,7 @@
 * ``bn_act``, ``bn_add_act``, ``elewise_add_act``, ``relu_depthwise_conv``  fusions with patterns
 * ``auto``, ``compiler``  groups of any ops that state expressions
 * ``multi_tensor``, ``gradient_norm``  the updates of many parameters
-* ``explicit_groups``, ``alone``  groups that the user names, and single ops
+* ``explicit_groups``, ``single_op``  groups that the user names, and single ops
 * ``user_kernel``, ``register``  the user's own kernels
 * ``identity_gradients``, ``shape_readers``  rewrites that let more patterns match
 * ``codegen``  the text of kernels

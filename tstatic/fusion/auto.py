@@ -169,7 +169,7 @@ class _Groups:
         self.after[group] |= between
 
 
-def _alone(view: View, index: int) -> bool:
+def _is_single_op_group(view: View, index: int) -> bool:
     """Returns whether an op is worth a kernel by itself; the engine reports if it cannot be one."""
     op = view.ops[index]
     if op.body or index in view.forbidden or not works_on_rows(op.definition) or not _sized(view, op):
@@ -216,7 +216,9 @@ def groups(view: View, rows: bool = False) -> Iterator[tuple[int, ...] | Rejecte
     yield from (tuple(m) for m in state.members if len(m) > 1)
     if rows:
         inside = {index for m in state.members if len(m) > 1 for index in m}
-        yield from ((index,) for index in range(len(view.ops)) if index not in inside and _alone(view, index))
+        yield from (
+            (index,) for index in range(len(view.ops)) if index not in inside and _is_single_op_group(view, index)
+        )
 
 
 FUSION = Fusion("auto", "enable_auto_fusion", groups=groups, prepare=partial(prepared, compiler=True))

@@ -264,7 +264,7 @@ def _place(data: bytes, stem: str) -> Path:
         own = folder()
         try:
             path = own / f"{stem}.py"
-            _settle(path, data)
+            _check_or_write(path, data)
         except FileNotFoundError as error:  # another process emptied the cache: the folder is created again
             problem = error
         except OSError as error:
@@ -280,7 +280,7 @@ def _place(data: bytes, stem: str) -> Path:
     raise problem
 
 
-def _settle(path: Path, data: bytes) -> None:
+def _check_or_write(path: Path, data: bytes) -> None:
     state = _state(path, data)
     if state == "right":
         with suppress(OSError):  # the time of use decides only how long the file is kept

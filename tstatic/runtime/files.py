@@ -64,13 +64,13 @@ def write(files: Mapping[Path, bytes]) -> None:
         with contextlib.ExitStack() as stack:
             for folder, contents in folders.items():
                 folder.mkdir(parents=True, exist_ok=True)
-                settle(folder)
+                move_committed(folder)
                 _sweep(folder, contents)
             _check_room(folders)
             stages = {folder: stack.enter_context(_staging(folder)) for folder in folders}
             for folder, contents in folders.items():
                 # Runs before the stage is removed, even if an exception follows the commit.
-                stack.callback(settle, folder)
+                stack.callback(move_committed, folder)
                 for name, data in contents.items():
                     path = folder / name
                     _stage(stages[folder] / name, data, _status(path))
@@ -212,11 +212,11 @@ def _commit(stage: Path, folder: Path, names: Sequence[str]) -> None:
             # Another process has committed: help it to move its files, then try again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        settle(folder)
+        move_committed(folder)
     raise OSError(errno.ENOTEMPTY, f"{folder / DONE} holds what cannot be moved", str(folder / DONE))
 
 
-def settle(folder: Path) -> None:
+def move_committed(folder: Path) -> None:
     """Moves committed files to their places. Several processes may do so at once; each skips what another one moved."""
     done = folder / DONE
     try:
@@ -279,7 +279,7 @@ def read(paths: Collection[Path], optional: Collection[Path] = ()) -> dict[Path,
     for folder in {Path(os.path.realpath(path)).parent for path in (*paths, *optional)}:
         # A folder without write permission is read as it is.
         with contextlib.suppress(OSError):
-            settle(folder)
+            move_committed(folder)
     for attempt in range(MAX_TRIES):
         found: dict[Path, tuple[bytes, Mark]] = {}
         for path in paths:

@@ -181,7 +181,7 @@ def still_writing(scopes: Collection[Scope]) -> list[Writing]:
 
 
 @contextlib.contextmanager
-def left_whole(scopes: Collection[Scope]) -> Iterator[None]:
+def wait_for_writes(scopes: Collection[Scope]) -> Iterator[None]:
     """When a parallel step is interrupted, waits until no replica writes; marks what is still being written as torn."""
     try:
         yield

@@ -92,7 +92,7 @@ class ReplicaThreads:
         self.group = group
         self.current_op = current_op
         self.lost: dict[int, str] = {}
-        self._settled = True
+        self._drained = True
         self._orders: list[queue.SimpleQueue[_Order | None]] = [queue.SimpleQueue() for _ in range(size)]
         self.threads = [
             threading.Thread(target=_work, args=(orders,), name=f"tstatic-replica-{i}", daemon=True)
@@ -119,21 +119,21 @@ class ReplicaThreads:
         """
         self._ready(timeout)
         step = _Step(self.size)
-        self._settled = False
+        self._drained = False
         try:
             for i, task in enumerate(tasks):
                 self._orders[i].put(_Order(task, step.done, i, contextvars.copy_context()))
             late = self._wait(step, timeout)
-            self._settled = not step.open
+            self._drained = not step.open
         except BaseException as error:
             # The caller was interrupted: no replica may stay inside a collective.
             with shield:
                 self.group.abort(error)
-                self._settle(GRACE)
+                self._drain(GRACE)
             raise
         if step.errors:
             with shield:
-                self._settle(GRACE)
+                self._drain(GRACE)
             raise self._first(step)
         if late:
             raise self._give_up(late, timeout)
@@ -141,8 +141,8 @@ class ReplicaThreads:
 
     def _ready(self, timeout: float) -> None:
         """Refuses work if a replica is lost; waits for one that is slow to stop after an earlier error."""
-        if not self._settled:
-            left = self._settle(timeout)
+        if not self._drained:
+            left = self._drain(timeout)
             self.lost.update({i: self.current_op(i) for i in left})
         if self.lost:
             replica, where = next(iter(self.lost.items()))
@@ -181,10 +181,10 @@ class ReplicaThreads:
         self.lost[stuck] = where
         with shield:
             self.group.abort(error)
-            self._settle(GRACE)
+            self._drain(GRACE)
         return error
 
-    def _settle(self, timeout: float) -> list[int]:
+    def _drain(self, timeout: float) -> list[int]:
         """Waits until the replicas have finished all orders; returns those that have not when the time is over.
 
         Each gets one more order: after an interrupt it is unknown which replicas got the last one.
@@ -197,7 +197,7 @@ class ReplicaThreads:
             pass
         if not last.open:
             self.group.reset()
-            self._settled = True
+            self._drained = True
         return sorted(last.open)
 
     def _first(self, step: _Step) -> BaseException:

@@ -20,7 +20,7 @@ from tstatic.errors import PlaceError
 from tstatic.ir.process import shared_text
 from tstatic.ir.program import Program
 from tstatic.runtime.feed import Arrays
-from tstatic.runtime.interrupt import left_whole
+from tstatic.runtime.interrupt import wait_for_writes
 from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.runtime.scope import ReplicaScope, Scope
 from tstatic.static.compile import Bound, Compilation
@@ -147,11 +147,11 @@ class Replicas:
         timeout = float(flags.flag("FLAGS_step_timeout_s"))
         with blas.OneThread():
             if self.outer is None or not self.group.across:
-                with left_whole(scopes):
+                with wait_for_writes(scopes):
                     return self.threads.run(tasks, timeout)
             self._watch(self.outer, entry, feeds, scope, writes)
             try:
-                with self.outer.step(timeout), left_whole(scopes):
+                with self.outer.step(timeout), wait_for_writes(scopes):
                     # The deadline of the process group comes first, because its error names the rank.
                     results = self.threads.run(tasks, timeout + LATER)
                 self.seen[scope] = scope.writes

@@ -139,7 +139,7 @@ def _left(frozen: FrozenProgram, metas: Mapping[str, Meta]) -> set[str]:
     return {v for op in eliminate_identity_gradients(frozen, metas).ops for v in op.writes()}
 
 
-def _alone(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Log:
+def _log_of_only(fusion: Fusion, frozen: FrozenProgram, metas: Mapping[str, Meta]) -> Log:
     """Returns what one fusion would do if its switch were the only one that is on."""
     log = Log()
     pipeline.make_one(fusion, shapes_from_contents(frozen, metas), dict(metas), log)
@@ -162,7 +162,7 @@ def _why(
     for fusion in sorted(FUSIONS, key=lambda f: f.groups is not None):
         if getattr(build, fusion.switch):
             continue
-        other = _alone(fusion, frozen, metas)
+        other = _log_of_only(fusion, frozen, metas)
         if any(_holds(x, (a, b)) for x in other.applied):
             meaning, change = explain_code("OFF", value=fusion.switch)
             return FusionAnswer(
@@ -190,7 +190,7 @@ def _why(
 # ----------------------------------------------------------------------------------------------------- notes for drawings
 def _would(frozen: FrozenProgram, metas: Mapping[str, Meta], build: BuildStrategy) -> list[Applied]:
     """Returns the fusions that the switches that are off would make, each by itself."""
-    return [a for f in FUSIONS if not getattr(build, f.switch) for a in _alone(f, frozen, metas).applied]
+    return [a for f in FUSIONS if not getattr(build, f.switch) for a in _log_of_only(f, frozen, metas).applied]
 
 
 def _together(record: Applied | Rejection) -> str:

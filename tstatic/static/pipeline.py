@@ -8,12 +8,12 @@ from logging import DEBUG
 from tstatic.comm.data_parallel import scaled, starts_loss_gradient
 from tstatic.errors import FeedError
 from tstatic.fusion import FUSIONS
-from tstatic.fusion.alone import each_alone
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.fusion.engine import Fusion, Log, OpInfo, apply, kernels_of
 from tstatic.fusion.explicit_groups import apply_explicit_groups, has_explicit_groups
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.shape_readers import shapes_from_contents
+from tstatic.fusion.single_op import kernel_per_op
 from tstatic.fusion.user_kernel import present, with_user_kernels
 from tstatic.ir.frozen import FrozenProgram, freeze, unfused
 from tstatic.ir.program import Program
@@ -157,6 +157,6 @@ def lower(frozen: FrozenProgram, metas: Mapping[str, Meta], strategy: BuildStrat
     if not generated:
         return make_plan(unfused(frozen), metas, plan_options(strategy))
     if strict_numerics():
-        frozen = each_alone(frozen, metas)
+        frozen = kernel_per_op(frozen, metas)
     kernels = {outputs: Generated(k, k.plan(INTERPRETER)) for outputs, k in kernels_of(frozen, metas).items()}
     return make_plan(frozen, metas, plan_options(strategy), kernels)

@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Piece:
-    """One op of a pattern, settled.
+    """One op of a pattern with its shapes.
 
     Attributes:
         op: As the pattern names it.
@@ -58,14 +58,14 @@ def lay_out(pattern: Pattern, choose: Choose, shape: Callable[[], Shape]) -> lis
     found: dict[str, Piece] = {}
     # Ops that work on listed shapes only come first; the others take what these leave.
     for op in sorted(pattern.ops, key=lambda op: domain_of(definitions[op.name]).family != "cases"):
-        piece = _settle(op, definitions[op.name], known, choose, shape)
-        if piece is None:
+        chosen = _choose_shapes(op, definitions[op.name], known, choose, shape)
+        if chosen is None:
             return None
-        found[op.name] = piece
+        found[op.name] = chosen
     return [found[op.name] for op in pattern.ops]
 
 
-def _settle(
+def _choose_shapes(
     op: Op, definition: OpDef, known: dict[str, Shape], choose: Choose, shape: Callable[[], Shape]
 ) -> Piece | None:
     family = domain_of(definition).family

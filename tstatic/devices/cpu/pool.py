@@ -77,7 +77,7 @@ class Pool:
         self._orders: list[queue.SimpleQueue[Job | None]] = [queue.SimpleQueue() for _ in range(threads - 1)]
         self._done: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._busy = threading.Lock()
-        self._unsettled = False
+        self._must_drain = False
         self._helpers = [
             threading.Thread(
                 target=_help, args=(self._orders[i], self._done, i + 1), name=f"tstatic-worker-{i + 1}", daemon=True
@@ -108,22 +108,22 @@ class Pool:
                 fix="start the child with the 'spawn' method, or make a new Executor in it",
             )
         with self._busy:
-            if self._unsettled:
-                self._settle()
+            if self._must_drain:
+                self._drain()
             job = Job(bound, len(bound[0]))
-            self._unsettled = True
+            self._must_drain = True
             try:
                 helpers = min(self.threads, job.count) - 1
                 for orders in self._orders[:helpers]:
                     orders.put(job)
                 job.work(0)
                 self._wait(job, helpers)
-                self._unsettled = False
+                self._must_drain = False
             finally:
-                if self._unsettled:
+                if self._must_drain:
                     # Interrupted: no further tile may begin, and none may write into memory that the caller continues to use.
                     job.error = job.error or (InterruptedError(), 0, 0)
-                    self._settle()
+                    self._drain()
             if job.error is not None:
                 error, tile, done = job.error
                 if not isinstance(error, Exception):
@@ -148,16 +148,16 @@ class Pool:
                         fix="run no program in __del__ or at the end of Python; else start the process again",
                     ) from None
 
-    def _settle(self) -> None:
+    def _drain(self) -> None:
         """Waits until all helpers have finished all their jobs; if this is interrupted, the next caller repeats it."""
         held: BaseException | None = None
-        while self._unsettled:
+        while self._must_drain:
             try:
                 empty = Job((), 0)
                 for orders in self._orders:
                     orders.put(empty)
                 self._wait(empty, len(self._orders))
-                self._unsettled = False
+                self._must_drain = False
             except DeviceError:
                 raise
             except BaseException as error:  # a second Ctrl-C

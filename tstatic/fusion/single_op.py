@@ -11,16 +11,16 @@ from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import EMPTY, OpDef
 from tstatic.ir.types import UNKNOWN, Meta
 
-ALONE = Fusion("alone", "FLAGS_numerics")
+SINGLE_OP = Fusion("single_op", "FLAGS_numerics")
 """Not a fusion of a strategy: applied where kernels run and ``FLAGS_numerics`` is ``strict``, to the ops left unfused."""
 
 
-def each_alone(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
+def kernel_per_op(program: FrozenProgram, metas: Mapping[str, Meta]) -> FrozenProgram:
     """Returns the program with a kernel for every op that can have one."""
-    return program.edit(ops=tuple(_alone(op, metas) for op in program.ops))
+    return program.edit(ops=tuple(_with_kernel(op, metas) for op in program.ops))
 
 
-def _alone(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
+def _with_kernel(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     if op.body or op.sub_blocks or not (is_pointwise(op.definition) or works_on_rows(op.definition)):
         return op
     touched = [*op.reads(), *op.writes()]
@@ -35,8 +35,8 @@ def _alone(op: FrozenOp, metas: Mapping[str, Meta]) -> FrozenOp:
     definition = OpDef(op.type, "Inputs*?, Shapes*? -> Outs*?", shape_only=("Shapes",))
     return FrozenOp(
         definition, (read, shapes), (tuple(op.writes()),), dict(op.attrs), op.role, op.role_var, op.where, op.position,
-        body=(op,), fusion=ALONE.name, kernel=kernel, make_kernel=ALONE.kernel,
+        body=(op,), fusion=SINGLE_OP.name, kernel=kernel, make_kernel=SINGLE_OP.kernel,
     )  # fmt: skip
 
 
-__all__ = ["ALONE", "each_alone"]
+__all__ = ["SINGLE_OP", "kernel_per_op"]
