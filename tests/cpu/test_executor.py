@@ -639,6 +639,23 @@ def test_limits_of_matrix_products_overlap_and_end(monkeypatch: pytest.MonkeyPat
     assert library.threads == 4
 
 
+@pytest.mark.parametrize("inside", ["main", "branch"])
+def test_only_programs_with_products_limit_the_threads_of_blas(inside: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[object] = []
+    monkeypatch.setattr(blas.OneThread, "__enter__", lambda limit: entered.append(limit))
+    monkeypatch.setattr(blas.OneThread, "__exit__", lambda *args: None)
+    x = static.data("x", [4, 4])
+    relu = paddle.nn.functional.relu(x)
+    product = paddle.matmul(x, x) if inside == "main" else None
+    if product is None:
+        product = static.nn.cond(paddle.max(x) > 0, lambda: paddle.matmul(x, x), lambda: x)
+    exe = static.Executor("cpu")
+    exe.run(feed={"x": rows(4, 4)}, fetch_list=[relu])
+    assert entered == []
+    exe.run(feed={"x": rows(4, 4)}, fetch_list=[product])
+    assert len(entered) == 1
+
+
 def test_scheduler_values_reach_the_program_and_an_error_takes_them_back() -> None:
     scheduler = paddle.optimizer.lr.StepDecay(0.5, step_size=1, gamma=0.5)
     main, startup, loss = regression(paddle.optimizer.SGD(scheduler))

@@ -14,6 +14,7 @@ from tests.helpers.fusion_programs import CASES, Case, build, run
 from tstatic import static
 from tstatic.fusion import FUSIONS, engine
 from tstatic.fusion.reasons import REASONS
+from tstatic.ir.opdef import OPS, with_
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.static.compile import compile_program
 from tstatic.target import H100
@@ -54,6 +55,16 @@ def test_any_inner_variable_can_be_fetched(case: Case) -> None:
         assert [v.tobytes() for v in values] == [v.tobytes() for v in plain]
         for name, wanted in zip(names, plain, strict=True):
             assert run(built, [name], **switches)[0][0].tobytes() == wanted.tobytes()
+
+
+def test_an_activation_is_fused_because_its_definition_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    main, found = near_miss(lambda x, y: F.mish(x + y))
+    assert refusals(main, [found]) == []
+    monkeypatch.setitem(OPS, "mish", with_(OPS["mish"], activation=True))
+    strategy = static.BuildStrategy()
+    strategy.fuse_elewise_add_act_ops = True
+    applied = static.CompiledProgram(main, strategy).explain(fetch_list=[found]).applied
+    assert [a.op for a in applied] == ["fused_elemwise_add_activation"]
 
 
 # ------------------------------------------------------------------------------------------------------------ near misses

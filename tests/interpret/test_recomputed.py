@@ -15,9 +15,9 @@ from tests.helpers.gradient_programs import COMPUTED, build, run
 from tests.interpret.kernels import metas_by_name, run_kernel, run_ops
 from tests.interpret.test_bn_act import DTYPES, STATISTICS, arrays_for, backward, forward, on_a_gpu
 from tstatic import static
-from tstatic.fusion.bn_act import ACTIVATIONS
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
+from tstatic.fusion.pattern import activations
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 
@@ -71,7 +71,7 @@ def test_the_mask_is_that_of_the_forward_kernel(settings: dict[str, Any], dtype:
         assert found[name].tobytes() == wanted[name].tobytes(), name
 
 
-FROM_RESULTS = [a for a in ACTIVATIONS if {s.name for s in OPS[f"{a}_grad"].inputs} == {"Out", "Out@GRAD"}]
+FROM_RESULTS = [a for a in activations() if {s.name for s in OPS[f"{a}_grad"].inputs} == {"Out", "Out@GRAD"}]
 
 
 @pytest.mark.parametrize("act", FROM_RESULTS)

@@ -73,3 +73,23 @@ def test_bad_references_are_found(fault: str) -> None:
     sample = Sample((np.array([1.0, 2.0]),), {}, "float64", "contiguous", "contiguous")
     with pytest.raises(AssertionError, match="run after binding differs"):
         check_bind(definition, sample)
+
+
+# What numpy hands to BLAS; `@` on two arrays does, too, and cannot be watched.
+PRODUCTS = ("dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot")
+
+
+@pytest.mark.parametrize("type", BOUND)
+def test_an_op_whose_reference_multiplies_matrices_says_that_it_uses_blas(
+    type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = op_def(type)
+    if definition.uses_blas:
+        return
+    called: list[str] = []
+    for name in PRODUCTS:
+        product = getattr(np, name)
+        monkeypatch.setattr(np, name, lambda *a, product=product, **k: called.append(type) or product(*a, **k))
+    for sample in samples(definition, 4, limit=8):
+        run(definition, sample)
+    assert called == [], f"state uses_blas=True in the definition of '{type}'"

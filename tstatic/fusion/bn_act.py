@@ -7,11 +7,8 @@ from dataclasses import replace
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.pattern import Match, Op, Pattern, Value
+from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations
 from tstatic.ir.frozen import FrozenOp
-
-ACTIVATIONS = ("relu", "sigmoid", "tanh", "gelu", "silu", "leaky_relu", "relu6", "swish", "hard_swish")
-GRADS = tuple(f"{a}_grad" for a in ACTIVATIONS)
 
 _STATISTICS = ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace")
 
@@ -19,13 +16,13 @@ _STATISTICS = ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveS
 def act_of_norm(p: Pattern) -> Value:
     """``act(batch_norm(x))``."""
     norm = p.op("norm", "batch_norm", X=p.value("x"))
-    act = p.op("act", ACTIVATIONS, X=norm.Y)
+    act = p.op("act", activations(), X=norm.Y)
     return act.Out
 
 
 def grad_of_act_of_norm(p: Pattern) -> Op:
     """The gradient of ``act(batch_norm(x))``."""
-    act = p.op("act", GRADS, Out_GRAD=p.value("dout"))
+    act = p.op("act", activation_grads(), Out_GRAD=p.value("dout"))
     return p.op("norm", "batch_norm_grad", Y_GRAD=act.X_GRAD)
 
 

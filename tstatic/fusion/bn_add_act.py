@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tstatic.fusion.bn_act import ACTIVATIONS, GRADS, backward_parts, forward_parts, one
+from tstatic.fusion.bn_act import backward_parts, forward_parts, one
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.pattern import Match, Op, Pattern, Value
+from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations
 from tstatic.fusion.reasons import MatchRejected
 
 
@@ -13,7 +13,7 @@ def norm_plus(p: Pattern) -> Value:
     """``act(batch_norm(x) + z)``."""
     norm = p.op("norm", "batch_norm", X=p.value("x"))
     add = p.op("add", "elementwise_add", X=norm.Y, Y=p.value("z"))
-    act = p.op("act", ACTIVATIONS, X=add.Out)
+    act = p.op("act", activations(), X=add.Out)
     return act.Out
 
 
@@ -21,20 +21,20 @@ def plus_norm(p: Pattern) -> Value:
     """``act(z + batch_norm(x))``."""
     norm = p.op("norm", "batch_norm", X=p.value("x"))
     add = p.op("add", "elementwise_add", X=p.value("z"), Y=norm.Y)
-    act = p.op("act", ACTIVATIONS, X=add.Out)
+    act = p.op("act", activations(), X=add.Out)
     return act.Out
 
 
 def grad_of_norm_plus(p: Pattern) -> Op:
     """The gradient of ``act(batch_norm(x) + z)``."""
-    act = p.op("act", GRADS, Out_GRAD=p.value("dout"))
+    act = p.op("act", activation_grads(), Out_GRAD=p.value("dout"))
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
     return p.op("norm", "batch_norm_grad", Y_GRAD=add.X_GRAD)
 
 
 def grad_of_plus_norm(p: Pattern) -> Op:
     """The gradient of ``act(z + batch_norm(x))``."""
-    act = p.op("act", GRADS, Out_GRAD=p.value("dout"))
+    act = p.op("act", activation_grads(), Out_GRAD=p.value("dout"))
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
     return p.op("norm", "batch_norm_grad", Y_GRAD=add.Y_GRAD)
 
@@ -42,7 +42,7 @@ def grad_of_plus_norm(p: Pattern) -> Op:
 def summed_grad_of_norm_plus(p: Pattern) -> Op:
     """The gradient of ``act(batch_norm(x) + z)`` whose result several ops read: their gradients are summed first."""
     total = p.op("sum", "sum")
-    act = p.op("act", GRADS, Out_GRAD=total.Out)
+    act = p.op("act", activation_grads(), Out_GRAD=total.Out)
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
     return p.op("norm", "batch_norm_grad", Y_GRAD=add.X_GRAD)
 
@@ -50,7 +50,7 @@ def summed_grad_of_norm_plus(p: Pattern) -> Op:
 def summed_grad_of_plus_norm(p: Pattern) -> Op:
     """The gradient of ``act(z + batch_norm(x))``, likewise."""
     total = p.op("sum", "sum")
-    act = p.op("act", GRADS, Out_GRAD=total.Out)
+    act = p.op("act", activation_grads(), Out_GRAD=total.Out)
     add = p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
     return p.op("norm", "batch_norm_grad", Y_GRAD=add.Y_GRAD)
 

@@ -8,54 +8,51 @@ from dataclasses import replace
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
-from tstatic.fusion.pattern import Match, Op, Pattern, Value
+from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
 
-ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "scale")
-_GRADS = tuple(f"{a}_grad" for a in ACTIVATIONS if a != "scale")
-
 
 def act_of_add(p: Pattern) -> Value:
     """``act(x + y)``."""
     add = p.op("add", "elementwise_add", X=p.value("x"), Y=p.value("y"))
-    act = p.op("act", ACTIVATIONS, X=add.Out)
+    act = p.op("act", (*activations(), "scale"), X=add.Out)
     return act.Out
 
 
 def add_of_act(p: Pattern) -> Value:
     """``x + act(y)``."""
-    act = p.op("act", ACTIVATIONS, X=p.value("y"))
+    act = p.op("act", (*activations(), "scale"), X=p.value("y"))
     add = p.op("add", "elementwise_add", X=p.value("x"), Y=act.Out)
     return add.Out
 
 
 def act_plus(p: Pattern) -> Value:
     """``act(x) + y``."""
-    act = p.op("act", ACTIVATIONS, X=p.value("x"))
+    act = p.op("act", (*activations(), "scale"), X=p.value("x"))
     add = p.op("add", "elementwise_add", X=act.Out, Y=p.value("y"))
     return add.Out
 
 
 def grad_of_act_of_add(p: Pattern) -> Op:
     """The gradient of ``act(x + y)``."""
-    act = p.op("act", _GRADS, Out_GRAD=p.value("dout"))
+    act = p.op("act", activation_grads(), Out_GRAD=p.value("dout"))
     return p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
 
 
 def grad_with_sum(p: Pattern) -> Op:
     """The gradient of ``act(x + y)``, with the sum recomputed."""
     again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
-    act = p.op("act", _GRADS, X=again.Out, Out_GRAD=p.value("dout"))
+    act = p.op("act", activation_grads(), X=again.Out, Out_GRAD=p.value("dout"))
     return p.op("add", "elementwise_add_grad", Out_GRAD=act.X_GRAD)
 
 
 def same_grad_with_sum(p: Pattern) -> Value:
     """The same if both operands have the shape of the sum: its gradient is theirs."""
     again = p.op("again", "elementwise_add", X=p.value("x"), Y=p.value("y"))
-    act = p.op("act", _GRADS, X=again.Out, Out_GRAD=p.value("dout"))
+    act = p.op("act", activation_grads(), X=again.Out, Out_GRAD=p.value("dout"))
     return act.X_GRAD
 
 
@@ -68,14 +65,14 @@ def scaled_grad(p: Pattern) -> Op:
 def grad_of_add_of_act(p: Pattern) -> Value:
     """The gradient of ``x + act(y)``."""
     add = p.op("add", "elementwise_add_grad", Out_GRAD=p.value("dout"))
-    act = p.op("act", _GRADS, Out_GRAD=add.Y_GRAD)
+    act = p.op("act", activation_grads(), Out_GRAD=add.Y_GRAD)
     return act.X_GRAD
 
 
 def grad_of_act_plus(p: Pattern) -> Value:
     """The gradient of ``act(x) + y``."""
     add = p.op("add", "elementwise_add_grad", Out_GRAD=p.value("dout"))
-    act = p.op("act", _GRADS, Out_GRAD=add.X_GRAD)
+    act = p.op("act", activation_grads(), Out_GRAD=add.X_GRAD)
     return act.X_GRAD
 
 
@@ -124,14 +121,16 @@ def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
     if out in view.fetched or out in view.kept or len(readers) != 2 or index in view.forbidden:
         return None
     act, gradient = (view.ops[i] for i in readers)
-    if act.type not in ACTIVATIONS or gradient.type not in _GRADS or gradient.type != f"{act.type}_grad":
+    if not act.definition.activation or gradient.type != f"{act.type}_grad":
         return None
     if gradient.input("Out@GRAD") == out or not view.forbidden.isdisjoint(readers):
         return None
     # An activation before the add would be fused with it, and the sum would be written anyway.
     makers = [view.ops[view.maker[v]] for v in add.reads() if v in view.maker]
     if any(
-        m.type in ACTIVATIONS or (compiler and (is_pointwise(m.definition) or works_on_rows(m.definition)))
+        m.definition.activation
+        or m.type == "scale"
+        or (compiler and (is_pointwise(m.definition) or works_on_rows(m.definition)))
         for m in makers
     ):
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tstatic.errors import ProgramTypeError, shown
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import OPS
 
 
 class Value:
@@ -78,6 +79,16 @@ class Pattern:
     @property
     def anchor(self) -> Op:
         return self.ops[-1]
+
+
+def activations() -> tuple[str, ...]:
+    """Returns the types of the ops whose definitions say that they are activations."""
+    return tuple(type for type, definition in OPS.items() if definition.activation)
+
+
+def activation_grads() -> tuple[str, ...]:
+    """Returns the types of their gradients."""
+    return tuple(f"{type}_grad" for type in activations())
 
 
 PatternFunction = Callable[[Pattern], Value | Op]

@@ -216,7 +216,7 @@ class UserKernel:
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in dict(read).items()),
             tuple(KernelArgument(v, m.dtype, m.numel) for v, m in written),
             lambda target: calls,
-            standalone_main([op], metas, {self.op: self._exact}),
+            standalone_main([op], metas, self._exact),
         )
 
     def _launch(self, shapes: Sequence[Meta], attrs: Mapping[str, Any]) -> tuple[tuple[int, ...], dict[str, Any]]:

@@ -208,6 +208,10 @@ class OpDef:
         of: The forward op's type, for a backward op.
         rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
         kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
+        activation: An elementwise function of one input that fusions join with the op before or after it.
+        pairwise: Of an op that folds a list: the op of two inputs of which a chain in the list's order gives the same bits.
+        softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
+        uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
         collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
     """
 
@@ -238,6 +242,10 @@ class OpDef:
     prepare: Prepare | None = None
     of: str = ""
     rows: Callable[..., Rows | None] | None = None
+    activation: bool = False
+    pairwise: str = ""
+    softmax: tuple[str, str] | None = None
+    uses_blas: bool = False
     collective: bool = False
     kernel: Any = None
 
@@ -330,6 +338,9 @@ def _complete_pointwise(definition: OpDef) -> OpDef:
         )
     if definition.infer is None:
         changes["infer"] = same_as_first
+    if len(definition.inputs) > 1:
+        # Inputs that are broadcast have gradients that are summed.
+        changes["uses_blas"] = True
     if not definition.inplace and len(definition.outputs) == 1 and definition.prepare is None:
         changes["inplace"] = tuple((s.name, definition.outputs[0].name) for s in definition.inputs)
     return replace(definition, **changes)
@@ -394,6 +405,7 @@ def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
         effects=rule.effects,
         prepare=rule.prepare,
         amp="gray" if forward.amp else "",
+        uses_blas=forward.uses_blas,
         domain=rule.domain,
         of=forward.type,
     )

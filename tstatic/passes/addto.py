@@ -9,7 +9,7 @@ from tstatic.ir.program import OpRole
 
 def _sums(op: FrozenOp, program: FrozenProgram) -> tuple[str, ...]:
     """Returns the gradients that a sum adds, if a chain can replace it; not 16-bit ones, whose float32 sum is rounded once."""
-    if op.type != "sum" or not op.role & OpRole.Backward or not isinstance(op.inputs[0], tuple):
+    if not op.definition.pairwise or not op.role & OpRole.Backward or not isinstance(op.inputs[0], tuple):
         return ()
     values = op.inputs[0]
     known = all(v != EMPTY and v in program.metas and not program.metas[v].dtype.is_low for v in values)
@@ -22,8 +22,6 @@ def addto(program: FrozenProgram) -> FrozenProgram:
 
     Keeps the order of the additions, and so every bit. This saves memory: each gradient is free once it is added.
     """
-    definition = op_def("elementwise_add")
-    attrs = definition.complete({})
     maker = {v: i for i, op in enumerate(program.ops) for v in op.writes()}
     after: dict[int, list[FrozenOp]] = {}
     metas, names = dict(program.metas), dict(program.names)
@@ -33,6 +31,8 @@ def addto(program: FrozenProgram) -> FrozenProgram:
         if not values:
             continue
         replaced.add(index)
+        add = op_def(op.definition.pairwise)
+        attrs = add.complete({})
         (out,) = op.writes()
         total, at = values[0], maker.get(values[0], -1)
         for i, value in enumerate(values[1:], 1):
@@ -40,11 +40,11 @@ def addto(program: FrozenProgram) -> FrozenProgram:
             result = out if i == len(values) - 1 else f"{out}@ADD{i}"
             if result != out:
                 metas[result], names[result] = metas[out], names.get(out, out)
-            add = FrozenOp(
-                definition, (total, value), (result,), attrs, op.role, op.role_var if result == out else (), op.where,
+            made = FrozenOp(
+                add, (total, value), (result,), attrs, op.role, op.role_var if result == out else (), op.where,
                 op.position, scope=op.scope,
             )  # fmt: skip
-            after.setdefault(at, []).append(add)
+            after.setdefault(at, []).append(made)
             total = result
     if not replaced:
         return program

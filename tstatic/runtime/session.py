@@ -80,9 +80,7 @@ class Session:
         self._flat_buffers = state_buffers(plan.program)
         self._late = {v for step in plan.steps if step.region == "update" for v in step.op.writes()}
         self._commits = [[(var, v) for var, v in plan.commits if (v in self._late) is late] for late in (False, True)]
-        self._blas = any(
-            step.op.definition.cost is not None or step.op.definition.amp == "white" for step in plan.steps
-        )
+        self._blas = any(_uses_blas(step.op) for step in plan.steps)
         # A program without feeds that writes state (a startup program) usually runs once; its arena is not kept.
         self._transient = not plan.program.feeds and bool(plan.program.writes)
         self._writing = Writing(scope, plan.program.writes, "a step")
@@ -457,3 +455,9 @@ class Session:
         if not self._bound or self.arena is None:
             return 0
         return self.arena.held_bytes + sum(w.held_bytes for w in self.workspaces)
+
+
+def _uses_blas(op: FrozenOp) -> bool:
+    """Returns whether an op, an op that it fuses, or an op in its body calls BLAS."""
+    inner = (*op.body, *(o for block in op.sub_blocks for o in block.ops))
+    return op.definition.uses_blas or any(_uses_blas(o) for o in inner)

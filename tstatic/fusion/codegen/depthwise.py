@@ -277,7 +277,7 @@ class _Module:
         read_all, written = (
             tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in row) for row in (ins, outs)
         )
-        last = standalone_main(self.body, self.metas, {self.conv.type: self.reference})
+        last = standalone_main(self.body, self.metas, self.reference)
         return Kernel(name, text, template, main.parameters(integers, constants), read_all, written, plan, last)
 
     def reference(self, reference: Reference, op: FrozenOp) -> None:

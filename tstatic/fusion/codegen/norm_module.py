@@ -9,7 +9,7 @@ from tstatic.fusion.codegen.emit import header, helpers, module, named
 from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, Launches
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed, number
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, build
-from tstatic.fusion.codegen.norm_reference import RULES
+from tstatic.fusion.codegen.norm_reference import write_norm
 from tstatic.fusion.codegen.per_channel import Extent, Function, extent_of
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import Entry, FrozenOp
@@ -148,7 +148,7 @@ class NormModule:
         return Kernel(
             name, text, template, main[0].parameters(main[1], main[2]),
             tuple(self.buffer(v) for v in read), tuple(self.buffer(v) for v in written), plan,
-            standalone_main(self.told, self.metas, RULES),
+            standalone_main(self.told, self.metas, write_norm),
         )  # fmt: skip
 
     def buffer(self, value: str) -> KernelArgument:

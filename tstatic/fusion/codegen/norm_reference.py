@@ -90,5 +90,12 @@ def batch_norm_again(reference: Reference, op: FrozenOp) -> None:
 AGAIN = OpDef("batch_norm_again", "X, Scale?, Bias?, SavedMean, SavedVariance -> Y")
 """A batch norm's result in its gradient; it stands in no program."""
 
-RULES = {"batch_norm": batch_norm, "batch_norm_grad": batch_norm_grad, AGAIN.type: batch_norm_again}
-"""For :func:`tstatic.fusion.codegen.script.standalone_main`."""
+
+def write_norm(reference: Reference, op: FrozenOp) -> None:
+    """Writes a batch norm, its gradient, or its result computed again."""
+    if op.definition is AGAIN:
+        batch_norm_again(reference, op)
+    elif op.definition.of:
+        batch_norm_grad(reference, op)
+    else:
+        batch_norm(reference, op)

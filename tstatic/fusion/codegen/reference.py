@@ -52,12 +52,12 @@ class Reference:
     Args:
         metas: Metadata of all values.
         names: Values that are given -> what they are called.
-        rules: Op type -> how it is written, for ops that state no expressions.
+        rule: Writes ops that state no expressions.
         written: Values that the kernel writes to memory.
 
     Attributes:
         lines: What was written.
-        read: Values that ops without a rule read.
+        read: Values that ops with expressions read.
         helpers: Functions that the lines call, by name.
         jumps: Whether something was rounded to whole numbers or compared.
     """
@@ -66,11 +66,11 @@ class Reference:
         self,
         metas: Mapping[str, Meta],
         names: Mapping[str, str],
-        rules: Mapping[str, Rule],
+        rule: Rule | None,
         written: Collection[str],
     ) -> None:
         self.metas = metas
-        self.rules = rules
+        self.rule = rule
         self.written = written
         self.read: set[str] = set()
         self.lines: list[str] = []
@@ -86,16 +86,15 @@ class Reference:
         Raises:
             NoNameError: One of their functions has no plain form in numpy.
         """
-        self.read = {v for op in ops if op.type not in self.rules for v in op.reads()}
-        for op in ops:
+        formulas = [(op, define(op, self.metas)) for op in ops]
+        self.read = {v for op, formula in formulas if formula is not None for v in op.reads()}
+        for op, formula in formulas:
             self.lines.append(f"# {safe(op.type)}")
-            rule = self.rules.get(op.type)
-            if rule is not None:
-                rule(self, op)
+            if formula is not None:
+                _Expressions(self, op, formula).write()
                 continue
-            formula = define(op, self.metas)
-            assert formula is not None, f"{op.type} has no form in numpy"
-            _Expressions(self, op, formula).write()
+            assert self.rule is not None, f"{op.type} has no form in numpy"
+            self.rule(self, op)
 
     def of(self, value: str) -> Value:
         """A value; zeros for what the kernel does not read, since the results cannot depend on it."""

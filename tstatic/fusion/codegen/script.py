@@ -164,19 +164,19 @@ class Parts:
 
 
 def standalone_main(
-    body: Sequence[FrozenOp], metas: Mapping[str, Meta], rules: Mapping[str, Rule] | None = None
+    body: Sequence[FrozenOp], metas: Mapping[str, Meta], rule: Rule | None = None
 ) -> Callable[[Kernel], str]:
     """The last part of a module whose values have names and references one by one.
 
     Args:
         body: The ops that the kernel computes.
         metas: Metadata of all their values.
-        rules: How ops are written in numpy that state no expressions.
+        rule: Writes ops in numpy that state no expressions.
     """
 
     def text(kernel: Kernel) -> str:
         keys = _keys(kernel)
-        reference = Reference(metas, keys, rules or {}, {b.value for b in kernel.outputs})
+        reference = Reference(metas, keys, rule, {b.value for b in kernel.outputs})
         try:
             reference.write(body)
         except NoNameError as error:

@@ -189,6 +189,7 @@ def _definition(type: str, cases: tuple[Case, ...]) -> OpDef:
             grad=bilinear_grad(type, "Input", "Filter", "Output"),
         ),
         amp="white",
+        uses_blas=True,
         domain=Domain(cases=cases),
     )
 

@@ -208,6 +208,7 @@ register(
             grad=bilinear_grad("conv3d", "Input", "Filter", "Output"),
         ),
         amp="white",
+        uses_blas=True,
         domain=Domain(cases=_CASES),
     )
 )

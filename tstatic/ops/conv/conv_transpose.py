@@ -262,6 +262,7 @@ def _definition(type: str, cases: tuple[Case, ...]) -> OpDef:
             grad=bilinear_grad(type, "Input", "Filter", "Output"),
         ),
         amp="white",
+        uses_blas=True,
         # oneDNN's transposed convolution in float32 is off by up to 120 ulp where terms cancel.
         domain=Domain(cases=cases, ulps=64.0),
     )

@@ -9,7 +9,7 @@ from tstatic.ops.elementwise._unary import infer_float, unary
 register(OpDef(
     "sigmoid", "X -> Out", pointwise={"Out": "sigmoid(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (1 - out) * out"}, grad=DERIVE),
-    lower=lambda torch, x: torch.sigmoid(x), amp="gray", domain=Domain("unary", ulps=4),
+    lower=lambda torch, x: torch.sigmoid(x), amp="gray", activation=True, domain=Domain("unary", ulps=4),
 ))  # fmt: skip
 register(OpDef(
     "logsigmoid", "X -> Out", pointwise={"Out": "minimum(x, 0) - log1p(exp(-abs(x)))"}, infer=infer_float,
@@ -19,7 +19,7 @@ register(OpDef(
 register(OpDef(
     "tanh", "X -> Out", pointwise={"Out": "tanh(x)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (1 - out * out)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.tanh(x), amp="gray", domain=Domain("unary", ulps=4),
+    lower=lambda torch, x: torch.tanh(x), amp="gray", activation=True, domain=Domain("unary", ulps=4),
 ))  # fmt: skip
 register(OpDef(
     "tanh_shrink", "X -> Out", pointwise={"Out": "x - tanh(x)"}, infer=infer_float,
@@ -52,7 +52,7 @@ register(OpDef(
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * sigmoid(x) * (1 + x * (1 - sigmoid(x)))"}, grad=DERIVE
     ),
-    lower=lambda torch, x: torch.nn.functional.silu(x), amp="gray", domain=Domain("unary", ulps=8),
+    lower=lambda torch, x: torch.nn.functional.silu(x), amp="gray", activation=True, domain=Domain("unary", ulps=8),
 ))  # fmt: skip
 register(OpDef(
     "swish", "X -> Out", attrs={"beta": 1.0}, pointwise={"Out": "x / (1 + exp(-beta * x))"}, infer=infer_float,
@@ -60,7 +60,7 @@ register(OpDef(
         "X, Out@GRAD -> X@GRAD",
         pointwise={"X@GRAD": "dout * sigmoid(beta * x) * (1 + beta * x * (1 - sigmoid(beta * x)))"}, grad=DERIVE,
     ),
-    amp="gray", domain=Domain("unary", attrs=({"beta": 1.0}, {"beta": 1.7}), ulps=8),
+    amp="gray", activation=True, domain=Domain("unary", attrs=({"beta": 1.0}, {"beta": 1.7}), ulps=8),
 ))  # fmt: skip
 register(OpDef(
     "mish", "X -> Out", attrs={"threshold": 20.0},

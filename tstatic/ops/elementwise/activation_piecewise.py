@@ -35,7 +35,7 @@ def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset
 register(OpDef(
     "relu", "X -> Out", pointwise={"Out": "maximum(x, 0)"}, infer=infer_float,
     grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, 0)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.relu(x), amp="gray", domain=Domain("unary", values=_KINK, ulps=0),
+    lower=lambda torch, x: torch.relu(x), amp="gray", activation=True, domain=Domain("unary", values=_KINK, ulps=0),
 ))  # fmt: skip
 register(OpDef(
     "relu6", "X -> Out", attrs={"threshold": 6.0}, pointwise={"Out": "minimum(maximum(x, 0), threshold)"},
@@ -43,7 +43,7 @@ register(OpDef(
     grad=GradOp(
         "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > 0) & (out < threshold), dout, 0)"}, grad=DERIVE
     ),
-    lower=lambda torch, x, threshold: torch.nn.functional.hardtanh(x, 0.0, threshold), amp="gray",
+    lower=lambda torch, x, threshold: torch.nn.functional.hardtanh(x, 0.0, threshold), amp="gray", activation=True,
     domain=Domain(
         "unary", attrs=({}, {"threshold": 1.0}), values={"X": ValueRange(-2.0, 8.0, avoid=(0.0, 1.0, 6.0))}, ulps=0
     ),
@@ -52,7 +52,7 @@ register(OpDef(
     "leaky_relu", "X -> Out", attrs={"alpha": 0.02}, pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=infer_float,
     # Read from X: with a negative alpha the output's sign says nothing.
     grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, alpha * dout)"}, grad=DERIVE),
-    lower=lambda torch, x, alpha: torch.nn.functional.leaky_relu(x, alpha), amp="gray",
+    lower=lambda torch, x, alpha: torch.nn.functional.leaky_relu(x, alpha), amp="gray", activation=True,
     domain=Domain("unary", attrs=({"alpha": 0.02}, {"alpha": -0.5}), values=_KINK, ulps=1),
 ))  # fmt: skip
 register(OpDef(
@@ -147,7 +147,7 @@ register(OpDef(
         },
         grad=DERIVE,
     ),
-    lower=_lower_hard_swish, amp="gray",
+    lower=_lower_hard_swish, amp="gray", activation=True,
     domain=Domain(
         "unary", attrs=({}, {"threshold": 2.0, "scale": 3.0, "offset": 1.0}),
         values={"X": ValueRange(-4.0, 4.0, avoid=(-3.0, -1.0, 1.0, 3.0))}, ulps=4,

@@ -101,6 +101,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 register(OpDef(
     "sum", "X* -> Out", infer=_infer, ref=FoldRef(), lower=_lower, grad=_grad, split=_split, amp="black",
+    pairwise="elementwise_add",
     domain=Domain(
         cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),
         others=("int64", "int32"), ulps=2,

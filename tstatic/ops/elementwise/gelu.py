@@ -59,7 +59,7 @@ register(OpDef(
         ref=_GRAD_REF, split=_split, grad=DERIVE,
     ),
     lower=lambda torch, x, approximate: torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none"),
-    amp="gray", domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),
+    amp="gray", activation=True, domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),
 ))  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, GradContext, OpSpec
+from tstatic.ir.opdef import GRAD, GradContext, OpSpec, op_def
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape
 from tstatic.ops._rows import row_axis
@@ -148,7 +148,7 @@ def softmax_input(p: Variable, axis: int) -> Variable | None:
         written.update(op.output_arg_names)
         if p.name not in written:
             continue
-        slots = {"softmax": ("X", "Out"), "softmax_with_cross_entropy": ("Logits", "Softmax")}.get(op.type)
+        slots = op_def(op.type).softmax
         if slots is None or not op.attrs.get("use_softmax", True) or op.outputs[slots[1]] != (p.name,):
             return None
         (name,) = op.inputs[slots[0]]

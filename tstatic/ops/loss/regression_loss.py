@@ -153,6 +153,7 @@ register(
             shape_only=("X",),
         ),
         amp="black",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 4), (3, 4)), {"reduction": "none"}),

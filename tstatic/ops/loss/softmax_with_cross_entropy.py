@@ -315,6 +315,8 @@ register(
         grad=_rule,
         rows=_rows,
         amp="black",
+        softmax=("Logits", "Softmax"),
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 4), (3, 1), None)),

@@ -64,6 +64,7 @@ register(
             lower=lambda torch, x, y, dout: (dout[..., None] * y, dout[..., None] * x),
             grad=bilinear_grad("dot"),
         ),
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((4,), (4,))),

@@ -125,6 +125,7 @@ register(
             grad=bilinear_grad("matmul_v2"),
         ),
         amp="white",
+        uses_blas=True,
         domain=Domain(cases=_MATMUL_CASES, others=("int64",), ulps=ULPS),
     )
 )
@@ -199,6 +200,7 @@ register(
         cost=product_cost,
         grad=_plain_grad("Y", "bmm"),
         amp="white",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((2, 3, 4), (2, 4, 5))),
@@ -224,6 +226,7 @@ register(
         lower=lambda torch, x, vec: torch.mv(x, vec),
         cost=product_cost,
         grad=_plain_grad("Vec", "mv"),
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 4), (4,))),

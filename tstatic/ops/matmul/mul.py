@@ -174,6 +174,7 @@ register(
             grad=bilinear_grad("mul"),
         ),
         amp="white",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 4), (4, 5))),

@@ -277,6 +277,7 @@ register(
         inplace=(("X", "Y"),),
         state=(("Mean", "MeanOut"), ("Variance", "VarianceOut")),
         amp="gray",
+        uses_blas=True,
         domain=Domain(
             cases=_CASES,
             values={"Variance": ValueRange(0.5, 2.0), "MomentumTensor": ValueRange(0.1, 0.9)},

@@ -165,6 +165,7 @@ register(
         ),
         inplace=(("X", "Y"),),
         amp="gray",
+        uses_blas=True,
         domain=Domain(cases=_CASES, ulps=16.0),
     )
 )

@@ -244,6 +244,7 @@ register(
         rows=_rows,
         inplace=(("X", "Y"),),
         amp="gray",
+        uses_blas=True,
         domain=Domain(cases=_CASES, ulps=16.0),
     )
 )

@@ -171,6 +171,8 @@ def _register(
             ),
             rows=_rows({"Out": texts[0]}),
             amp="black",
+            softmax=("X", "Out") if type == "softmax" else None,
+            uses_blas=True,
             domain=Domain(cases=_CASES, ulps=16.0),
         )
     )

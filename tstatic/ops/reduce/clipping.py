@@ -59,6 +59,7 @@ register(
         ref=_ref,
         lower=_lower,
         inplace=(("X", "Out"),),
+        uses_blas=True,
         domain=Domain(
             "unary",
             attrs=({"max_norm": 0.5}, {"max_norm": 1e3}, {"max_norm": 3.0}),

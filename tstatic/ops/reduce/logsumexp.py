@@ -101,6 +101,7 @@ register(
         split=_split,
         grad=GradOp(f"X, Out, Out{GRAD} -> X{GRAD}", ref=_GRAD, lower=_grad_lower),
         amp="black",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 4),)),

@@ -250,6 +250,7 @@ register(
         ),
         rows=_rows("rsum(x)", "Out"),
         amp="black",
+        uses_blas=True,
         domain=Domain(cases=(*CASES, *EMPTY_CASES, *_CAST_CASES, *LONG_CASES), others=("int32", "bool"), ulps=12.0),
     )
 )
@@ -275,6 +276,7 @@ register(
         ),
         rows=_rows("rsum(x) / n", "Out"),
         amp="black",
+        uses_blas=True,
         domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
     )
 )
@@ -325,6 +327,7 @@ register(
             grad=_mean_op_again,
         ),
         amp="black",
+        uses_blas=True,
         domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
     )
 )

@@ -100,6 +100,7 @@ register(
             ),
         ),
         amp="black",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 4),), {"dim": (0, 1)}),
@@ -242,6 +243,7 @@ register(
             ),
         ),
         amp="black",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 4),)),
@@ -313,6 +315,7 @@ register(
             ref=_SQUARED_GRAD,
             lower=lambda torch, x, dout: 2 * dout.reshape(()) * x,
         ),
+        uses_blas=True,
         domain=Domain("unary", cases=(Case(((1300,),)), Case(((40, 40),))), ulps=16.0),
     )
 )

@@ -129,6 +129,7 @@ register(
         lower=_lower,
         grad=_GRAD,
         amp="gray",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 1), *_NONE), {"shape": (3, 4)}),
@@ -207,6 +208,7 @@ register(
         grad=_GRAD,
         shape_only=("Y",),
         amp="gray",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 1), (3, 4))),

@@ -135,6 +135,7 @@ register(
         lower=lambda torch, x, given, each, *, repeat_times: _lower(torch, x, given, each, repeat_times),
         grad=_grad(grad_is_forward_op("tile", "Out@GRAD", "X@GRAD", "X", "Out")),
         amp="gray",
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 2), *_NONE), {"repeat_times": (2, 3)}),
@@ -196,6 +197,7 @@ register(
         ref=copies(_calls, lambda x, given, each, out, *, expand_times: _fresh(x, given, each, expand_times)),
         lower=lambda torch, x, given, each, *, expand_times: _lower(torch, x, given, each, expand_times),
         grad=_grad(grad_is_forward_op("expand", "Out@GRAD", "X@GRAD", "X", "Out")),
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 2), *_NONE), {"expand_times": (2, 3)}),
@@ -254,6 +256,7 @@ register(
         lower=_lower_as,
         grad=_grad(_as_grad),
         shape_only=("target_tensor",),
+        uses_blas=True,
         domain=Domain(
             cases=(
                 Case(((3, 2), (6, 2))),

@@ -435,6 +435,8 @@ def register_update(
             numbers=tuple(source for source, _ in powers.values()),
             inplace=pairs,
             update=True,
+            # Passes before the last sum squares.
+            uses_blas=len(rules) > 1,
             domain=domain,
         )
     )
