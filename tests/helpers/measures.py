@@ -99,7 +99,7 @@ NOT_OPS = {
     "tstatic/ir/expr.py:make": "functions of expressions",
     "tstatic/nn/initializer.py:calculate_gain": "names of nonlinearities, as Paddle's function takes them",
     "tstatic/nn/initializer.py:op": "attributes of one op",
-    "tstatic/ops/elementwise/compare.py:_SYMBOLS": "the first table: its six op definitions are made from it",
+    "tstatic/ops/elementwise/logic.py:_SYMBOLS": "the first table: its six op definitions are made from it",
     "tstatic/testing/strategies.py:FAMILIES": "kinds of steps",
     "tstatic/testing/tolerance.py:_UNITS": "functions of expressions",
 }

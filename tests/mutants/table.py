@@ -24,7 +24,7 @@ KERNELS = (
         (U + "test_norm_rows.py",),
     ),
     Mutant(
-        "ops/elementwise/_broadcast_grad.py",
+        "ops/elementwise/_broadcast.py",
         "_full",
         "call",
         "broadcast_shapes(full, shape)",

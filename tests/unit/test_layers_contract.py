@@ -29,10 +29,14 @@ def test_imports_point_down() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- an op is one file
+MAKERS = {"OpDef", "unary_op"}
+"""Whoever is called with an op type makes its definition."""
+
+
 def definition_strings(file: Path) -> list[str]:
-    """First arguments of calls of ``OpDef``, as far as they are written out."""
+    """First arguments of calls of ``OpDef`` and of its makers, as far as they are written out."""
     calls = [n for n in source.nodes(file) if isinstance(n, ast.Call)]
-    calls = [c for c in calls if (isinstance(c.func, ast.Name) and c.func.id == "OpDef") and c.args]
+    calls = [c for c in calls if (isinstance(c.func, ast.Name) and c.func.id in MAKERS) and c.args]
     return [c.args[0].value for c in calls if isinstance(c.args[0], ast.Constant)]
 
 

@@ -145,9 +145,8 @@ UNARY = sorted(
     name
     for name, entry in PUBLIC_API.items()
     if name.startswith(("tensor.", "nn.functional.", "fluid.layers."))
-    and entry.function.__module__.rpartition(".")[2]
-    in ("unary", "rounding", "trigonometry", "activation", "activation_piecewise", "gelu")
-    and not name.endswith((".pow", ".pow_"))
+    and entry.function.__module__.rpartition(".")[2] in ("unary", "activation", "activation_piecewise")
+    and not name.endswith((".pow", ".pow_", ".prelu"))
 )
 
 

@@ -16,6 +16,7 @@ from tstatic.ops.conv.pool_functions import max_pool1d as max_pool1d
 from tstatic.ops.conv.pool_functions import max_pool2d as max_pool2d
 from tstatic.ops.conv.unfold import fold as fold
 from tstatic.ops.conv.unfold import unfold as unfold
+from tstatic.ops.elementwise.activation import gelu as gelu
 from tstatic.ops.elementwise.activation import log_sigmoid as log_sigmoid
 from tstatic.ops.elementwise.activation import mish as mish
 from tstatic.ops.elementwise.activation import sigmoid as sigmoid
@@ -36,6 +37,7 @@ from tstatic.ops.elementwise.activation_piecewise import hardtanh as hardtanh
 from tstatic.ops.elementwise.activation_piecewise import hardtanh as hardtanh_
 from tstatic.ops.elementwise.activation_piecewise import leaky_relu as leaky_relu
 from tstatic.ops.elementwise.activation_piecewise import leaky_relu as leaky_relu_
+from tstatic.ops.elementwise.activation_piecewise import prelu as prelu
 from tstatic.ops.elementwise.activation_piecewise import relu as relu
 from tstatic.ops.elementwise.activation_piecewise import relu as relu_
 from tstatic.ops.elementwise.activation_piecewise import relu6 as relu6
@@ -43,9 +45,7 @@ from tstatic.ops.elementwise.activation_piecewise import selu as selu
 from tstatic.ops.elementwise.activation_piecewise import softshrink as softshrink
 from tstatic.ops.elementwise.activation_piecewise import thresholded_relu as thresholded_relu
 from tstatic.ops.elementwise.activation_piecewise import thresholded_relu as thresholded_relu_
-from tstatic.ops.elementwise.gelu import gelu as gelu
 from tstatic.ops.elementwise.maxout import maxout as maxout
-from tstatic.ops.elementwise.prelu import prelu as prelu
 from tstatic.ops.indexing.embedding import embedding as embedding
 from tstatic.ops.indexing.one_hot import one_hot as one_hot
 from tstatic.ops.loss.binary_loss import binary_cross_entropy as binary_cross_entropy

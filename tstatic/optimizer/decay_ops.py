@@ -13,11 +13,9 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable, default_main_program
 from tstatic.nn.param import create_global_var
 from tstatic.ops.elementwise.arithmetic import maximum, minimum
-from tstatic.ops.elementwise.cast import cast
-from tstatic.ops.elementwise.rounding import ceil, floor
-from tstatic.ops.elementwise.trigonometry import cos
-from tstatic.ops.elementwise.unary import exp
-from tstatic.ops.elementwise.where import where
+from tstatic.ops.elementwise.logic import where
+from tstatic.ops.elementwise.scale import cast
+from tstatic.ops.elementwise.unary import ceil, cos, exp, floor
 from tstatic.ops.shape.creation import full
 
 COUNTER = "@LR_DECAY_COUNTER@"

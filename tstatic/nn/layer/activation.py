@@ -10,7 +10,7 @@ from tstatic.ir.program import Variable
 from tstatic.nn.initializer import Constant
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
-from tstatic.ops.elementwise.prelu import prelu
+from tstatic.ops.elementwise.activation_piecewise import prelu
 from tstatic.ops.norm.softmax import softmax
 
 ReLU = functional_layer("ReLU", "relu")

@@ -11,6 +11,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
+from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._convolution import (
     WINDOW,
@@ -28,7 +29,6 @@ from tstatic.ops.conv._convolution import (
     wide,
 )
 from tstatic.ops.conv._sliding import as_metas, first, first_shape, int_list, is_last, padding_of
-from tstatic.ops.matmul._bilinear import bilinear_grad
 from tstatic.tuned._common import Array
 from tstatic.tuned._windows import Pads, Pair
 from tstatic.tuned.conv import (

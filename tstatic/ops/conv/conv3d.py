@@ -12,6 +12,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
+from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._convolution import (
     WINDOW,
@@ -30,7 +31,6 @@ from tstatic.ops.conv._convolution import (
 )
 from tstatic.ops.conv._sliding import as_metas, first, first_shape, int_list, is_last, padding_of
 from tstatic.ops.conv.conv2d import check_format, convolve
-from tstatic.ops.matmul._bilinear import bilinear_grad
 from tstatic.tuned._common import Array
 from tstatic.tuned._windows import Pads, Pair
 from tstatic.tuned.conv import (

@@ -11,6 +11,7 @@ from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Til
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
+from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._convolution import (
     WINDOW,
@@ -39,7 +40,6 @@ from tstatic.ops.conv._sliding import (
     spatial,
 )
 from tstatic.ops.conv.conv2d import check_format, convolve, flat_attrs, geometry, lifted
-from tstatic.ops.matmul._bilinear import bilinear_grad
 from tstatic.tuned._common import Array
 from tstatic.tuned.conv import (
     conv2d_filter_grad,

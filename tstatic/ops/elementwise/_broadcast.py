@@ -1,12 +1,34 @@
-"""Ops of several inputs that broadcast: alignment by Paddle's ``axis``, and ``infer``."""
+"""Ops of several inputs that broadcast: alignment by Paddle's ``axis``, ``infer``, and gradients summed back."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
-from tstatic.errors import DTypeError, ShapeError
-from tstatic.ir.types import UNKNOWN, Meta, Shape, bool_, broadcast_shapes
+from tstatic.errors import DTypeError, ShapeError, UnsupportedError
+from tstatic.ir import expr, expr_numpy
+from tstatic.ir.evaluate import meta_of
+from tstatic.ir.opdef import (
+    DERIVE,
+    GRAD,
+    PARTIAL_SUM,
+    WHOLE,
+    GradContext,
+    GradOp,
+    GradRule,
+    OpSpec,
+    Slot,
+    Tile,
+    parse_slots,
+)
+from tstatic.ir.pointwise import derive_gradient
+from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Slots
+from tstatic.ir.types import UNKNOWN, Meta, Shape, bool_, broadcast_shapes, dtype_of
+from tstatic.ops._call_ref import CallRef
+from tstatic.ops.reduce._sum import sum_calls, sum_scratch
 
 Align = Callable[..., list[Shape | None]]
 """``(shapes, attrs, like)``: maps the inputs' shapes to shapes of one rank that broadcast by numpy's rule."""
@@ -124,3 +146,301 @@ def comparison(x: Meta, y: Meta, axis: int = -1) -> Meta:
     assert a is not None
     assert b is not None
     return Meta(broadcast_shapes(a, b), bool_)
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+TILE = 1 << 18
+"""Elements per tile; as large as the CPU's own for pointwise work, and for the same reason."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """One wanted output: the axes that it is summed over, and where its summands stand."""
+
+    index: int
+    aligned: Shape
+    axes: tuple[int, ...]
+    source: int  # input position whose values are summed as they are, or -1
+    room: int  # position in scratch of the summands, or -1
+    sums: slice  # positions in scratch of what the sum needs
+
+
+@dataclass(frozen=True)
+class _Plan:
+    shapes: tuple[Shape | None, ...]
+    code: expr_numpy.Code
+    registers: int
+    targets: tuple[_Target, ...]
+    scratch: tuple[Meta, ...]
+
+
+class SummedRef(CallRef, ExpressionRef):
+    """A reference whose outputs are expressions over broadcast inputs, each summed back to the shape of one input.
+
+    Args:
+        params: Names of the inputs inside the expressions.
+        texts: Output position -> expression.
+        like: Output position -> input position whose shape the output has.
+        attrs: Attributes that the expressions or the alignment use.
+        unread: Positions of inputs of which only the shape is used.
+        aligned: How the inputs meet.
+    """
+
+    elementwise = False
+
+    def __init__(
+        self,
+        params: Sequence[str],
+        texts: Mapping[int, str],
+        like: Mapping[int, int],
+        attrs: Sequence[str],
+        unread: Sequence[int] = (),
+        aligned: Align = align_last,
+    ) -> None:
+        super().__init__(self._calls, self._planned_scratch, unread, attrs=attrs)
+        self.params = tuple(params)
+        self.nodes = {i: expr.parse(text) for i, text in texts.items()}
+        self.like = dict(like)
+        self.align = aligned
+        self._planned = lru_cache(maxsize=4096)(self._plan)
+
+    def _planned_scratch(self, ins: Sequence[Any], outs: Sequence[Any], **attrs: Any) -> Sequence[Meta]:
+        return self._planned(tuple(ins), tuple(outs), _by_text(attrs)).scratch
+
+    def _plan(self, ins: tuple[Any, ...], outs: tuple[Any, ...], attrs: tuple[tuple[str, str, Any], ...]) -> _Plan:
+        shapes = self.align([None if m is None else m.shape for m in ins], {n: v for n, _, v in attrs})
+        full = _full(shapes)
+        known = {n: expr.const(v) for n, _, v in attrs if isinstance(v, bool | int | float)}
+        absent = [p for p, m in zip(self.params, ins, strict=True) if m is None]
+        inputs = {p: (i, m.dtype.np) for i, (p, m) in enumerate(zip(self.params, ins, strict=True)) if m is not None}
+        nodes: dict[int, expr.Node] = {}
+        pending: list[tuple[int, Shape, tuple[int, ...], int]] = []
+        for i in reversed(self.nodes):
+            # The first output is computed last: it may stand in the buffer of an input that the others read.
+            if outs[i] is None:
+                continue
+            node = expr.substitute(expr.without(self.nodes[i], absent), known)
+            aligned = shapes[self.like[i]]
+            assert aligned is not None
+            axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+            source = inputs[node.value][0] if node.op == "var" and axes else -1
+            if source < 0 or shapes[source] != full:
+                source = -1
+                nodes[i] = node
+            pending.append((i, aligned, axes, source))
+        code = expr_numpy.compile_numpy(nodes, inputs, {i: outs[i].dtype.np for i in nodes}, {})
+        scratch = [Meta(full, dtype_of(d)) for d in code.registers]
+        targets = []
+        for i, aligned, axes, source in pending:
+            room = -1
+            summands = Meta(full, outs[i].dtype)
+            if axes and source < 0:
+                room = len(scratch)
+                scratch.append(summands)
+            first = len(scratch)
+            scratch += sum_scratch(summands, axes) if axes else ()
+            targets.append(_Target(i, aligned, axes, source, room, slice(first, len(scratch))))
+        return _Plan(tuple(shapes), code, len(code.registers), tuple(targets), tuple(scratch))
+
+    def _calls(self, ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], **attrs: Any) -> Calls:
+        metas = [[None if a is None else meta_of(a) for a in side] for side in (ins, outs)]
+        plan = self._planned(tuple(metas[0]), tuple(metas[1]), _by_text(attrs))
+        views = [a if a is None else a.reshape(s) for a, s in zip(ins, plan.shapes, strict=True)]
+        places: list[Any] = [None] * len(outs)
+        early: Calls = []
+        late: Calls = []
+        for t in plan.targets:
+            if not t.axes:
+                places[t.index] = outs[t.index].reshape(t.aligned)
+                continue
+            kept = outs[t.index].reshape(tuple(s for a, s in enumerate(t.aligned) if a not in t.axes))
+            if t.source >= 0:
+                early += sum_calls(views[t.source], t.axes, kept, scratch[t.sums])
+            else:
+                places[t.index] = scratch[t.room]
+                late += sum_calls(scratch[t.room], t.axes, kept, scratch[t.sums])
+        return [*early, *plan.code.bind(views, places, scratch[: plan.registers]), *late]
+
+    def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
+        if any(isinstance(m, list | tuple) for m in ins):
+            return None
+        shapes = self.align([None if m is None else m.shape for m in ins], dict(attrs))
+        return Expressions(self.nodes, self.params, shapes, self.like)
+
+    def lower(self, torch: Any, *tensors: Any, **attrs: Any) -> Any:
+        """The same with torch; one tensor per output slot."""
+        shapes = self.align([None if t is None else tuple(t.shape) for t in tensors], attrs)
+        full = _full(shapes)
+        known = {n: expr.const(v) for n, v in attrs.items() if isinstance(v, bool | int | float)}
+        absent = [p for p, t in zip(self.params, tensors, strict=True) if t is None]
+        named = {
+            p: t.reshape(s)
+            for p, t, s in zip(self.params, tensors, shapes, strict=True)
+            if t is not None and s is not None
+        }
+        results: list[Any] = []
+        for i, node in self.nodes.items():
+            like, aligned = tensors[self.like[i]], shapes[self.like[i]]
+            if like is None or aligned is None:
+                results.append(None)
+                continue
+            value = expr.run_torch(torch, expr.substitute(expr.without(node, absent), known), named, {})
+            if not hasattr(value, "dtype"):
+                value = torch.full((), value, dtype=like.dtype)
+            axes = tuple(a for a, (s, f) in enumerate(zip(aligned, full, strict=True)) if s != f)
+            value = value.broadcast_to(full)
+            value = value.sum(axes) if axes else value
+            results.append(value.reshape(like.shape).to(like.dtype))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def split(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
+        """Tiles along the axis where the fewest sums have to be put together afterwards."""
+        ins, outs = metas[: len(self.params)], metas[len(self.params) :]
+        shapes = self.align([None if m is None else m.shape for m in ins], attrs)
+        full = _full(shapes)
+        total = math.prod(full)
+        if total <= TILE + TILE // 2:
+            return None
+        rows = [*shapes, *(None if m is None else shapes[self.like[i]] for i, m in enumerate(outs))]
+        written = [r for r, m in zip(rows[len(self.params) :], outs, strict=True) if r is not None and m is not None]
+        axis = _best_axis(full, written)
+        if axis < 0:
+            return None
+        step = max(1, full[axis] * TILE // total)
+        owned = [
+            _own_axis(m.shape, r, axis) if m is not None and r is not None and r[axis] != 1 else -1
+            for m, r in zip(metas, rows, strict=True)
+        ]
+        tiles: list[Tile] = []
+        for start in range(0, full[axis], step):
+            part = slice(start, min(start + step, full[axis]))
+            tile: list[Any] = []
+            for i, (m, r, own) in enumerate(zip(metas, rows, owned, strict=True)):
+                if m is None or r is None:
+                    tile.append(None)
+                elif r[axis] == 1:
+                    tile.append(WHOLE if i < len(self.params) else PARTIAL_SUM)
+                else:
+                    tile.append((*(slice(None),) * own, part))
+            tiles.append(tuple(tile))
+        return tiles
+
+
+def _by_text(attrs: Mapping[str, Any]) -> tuple[tuple[str, str, Any], ...]:
+    """Attributes as a key: 0.0 and -0.0, or 1 and True, are equal but not the same constant."""
+    return tuple((name, repr(value), value) for name, value in attrs.items())
+
+
+def _full(shapes: Sequence[Shape | None]) -> Shape:
+    full: Shape = ()
+    for shape in shapes:
+        if shape is not None:
+            full = broadcast_shapes(full, shape)
+    return full
+
+
+def _own_axis(shape: Shape, aligned: Shape, axis: int) -> int:
+    """Which dimension of the unaligned shape stands at an axis of the aligned one, where it is longer than 1."""
+    longer = sum(1 for s in aligned[:axis] if s != 1)
+    return [a for a, s in enumerate(shape) if s != 1][longer]
+
+
+def _best_axis(full: Shape, written: Sequence[Shape]) -> int:
+    """The axis to cut along: few partial sums, runs of at least 256 elements, tiles near the usual size; -1 for none."""
+    total = math.prod(full)
+    best, lowest = -1, math.inf
+    for axis, size in enumerate(full):
+        if size < 2:
+            continue
+        rows = max(1, size * TILE // total)
+        tile = total // size * rows
+        partial = sum(math.prod(w) for w in written if w[axis] == 1)
+        run = math.prod(full[axis + 1 :]) * rows
+        cost = 3 * partial / tile + (run < 256) + 0.3 * max(0.0, math.log2(tile / TILE) - 1) + 0.01 * axis
+        if rows < size and cost < lowest:
+            best, lowest = axis, cost
+    return best
+
+
+def reduced_gradient(
+    slots: str,
+    texts: Mapping[str, str],
+    *,
+    attrs: Sequence[str] = ("axis",),
+    shape_only: tuple[str, ...] = (),
+    inplace: tuple[tuple[str, str], ...] = (),
+    grad: GradRule | None = None,
+    aligned: Align | None = None,
+) -> GradOp:
+    """The backward op of an op whose inputs broadcast.
+
+    Args:
+        slots: As in an op definition. ``X@GRAD`` and its like must have their input among the inputs.
+        texts: Output slot -> expression over the aligned inputs; the result is summed to the input's shape.
+        attrs: Attributes that expressions or alignment use.
+        shape_only: Inputs of which only the shape is used.
+        inplace: Pairs of slots that may share a buffer; the output must be the first one.
+        grad: Second order; ``DERIVE`` makes one more backward op by differentiating the expressions; a third order is refused.
+        aligned: How the inputs meet; the default is :func:`align` if ``attrs`` has ``axis``, else :func:`align_last`.
+    """
+    inputs, outputs = parse_slots(slots)
+    names = [s.name for s in inputs]
+    if aligned is None:
+        aligned = align if "axis" in attrs else align_last
+    if grad is DERIVE:
+        grad = _second_order(inputs, outputs, texts, attrs, shape_only, aligned)
+    ref = SummedRef(
+        [s.param for s in inputs],
+        {i: texts[s.name] for i, s in enumerate(outputs)},
+        {i: names.index(s.name.removesuffix(GRAD)) for i, s in enumerate(outputs)},
+        attrs,
+        tuple(names.index(n) for n in shape_only),
+        partial(aligned, like=_places(names)),
+    )
+    return GradOp(
+        slots,
+        ref=ref,
+        lower=ref.lower,
+        split=ref.split,
+        shape_only=shape_only,
+        inplace=inplace,
+        grad=grad,
+    )
+
+
+def _places(names: Sequence[str]) -> tuple[int, ...]:
+    """Which inputs stand as X (0) or as Y (1): those themselves, and what arrives for their gradients."""
+    return tuple(
+        names[:2].index(bare) if (bare := n.removesuffix(GRAD).removesuffix(GRAD)) in names[:2] else -1 for n in names
+    )
+
+
+def _second_order(
+    inputs: Sequence[Slot],
+    outputs: Sequence[Slot],
+    texts: Mapping[str, str],
+    attrs: Sequence[str],
+    shape_only: Sequence[str],
+    aligned: Align,
+) -> GradOp:
+    """The backward op of a backward op, its expressions differentiated; a gradient that does not arrive counts as zero."""
+    read = [s for s in inputs if s.name not in shape_only]
+    found = derive_gradient(
+        [s.param for s in inputs], {s.param: texts[s.name] for s in outputs}, [s.param for s in read]
+    )
+    targets = [s for s in read if found[s.param] != "0"]
+    slots = ",".join(s.name for s in inputs) + "," + ",".join(f"{s.name}{GRAD}?" for s in outputs)
+    slots += "->" + ",".join(f"{s.name}{GRAD}" for s in targets)
+    second = {f"{s.name}{GRAD}": found[s.param] for s in targets}
+    return reduced_gradient(
+        slots, second, attrs=attrs, shape_only=tuple(shape_only), aligned=aligned, grad=_no_third_order
+    )
+
+
+def _no_third_order(ctx: GradContext) -> list[OpSpec]:
+    raise UnsupportedError(
+        "this operator has gradients up to second order only",
+        expected="at most two gradients taken through it",
+        received="a third one",
+        fix="write it with +, -, *, / and **, whose gradients exist to any order",
+    )

@@ -12,14 +12,14 @@ from tstatic.ir.arrays import plain
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, dtype_of, float32, float64, int64
+from tstatic.ops.shape._shapes import emit_one
 
 
 def cast_to(x: Variable, dtype: DType, prefix: str | None = None) -> Variable:
     """``x`` as another dtype; itself if it has it."""
     if x.dtype is dtype:
         return x
-    out: Variable = emit("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": dtype}, prefix=prefix)
-    return out
+    return emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": dtype}, prefix=prefix)
 
 
 def number_of(value: Any) -> bool | int | float | None:
@@ -125,5 +125,4 @@ def whole_quotient(x: Variable, y: Variable, name: str | None) -> Variable:
     below = [emit("less_than", {"X": v, "Y": zero}) for v in (a, b)]
     short = emit("logical_and", {"X": rest, "Y": emit("not_equal", {"X": below[0], "Y": below[1]})})
     down = emit("elementwise_floordiv", {"X": a, "Y": b})
-    out: Variable = emit("elementwise_add", {"X": down, "Y": cast_to(short, a.dtype)}, name=name)
-    return out
+    return emit_one("elementwise_add", {"X": down, "Y": cast_to(short, a.dtype)}, name=name)

@@ -1,101 +1,68 @@
-"""Smooth activations: sigmoid, tanh, softplus and their relatives."""
+"""Smooth activations: sigmoid, tanh, softplus and their relatives, and GELU."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ops.elementwise._unary import infer_float, unary
+from tstatic.ir.ref import Calls
+from tstatic.ir.types import Meta
+from tstatic.ops._call_ref import CallRef
+from tstatic.ops._cut import cut_alike
+from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
+from tstatic.tuned.special import gelu as gelu_kernel
+from tstatic.tuned.special import gelu_grad as gelu_grad_kernel
+from tstatic.tuned.special import special_scratch
 
-register(OpDef(
-    "sigmoid", "X -> Out", pointwise={"Out": "sigmoid(x)"}, infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (1 - out) * out"}, grad=DERIVE),
-    lower=lambda torch, x: torch.sigmoid(x), amp="gray", activation=True, domain=Domain("unary", ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "logsigmoid", "X -> Out", pointwise={"Out": "minimum(x, 0) - log1p(exp(-abs(x)))"}, infer=infer_float,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (1 + exp(x))"}, grad=DERIVE),
-    lower=lambda torch, x: torch.nn.functional.logsigmoid(x), amp="gray", domain=Domain("unary", ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "tanh", "X -> Out", pointwise={"Out": "tanh(x)"}, infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (1 - out * out)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.tanh(x), amp="gray", activation=True, domain=Domain("unary", ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "tanh_shrink", "X -> Out", pointwise={"Out": "x - tanh(x)"}, infer=infer_float,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * square(tanh(x))"}, grad=DERIVE),
-    lower=lambda torch, x: torch.nn.functional.tanhshrink(x.float() if x.itemsize == 2 else x).to(x.dtype), amp="gray",
-    # The difference cancels near 0.
-    domain=Domain("unary", values={"X": ValueRange(0.7, 2.0)}, ulps=8),
-))  # fmt: skip
-register(OpDef(
-    "softplus", "X -> Out", attrs={"beta": 1.0, "threshold": 20.0},
-    pointwise={"Out": "where(x * beta > threshold, x, log1p(exp(x * beta)) / beta)"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD",
-        pointwise={"X@GRAD": "where(x * beta > threshold, dout, dout / (1 + exp(-x * beta)))"}, grad=DERIVE,
-    ),
-    lower=lambda torch, x, beta, threshold: torch.nn.functional.softplus(x, beta, threshold), amp="gray",
-    domain=Domain(
-        "unary", attrs=({"beta": 1.0, "threshold": 20.0}, {"beta": 2.0, "threshold": 1.0}),
-        values={"X": ValueRange(avoid=(0.5,))}, ulps=8,
-    ),
-))  # fmt: skip
-register(OpDef(
-    "softsign", "X -> Out", pointwise={"Out": "x / (1 + abs(x))"}, infer=infer_float,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / square(1 + abs(x))"}, grad=DERIVE),
-    lower=lambda torch, x: torch.nn.functional.softsign(x.float() if x.itemsize == 2 else x).to(x.dtype), amp="gray",
-    domain=Domain("unary", values={"X": ValueRange(avoid=(0.0,))}, ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "silu", "X -> Out", pointwise={"Out": "x / (1 + exp(-x))"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * sigmoid(x) * (1 + x * (1 - sigmoid(x)))"}, grad=DERIVE
-    ),
-    lower=lambda torch, x: torch.nn.functional.silu(x), amp="gray", activation=True, domain=Domain("unary", ulps=8),
-))  # fmt: skip
-register(OpDef(
-    "swish", "X -> Out", attrs={"beta": 1.0}, pointwise={"Out": "x / (1 + exp(-beta * x))"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD",
-        pointwise={"X@GRAD": "dout * sigmoid(beta * x) * (1 + beta * x * (1 - sigmoid(beta * x)))"}, grad=DERIVE,
-    ),
-    amp="gray", activation=True, domain=Domain("unary", attrs=({"beta": 1.0}, {"beta": 1.7}), ulps=8),
-))  # fmt: skip
-register(OpDef(
-    "mish", "X -> Out", attrs={"threshold": 20.0},
-    pointwise={"Out": "x * tanh(where(x > threshold, x, log1p(exp(x))))"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD",
-        pointwise={
-            "X@GRAD": "dout * (tanh(log1p(exp(minimum(x, threshold))))"
-            " + x * (1 - square(tanh(log1p(exp(minimum(x, threshold)))))) * sigmoid(x))"
-        },
-        grad=DERIVE,
-    ),
-    lower=lambda torch, x: torch.nn.functional.mish(x), amp="gray", domain=Domain("unary", ulps=8),
-))  # fmt: skip
-register(OpDef(
-    "stanh", "X -> Out", attrs={"scale_a": 0.67, "scale_b": 1.7159},
-    pointwise={"Out": "scale_b * tanh(scale_a * x)"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * (scale_a * scale_b) * (1 - square(tanh(scale_a * x)))"},
-        grad=DERIVE,
-    ),
-    amp="gray", domain=Domain("unary", attrs=({}, {"scale_a": 0.3, "scale_b": -2.0}), ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "soft_relu", "X -> Out", attrs={"threshold": 40.0},
-    pointwise={"Out": "log(1 + exp(minimum(maximum(x, -threshold), threshold)))"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD",
-        pointwise={"X@GRAD": "where((x <= -threshold) | (x >= threshold), 0, dout * sigmoid(x))"}, grad=DERIVE,
-    ),
-    amp="gray",
-    domain=Domain(
-        "unary", attrs=({"threshold": 40.0}, {"threshold": 1.0}), values={"X": ValueRange(avoid=(-1.0, 1.0))}, ulps=8
-    ),
-))  # fmt: skip
+unary_op("sigmoid", "sigmoid(x)", "dout * (1 - out) * out", "sigmoid", activation=True)
+unary_op("logsigmoid", "minimum(x, 0) - log1p(exp(-abs(x)))", "dout / (1 + exp(x))", "nn.functional.logsigmoid")
+unary_op("tanh", "tanh(x)", "dout * (1 - out * out)", "tanh", activation=True)
+# Beside 0 the difference cancels.
+unary_op(
+    "tanh_shrink", "x - tanh(x)", "dout * square(tanh(x))",
+    lambda torch, x: torch.nn.functional.tanhshrink(x.float() if x.itemsize == 2 else x).to(x.dtype),
+    values=ValueRange(0.7, 2.0), ulps=8,
+)  # fmt: skip
+unary_op(
+    "softplus", "where(x * beta > threshold, x, log1p(exp(x * beta)) / beta)",
+    "where(x * beta > threshold, dout, dout / (1 + exp(-x * beta)))", "nn.functional.softplus",
+    attrs={"beta": 1.0, "threshold": 20.0}, samples=({"beta": 1.0, "threshold": 20.0}, {"beta": 2.0, "threshold": 1.0}),
+    values=ValueRange(avoid=(0.5,)), ulps=8,
+)  # fmt: skip
+unary_op(
+    "softsign", "x / (1 + abs(x))", "dout / square(1 + abs(x))",
+    lambda torch, x: torch.nn.functional.softsign(x.float() if x.itemsize == 2 else x).to(x.dtype),
+    values=ValueRange(avoid=(0.0,)),
+)  # fmt: skip
+unary_op(
+    "silu",
+    "x / (1 + exp(-x))",
+    "dout * sigmoid(x) * (1 + x * (1 - sigmoid(x)))",
+    "nn.functional.silu",
+    ulps=8,
+    activation=True,
+)
+unary_op(
+    "swish", "x / (1 + exp(-beta * x))", "dout * sigmoid(beta * x) * (1 + beta * x * (1 - sigmoid(beta * x)))",
+    attrs={"beta": 1.0}, samples=({"beta": 1.0}, {"beta": 1.7}), ulps=8,
+    activation=True,
+)  # fmt: skip
+unary_op(
+    "mish", "x * tanh(where(x > threshold, x, log1p(exp(x))))",
+    "dout * (tanh(log1p(exp(minimum(x, threshold))))"
+    " + x * (1 - square(tanh(log1p(exp(minimum(x, threshold)))))) * sigmoid(x))",
+    lambda torch, x: torch.nn.functional.mish(x), attrs={"threshold": 20.0}, ulps=8,
+)  # fmt: skip
+unary_op(
+    "stanh", "scale_b * tanh(scale_a * x)", "dout * (scale_a * scale_b) * (1 - square(tanh(scale_a * x)))",
+    attrs={"scale_a": 0.67, "scale_b": 1.7159}, samples=({}, {"scale_a": 0.3, "scale_b": -2.0}),
+)  # fmt: skip
+unary_op(
+    "soft_relu", "log(1 + exp(minimum(maximum(x, -threshold), threshold)))",
+    "where((x <= -threshold) | (x >= threshold), 0, dout * sigmoid(x))", attrs={"threshold": 40.0},
+    samples=({"threshold": 40.0}, {"threshold": 1.0}), values=ValueRange(avoid=(-1.0, 1.0)), ulps=8,
+)  # fmt: skip
 
 
 @export("nn.functional.sigmoid", "Variable.sigmoid", "fluid.layers.sigmoid", op="sigmoid")
@@ -250,3 +217,69 @@ def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str
 def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
     """Returns ``log(1 + exp(x))`` with ``x`` clipped to plus and minus the threshold first; any shape."""
     return unary("soft_relu", x, {"threshold": threshold}, name=name)
+
+
+# ----------------------------------------------------------------------------------------------------------------- gelu
+# Expressions for kernels that inline them; numpy runs the tuned functions.
+_EXACT = "0.5 * x * (1 + erf(x * 0.7071067811865476))"
+# The density is 0 long before x is infinite, where their product would be NaN.
+_DENSITY = "where(abs(x) < 40, x, 0) * (0.3989422804014327 * exp(-0.5 * x * x))"
+_EXACT_GRAD = f"dout * (0.5 * (1 + erf(x * 0.7071067811865476)) + {_DENSITY})"
+# With u = sqrt(2 / pi) * (x + 0.044715 * x^3) and e = exp(-2 * u), 0.5 * (1 + tanh(u)) is s = 1 / (1 + e). 1 - s is e * s
+# where s is near 1 and the difference would lose digits; w is 2 * x * du/dx, as far as s * (1 - s) is not 0.
+_E = "exp(x * (-1.5957691216057308 - 0.07135481627260025 * (x * x)))"
+_S = f"(1 / (1 + {_E}))"
+_REST = f"where({_E} < 1, {_E} * {_S}, 1 - {_S})"
+_W = "where(x * x < 576, x * (1.5957691216057308 + 0.21406444881780075 * (x * x)), 0)"
+_TANH = f"x / (1 + {_E})"
+_TANH_GRAD = f"dout * ({_S} + {_S} * {_REST} * {_W})"
+
+
+def _scratch_metas(ins: Any, outs: Any) -> list[Meta]:
+    x = ins[0]
+    return [Meta(shape, x.dtype) for shape, _ in special_scratch(x.numel, x.dtype.np)]
+
+
+def _calls(ins: Any, outs: Any, scratch: Any, *, approximate: bool) -> Calls:
+    return [(gelu_kernel, (ins[0], outs[0], approximate, scratch))]
+
+
+def _grad_calls(ins: Any, outs: Any, scratch: Any, *, approximate: bool) -> Calls:
+    return [(gelu_grad_kernel, (ins[0], ins[1], outs[0], approximate, scratch))]
+
+
+_REF, _GRAD_REF = CallRef(_calls, _scratch_metas), CallRef(_grad_calls, _scratch_metas)
+
+
+def _split(*metas: Any) -> Any:
+    return cut_alike(*metas)
+
+
+register(OpDef(
+    "gelu", "X -> Out", attrs={"approximate": False}, pointwise={"Out": f"where(approximate, {_TANH}, {_EXACT})"},
+    infer=infer_float, ref=_REF, split=_split,
+    grad=GradOp(
+        "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": f"where(approximate, {_TANH_GRAD}, {_EXACT_GRAD})"},
+        ref=_GRAD_REF, split=_split, grad=DERIVE,
+    ),
+    lower=lambda torch, x, approximate: torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none"),
+    amp="gray", activation=True, domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),
+))  # fmt: skip
+
+
+@export("nn.functional.gelu", "fluid.layers.gelu", op="gelu")
+def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Variable:
+    """Returns ``x`` times the normal distribution function of ``x``.
+
+    Args:
+        x: Any shape.
+        approximate: Use ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))``.
+        name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.0, 0.0, 2.0])
+        >>> y = paddle.nn.functional.gelu(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-0.1587,  0.    ,  1.9545], dtype=float32)
+    """
+    return unary("gelu", x, {"approximate": approximate}, name=name)

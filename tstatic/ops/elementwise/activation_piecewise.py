@@ -1,14 +1,20 @@
-"""Activations with kinks: relu, its relatives, shrinkage and the hard sigmoids. Gradients at a kink are as in Paddle."""
+"""Activations with kinks: relu, its relatives, shrinkage, the hard sigmoids, and PReLU. Gradients at a kink are as in Paddle."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ops.elementwise._unary import infer_float, unary
+from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
+from tstatic.ops.elementwise._broadcast import align_last, reduced_gradient, same_dtype
+from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
+from tstatic.ops.shape._shapes import emit_one
 
-_KINK = {"X": ValueRange(avoid=(0.0,))}
+_KINK = ValueRange(avoid=(0.0,))
 
 
 def _wide(torch: Any, x: Any) -> Any:
@@ -32,127 +38,67 @@ def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset
     return (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype)
 
 
-register(OpDef(
-    "relu", "X -> Out", pointwise={"Out": "maximum(x, 0)"}, infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, 0)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.relu(x), amp="gray", activation=True, domain=Domain("unary", values=_KINK, ulps=0),
-))  # fmt: skip
-register(OpDef(
-    "relu6", "X -> Out", attrs={"threshold": 6.0}, pointwise={"Out": "minimum(maximum(x, 0), threshold)"},
-    infer=infer_float,
-    grad=GradOp(
-        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > 0) & (out < threshold), dout, 0)"}, grad=DERIVE
-    ),
-    lower=lambda torch, x, threshold: torch.nn.functional.hardtanh(x, 0.0, threshold), amp="gray", activation=True,
-    domain=Domain(
-        "unary", attrs=({}, {"threshold": 1.0}), values={"X": ValueRange(-2.0, 8.0, avoid=(0.0, 1.0, 6.0))}, ulps=0
-    ),
-))  # fmt: skip
-register(OpDef(
-    "leaky_relu", "X -> Out", attrs={"alpha": 0.02}, pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=infer_float,
-    # Read from X: with a negative alpha the output's sign says nothing.
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, alpha * dout)"}, grad=DERIVE),
-    lower=lambda torch, x, alpha: torch.nn.functional.leaky_relu(x, alpha), amp="gray", activation=True,
-    domain=Domain("unary", attrs=({"alpha": 0.02}, {"alpha": -0.5}), values=_KINK, ulps=1),
-))  # fmt: skip
-register(OpDef(
-    "elu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x))"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > 0, dout, dout * (out + alpha))"}, grad=DERIVE
-    ),
-    lower=lambda torch, x, alpha: torch.nn.functional.elu(x, alpha), amp="gray",
-    domain=Domain("unary", attrs=({"alpha": 1.0}, {"alpha": 0.3}), values=_KINK, ulps=8),
-))  # fmt: skip
-register(OpDef(
-    "selu", "X -> Out", attrs=_SELU,
-    pointwise={"Out": "where(x > 0, scale * x, (scale * alpha) * expm1(x))"}, infer=infer_float,
-    grad=GradOp(
-        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, scale * dout, dout * (out + scale * alpha))"},
-        grad=DERIVE,
-    ),
-    lower=_lower_selu, amp="gray", domain=Domain("unary", values=_KINK, ulps=8),
-))  # fmt: skip
-register(OpDef(
-    "celu", "X -> Out", attrs={"alpha": 1.0}, pointwise={"Out": "where(x > 0, x, alpha * expm1(x / alpha))"},
-    infer=infer_float,
-    grad=GradOp(
-        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out > 0, dout, dout * (out / alpha + 1))"}, grad=DERIVE
-    ),
-    lower=lambda torch, x, alpha: torch.nn.functional.celu(x, alpha), amp="gray",
-    domain=Domain("unary", attrs=({"alpha": 1.0}, {"alpha": 0.4}), values=_KINK, ulps=8),
-))  # fmt: skip
-register(OpDef(
-    "brelu", "X -> Out", attrs={"t_min": 0.0, "t_max": 24.0}, pointwise={"Out": "minimum(maximum(x, t_min), t_max)"},
-    infer=infer_float,
-    grad=GradOp(
-        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > t_min) & (out < t_max), dout, 0)"}, grad=DERIVE
-    ),
-    lower=lambda torch, x, t_min, t_max: torch.nn.functional.hardtanh(x, t_min, t_max), amp="gray",
-    domain=Domain(
-        "unary", attrs=({"t_min": -1.0, "t_max": 1.0}, {"t_min": 0.0, "t_max": 1.5}),
-        values={"X": ValueRange(avoid=(-1.0, 0.0, 1.0, 1.5))}, ulps=0,
-    ),
-))  # fmt: skip
-register(OpDef(
-    "softshrink", "X -> Out", attrs={"threshold": 0.5},
-    pointwise={"Out": "where(x > threshold, x - threshold, where(x < -threshold, x + threshold, where(x == x, 0, x)))"},
-    infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out != 0, dout, 0)"}, grad=DERIVE),
-    lower=lambda torch, x, threshold: torch.nn.functional.softshrink(x, threshold), amp="gray",
-    domain=Domain(
-        "unary", attrs=({"threshold": 0.5}, {"threshold": 1.0}), values={"X": ValueRange(avoid=(-1.0, -0.5, 0.5, 1.0))},
-        ulps=1,
-    ),
-))  # fmt: skip
-register(OpDef(
-    "hard_shrink", "X -> Out", attrs={"threshold": 0.5}, pointwise={"Out": "where(abs(x) <= threshold, 0, x)"},
-    infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(out != 0, dout, 0)"}, grad=DERIVE),
-    lower=lambda torch, x, threshold: torch.nn.functional.hardshrink(x, threshold), amp="gray",
-    domain=Domain(
-        "unary", attrs=({"threshold": 0.5}, {"threshold": 1.0}), values={"X": ValueRange(avoid=(-1.0, -0.5, 0.5, 1.0))},
-        ulps=0,
-    ),
-))  # fmt: skip
-register(OpDef(
-    "thresholded_relu", "X -> Out", attrs={"threshold": 1.0}, pointwise={"Out": "where(x <= threshold, 0, x)"},
-    infer=infer_float,
-    # Read from X: below a negative threshold the output is 0, which lies above it.
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(x > threshold, dout, 0)"}, grad=DERIVE),
-    lower=lambda torch, x, threshold: torch.nn.functional.threshold(x, threshold, 0.0), amp="gray",
-    domain=Domain(
-        "unary", attrs=({"threshold": 1.0}, {"threshold": -0.5}), values={"X": ValueRange(avoid=(-0.5, 1.0))}, ulps=0
-    ),
-))  # fmt: skip
-register(OpDef(
-    "hard_sigmoid", "X -> Out", attrs={"slope": 0.2, "offset": 0.5},
-    pointwise={"Out": "minimum(maximum(slope * x + offset, 0), 1)"}, infer=infer_float,
-    grad=GradOp(
-        "Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where((out > 0) & (out < 1), dout * slope, 0)"}, grad=DERIVE
-    ),
-    lower=lambda torch, x, slope, offset: (_wide(torch, x) * slope + offset).clamp(0, 1).to(x.dtype), amp="gray",
-    domain=Domain(
-        "unary", attrs=({"slope": 0.5, "offset": 0.5}, {"slope": 0.25}),
-        values={"X": ValueRange(-3.0, 3.0, avoid=(-1.0, 1.0, -2.0, 2.0))}, ulps=2,
-    ),
-))  # fmt: skip
-register(OpDef(
-    "hard_swish", "X -> Out", attrs={"threshold": 6.0, "scale": 6.0, "offset": 3.0},
-    pointwise={"Out": "x * minimum(maximum(x + offset, 0), threshold) / scale"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD",
-        pointwise={
-            "X@GRAD": "where(x <= -offset, 0, where(x >= threshold - offset, dout * (threshold / scale),"
-            " dout * (2 * x + offset) / scale))"
-        },
-        grad=DERIVE,
-    ),
-    lower=_lower_hard_swish, amp="gray", activation=True,
-    domain=Domain(
-        "unary", attrs=({}, {"threshold": 2.0, "scale": 3.0, "offset": 1.0}),
-        values={"X": ValueRange(-4.0, 4.0, avoid=(-3.0, -1.0, 1.0, 3.0))}, ulps=4,
-    ),
-))  # fmt: skip
+unary_op("relu", "maximum(x, 0)", "where(out > 0, dout, 0)", "relu", values=_KINK, ulps=0, activation=True)
+unary_op(
+    "relu6", "minimum(maximum(x, 0), threshold)", "where((out > 0) & (out < threshold), dout, 0)",
+    lambda torch, x, threshold: torch.nn.functional.hardtanh(x, 0.0, threshold),
+    attrs={"threshold": 6.0}, samples=({}, {"threshold": 1.0}), values=ValueRange(-2.0, 8.0, avoid=(0.0, 1.0, 6.0)), ulps=0,
+    activation=True,
+)  # fmt: skip
+# Its gradient reads X: with a negative alpha the output's sign says nothing.
+unary_op(
+    "leaky_relu", "where(x > 0, x, alpha * x)", "where(x > 0, dout, alpha * dout)", "nn.functional.leaky_relu",
+    attrs={"alpha": 0.02}, samples=({"alpha": 0.02}, {"alpha": -0.5}), values=_KINK, ulps=1,
+    activation=True,
+)  # fmt: skip
+unary_op(
+    "elu", "where(x > 0, x, alpha * expm1(x))", "where(x > 0, dout, dout * (out + alpha))", "nn.functional.elu",
+    attrs={"alpha": 1.0}, samples=({"alpha": 1.0}, {"alpha": 0.3}), values=_KINK, ulps=8,
+)  # fmt: skip
+unary_op(
+    "selu", "where(x > 0, scale * x, (scale * alpha) * expm1(x))",
+    "where(out > 0, scale * dout, dout * (out + scale * alpha))", _lower_selu, attrs=_SELU, values=_KINK, ulps=8,
+)  # fmt: skip
+unary_op(
+    "celu", "where(x > 0, x, alpha * expm1(x / alpha))", "where(out > 0, dout, dout * (out / alpha + 1))",
+    "nn.functional.celu", attrs={"alpha": 1.0}, samples=({"alpha": 1.0}, {"alpha": 0.4}), values=_KINK, ulps=8,
+)  # fmt: skip
+unary_op(
+    "brelu", "minimum(maximum(x, t_min), t_max)", "where((out > t_min) & (out < t_max), dout, 0)",
+    "nn.functional.hardtanh", attrs={"t_min": 0.0, "t_max": 24.0},
+    samples=({"t_min": -1.0, "t_max": 1.0}, {"t_min": 0.0, "t_max": 1.5}),
+    values=ValueRange(avoid=(-1.0, 0.0, 1.0, 1.5)), ulps=0,
+)  # fmt: skip
+unary_op(
+    "softshrink", "where(x > threshold, x - threshold, where(x < -threshold, x + threshold, where(x == x, 0, x)))",
+    "where(out != 0, dout, 0)", "nn.functional.softshrink", attrs={"threshold": 0.5},
+    samples=({"threshold": 0.5}, {"threshold": 1.0}), values=ValueRange(avoid=(-1.0, -0.5, 0.5, 1.0)), ulps=1,
+)  # fmt: skip
+unary_op(
+    "hard_shrink", "where(abs(x) <= threshold, 0, x)", "where(out != 0, dout, 0)", "nn.functional.hardshrink",
+    attrs={"threshold": 0.5}, samples=({"threshold": 0.5}, {"threshold": 1.0}),
+    values=ValueRange(avoid=(-1.0, -0.5, 0.5, 1.0)), ulps=0,
+)  # fmt: skip
+# Its gradient reads X: below a negative threshold the output is 0, which lies above it.
+unary_op(
+    "thresholded_relu", "where(x <= threshold, 0, x)", "where(x > threshold, dout, 0)",
+    lambda torch, x, threshold: torch.nn.functional.threshold(x, threshold, 0.0), attrs={"threshold": 1.0},
+    samples=({"threshold": 1.0}, {"threshold": -0.5}), values=ValueRange(avoid=(-0.5, 1.0)), ulps=0,
+)  # fmt: skip
+unary_op(
+    "hard_sigmoid", "minimum(maximum(slope * x + offset, 0), 1)", "where((out > 0) & (out < 1), dout * slope, 0)",
+    lambda torch, x, slope, offset: (_wide(torch, x) * slope + offset).clamp(0, 1).to(x.dtype),
+    attrs={"slope": 0.2, "offset": 0.5}, samples=({"slope": 0.5, "offset": 0.5}, {"slope": 0.25}),
+    values=ValueRange(-3.0, 3.0, avoid=(-1.0, 1.0, -2.0, 2.0)), ulps=2,
+)  # fmt: skip
+unary_op(
+    "hard_swish", "x * minimum(maximum(x + offset, 0), threshold) / scale",
+    "where(x <= -offset, 0, where(x >= threshold - offset, dout * (threshold / scale), dout * (2 * x + offset) / scale))",
+    _lower_hard_swish, attrs={"threshold": 6.0, "scale": 6.0, "offset": 3.0},
+    samples=({}, {"threshold": 2.0, "scale": 3.0, "offset": 1.0}),
+    values=ValueRange(-4.0, 4.0, avoid=(-3.0, -1.0, 1.0, 3.0)),
+    activation=True,
+)  # fmt: skip
 
 
 @export("nn.functional.relu", "nn.functional.relu_", "fluid.layers.relu", op="relu")
@@ -373,3 +319,100 @@ def hard_swish(
 ) -> Variable:
     """Returns ``x * min(max(x + offset, 0), threshold) / scale`` of each element; any shape."""
     return unary("hard_swish", x, {"threshold": threshold, "scale": scale, "offset": offset}, name=name)
+
+
+# ---------------------------------------------------------------------------------------------------------------- prelu
+def _align(
+    shapes: Sequence[Shape | None], attrs: Mapping[str, Any], like: Sequence[int] = (0, 1)
+) -> list[Shape | None]:
+    """Slopes per channel stand along the channel axis; any others meet from the last dimension."""
+    x = shapes[0]
+    assert x is not None
+    rank = len(x)
+    channel = 1 if attrs["data_format"].startswith("NC") or rank < 2 else rank - 1
+    done = []
+    for i, shape in enumerate(shapes):
+        if shape is not None and i < len(like) and like[i] == 1:
+            if attrs["mode"] == "all":
+                shape = (1,) * rank
+            elif attrs["mode"] == "channel":
+                shape = (1,) * channel + (numel(shape),) + (1,) * (rank - channel - 1)
+        done.append(shape)
+    return align_last(done, attrs)
+
+
+def _prepare(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Sequence[Any]:
+    shapes = _align([tuple(a.shape) for a in inputs], attrs)
+    return [a.reshape(s) for a, s in zip(inputs, shapes, strict=True)]
+
+
+def _infer(x: Meta, alpha: Meta, mode: str, data_format: str) -> Meta:
+    infer_float(x)
+    same_dtype(x, alpha, ("X", "Alpha"))
+    channel = 1 if data_format.startswith("NC") else x.rank - 1
+    if mode == "all":
+        expected = "1 element"
+        fits = alpha.numel in (1, UNKNOWN)
+    elif mode == "channel":
+        expected = f"{x.shape[channel] if x.rank > channel else 1} elements, one per channel"
+        fits = x.rank > channel and (x.shape[channel] == alpha.numel or UNKNOWN in (x.shape[channel], alpha.numel))
+    else:
+        sizes = x.shape[1:]
+        own = alpha.shape[-len(sizes) :] if sizes else ()
+        expected = f"shape {[1, *sizes]}"
+        fits = numel(alpha.shape[: len(alpha.shape) - len(own)]) in (1, UNKNOWN) and len(own) == len(sizes)
+        fits = fits and all(a == b or UNKNOWN in (a, b) for a, b in zip(own, sizes, strict=True))
+    if not fits:
+        raise ShapeError(
+            f"Alpha does not fit X in mode '{mode}'",
+            expected=expected,
+            received=f"Alpha of shape {list(alpha.shape)} for X of shape {list(x.shape)}",
+            fix="give the slopes the expected number of elements, or choose another mode",
+        )
+    return x
+
+
+def _mode(value: Any) -> str | None:
+    return None if value in ("all", "channel", "element") else "'all', 'channel' or 'element'"
+
+
+def _lower(torch: Any, x: Any, alpha: Any, mode: str, data_format: str) -> Any:
+    slope = alpha.reshape(_align([tuple(x.shape), tuple(alpha.shape)], {"mode": mode, "data_format": data_format})[1])
+    return torch.where(x > 0, x, slope * x)
+
+
+register(OpDef(
+    "prelu", "X, Alpha -> Out", attrs={"mode": Attr("all", "str", _mode), "data_format": "NCHW"},
+    pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=_infer, prepare=_prepare, lower=_lower,
+    grad=reduced_gradient(
+        "X, Alpha, Out@GRAD -> X@GRAD, Alpha@GRAD",
+        {"X@GRAD": "where(x > 0, dout, alpha * dout)", "Alpha@GRAD": "where(x > 0, 0, x * dout)"},
+        attrs=("mode", "data_format"), inplace=(("Out@GRAD", "X@GRAD"),), grad=DERIVE, aligned=_align,
+    ),
+    amp="gray", inplace=(("X", "Out"),),
+    domain=Domain(cases=(
+        Case(((3, 4), (1,))), Case(((2, 3, 4), (3,)), {"mode": "channel"}), Case(((), (1,))), Case(((0, 2), (1,))),
+        Case(((2, 3, 2, 2), (1, 3, 1, 1)), {"mode": "channel"}),
+        Case(((2, 2, 2, 3), (3,)), {"mode": "channel", "data_format": "NHWC"}),
+        Case(((2, 3, 4), (1, 3, 4)), {"mode": "element"}), Case(((2, 5), (5,)), {"mode": "element"}),
+    ), values={"X": ValueRange(avoid=(0.0,))}, ulps=1),
+))  # fmt: skip
+
+
+@export("nn.functional.prelu", op="prelu")
+def prelu(x: Variable, weight: Variable, data_format: str = "NCHW", name: str | None = None) -> Variable:
+    """Returns ``x`` where it is positive, ``weight * x`` elsewhere.
+
+    Args:
+        x: ``[N, C, ...]``, or ``[N, ..., C]`` for a ``data_format`` that ends in C.
+        weight: ``[1]``, or ``[C]`` for a slope per channel.
+        data_format: Where the channels stand.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If ``weight`` has another number of elements.
+    """
+    check_variable(x, "x", "prelu")
+    check_variable(weight, "weight", "prelu")
+    mode = "all" if numel(weight.shape) == 1 else "channel"
+    return emit_one("prelu", {"X": x, "Alpha": weight}, {"mode": mode, "data_format": data_format}, name=name)

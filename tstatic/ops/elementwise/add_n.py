@@ -9,12 +9,13 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ShapeError
 from tstatic.ir import expr
-from tstatic.ir.build import check_variable, emit
+from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slots
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops._cut import cut_rows
+from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(xs: Sequence[Meta]) -> Meta:
@@ -134,8 +135,7 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
         )
     for i, item in enumerate(items):
         check_variable(item, f"inputs[{i}]", "add_n")
-    out: Variable = emit("sum", {"X": items}, name=name)
-    return out
+    return emit_one("sum", {"X": items}, name=name)
 
 
 @export("fluid.layers.sum", "fluid.layers.sums", op="sum")
@@ -151,5 +151,4 @@ def fluid_sum(x: Variable | Sequence[Variable], out: Variable | None = None) -> 
     total = add_n(x)
     if out is None:
         return total
-    result: Variable = emit("assign", {"X": total}, outputs={"Out": out})
-    return result
+    return emit_one("assign", {"X": total}, outputs={"Out": out})

@@ -1,19 +1,19 @@
-"""Arithmetic of two values that broadcast: add, sub, mul, div, min, max, pow, mod, floordiv, fmax, fmin, atan2."""
+"""Arithmetic of two values that broadcast: add, sub, mul, div, min, max, pow, mod, floordiv, fmax, fmin, atan2, and lerp."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tstatic.ir.build import check_variable, emit
+from tstatic.ir.build import LayerNamer, as_variable, check_variable
 from tstatic.ir.opdef import DERIVE, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.types import float64
-from tstatic.ops._emitter import Emitter
-from tstatic.ops.elementwise import _functions  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
-from tstatic.ops.elementwise._broadcast import binary, binary_floats, prepare
-from tstatic.ops.elementwise._broadcast_grad import reduced_gradient
+from tstatic.ir.types import Meta, broadcast_shapes, float64
+from tstatic.ops._gradients import Emitter
+from tstatic.ops.elementwise import _unary  # noqa: F401 - atan2, fmax, fmin and integer powers in expressions
+from tstatic.ops.elementwise._broadcast import binary, binary_floats, prepare, reduced_gradient, same_dtype
 from tstatic.ops.elementwise._mixed import cast_to, operands, unify, whole_quotient
+from tstatic.ops.shape._shapes import emit_one
 
 # Paddle's own alignment: Y begins at ``axis`` of X, in either order, with trailing ones that are dropped.
 _AXES = tuple(
@@ -321,8 +321,7 @@ def binary_op(type: str, x: Any, y: Any, name: str | None, prefix: str | None = 
     a, b = operands(x, y, prefix or type)
     if type == "elementwise_mul" and a.dtype.name == "bool":
         type, prefix = "logical_and", prefix or type
-    out: Variable = emit(type, {"X": a, "Y": b}, attrs, name=name, prefix=prefix)
-    return out
+    return emit_one(type, {"X": a, "Y": b}, attrs, name=name, prefix=prefix)
 
 
 @export("tensor.add", "Variable.add", "tensor.add_", "Variable.add_", op="elementwise_add")
@@ -409,5 +408,168 @@ def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
     a, b = unify(check_variable(x, "x", "atan2"), check_variable(y, "y", "atan2"), "atan2")
     if a.dtype.is_integer:
         a, b = cast_to(a, float64), cast_to(b, float64)
-    out: Variable = emit("atan2", {"X1": a, "X2": b}, name=name)
-    return out
+    return emit_one("atan2", {"X1": a, "X2": b}, name=name)
+
+
+# ----------------------------------------------------------------------------------------------------------------- lerp
+def _infer(x: Meta, y: Meta, weight: Meta) -> Meta:
+    same_dtype(x, weight, ("X", "Weight"))
+    out = binary_floats(x, y)
+    return out.with_shape(broadcast_shapes(out.shape, weight.shape))
+
+
+register(OpDef(
+    "lerp", "X, Y, Weight -> Out", pointwise={"Out": "x + weight * (y - x)"}, infer=_infer,
+    grad=reduced_gradient(
+        "X, Y, Weight, Out@GRAD -> X@GRAD, Y@GRAD, Weight@GRAD",
+        {"X@GRAD": "dout * (1 - weight)", "Y@GRAD": "dout * weight", "Weight@GRAD": "dout * (y - x)"},
+        attrs=(), grad=DERIVE,
+    ),
+    amp="gray", inplace=(("Weight", "Out"),),
+    domain=Domain(cases=tuple(Case(s) for s in (
+        ((3, 4), (3, 4), (3, 4)), ((7,), (7,), ()), ((), (), ()), ((0,), (0,), (1,)), ((3, 1), (1, 4), (4,)),
+        ((2, 3), (3,), (2, 1)), ((5,), (1,), (5,)),
+    )), ulps=8),
+))  # fmt: skip
+
+
+@export("tensor.lerp", "Variable.lerp", "tensor.lerp_", "Variable.lerp_", op="lerp")
+def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Variable:
+    """Returns ``x + weight * (y - x)``; the shapes broadcast, ``weight`` may be a number."""
+    check_variable(x, "x", "lerp")
+    check_variable(y, "y", "lerp")
+    inputs = {"X": x, "Y": y, "Weight": as_variable(weight, like=x, dtype=x.dtype)}
+    return emit_one("lerp", inputs, name=name)
+
+
+# ------------------------------------------------------------------------------------------------- the spellings of 1.x
+def with_activation(
+    type: str, inputs: dict[str, Any], attrs: dict[str, Any], act: str | None, name: str | None
+) -> Variable:
+    """Appends an op and, if ``act`` names one, an activation op after it; both results have the layer's name.
+
+    Raises:
+        NotFoundError: If no op is called ``act``.
+    """
+    for slot, value in inputs.items():
+        check_variable(value, slot.lower(), type)
+    helper = LayerNamer(type, name)
+    out: Variable = helper.emit(type, inputs, attrs)
+    return out if act is None else helper.emit(act, {"X": out})
+
+
+def _binary(op: str, x: Any, y: Any, axis: int, act: str | None, name: str | None) -> Variable:
+    if isinstance(x, Variable) and isinstance(y, Variable):
+        x, y = unify(x, y, op)
+    return with_activation(op, {"X": x, "Y": y}, {"axis": axis}, act, name)
+
+
+@export("fluid.layers.elementwise_add", op="elementwise_add")
+def elementwise_add(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act(x + y)``.
+
+    Args:
+        x: Any shape.
+        y: Its sizes equal those of ``x`` from dimension ``axis`` on, or are 1.
+        axis: Where ``y`` begins in ``x``; -1 lets the last dimensions meet.
+        act: Op type of an activation, or ``None``.
+        name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.elementwise_add(x, paddle.to_tensor([10.0, 20.0]), axis=0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[11., 12.],
+               [23., 24.]], dtype=float32)
+    """
+    return _binary("elementwise_add", x, y, axis, act, name)
+
+
+@export("fluid.layers.elementwise_sub", op="elementwise_sub")
+def elementwise_sub(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act(x - y)``; arguments as in :func:`elementwise_add`.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.elementwise_sub(x, paddle.to_tensor([1.0, 2.0]), axis=0, act="relu")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0., 1.],
+               [1., 2.]], dtype=float32)
+    """
+    return _binary("elementwise_sub", x, y, axis, act, name)
+
+
+@export("fluid.layers.elementwise_mul", op="elementwise_mul")
+def elementwise_mul(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act(x * y)``; arguments as in :func:`elementwise_add`.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.elementwise_mul(x, paddle.to_tensor([10.0, 100.0]), axis=0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 10.,  20.],
+               [300., 400.]], dtype=float32)
+    """
+    return _binary("elementwise_mul", x, y, axis, act, name)
+
+
+@export("fluid.layers.elementwise_div", op="elementwise_div")
+def elementwise_div(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act(x / y)``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_div", x, y, axis, act, name)
+
+
+@export("fluid.layers.elementwise_max", op="elementwise_max")
+def elementwise_max(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act(max(x, y))``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_max", x, y, axis, act, name)
+
+
+@export("fluid.layers.elementwise_min", op="elementwise_min")
+def elementwise_min(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act(min(x, y))``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_min", x, y, axis, act, name)
+
+
+@export("fluid.layers.elementwise_pow", op="elementwise_pow")
+def elementwise_pow(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act(x to the power of y)``; arguments as in :func:`elementwise_add`.
+
+    Example:
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = fluid.layers.elementwise_pow(x, paddle.to_tensor([1.0, 2.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[ 1.,  4.],
+               [ 3., 16.]], dtype=float32)
+    """
+    return _binary("elementwise_pow", x, y, axis, act, name)
+
+
+@export("fluid.layers.elementwise_mod", op="elementwise_mod")
+def elementwise_mod(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act(x mod y)`` with the sign of ``y``; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_mod", x, y, axis, act, name)
+
+
+@export("fluid.layers.elementwise_floordiv", op="elementwise_floordiv")
+def elementwise_floordiv(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Returns ``act`` of the quotient rounded down; arguments as in :func:`elementwise_add`."""
+    return _binary("elementwise_floordiv", x, y, axis, act, name)

@@ -1,21 +1,142 @@
-"""Truth values and bits: logical and bitwise operators, tests for NaN and infinity, is_empty."""
+"""Comparisons, nearness, truth values and bits, tests for NaN and infinity, and choice by a condition."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import DTypeError
+from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.opdef import Domain, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import PUBLIC_API, Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.types import Meta, bool_, broadcast_shapes
+from tstatic.ir.ref import plain
+from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
+from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._cut import cut_alike
-from tstatic.ops.elementwise._broadcast import same_dtype
+from tstatic.ops._gradients import Emitter
+from tstatic.ops.elementwise._broadcast import comparison, prepare, reduced_gradient, same_dtype
+from tstatic.ops.elementwise._mixed import operands, unify
 from tstatic.ops.elementwise._unary import to_bool
+from tstatic.ops.elementwise.arithmetic import binary_op
+from tstatic.ops.shape._shapes import emit_one
 
+_SYMBOLS = {
+    "equal": "==", "not_equal": "!=", "less_than": "<", "less_equal": "<=", "greater_than": ">", "greater_equal": ">=",
+}  # fmt: skip
+for _type, _symbol in _SYMBOLS.items():
+    register(OpDef(
+        _type, "X, Y -> Out", attrs={"axis": -1, "force_cpu": Attr.idle(False, PLACE)}, pointwise={"Out": f"x {_symbol} y"},
+        infer=comparison, prepare=prepare, inplace=(),
+        # Few different values, so that some are equal.
+        domain=Domain(
+            "binary", cases=(Case(((2, 3, 4), (3,)), {"axis": 1}), Case(((2,), (2, 3)), {"axis": 0})),
+            values={"X": ValueRange(-0.02, 0.02), "Y": ValueRange(-0.02, 0.02)}, others=("int64", "int32", "bool"), ulps=0,
+        ),
+    ))  # fmt: skip
+
+
+def _compare(type: str, x: Any, y: Any, name: str | None = None, cond: Variable | None = None) -> Variable:
+    if cond is None:
+        return binary_op(type, x, y, name)
+    if isinstance(x, Variable) and isinstance(y, Variable):
+        x, y = unify(x, y, type)
+    return emit_one(type, {"X": x, "Y": y}, outputs={"Out": cond})
+
+
+@export("tensor.equal", "Variable.equal", op="equal")
+def equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x == y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    return _compare("equal", x, y, name)
+
+
+@export("tensor.not_equal", "Variable.not_equal", op="not_equal")
+def not_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x != y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    return _compare("not_equal", x, y, name)
+
+
+@export("tensor.less_than", "Variable.less_than", op="less_than")
+def less_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x < y`` for each pair, as bool; shapes broadcast, dtypes meet.
+
+    Example:
+        >>> x = paddle.to_tensor([1.0, 2.0, 3.0])
+        >>> y = paddle.less_than(x, paddle.to_tensor([2.0, 2.0, 4.0]))
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([ True, False,  True])
+    """
+    return _compare("less_than", x, y, name)
+
+
+@export("tensor.less_equal", "Variable.less_equal", op="less_equal")
+def less_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x <= y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    return _compare("less_equal", x, y, name)
+
+
+@export("tensor.greater_than", "Variable.greater_than", op="greater_than")
+def greater_than(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x > y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    return _compare("greater_than", x, y, name)
+
+
+@export("tensor.greater_equal", "Variable.greater_equal", op="greater_equal")
+def greater_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether ``x >= y`` for each pair, as bool; shapes broadcast, dtypes meet."""
+    return _compare("greater_equal", x, y, name)
+
+
+@export("fluid.layers.equal", op="equal")
+def fluid_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x == y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("equal", x, y, name, cond)
+
+
+@export("fluid.layers.not_equal", op="not_equal")
+def fluid_not_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x != y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("not_equal", x, y, name, cond)
+
+
+@no_effect(force_cpu=PLACE)
+@export("fluid.layers.less_than", op="less_than")
+def fluid_less_than(
+    x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None, name: str | None = None
+) -> Variable:
+    """Returns whether ``x < y``; ``cond`` is an existing bool Variable to write to.
+
+    Example:
+        >>> i = fluid.layers.fill_constant([1], "int64", 3)
+        >>> n = fluid.layers.fill_constant([1], "int64", 5)
+        >>> static.Executor().run(fetch_list=[fluid.layers.less_than(i, n)])[0]
+        array([ True])
+    """
+    return _compare("less_than", x, y, name, cond)
+
+
+@export("fluid.layers.less_equal", op="less_equal")
+def fluid_less_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x <= y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("less_equal", x, y, name, cond)
+
+
+@export("fluid.layers.greater_than", op="greater_than")
+def fluid_greater_than(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x > y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("greater_than", x, y, name, cond)
+
+
+@export("fluid.layers.greater_equal", op="greater_equal")
+def fluid_greater_equal(x: Variable, y: Variable, cond: Variable | None = None, name: str | None = None) -> Variable:
+    """Returns whether ``x >= y``; ``cond`` is an existing bool Variable to write to."""
+    return _compare("greater_equal", x, y, name, cond)
+
+
+# ------------------------------------------------------------------------------------------------ truth values and bits
 _ANY = ("int64", "int32", "bool")
 
 
@@ -88,14 +209,12 @@ register(OpDef(
 def _logical(type: str, x: Any, y: Any, out: Variable | None, name: str | None) -> Variable:
     check_variable(x, "x", type)
     inputs = {"X": x, "Y": y if isinstance(y, Variable) else as_variable(y, like=x)}
-    result: Variable = emit(type, inputs, name=name, outputs=None if out is None else {"Out": out})
-    return result
+    return emit_one(type, inputs, name=name, outputs=None if out is None else {"Out": out})
 
 
 def _negate(type: str, x: Any, out: Variable | None, name: str | None) -> Variable:
     check_variable(x, "x", type)
-    result: Variable = emit(type, {"X": x}, name=name, outputs=None if out is None else {"Out": out})
-    return result
+    return emit_one(type, {"X": x}, name=name, outputs=None if out is None else {"Out": out})
 
 
 @export("tensor.logical_and", "Variable.logical_and", "fluid.layers.logical_and", op="logical_and")
@@ -156,29 +275,25 @@ def bitwise_not(x: Variable, out: Variable | None = None, name: str | None = Non
 @export("tensor.isnan", "Variable.isnan", op="isnan_v2")
 def isnan(x: Variable, name: str | None = None) -> Variable:
     """Returns whether each element is NaN, as bool; any shape."""
-    out: Variable = emit("isnan_v2", {"X": check_variable(x, "x", "isnan")}, name=name)
-    return out
+    return emit_one("isnan_v2", {"X": check_variable(x, "x", "isnan")}, name=name)
 
 
 @export("tensor.isinf", "Variable.isinf", op="isinf_v2")
 def isinf(x: Variable, name: str | None = None) -> Variable:
     """Returns whether each element is infinite, as bool; any shape."""
-    out: Variable = emit("isinf_v2", {"X": check_variable(x, "x", "isinf")}, name=name)
-    return out
+    return emit_one("isinf_v2", {"X": check_variable(x, "x", "isinf")}, name=name)
 
 
 @export("tensor.isfinite", "Variable.isfinite", op="isfinite_v2")
 def isfinite(x: Variable, name: str | None = None) -> Variable:
     """Returns whether each element is neither NaN nor infinite, as bool; any shape."""
-    out: Variable = emit("isfinite_v2", {"X": check_variable(x, "x", "isfinite")}, name=name)
-    return out
+    return emit_one("isfinite_v2", {"X": check_variable(x, "x", "isfinite")}, name=name)
 
 
 @export("tensor.is_empty", "Variable.is_empty", op="is_empty")
 def is_empty(x: Variable, name: str | None = None) -> Variable:
     """Returns whether ``x`` has no element, as a bool of shape ``[]``."""
-    out: Variable = emit("is_empty", {"X": check_variable(x, "x", "is_empty")}, name=name)
-    return out
+    return emit_one("is_empty", {"X": check_variable(x, "x", "is_empty")}, name=name)
 
 
 @export("fluid.layers.is_empty", op="is_empty")
@@ -191,8 +306,7 @@ def _any(test: str, x: Any, negate: bool = False) -> Variable:
     """One truth value of shape ``[1]``: whether any element passes (or fails) a test."""
     found = emit(test, {"X": check_variable(x, "x", test)})
     every = emit("reduce_all" if negate else "reduce_any", {"X": found}, {"reduce_all": True})
-    out: Variable = emit("reshape2", {"X": every}, {"shape": (1,)})
-    return out
+    return emit_one("reshape2", {"X": every}, {"shape": (1,)})
 
 
 @export("fluid.layers.has_nan")
@@ -211,3 +325,203 @@ def has_inf(x: Variable) -> Variable:
 def all_finite(x: Variable) -> Variable:
     """Returns whether no element is NaN or infinite, as a bool of shape ``[1]``."""
     return _any("isfinite_v2", x, negate=True)
+
+
+# -------------------------------------------------------------------------------- nearness and equality of whole values
+_CLOSE = (
+    "(input == other) | (isfinite(input - other) & (abs(input - other) <= atol + rtol * abs(other)))"
+    " | where(equal_nan, isnan(input) & isnan(other), False)"
+)
+_ATTRS = {"rtol": 1e-5, "atol": 1e-8, "equal_nan": False}
+_CHOICES = ({"rtol": 0.1, "atol": 0.0}, {"rtol": 0.0, "atol": 0.5}, {"equal_nan": True})
+
+
+def _pair(x: Meta, y: Meta) -> Meta:
+    same_dtype(x, y, ("Input", "Other"))
+    return Meta(broadcast_shapes(x.shape, y.shape), bool_)
+
+
+def _one(x: Meta, y: Meta) -> Meta:
+    return Meta((), _pair(x, y).dtype)
+
+
+def _torch_close(torch: Any, x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    x, y = (a.float() if a.itemsize == 2 and a.is_floating_point() else a for a in (x, y))
+    return torch.isclose(x, y, rtol, atol, equal_nan)
+
+
+register(OpDef(
+    "isclose", "Input, Other -> Out", attrs=_ATTRS, pointwise={"Out": _CLOSE}, infer=_pair, lower=_torch_close,
+    inplace=(), domain=Domain("binary", attrs=_CHOICES, ulps=0),
+))  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _code(dtype: DType, rtol: float, atol: float, equal_nan: bool) -> expr_numpy.Code:
+    values = {"rtol": expr.const(rtol), "atol": expr.const(atol), "equal_nan": expr.const(equal_nan)}
+    node = expr.substitute(expr.parse(_CLOSE), values)
+    return expr_numpy.compile_numpy(
+        {0: node}, {"input": (0, dtype.np), "other": (1, dtype.np)}, {0: np.dtype(bool)}, {}
+    )
+
+
+def _allclose_scratch(x: Meta, y: Meta, out: Meta, rtol: float, atol: float, equal_nan: bool) -> tuple[Meta, ...]:
+    shape = broadcast_shapes(x.shape, y.shape)
+    return tuple(Meta(shape, dtype_of(d)) for d in (np.bool_, *_code(x.dtype, rtol, atol, equal_nan).registers))
+
+
+def _allclose(x: Any, y: Any, out: Any, scratch: Any, rtol: float, atol: float, equal_nan: bool) -> None:
+    for function, args in _code(dtype_of(x.dtype), rtol, atol, equal_nan).bind([x, y], scratch[:1], scratch[1:]):
+        function(*args)
+    np.logical_and.reduce(scratch[0], None, None, out)
+
+
+register(OpDef(
+    "allclose", "Input, Other -> Out", attrs=_ATTRS, infer=_one, ref=plain(_allclose, _allclose_scratch),
+    lower=lambda torch, x, y, rtol, atol, equal_nan: _torch_close(torch, x, y, rtol, atol, equal_nan).all(),
+    # Shapes with few elements, so that both answers come up.
+    domain=Domain(
+        cases=tuple(
+            Case(s, a)
+            for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3, 4), (4,)))
+            for a in (*_CHOICES, {"atol": 4.0})
+        ),
+        ulps=0,
+    ),
+))  # fmt: skip
+
+
+def _equal_all_scratch(x: Meta, y: Meta, out: Meta) -> tuple[Meta, ...]:
+    return (Meta(x.shape, bool_),) if x.shape == y.shape else ()
+
+
+def _equal_all(x: Any, y: Any, out: Any, scratch: Any) -> None:
+    if x.shape != y.shape:
+        out[...] = False
+        return
+    np.equal(x, y, scratch[0])
+    np.logical_and.reduce(scratch[0], None, None, out)
+
+
+def _equal_all_infer(x: Meta, y: Meta) -> Meta:
+    same_dtype(x, y)
+    return Meta((), bool_)
+
+
+register(OpDef(
+    "equal_all", "X, Y -> Out", infer=_equal_all_infer, ref=plain(_equal_all, _equal_all_scratch),
+    lower=lambda torch, x, y: torch.tensor(torch.equal(x, y)),
+    domain=Domain(
+        cases=tuple(Case(s) for s in (((), ()), ((1,), (1,)), ((2,), (2,)), ((0,), (0,)), ((3,), (4,)), ((3, 1), (3,)))),
+        values={"X": ValueRange(0, 1), "Y": ValueRange(0, 1)}, others=("int64", "int32", "bool"), ulps=0,
+    ),
+))  # fmt: skip
+
+
+def _close(type: str, x: Any, y: Any, rtol: float, atol: float, equal_nan: bool, name: str | None) -> Variable:
+    inputs = {"Input": check_variable(x, "x", type), "Other": check_variable(y, "y", type)}
+    attrs = {"rtol": float(rtol), "atol": float(atol), "equal_nan": equal_nan}
+    return emit_one(type, inputs, attrs, name=name)
+
+
+@export("tensor.isclose", "Variable.isclose", op="isclose")
+def isclose(
+    x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
+) -> Variable:
+    """Returns whether ``abs(x - y) <= atol + rtol * abs(y)`` for each pair, as bool.
+
+    Args:
+        x: Shapes broadcast, dtypes are equal.
+        y: The reference.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        equal_nan: Whether two NaN are close.
+        name: Name of the layer.
+    """
+    return _close("isclose", x, y, rtol, atol, equal_nan, name)
+
+
+@export("tensor.allclose", "Variable.allclose", op="allclose")
+def allclose(
+    x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
+) -> Variable:
+    """Returns whether all pairs are close, as a bool of shape ``[]``; arguments as in :func:`isclose`."""
+    return _close("allclose", x, y, rtol, atol, equal_nan, name)
+
+
+@export("tensor.equal_all", "Variable.equal_all", op="equal_all")
+def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Returns whether shapes and all elements are equal, as a bool of shape ``[]``; dtypes are equal."""
+    return emit_one(
+        "equal_all", {"X": check_variable(x, "x", "equal_all"), "Y": check_variable(y, "y", "equal_all")}, name=name
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- choice
+def _infer(condition: Meta, x: Meta, y: Meta) -> Meta:
+    if condition.dtype is not bool_:
+        raise DTypeError(
+            "the condition of 'where' must hold truth values",
+            expected="dtype bool",
+            received=f"Condition of dtype {condition.dtype.name}",
+            fix="compare first, for example x > 0, or use paddle.cast(condition, 'bool')",
+        )
+    same_dtype(x, y)
+    return x.with_shape(broadcast_shapes(condition.shape, broadcast_shapes(x.shape, y.shape)))
+
+
+def _second(ctx: GradContext) -> list[OpSpec]:
+    """The backward op is linear in the incoming gradient: what arrives for X and Y is chosen again."""
+    e = Emitter(ctx)
+    out = e.wanted("Out@GRAD")
+    if out is not None:
+        arriving = [e.incoming(f"{slot}@GRAD") or e.zeros(e.input(slot)) for slot in ("X", "Y")]
+        e.emit("where", {"Condition": e.input("Condition"), "X": arriving[0], "Y": arriving[1]}, out)
+    return e.specs
+
+
+register(OpDef(
+    "where", "Condition, X, Y -> Out", pointwise={"Out": "where(condition, x, y)"}, infer=_infer,
+    lower=lambda torch, condition, x, y: torch.where(condition, x, y),
+    grad=reduced_gradient(
+        "Condition, X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
+        {"X@GRAD": "where(condition, dout, 0)", "Y@GRAD": "where(condition, 0, dout)"},
+        attrs=(), shape_only=("X", "Y"), inplace=(("Out@GRAD", "X@GRAD"),), grad=_second,
+    ),
+    amp="gray", inplace=(("X", "Out"), ("Y", "Out")),
+    domain=Domain(
+        cases=tuple(Case(s) for s in (
+            ((3, 4), (3, 4), (3, 4)), ((7,), (7,), (7,)), ((), (), ()), ((0,), (0,), (0,)), ((3, 1), (1, 4), ()),
+            ((2, 3), (3,), (2, 1)), ((), (5,), (5,)), ((2, 1, 4), (3, 1), (4,)), ((33,), (1,), (33,)),
+        )),
+        values={"Condition": ValueRange(dtype="bool")}, others=("int64", "int32", "bool"), ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.where", "Variable.where")
+def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+    """Returns elements of ``x`` where the condition holds, of ``y`` elsewhere.
+
+    Args:
+        condition: Truth values; the three shapes broadcast.
+        x: A Variable or a number. Of different dtypes the wider wins, a float before integers.
+        y: The same. Two numbers are float64, int64 or bool.
+        name: Name of the layer.
+
+    Returns:
+        A Variable; without ``x`` and ``y`` a tuple with the indices of the true elements, one per dimension.
+
+    Raises:
+        ProgramTypeError: If only one of ``x`` and ``y`` is given.
+    """
+    check_variable(condition, "condition", "where")
+    if x is None and y is None:
+        return PUBLIC_API["tensor.nonzero"].function(condition, as_tuple=True)
+    if isinstance(x, Variable) or isinstance(y, Variable):
+        x, y = operands(x, y, "where")
+    else:
+        # Two fractions are a float64, as in Paddle.
+        kind = np.result_type(np.asarray(x), np.asarray(y))
+        x, y = (as_variable(v, dtype=kind) for v in (x, y))
+    return emit("where", {"Condition": condition, "X": x, "Y": y}, name=name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import check_variable, emit
+from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
@@ -16,6 +16,7 @@ from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import check_float, parts
 from tstatic.ops.norm._norm import OutputView, torch_wide
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 # Elements per tile.
@@ -92,31 +93,21 @@ def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, groups: int, axis: int)
     )
 
 
-register(
-    OpDef(
-        "maxout",
-        "X -> Out",
-        attrs={"groups": Attr(kind="int", check=lambda g: None if g > 0 else "at least one group"), "axis": 1},
-        infer=_infer,
-        ref=_ref,
-        lower=_lower,
-        split=_split,
-        grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=_split),
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((2, 6, 2, 3),), {"groups": 3}),
-                Case(((2, 3, 2, 4),), {"groups": 2, "axis": -1}),
-                Case(((2, 2, 3, 4),), {"groups": 4, "axis": 3}),
-                Case(((0, 4, 2, 2),), {"groups": 2}),
-                Case(((2, 3, 2, 2),), {"groups": 1}),
-                Case(((3, 5),), {"groups": 5}),
-            ),
-            values={"X": ValueRange(-2.0, 2.0, distinct=True)},
-            ulps=0.0,
+register(OpDef(
+    "maxout", "X -> Out",
+    attrs={"groups": Attr(kind="int", check=lambda g: None if g > 0 else "at least one group"), "axis": 1},
+    infer=_infer, ref=_ref, lower=_lower, split=_split,
+    grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=_split),
+    amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((2, 6, 2, 3),), {"groups": 3}), Case(((2, 3, 2, 4),), {"groups": 2, "axis": -1}),
+            Case(((2, 2, 3, 4),), {"groups": 4, "axis": 3}), Case(((0, 4, 2, 2),), {"groups": 2}),
+            Case(((2, 3, 2, 2),), {"groups": 1}), Case(((3, 5),), {"groups": 5}),
         ),
-    )
-)
+        values={"X": ValueRange(-2.0, 2.0, distinct=True)}, ulps=0.0,
+    ),
+))  # fmt: skip
 
 
 @export("nn.functional.maxout", op="maxout")
@@ -142,8 +133,7 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
         array([5., 3.], dtype=float32)
     """
     check_variable(x, "x", "maxout")
-    out: Variable = emit("maxout", {"X": x}, {"groups": groups, "axis": axis}, name=name)
-    return out
+    return emit_one("maxout", {"X": x}, {"groups": groups, "axis": axis}, name=name)
 
 
 @export("fluid.layers.maxout", op="maxout")

@@ -7,18 +7,14 @@ from typing import Any
 from tstatic.ir.build import emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.ir.types import DType, float32
+from tstatic.ir.types import float32
 from tstatic.ops.elementwise._mixed import cast_to, fit, meet, number_of
+from tstatic.ops.shape._shapes import emit_one
 
 
 def _emit(type: str, inputs: dict[str, Any], attrs: dict[str, Any] | None = None) -> Variable:
     # Results of operators are named tmp_0, tmp_1, ...
-    out: Variable = emit(type, inputs, attrs, prefix="tmp")
-    return out
-
-
-def _cast(x: Variable, dtype: DType) -> Variable:
-    return cast_to(x, dtype, "tmp")
+    return emit_one(type, inputs, attrs, prefix="tmp")
 
 
 def _binary(type: str, symbol: str, x: Variable, other: Any, reverse: bool = False) -> Any:
@@ -27,7 +23,7 @@ def _binary(type: str, symbol: str, x: Variable, other: Any, reverse: bool = Fal
         return NotImplemented
     a, b = pair[::-1] if reverse else pair
     if type == "elementwise_div" and not a.dtype.is_float:
-        a, b = _cast(a, float32), _cast(b, float32)
+        a, b = cast_to(a, float32, "tmp"), cast_to(b, float32, "tmp")
     if type == "elementwise_mul" and a.dtype.name == "bool":
         type = "logical_and"
     return _emit(type, {"X": a, "Y": b})
@@ -72,13 +68,13 @@ def truediv(x: Variable, other: Any) -> Any:
     number = number_of(other)
     if number is None or number == 0:
         return _binary("elementwise_div", "/", x, other)
-    return _scaled(x if x.dtype.is_float else _cast(x, float32), number, 1.0 / number, 0)
+    return _scaled(x if x.dtype.is_float else cast_to(x, float32, "tmp"), number, 1.0 / number, 0)
 
 
 @export("Variable.__rtruediv__", "Variable.__rdiv__")
 def rtruediv(x: Variable, other: Any) -> Any:
     """``other / x`` (``elementwise_div``); integers become float32."""
-    return _binary("elementwise_div", "/", x if x.dtype.is_float else _cast(x, float32), other, True)
+    return _binary("elementwise_div", "/", x if x.dtype.is_float else cast_to(x, float32, "tmp"), other, True)
 
 
 @export("Variable.__floordiv__")
@@ -185,5 +181,4 @@ def xor(x: Variable, other: Any) -> Any:
 @export("Variable.__invert__", op="bitwise_not")
 def invert(x: Variable) -> Variable:
     """``~x`` of bools or integers (``bitwise_not``)."""
-    out: Variable = emit("bitwise_not", {"X": x})
-    return out
+    return emit_one("bitwise_not", {"X": x})

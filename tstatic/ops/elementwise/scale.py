@@ -1,23 +1,90 @@
-"""Linear functions of one value by constants: scale and increment."""
+"""Copies, conversions, linear functions and limits of one value: assign, cast, scale, increment, clip."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import DTypeError
-from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Domain, GradContext, OpDef, OpSpec, export, register
+from tstatic.ir.build import as_variable, check_variable, emit
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.types import Meta
+from tstatic.ir.types import DType, Meta, dtype_of
 from tstatic.no_effect import no_effect
-from tstatic.ops._emitter import Emitter
-from tstatic.ops.elementwise._unary import infer_number
-from tstatic.ops.elementwise.arithmetic_fluid import with_activation
+from tstatic.ops._gradients import grad_is_op
+from tstatic.ops.elementwise._unary import infer_number, unary_op
+from tstatic.ops.elementwise.arithmetic import with_activation
+from tstatic.ops.shape._shapes import emit_one
 
 
+def _infer(x: Meta, out_dtype: DType) -> Meta:
+    return x.with_dtype(out_dtype)
+
+
+def _lower(torch: Any, x: Any, out_dtype: DType) -> Any:
+    return x.to(getattr(torch, out_dtype.name))
+
+
+def _back_to_input(ctx: GradContext) -> Mapping[str, Any]:
+    return {"in_dtype": ctx.attrs["out_dtype"], "out_dtype": ctx.meta(ctx.inputs["X"][0]).dtype}
+
+
+_SHAPES = ((7,), (3, 4), (), (0,), (2, 3), (1,), (2, 1, 3), (33,), (4, 2), (5,))
+_TARGETS = ("float32", "float64", "int32", "bool", "float16", "bfloat16", "int64", "uint8", "int8", "int16")
+register(OpDef(
+    "cast", "X -> Out",
+    attrs={"in_dtype": Attr.idle(None, "the input has a dtype of its own", "dtype"), "out_dtype": Attr(kind="dtype")},
+    pointwise={"Out": "x"}, infer=_infer, grad=grad_is_op("cast", _back_to_input), lower=_lower, amp="gray",
+    # Fractions are cut off, so whole numbers are avoided; uint8 takes no negative ones. Gradients flow in float64 only.
+    domain=Domain(
+        cases=tuple(Case((s,), {"out_dtype": d}) for d, s in zip(_TARGETS, _SHAPES, strict=True)),
+        values={"X": ValueRange(0.0, 4.0, avoid="int")}, others=("int64", "int32", "bool", "uint8"), ulps=0,
+    ),
+))  # fmt: skip
+
+
+register(OpDef(
+    "assign", "X -> Out", pointwise={"Out": "x"}, grad=grad_is_op("assign"), lower=lambda torch, x: x.clone(), amp="gray",
+    domain=Domain("unary", others=("int64", "int32", "bool", "uint8"), ulps=0),
+))  # fmt: skip
+
+
+@export("tensor.cast", "Variable.cast", "Variable.astype", "fluid.layers.cast", op="cast")
+def cast(x: Variable, dtype: Any) -> Variable:
+    """Returns ``x`` converted to another dtype; any shape, fractions are cut off.
+
+    Raises:
+        DTypeError: If there is no such dtype.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.7, 0.0, 2.5])
+        >>> y = paddle.cast(x, "int64")
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-1,  0,  2])
+    """
+    check_variable(x, "x", "cast")
+    wanted = dtype_of(dtype)
+    return emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": wanted})
+
+
+@export("Variable.clone", op="assign")
+def clone(x: Variable) -> Variable:
+    """Returns a copy of the value as a new variable; gradients flow through it."""
+    return emit_one("assign", {"X": x})
+
+
+@export("Variable.detach", op="assign")
+def detach(x: Variable) -> Variable:
+    """Returns a copy of the value that no gradient flows through."""
+    out = clone(x)
+    out.stop_gradient = True
+    return out
+
+
+# -------------------------------------------------------------------------------------------------- scale and increment
 def whole(x: Meta, **numbers: float) -> None:
     """Checks that numbers beside integers are whole: a fraction would be cut off.
 
@@ -57,21 +124,13 @@ def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale
     return wide.to(x.dtype)
 
 
-def _scale_grad(ctx: GradContext) -> list[OpSpec]:
-    e = Emitter(ctx)
-    wanted, arriving = e.wanted("X"), e.incoming("Out")
-    if wanted is not None and arriving is not None:
-        e.emit("scale", {"X": arriving}, wanted, scale=ctx.attrs["scale"])
-    return e.specs
-
-
 _CHOICES: tuple[dict[str, Any], ...] = (
     {"scale": 2.0, "bias": 1.0}, {"scale": -3.0, "bias": 2.0, "bias_after_scale": False}, {"scale": 1.0}, {"bias": -1.0},
 )  # fmt: skip
 register(OpDef(
     "scale", "X -> Out", attrs={"scale": Attr(1.0, "number"), "bias": Attr(0.0, "number"), "bias_after_scale": True},
     pointwise={"Out": "where(bias_after_scale, x * scale + bias, (x + bias) * scale)"}, infer=_scale_infer,
-    grad=_scale_grad, lower=_scale_lower, amp="gray",
+    grad=grad_is_op("scale", lambda ctx: {"scale": ctx.attrs["scale"]}), lower=_scale_lower, amp="gray",
     domain=Domain("unary", attrs=_CHOICES, others=("int64", "int32"), ulps=1),
 ))  # fmt: skip
 
@@ -81,17 +140,9 @@ def _increment_infer(x: Meta, step: float) -> Meta:
     return x
 
 
-def _increment_grad(ctx: GradContext) -> list[OpSpec]:
-    e = Emitter(ctx)
-    wanted, arriving = e.wanted("X"), e.incoming("Out")
-    if wanted is not None and arriving is not None:
-        e.emit("assign", {"X": arriving}, wanted)
-    return e.specs
-
-
 register(OpDef(
     "increment", "X -> Out", attrs={"step": Attr(1.0, "number")}, pointwise={"Out": "x + step"}, infer=_increment_infer,
-    grad=_increment_grad,
+    grad=grad_is_op("assign"),
     lower=lambda torch, x, step: x + (step if x.dtype.is_floating_point else int(step)), amp="gray",
     domain=Domain("unary", attrs=({"step": 1.0}, {"step": -2.0}), others=("int64", "int32"), ulps=1),
 ))  # fmt: skip
@@ -155,8 +206,7 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
         >>> static.Executor().run(fetch_list=[i])[0]
         array([5])
     """
-    out: Variable = emit("increment", {"X": check_variable(x, "x", "increment")}, {"step": value}, outputs={"Out": x})
-    return out
+    return emit_one("increment", {"X": check_variable(x, "x", "increment")}, {"step": value}, outputs={"Out": x})
 
 
 @export("fluid.layers.increment", op="increment")
@@ -171,5 +221,71 @@ def fluid_increment(x: Variable, value: float = 1.0, in_place: bool = True) -> V
     """
     if in_place:
         return increment(x, value)
-    out: Variable = emit("increment", {"X": check_variable(x, "x", "increment")}, {"step": value})
-    return out
+    return emit_one("increment", {"X": check_variable(x, "x", "increment")}, {"step": value})
+
+
+# ----------------------------------------------------------------------------------------------------------------- clip
+def _infer_clip(x: Meta, min: float, max: float) -> Meta:
+    infer_number(x)
+    whole(x, min=min, max=max)
+    return x
+
+
+def _lower_clip(torch: Any, x: Any, min: float, max: float) -> Any:
+    return torch.clamp(x, *(v if x.dtype.is_floating_point else int(v) for v in (min, max)))
+
+
+# There is no gradient at the limits themselves, so the output says enough.
+unary_op(
+    "clip", "minimum(maximum(x, min), max)", "where((out > min) & (out < max), dout, 0)", _lower_clip,
+    attrs={"min": Attr(-math.inf, "number"), "max": Attr(math.inf, "number")}, infer=_infer_clip,
+    samples=({"min": -1.0, "max": 1.0}, {"min": 0.0, "max": 1.0}), values=ValueRange(avoid=(-1.0, 0.0, 1.0)),
+    others=("int64", "int32"), ulps=0,
+)  # fmt: skip
+
+
+@export("tensor.clip", "Variable.clip", "tensor.clip_", "Variable.clip_")
+def clip(
+    x: Variable, min: float | Variable | None = None, max: float | Variable | None = None, name: str | None = None
+) -> Variable:
+    """Returns each element, or the limit that it exceeds.
+
+    Args:
+        x: Floats or integers of any shape.
+        min: Lower limit: a number, a Variable that broadcasts with ``x``, or ``None`` for none. Beside integers a
+            number loses its fraction, as in Paddle: 0.5 becomes 0.
+        max: Upper limit.
+        name: Name of the layer.
+
+    Example:
+        >>> x = paddle.to_tensor([-2.0, 0.5, 3.0])
+        >>> y = paddle.clip(x, min=-1.0, max=1.0)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-1. ,  0.5,  1. ], dtype=float32)
+    """
+    check_variable(x, "x", "clip", ("float16", "bfloat16", "float32", "float64", "int32", "int64"))
+    if isinstance(min, Variable) or isinstance(max, Variable):
+        out = x
+        if min is not None:
+            out = emit("elementwise_max", {"X": out, "Y": as_variable(min, like=x)}, name=name, prefix="clip")
+        if max is not None:
+            out = emit("elementwise_min", {"X": out, "Y": as_variable(max, like=x)}, name=name, prefix="clip")
+        return out
+    if not x.dtype.is_float:
+        # An infinite limit is none.
+        min, max = (None if isinstance(v, float) and math.isinf(v) else whole_part(v) for v in (min, max))
+    low, high = (-math.inf, math.inf) if x.dtype.is_float else _limits(x)
+    attrs = {"min": low if min is None else min, "max": high if max is None else max}
+    return emit_one("clip", {"X": x}, attrs, name=name)
+
+
+def _limits(x: Variable) -> tuple[int, int]:
+    infer_number(x.meta)
+    limits = np.iinfo(x.dtype.np)
+    return int(limits.min), int(limits.max)
+
+
+@export("fluid.layers.clip", op="clip")
+def fluid_clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
+    """Returns each element, or the limit that it exceeds; any shape."""
+    return clip(x, min, max, name)

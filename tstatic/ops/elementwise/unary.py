@@ -1,89 +1,40 @@
-"""Exponentials, logarithms, roots, powers, absolute value, sign and erf of each element."""
+"""Exponentials, logarithms, roots, powers, circular functions, rounding, absolute value, sign and erf of each element."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import DERIVE, Attr, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, ValueRange, export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta
-from tstatic.ops.elementwise import _functions  # noqa: F401 - erf and integer powers in expressions
 from tstatic.ops.elementwise._mixed import unify
-from tstatic.ops.elementwise._unary import float_unary, infer_float, infer_number, unary
+from tstatic.ops.elementwise._unary import float_unary, infer_number, unary, unary_op
 from tstatic.ops.elementwise.scale import whole, whole_part
+from tstatic.ops.shape._shapes import emit_one
 
-_POSITIVE = {"X": ValueRange(0.3, 4.0)}
+_INTS = ("int64", "int32")
+_POSITIVE = ValueRange(0.3, 4.0)
+_NOT_ZERO = ValueRange(avoid=(0.0,))
+_BETWEEN = ValueRange(-4.0, 4.0, avoid="int")
 
-register(OpDef(
-    "exp", "X -> Out", pointwise={"Out": "exp(x)"}, infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * out"}, grad=DERIVE),
-    lower=lambda torch, x: torch.exp(x), amp="black", domain=Domain("unary", ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "expm1", "X -> Out", pointwise={"Out": "expm1(x)"}, infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * out + dout"}, grad=DERIVE),
-    lower=lambda torch, x: torch.expm1(x), amp="black", domain=Domain("unary", ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "log", "X -> Out", pointwise={"Out": "log(x)"}, infer=infer_float,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / x"}, grad=DERIVE),
-    lower=lambda torch, x: torch.log(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "log2", "X -> Out", pointwise={"Out": "log2(x)"}, infer=infer_float,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x * 0.6931471805599453)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.log2(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "log10", "X -> Out", pointwise={"Out": "log10(x)"}, infer=infer_float,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x * 2.302585092994046)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.log10(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "log1p", "X -> Out", pointwise={"Out": "log1p(x)"}, infer=infer_float,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout / (x + 1)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.log1p(x), amp="black", domain=Domain("unary", values={"X": ValueRange(-0.7, 4.0)}, ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "sqrt", "X -> Out", pointwise={"Out": "sqrt(x)"}, infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 0.5 / out"}, grad=DERIVE),
-    lower=lambda torch, x: torch.sqrt(x), amp="gray", domain=Domain("unary", values=_POSITIVE, ulps=2),
-))  # fmt: skip
-register(OpDef(
-    "rsqrt", "X -> Out", pointwise={"Out": "rsqrt(x)"}, infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "-0.5 * dout * out * out * out"}, grad=DERIVE),
-    lower=lambda torch, x: torch.rsqrt(x), amp="black", domain=Domain("unary", values=_POSITIVE, ulps=4),
-))  # fmt: skip
-register(OpDef(
-    "square", "X -> Out", pointwise={"Out": "square(x)"}, infer=infer_number,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 2 * x"}, grad=DERIVE),
-    lower=lambda torch, x: torch.square(x), amp="black", domain=Domain("unary", others=("int64", "int32"), ulps=1),
-))  # fmt: skip
-register(OpDef(
-    "reciprocal", "X -> Out", pointwise={"Out": "reciprocal(x)"}, infer=infer_float,
-    grad=GradOp("Out, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "-dout * out * out"}, grad=DERIVE),
-    lower=lambda torch, x: torch.reciprocal(x), amp="gray",
-    domain=Domain("unary", values={"X": ValueRange(0.4, 3.0)}, ulps=2),
-))  # fmt: skip
-register(OpDef(
-    "abs", "X -> Out", pointwise={"Out": "abs(x)"}, infer=infer_number,
-    grad=GradOp("X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * sign(x)"}, grad=DERIVE),
-    lower=lambda torch, x: torch.abs(x), amp="gray",
-    domain=Domain("unary", values={"X": ValueRange(avoid=(0.0,))}, others=("int64", "int32"), ulps=0),
-))  # fmt: skip
-register(OpDef(
-    "sign", "X -> Out", pointwise={"Out": "sign(x)"}, infer=infer_number,
-    grad=GradOp("Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "0.0"}),
-    # torch gives 0 for NaN; NaN propagates here as it does in numpy.
-    lower=lambda torch, x: torch.where(x == x, torch.sign(x), x), amp="gray",
-    domain=Domain("unary", values={"X": ValueRange(avoid=(0.0,))}, others=("int64", "int32"), ulps=0),
-))  # fmt: skip
-register(OpDef(
-    "erf", "X -> Out", pointwise={"Out": "erf(x)"}, infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "dout * 1.1283791670955126 * exp(-x * x)"}, grad=DERIVE
-    ),
-    lower=lambda torch, x: torch.erf(x), amp="black", domain=Domain("unary", ulps=4),
-))  # fmt: skip
+unary_op("exp", "exp(x)", "dout * out", "exp", amp="black")
+unary_op("expm1", "expm1(x)", "dout * out + dout", "expm1", amp="black")
+unary_op("log", "log(x)", "dout / x", "log", amp="black", values=_POSITIVE)
+unary_op("log2", "log2(x)", "dout / (x * 0.6931471805599453)", "log2", amp="black", values=_POSITIVE)
+unary_op("log10", "log10(x)", "dout / (x * 2.302585092994046)", "log10", amp="black", values=_POSITIVE)
+unary_op("log1p", "log1p(x)", "dout / (x + 1)", "log1p", amp="black", values=ValueRange(-0.7, 4.0))
+unary_op("sqrt", "sqrt(x)", "dout * 0.5 / out", "sqrt", values=_POSITIVE, ulps=2)
+unary_op("rsqrt", "rsqrt(x)", "-0.5 * dout * out * out * out", "rsqrt", amp="black", values=_POSITIVE)
+unary_op("square", "square(x)", "dout * 2 * x", "square", infer=infer_number, amp="black", others=_INTS, ulps=1)
+unary_op("reciprocal", "reciprocal(x)", "-dout * out * out", "reciprocal", values=ValueRange(0.4, 3.0), ulps=2)
+unary_op("abs", "abs(x)", "dout * sign(x)", "abs", infer=infer_number, values=_NOT_ZERO, others=_INTS, ulps=0)
+# torch gives 0 for NaN; NaN propagates here as it does in numpy.
+unary_op(
+    "sign", "sign(x)", "0.0", lambda torch, x: torch.where(x == x, torch.sign(x), x), infer=infer_number,
+    values=_NOT_ZERO, others=_INTS, ulps=0,
+)  # fmt: skip
+unary_op("erf", "erf(x)", "dout * 1.1283791670955126 * exp(-x * x)", "erf", amp="black")
 
 
 def _pow_infer(x: Meta, factor: float) -> Meta:
@@ -91,33 +42,45 @@ def _pow_infer(x: Meta, factor: float) -> Meta:
     return x
 
 
-register(OpDef(
-    "pow", "X -> Out", attrs={"factor": Attr(1.0, "number")}, pointwise={"Out": "pow(x, factor)"}, infer=_pow_infer,
-    # Any number to the power of 0 is 1, 0 too.
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": "where(factor == 0, 0, dout * (factor * pow(x, factor - 1)))"},
-        grad=DERIVE,
-    ),
-    lower=lambda torch, x, factor: torch.pow(x, factor), amp="black",
-    domain=Domain(
-        "unary", attrs=({"factor": 2.0}, {"factor": 3.0}, {"factor": 0.5}, {"factor": -1.5}, {"factor": 1.0}, {"factor": 0.0}),
-        values={"X": ValueRange(0.4, 2.0)}, ulps=8,
-    ),
-))  # fmt: skip
+# Any number to the power of 0 is 1, 0 too.
+unary_op(
+    "pow", "pow(x, factor)", "where(factor == 0, 0, dout * (factor * pow(x, factor - 1)))", "pow",
+    attrs={"factor": Attr(1.0, "number")}, infer=_pow_infer, amp="black",
+    samples=tuple({"factor": f} for f in (2.0, 3.0, 0.5, -1.5, 1.0, 0.0)), values=ValueRange(0.4, 2.0), ulps=8,
+)  # fmt: skip
 _LOGIT = "log(minimum(maximum(x, eps), 1 - eps) / (1 - minimum(maximum(x, eps), 1 - eps)))"
-register(OpDef(
-    "logit", "X -> Out", attrs={"eps": 1e-6},
-    pointwise={"Out": f"where(eps > 0, {_LOGIT}, log(x / (1 - x)))"},
-    infer=infer_float,
-    grad=GradOp(
-        "X, Out@GRAD -> X@GRAD",
-        pointwise={"X@GRAD": "where((x < eps) | (x > 1 - eps), 0, dout / (x * (1 - x)))"}, grad=DERIVE,
-    ),
-    lower=lambda torch, x, eps: torch.logit(x, eps if eps > 0 else None), amp="black",
-    domain=Domain(
-        "unary", values={"X": ValueRange(0.15, 0.85, avoid=(0.25, 0.75, 0.5))}, attrs=({"eps": 0.25}, {"eps": 0.0}), ulps=8
-    ),
-))  # fmt: skip
+unary_op(
+    "logit", f"where(eps > 0, {_LOGIT}, log(x / (1 - x)))", "where((x < eps) | (x > 1 - eps), 0, dout / (x * (1 - x)))",
+    lambda torch, x, eps: torch.logit(x, eps if eps > 0 else None), attrs={"eps": 1e-6}, amp="black",
+    samples=({"eps": 0.25}, {"eps": 0.0}), values=ValueRange(0.15, 0.85, avoid=(0.25, 0.75, 0.5)), ulps=8,
+)  # fmt: skip
+
+unary_op("sin", "sin(x)", "dout * cos(x)", "sin")
+unary_op("cos", "cos(x)", "-dout * sin(x)", "cos")
+unary_op("tan", "tan(x)", "dout * (1 + out * out)", "tan", values=ValueRange(-1.1, 1.1))
+unary_op("asin", "asin(x)", "dout / sqrt(1 - x * x)", "asin", values=ValueRange(-0.7, 0.7))
+unary_op("acos", "acos(x)", "-dout / sqrt(1 - x * x)", "acos", values=ValueRange(-0.7, 0.7))
+unary_op("atan", "atan(x)", "dout / (1 + x * x)", "atan")
+unary_op("sinh", "sinh(x)", "dout * cosh(x)", "sinh")
+unary_op("cosh", "cosh(x)", "dout * sinh(x)", "cosh")
+unary_op("asinh", "asinh(x)", "dout / sqrt(x * x + 1)", "asinh")
+unary_op("acosh", "acosh(x)", "dout / sqrt(x * x - 1)", "acosh", values=ValueRange(1.5, 4.0))
+unary_op("atanh", "atanh(x)", "dout / (1 - x * x)", "atanh", values=ValueRange(-0.7, 0.7))
+
+
+def _half_away(torch: Any, x: Any) -> Any:
+    """Halves away from zero, as in Paddle; torch.round takes them to even."""
+    whole = torch.trunc(x)
+    return torch.where((x - whole).abs() >= 0.5, whole + torch.sign(x), whole)
+
+
+unary_op("floor", "floor(x)", "0.0", "floor", values=_BETWEEN, ulps=0)
+unary_op("ceil", "ceil(x)", "0.0", "ceil", values=_BETWEEN, ulps=0)
+unary_op(
+    "round", "round(x)", "0.0", _half_away, ulps=0,
+    values=ValueRange(-3.0, 3.0, avoid=(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, -2, -1, 0, 1, 2)),
+)  # fmt: skip
+unary_op("trunc", "trunc(x)", "0.0", "trunc", infer=infer_number, values=_BETWEEN, others=_INTS, ulps=0)
 
 
 @export("tensor.exp", "Variable.exp", "fluid.layers.exp", op="exp")
@@ -251,8 +214,7 @@ def pow(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     check_variable(x, "x", "pow")
     if isinstance(y, Variable):
         base, exponent = unify(x, y, "pow")
-        out: Variable = emit("elementwise_pow", {"X": base, "Y": exponent}, name=name)
-        return out
+        return emit_one("elementwise_pow", {"X": base, "Y": exponent}, name=name)
     return unary("pow", x, {"factor": y if x.dtype.is_float else whole_part(y)}, name=name)
 
 
@@ -266,3 +228,107 @@ def fluid_pow(x: Variable, factor: Variable | float = 1.0, name: str | None = No
 def neg(x: Variable, name: str | None = None) -> Variable:
     """Returns ``-x`` (a ``scale`` op); any shape."""
     return unary("scale", x, {"scale": -1.0}, name=name, prefix="neg")
+
+
+@export("tensor.sin", "Variable.sin", "tensor.sin_", "Variable.sin_", "fluid.layers.sin", op="sin")
+def sin(x: Variable, name: str | None = None) -> Variable:
+    """Returns the sine of each element, in radians; any shape."""
+    return unary("sin", x, name=name)
+
+
+@export("tensor.cos", "Variable.cos", "fluid.layers.cos", op="cos")
+def cos(x: Variable, name: str | None = None) -> Variable:
+    """Returns the cosine of each element, in radians; any shape."""
+    return unary("cos", x, name=name)
+
+
+@export("tensor.tan", "Variable.tan", "fluid.layers.tan", op="tan")
+def tan(x: Variable, name: str | None = None) -> Variable:
+    """Returns the tangent of each element, in radians; any shape."""
+    return unary("tan", x, name=name)
+
+
+@export("tensor.asin", "Variable.asin", "fluid.layers.asin", op="asin")
+def asin(x: Variable, name: str | None = None) -> Variable:
+    """Returns the angle in [-pi/2, pi/2] whose sine each element is; NaN outside [-1, 1]. Any shape."""
+    return unary("asin", x, name=name)
+
+
+@export("tensor.acos", "Variable.acos", "fluid.layers.acos", op="acos")
+def acos(x: Variable, name: str | None = None) -> Variable:
+    """Returns the angle in [0, pi] whose cosine each element is; NaN outside [-1, 1]. Any shape."""
+    return unary("acos", x, name=name)
+
+
+@export("tensor.atan", "Variable.atan", "fluid.layers.atan", op="atan")
+def atan(x: Variable, name: str | None = None) -> Variable:
+    """Returns the angle in (-pi/2, pi/2) whose tangent each element is; any shape."""
+    return unary("atan", x, name=name)
+
+
+@export("tensor.sinh", "Variable.sinh", "fluid.layers.sinh", op="sinh")
+def sinh(x: Variable, name: str | None = None) -> Variable:
+    """Returns the hyperbolic sine of each element; any shape."""
+    return unary("sinh", x, name=name)
+
+
+@export("tensor.cosh", "Variable.cosh", "fluid.layers.cosh", op="cosh")
+def cosh(x: Variable, name: str | None = None) -> Variable:
+    """Returns the hyperbolic cosine of each element; any shape."""
+    return unary("cosh", x, name=name)
+
+
+@export("tensor.asinh", "Variable.asinh", op="asinh")
+def asinh(x: Variable, name: str | None = None) -> Variable:
+    """Returns the inverse of the hyperbolic sine of each element; any shape."""
+    return unary("asinh", x, name=name)
+
+
+@export("tensor.acosh", "Variable.acosh", op="acosh")
+def acosh(x: Variable, name: str | None = None) -> Variable:
+    """Returns the inverse of the hyperbolic cosine of each element; NaN below 1. Any shape."""
+    return unary("acosh", x, name=name)
+
+
+@export("tensor.atanh", "Variable.atanh", op="atanh")
+def atanh(x: Variable, name: str | None = None) -> Variable:
+    """Returns the inverse of the hyperbolic tangent of each element; NaN outside [-1, 1]. Any shape."""
+    return unary("atanh", x, name=name)
+
+
+@export("tensor.floor", "Variable.floor", "tensor.floor_", "Variable.floor_", "fluid.layers.floor", op="floor")
+def floor(x: Variable, name: str | None = None) -> Variable:
+    """Returns the greatest whole number not above each element; any shape.
+
+    Example:
+        >>> x = paddle.to_tensor([-1.5, 0.2, 2.0])
+        >>> y = paddle.floor(x)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([-2.,  0.,  2.], dtype=float32)
+    """
+    return unary("floor", x, name=name)
+
+
+@export("tensor.ceil", "Variable.ceil", "tensor.ceil_", "Variable.ceil_", "fluid.layers.ceil", op="ceil")
+def ceil(x: Variable, name: str | None = None) -> Variable:
+    """Returns the least whole number not below each element; any shape."""
+    return unary("ceil", x, name=name)
+
+
+@export("tensor.round", "Variable.round", "tensor.round_", "Variable.round_", "fluid.layers.round", op="round")
+def round(x: Variable, name: str | None = None) -> Variable:
+    """Returns the nearest whole number of each element, halves away from zero; any shape."""
+    return unary("round", x, name=name)
+
+
+@export("tensor.trunc", "Variable.trunc", op="trunc")
+def trunc(input: Variable, name: str | None = None) -> Variable:
+    """Returns each element without its fractional part; any shape."""
+    return unary("trunc", input, name=name)
+
+
+@export("tensor.frac", "Variable.frac")
+def frac(x: Variable, name: str | None = None) -> Variable:
+    """Returns the fractional part ``x - trunc(x)`` of each element; any shape."""
+    whole = emit("trunc", {"X": check_variable(x, "x", "frac")})
+    return emit_one("elementwise_sub", {"X": x, "Y": whole}, name=name)

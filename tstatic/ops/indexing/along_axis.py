@@ -11,6 +11,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
 from tstatic.ops.indexing._indexing import add_flat, positions
 from tstatic.ops.shape._shapes import (
@@ -24,7 +25,6 @@ from tstatic.ops.shape._shapes import (
     cut,
     emit_one,
     free_axis,
-    grad_is_forward_op,
 )
 from tstatic.ops.shape.expanding import broadcast_tensors, expand
 from tstatic.ops.shape.reshape import ANY
@@ -91,7 +91,7 @@ register(
             ref=lambda x, index, dout, dx, *, Axis: _back(x, index, dout, dx, axis=Axis),
             lower=lambda torch, x, index, dout, *, Axis: _lower_back(torch, x, index, dout, Axis),
             shape_only=("Input",),
-            grad=grad_is_forward_op("take_along_axis", "Result@GRAD", "Input@GRAD", "Input", "Result", ("Index",)),
+            grad=grad_is_forward_op("take_along_axis", "Input", "Result", ("Index",)),
         ),
         domain=Domain(
             cases=(
@@ -194,7 +194,7 @@ register(
             ref=lambda x, index, dout, dx: _back(x, index, dout, dx, axis=1),
             lower=lambda torch, x, index, dout: _lower_back(torch, x, index, dout, 1),
             shape_only=("X",),
-            grad=grad_is_forward_op("index_sample", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+            grad=grad_is_forward_op("index_sample", keep=("Index",)),
         ),
         domain=Domain(
             cases=(

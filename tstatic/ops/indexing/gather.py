@@ -12,18 +12,11 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, expo
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.no_effect import no_effect
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
 from tstatic.ops.indexing._indexing import add_nd, split_columns, split_take, take, take_nd, torch_add
 from tstatic.ops.indexing._scatter_add import add_rows
-from tstatic.ops.shape._shapes import (
-    INTEGERS,
-    Array,
-    check_index,
-    check_integer,
-    check_rank,
-    emit_one,
-    grad_is_forward_op,
-)
+from tstatic.ops.shape._shapes import INTEGERS, Array, check_index, check_integer, check_rank, emit_one
 from tstatic.ops.shape.reshape import ANY
 
 
@@ -96,7 +89,7 @@ register(
             lower=lambda torch, x, index, dout, *, axis: _lower_back(torch, x, index, dout, axis),
             shape_only=("X",),
             split=lambda x, index, dout, dx, *, axis: _split_back(x, index, dout, dx, axis),
-            grad=grad_is_forward_op("gather", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+            grad=grad_is_forward_op("gather", keep=("Index",)),
         ),
         amp="gray",
         domain=Domain(
@@ -176,7 +169,7 @@ register(
             lower=lambda torch, x, index, dout, *, dim: _lower_back(torch, x, index, dout, dim),
             shape_only=("X",),
             split=lambda x, index, dout, dx, *, dim: _split_back(x, index, dout, dx, dim),
-            grad=grad_is_forward_op("index_select", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+            grad=grad_is_forward_op("index_select", keep=("Index",)),
         ),
         domain=Domain(
             cases=(
@@ -250,7 +243,7 @@ register(
             ref=_nd_back,
             lower=_lower_nd_back,
             shape_only=("X",),
-            grad=grad_is_forward_op("gather_nd", "Out@GRAD", "X@GRAD", "X", "Out", ("Index",)),
+            grad=grad_is_forward_op("gather_nd", keep=("Index",)),
         ),
         domain=Domain(
             cases=(

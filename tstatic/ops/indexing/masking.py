@@ -11,7 +11,8 @@ from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
-from tstatic.ops.shape._shapes import Array, add_op_context, emit_one, grad_is_forward_op
+from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.shape._shapes import Array, add_op_context, emit_one
 from tstatic.ops.shape.reshape import ANY
 
 
@@ -70,7 +71,7 @@ register(
             ref=_back,
             lower=_lower_back,
             shape_only=("X",),
-            grad=grad_is_forward_op("masked_select", "Y@GRAD", "X@GRAD", "X", "Y", ("Mask",)),
+            grad=grad_is_forward_op("masked_select", "X", "Y", ("Mask",)),
         ),
         dynamic=True,
         domain=Domain(

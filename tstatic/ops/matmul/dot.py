@@ -14,7 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops.matmul._bilinear import bilinear_grad
+from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops.matmul._product import same_dtype
 from tstatic.ops.reduce._sum import dot_calls, dot_scratch
 from tstatic.ops.shape._shapes import emit_one

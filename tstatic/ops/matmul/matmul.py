@@ -12,7 +12,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops.matmul._bilinear import bilinear_grad
+from tstatic.ops._gradients import bilinear_grad
 from tstatic.ops.matmul._product import (
     gradient_calls,
     gradient_scratch_metas,

@@ -9,19 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import (
-    GRAD,
-    Case,
-    Cost,
-    Domain,
-    GradContext,
-    GradOp,
-    OpDef,
-    OpSpec,
-    Tile,
-    export,
-    register,
-)
+from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.rows import Rows, trailing

@@ -7,10 +7,9 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, GradContext, OpSpec
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops.shape._shapes import add_op_context, zeros_for
+from tstatic.ops.shape._shapes import add_op_context
 
 
 def variables(items: Any, arg: str, function: str) -> list[Variable]:
@@ -104,21 +103,3 @@ def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> li
 def without(meta: Meta, axis: int) -> Meta:
     """The metadata with one axis removed."""
     return meta.with_shape(meta.shape[:axis] + meta.shape[axis + 1 :])
-
-
-def gathered(ctx: GradContext, x: str, outs: str) -> tuple[str, list[str], list[OpSpec]] | None:
-    """For ops with a list of outputs: the wanted gradient, the incoming ones, and ops that make zeros for missing ones.
-
-    ``None`` when nothing is wanted or nothing arrives.
-    """
-    wanted = ctx.in_grads.get(ctx.inputs[x][0])
-    names = ctx.outputs[outs]
-    if wanted is None or not any(n in ctx.out_grads for n in names):
-        return None
-    specs: list[OpSpec] = []
-    return wanted, [zeros_for(ctx, n, specs) for n in names], specs
-
-
-def scattered(ctx: GradContext, xs: str) -> list[str]:
-    """For ops with a list of inputs: names for all gradients; the unwanted ones are temporaries."""
-    return [ctx.in_grads.get(n) or ctx.fresh(n + GRAD) for n in ctx.inputs[xs]]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ShapeError, TstaticError
 from tstatic.ir.build import as_variable, emit
-from tstatic.ir.opdef import GRAD, WHOLE, GradContext, OpSpec, Tile
+from tstatic.ir.opdef import WHOLE, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
@@ -271,48 +271,3 @@ def cut_out(ins: int, shape: Shape, axis: int) -> list[Tile] | None:
     """Cuts the first of several inputs and the only output along an axis; the other inputs stay whole."""
     parts = cut(shape[axis], numel(shape))
     return None if parts is None else [(along(axis, p), *[WHOLE] * (ins - 1), along(axis, p)) for p in parts]
-
-
-# ------------------------------------------------------------------------------------------------------------ gradients
-def grad_is_forward_op(type: str, through: str, into: str, source: str, result: str, keep: Sequence[str] = ()) -> Any:
-    """Gradient of a backward op that is linear in the incoming gradient: the forward op, on the new gradient.
-
-    Args:
-        type: The forward op.
-        through: The backward op's input that is differentiated (``Out@GRAD``).
-        into: The backward op's output (``X@GRAD``).
-        source, result: The forward op's slots that take the new gradient and give the answer.
-        keep: Input slots that both ops read (indices, masks).
-    """
-
-    def rule(ctx: GradContext) -> list[OpSpec]:
-        wanted = ctx.in_grads.get(ctx.inputs[through][0])
-        arriving = ctx.out_grads.get(ctx.outputs[into][0]) if ctx.outputs.get(into) else None
-        if wanted is None or arriving is None:
-            return []
-        inputs = {source: [arriving], **{slot: ctx.inputs[slot] for slot in keep if ctx.inputs.get(slot)}}
-        return [OpSpec(type, inputs, {result: [wanted]}, ctx.attrs)]
-
-    return rule
-
-
-def grad_is_op(type: str, attrs: Callable[[GradContext], Mapping[str, Any]], x: str = "X", out: str = "Out") -> Any:
-    """Gradient of an op that is another op (or itself) with attributes of its own."""
-
-    def rule(ctx: GradContext) -> list[OpSpec]:
-        wanted, arriving = ctx.in_grads.get(ctx.inputs[x][0]), ctx.out_grads.get(ctx.outputs[out][0])
-        if wanted is None or arriving is None:
-            return []
-        return [OpSpec(type, {x: [arriving]}, {out: [wanted]}, attrs(ctx))]
-
-    return rule
-
-
-def zeros_for(ctx: GradContext, name: str, specs: list[OpSpec]) -> str:
-    """The gradient of a forward output, or zeros (by an op added to ``specs``) when none arrives."""
-    arriving = ctx.out_grads.get(name)
-    if arriving is not None:
-        return arriving
-    made = ctx.fresh(name + GRAD)
-    specs.append(OpSpec("fill_any_like", {"X": [name]}, {"Out": [made]}, {"value": 0.0}))
-    return made

@@ -12,7 +12,8 @@ from tstatic.ir.opdef import Domain, GradOp, OpDef
 from tstatic.ir.ref import Call, keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
-from tstatic.ops.shape._shapes import Array, clear, copy, grad_is_forward_op
+from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.shape._shapes import Array, clear, copy
 
 Runs = dict[int, tuple[int, int, int]]
 """Axis -> (start, stop, step), as ``slice`` was asked for."""
@@ -201,7 +202,7 @@ def selection(
             ref=copies(back_calls, attrs=names),
             lower=lambda torch, *given, **values: back_lower(torch, *given, **{n: values[n] for n in names}),
             shape_only=(x,),
-            grad=grad_is_forward_op(type, "Out@GRAD", f"{x}@GRAD", x, "Out", plain),
+            grad=grad_is_forward_op(type, x, "Out", plain),
         ),
         amp="gray",
         domain=domain,

@@ -14,7 +14,8 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
 from tstatic.ops._call_ref import copies
-from tstatic.ops.shape._shapes import Array, as_list, check_rank, check_sizes, clear, copy, emit_one, grad_is_forward_op
+from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.shape._shapes import Array, as_list, check_rank, check_sizes, clear, copy, emit_one
 from tstatic.ops.shape._slicing import embed
 from tstatic.ops.shape.expanding import expand
 from tstatic.ops.shape.reshape import ANY
@@ -93,7 +94,7 @@ register(
             ref=copies(_diagonal_back),
             lower=_lower_diagonal_back,
             shape_only=("Input",),
-            grad=grad_is_forward_op("diagonal", "Out@GRAD", "Input@GRAD", "Input", "Out"),
+            grad=grad_is_forward_op("diagonal", "Input", "Out"),
         ),
         domain=Domain(
             cases=(
@@ -164,7 +165,7 @@ def _diag_again(ctx: Any) -> Any:
     # The padding is a constant, so no gradient's gradient flows to it.
     return [
         type(spec)(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "padding_value": 0.0})
-        for spec in grad_is_forward_op("diag_v2", "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
+        for spec in grad_is_forward_op("diag_v2")(ctx)
     ]
 
 

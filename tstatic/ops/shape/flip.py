@@ -15,7 +15,8 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
-from tstatic.ops.shape._shapes import Array, add_op_context, as_list, axes_of, copy, cut_together, emit_one, grad_is_op
+from tstatic.ops._gradients import grad_is_op
+from tstatic.ops.shape._shapes import Array, add_op_context, as_list, axes_of, copy, cut_together, emit_one
 from tstatic.ops.shape.reshape import ANY
 from tstatic.ops.shape.transpose import swapaxes
 

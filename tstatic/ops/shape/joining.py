@@ -13,7 +13,8 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._call_ref import copies
-from tstatic.ops.shape._joining import common_shape, gathered, scattered, section_sizes, variables
+from tstatic.ops._gradients import gathered, scattered
+from tstatic.ops.shape._joining import common_shape, section_sizes, variables
 from tstatic.ops.shape._shapes import (
     Array,
     add_op_context,

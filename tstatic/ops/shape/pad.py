@@ -12,17 +12,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef, copies
+from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
 from tstatic.ops.shape._padding import Pads, fold_calls, pad_calls, padded, torch_fold, torch_pad
-from tstatic.ops.shape._shapes import (
-    Array,
-    add_op_context,
-    as_list,
-    check_rank,
-    cut_together,
-    emit_one,
-    grad_is_forward_op,
-    grad_is_op,
-)
+from tstatic.ops.shape._shapes import Array, add_op_context, as_list, check_rank, cut_together, emit_one
 from tstatic.ops.shape._slicing import END
 from tstatic.ops.shape.squeeze import squeeze, unsqueeze
 
@@ -166,7 +158,7 @@ def _definition(
     back = CallRef(back_calls, back_scratch_metas, unread=(0,))
 
     def gradient(ctx: GradContext) -> Any:
-        specs = grad_is_forward_op(type, "Out@GRAD", "X@GRAD", "X", "Out")(ctx)
+        specs = grad_is_forward_op(type)(ctx)
         return [_without_value(spec, value) for spec in specs]
 
     return OpDef(

@@ -11,9 +11,10 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
 from tstatic.ops.indexing._scatter_add import add_rows
-from tstatic.ops.shape._shapes import Array, check_integer, check_rank, emit_one, grad_is_forward_op
+from tstatic.ops.shape._shapes import Array, check_integer, check_rank, emit_one
 from tstatic.ops.shape.reshape import ANY, flatten
 
 
@@ -101,7 +102,7 @@ register(
             ref=_back,
             lower=_lower_back,
             shape_only=("X",),
-            grad=grad_is_forward_op("repeat_interleave", "Out@GRAD", "X@GRAD", "X", "Out", ("RepeatsTensor",)),
+            grad=grad_is_forward_op("repeat_interleave", keep=("RepeatsTensor",)),
         ),
         domain=Domain(
             cases=(

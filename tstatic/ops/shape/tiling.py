@@ -14,18 +14,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._call_ref import CallRef, copies
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import (
-    Array,
-    check_sizes,
-    clear,
-    copy,
-    emit_one,
-    grad_is_forward_op,
-    sizes_given,
-    sizes_of,
-    tensor_rank,
-)
+from tstatic.ops.shape._shapes import Array, check_sizes, clear, copy, emit_one, sizes_given, sizes_of, tensor_rank
 from tstatic.ops.shape.reshape import ANY
 
 
@@ -133,7 +124,7 @@ register(
         infer=lambda x, given, each, *, repeat_times: _infer(x, given, each, repeat_times),
         ref=copies(_calls, lambda x, given, each, out, *, repeat_times: _fresh(x, given, each, repeat_times)),
         lower=lambda torch, x, given, each, *, repeat_times: _lower(torch, x, given, each, repeat_times),
-        grad=_grad(grad_is_forward_op("tile", "Out@GRAD", "X@GRAD", "X", "Out")),
+        grad=_grad(grad_is_forward_op("tile")),
         amp="gray",
         uses_blas=True,
         domain=Domain(
@@ -196,7 +187,7 @@ register(
         infer=_infer_expand,
         ref=copies(_calls, lambda x, given, each, out, *, expand_times: _fresh(x, given, each, expand_times)),
         lower=lambda torch, x, given, each, *, expand_times: _lower(torch, x, given, each, expand_times),
-        grad=_grad(grad_is_forward_op("expand", "Out@GRAD", "X@GRAD", "X", "Out")),
+        grad=_grad(grad_is_forward_op("expand")),
         uses_blas=True,
         domain=Domain(
             cases=(

@@ -14,8 +14,9 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
+from tstatic.ops._gradients import grad_is_op
 from tstatic.ops.shape._reshaping import with_shape
-from tstatic.ops.shape._shapes import Array, add_op_context, along, as_list, copy, cut, emit_one, free_axis, grad_is_op
+from tstatic.ops.shape._shapes import Array, add_op_context, along, as_list, copy, cut, emit_one, free_axis
 from tstatic.ops.shape.reshape import ANY
 
 

@@ -9,19 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import (
-    GRAD,
-    Attr,
-    Case,
-    Domain,
-    GradContext,
-    GradOp,
-    OpDef,
-    OpSpec,
-    Tile,
-    export,
-    register,
-)
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops.conv._sliding import assemble, channels, check_rank, first, is_last, layout_attr, parts, spatial
