@@ -8,7 +8,7 @@ from typing import Any
 
 from plan_count import Row, built, kernel_of, moved, paddle, rewritten, static, strategy
 
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 from tstatic.target import H100
 
 

@@ -19,8 +19,8 @@ import plan_page  # noqa: E402 - the lines above make these importable for a scr
 
 from tests.api import arguments, surface  # noqa: E402
 from tstatic import errors, flags, static, unsupported  # noqa: E402
+from tstatic.ir.attrs import Slot  # noqa: E402
 from tstatic.ir.opdef import DERIVE, OPS, PUBLIC_API, REQUIRED, GradOp, OpDef, op_def  # noqa: E402
-from tstatic.ir.slots import Slot  # noqa: E402
 
 # Modules that repeat what the package above them has.
 REPEATS = ("tstatic.tensor", *(f"tstatic.fluid.layers.{name}" for name in ("nn", "ops", "tensor", "control_flow")))

@@ -31,7 +31,7 @@ import tstatic as paddle  # noqa: E402
 from tstatic import static  # noqa: E402
 from tstatic.comm.data_parallel import Distribution, distribute  # noqa: E402
 from tstatic.ir.frozen import FrozenOp, FrozenProgram  # noqa: E402
-from tstatic.ir.program import OpRole  # noqa: E402
+from tstatic.ir.operator import OpRole  # noqa: E402
 from tstatic.ir.types import Meta, dtype_of  # noqa: E402
 from tstatic.plan.shapes import infer_program  # noqa: E402
 from tstatic.runtime.scope import Scope  # noqa: E402

@@ -39,7 +39,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.helpers.plain_draws import draw_plainly
 from tstatic import flags, logs, places
-from tstatic.ir import program
+from tstatic.ir import declare
 from tstatic.runtime import scope
 
 draw_plainly()
@@ -63,7 +63,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 def _fresh_world() -> Iterator[None]:
     """Starts each test with empty default programs, scope, names, flags and place, and puts the environment back."""
     environment = dict(os.environ)
-    program.reset_default_programs()
+    declare.reset_default_programs()
     scope.reset_global_scope()
     flags._reset_for_tests()
     places._reset_for_tests()

@@ -21,7 +21,7 @@ from tests.api.samples import BASES, OTHERS, OWN_OTHERS, SAMPLES, Sample
 from tests.ops.sampler import sites
 from tstatic import static
 from tstatic.ir.opdef import OPS, PUBLIC_API, OpDef
-from tstatic.ir.variable import Variable
+from tstatic.ir.program import Variable
 
 SHAPES: tuple[tuple[int, ...], ...] = ((4, 6), (2, 4, 6), (2, 4, 6, 6), (2, 2, 4, 4, 4), (6,))
 OP_OF = {id(entry.function): entry.op for entry in PUBLIC_API.values()}

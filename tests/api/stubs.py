@@ -15,8 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from tstatic.ir.opdef import namespace
-from tstatic.ir.program import Program
-from tstatic.ir.variable import Variable
+from tstatic.ir.program import Program, Variable
 
 PACKAGE = Path(__file__).parents[2] / "tstatic"
 HEAD = "# Made from the registry of public names by `make api`.\n"

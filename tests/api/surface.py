@@ -12,7 +12,7 @@ from typing import Any
 
 import tstatic
 from tstatic.ir.export import namespace
-from tstatic.ir.variable import Variable
+from tstatic.ir.program import Variable
 
 # Where users find names, in the order in which an object that has several is listed; the 1.x modules are found by walking.
 ROOTS = (
@@ -45,8 +45,15 @@ def walk() -> Iterator[tuple[str, Any]]:
     for module in modules():
         for name in names(module):
             yield f"{module.__name__}.{name}", getattr(module, name)
-    for name in sorted(n for n in vars(Variable) if public(n)):
-        yield f"Variable.{name}", vars(Variable)[name]
+    for name, value in sorted(own(Variable).items()):
+        if public(name):
+            yield f"Variable.{name}", value
+
+
+def own(cls: type) -> dict[str, Any]:
+    """Returns what a class itself adds, by name; the part of it that has a file of its own (``VariableBase``) included."""
+    parts = (c for c in reversed(cls.__mro__) if c is cls or c.__name__ == f"{cls.__name__}Base")
+    return {name: value for part in parts for name, value in vars(part).items()}
 
 
 def public(name: str) -> bool:
@@ -94,7 +101,7 @@ def members(cls: type) -> Iterator[str]:
     if issubclass(cls, enum.Enum):
         yield from (member.name for member in cls)
         return
-    for name, value in sorted(vars(cls).items()):
+    for name, value in sorted(own(cls).items()):
         if not public(name):
             continue
         inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value

@@ -10,8 +10,7 @@ import pytest
 
 from tests.api import stubs
 from tstatic.ir.export import namespace
-from tstatic.ir.program import Program
-from tstatic.ir.variable import Variable
+from tstatic.ir.program import Program, Variable
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,7 +22,7 @@ from tstatic import distributed, flags, logs, static, version
 from tstatic.comm import gloo, launch, processes
 from tstatic.comm.group import Group
 from tstatic.errors import RankFailedError
-from tstatic.ir import process
+from tstatic.ir.text import this_process
 from tstatic.runtime.replica_threads import ReplicaThreads
 
 
@@ -157,7 +157,7 @@ def train_in_blocks(number: int) -> None:
 def calls_functions() -> None:
     """Trains with a function of Python in the middle; each rank has numbered its functions otherwise."""
     rank = distributed.get_rank()
-    process.this_process.cache_clear()  # ranks are forked from one process here, and no launcher does that
+    this_process.cache_clear()  # ranks are forked from one process here, and no launcher does that
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup):
         x = static.data("x", [None, 2])

@@ -13,7 +13,7 @@ import tstatic as paddle
 from tests.cpu.nets import rows
 from tstatic import fluid, static
 from tstatic.errors import ProgramError, ProgramTypeError
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 
 layers: Any = fluid.layers
 Closed = Callable[[int], float]

@@ -17,7 +17,7 @@ import tstatic as paddle
 from tests.helpers.browser import Browser, browsing, chromium
 from tests.helpers.fusion_programs import CASES, build
 from tstatic import errors, static
-from tstatic.ir.svg import clean
+from tstatic.viz.svg import clean
 
 F = paddle.nn.functional
 VOID = {"meta", "link", "img", "br", "input", "hr"}

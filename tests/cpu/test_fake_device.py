@@ -24,7 +24,7 @@ from tests.parallel.test_golden import CASES
 from tstatic import devices, static, testing
 from tstatic.devices.fake import DEVICE, FakeArray, FakeDevice
 from tstatic.errors import DeviceError, IndexRangeError
-from tstatic.ir import program
+from tstatic.ir import declare
 from tstatic.ir.types import Meta, float32
 from tstatic.runtime import queues, scope
 from tstatic.testing.runner import trial_of_recipe
@@ -102,7 +102,7 @@ def test_data_parallel_training_gives_the_same_bits(optimizer: str, reduce: bool
 
 def values_after(code: str, name: str) -> list[Any]:
     """What a sample leaves in the global scope, where entropy is a fixed seed."""
-    program.reset_default_programs()
+    declare.reset_default_programs()
     scope.reset_global_scope()
     paddle.seed(5)
     np.random.seed(0)  # samples draw their feeds from it

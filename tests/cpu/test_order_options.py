@@ -11,8 +11,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.ir.frozen import freeze
-from tstatic.ir.verify import verify
+from tstatic.ir.frozen import freeze, verify
 from tstatic.passes import addto
 
 FEED = {"x": np.linspace(-1, 1, 60, dtype=np.float32).reshape(20, 3)}

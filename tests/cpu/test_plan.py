@@ -14,8 +14,7 @@ from tests.cpu.nets import dense, regression, rows, state
 from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.errors import FeedError, ProgramError
-from tstatic.ir.frozen import freeze
-from tstatic.ir.verify import VerifyError, verify
+from tstatic.ir.frozen import VerifyError, freeze, verify
 from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
 from tstatic.passes.fold import fold

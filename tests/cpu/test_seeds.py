@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import seeds, warm
 from tstatic import flags
-from tstatic.ir import program as ir_program
+from tstatic.ir import declare
 
 ALL = seeds.samples()
 SINGLE = [s for s in ALL if not s.data_parallel]
@@ -112,7 +112,7 @@ def test_runs_with_only_the_place_replaced(
     sample: seeds.Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ir_program.reset_default_programs()
+    declare.reset_default_programs()
     scope: dict[str, object] = {}
     exec(compile(_changed_imports(_with_cpu(sample.code)), sample.name, "exec"), scope)
     if "loss_grad" in scope:

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tstatic.ir.opdef import EMPTY, OPS, REQUIRED, OpDef
+from tstatic.ir.operator import OperatorBase
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.types import DTYPES
 from tstatic.nn.regularizer import L1Decay, L2Decay
@@ -40,7 +41,7 @@ def canonical(program: Program) -> list[Any]:
             found.append((name, type(var).__name__, repr(sorted(fields.items())), repr(kind)))
         for op in block.ops:
             assert op.block is block
-            fields = {slot: getattr(op, slot) for slot in Operator.__slots__ if slot != "block"}
+            fields = {slot: getattr(op, slot) for slot in OperatorBase.__slots__}
             found.append(repr(sorted(fields.items())))
     return found
 

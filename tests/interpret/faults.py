@@ -13,7 +13,7 @@ import pytest
 from tstatic.fusion import auto, cache, engine, view
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 from tstatic.runtime import generated
 
 Hits = list[str]

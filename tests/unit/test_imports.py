@@ -21,15 +21,16 @@ LAZY_PARTS = {
     file: {"tstatic"}
     for file in (
         "tstatic/testing/__init__.py",
-        "tstatic/ir/program.py",
+        "tstatic/ir/__init__.py",
         "tstatic/ir/serial.py",
         "tstatic/static/inquiry.py",
+        "tstatic/viz/__init__.py",
         "tstatic/runtime/checkpoint.py",
     )
 }
 # Modules that act when they are imported, or that exist for an optional package.
 APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing", "tstatic.fusion.codegen.prelude",
-         "tstatic.ir.desc", "tstatic.ir.parse", "tstatic.runtime.header", "tstatic.runtime.manifest"}  # fmt: skip
+         "tstatic.ir.schema", "tstatic.ir.parse", "tstatic.runtime.header", "tstatic.runtime.manifest"}  # fmt: skip
 
 
 def lazy_imports(source: str) -> set[str]:

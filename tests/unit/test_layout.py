@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tstatic.ir.layout import GAP, Layered
+from tstatic.viz.layout import GAP, Layered
 
 
 def graph(rows: list[int], edges: list[tuple[int, int]], width: float = 40.0) -> Layered:

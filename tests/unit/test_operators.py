@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
-from tstatic.ir.declare import data
+from tstatic.ir.declare import data, default_main_program
 from tstatic.ir.export import PUBLIC_API
-from tstatic.ir.program import default_main_program
 
 DTYPES = {"x": "float32", "y": "float32", "d": "float64", "h": "float16", "i": "int64", "j": "int32", "b": "bool",
           "g": "bfloat16", "u": "uint8", "v": "int8"}  # fmt: skip

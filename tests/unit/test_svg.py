@@ -17,9 +17,9 @@ from tests.cpu.nets import regression
 from tests.helpers.programs import WILD_NAMES, programs
 from tstatic import static
 from tstatic.errors import ProgramError
-from tstatic.ir.picture import ACROSS, FAN, REACH, picture
 from tstatic.ir.program import Program
-from tstatic.ir.svg import _COLOURS, clean, short, text_width
+from tstatic.viz.picture import ACROSS, FAN, REACH, picture
+from tstatic.viz.svg import _COLOURS, clean, short, text_width
 
 NS = "{http://www.w3.org/2000/svg}"
 HOSTILE = [

@@ -15,7 +15,6 @@ from tests.helpers.programs import WILD_NAMES, canonical, programs
 from tests.helpers.soak import SOAK
 from tstatic import static
 from tstatic.errors import ProgramError, ProgramTypeError
-from tstatic.ir import process
 from tstatic.ir.opdef import OPS, REQUIRED
 from tstatic.ir.parse import parse
 from tstatic.ir.program import Operator, Program
@@ -231,8 +230,8 @@ def test_functions_of_another_process_are_refused(monkeypatch: pytest.MonkeyPatc
     static.py_func(lambda: 1.0, None, out)
     text = str(static.default_main_program())
     assert canonical(parse(text)) == canonical(static.default_main_program())
-    monkeypatch.setattr(process, "this_process", lambda: "another")
-    monkeypatch.setattr("tstatic.ir.restore.this_process", lambda: "another")
+    monkeypatch.setattr("tstatic.ir.text.this_process", lambda: "another")
+    monkeypatch.setattr("tstatic.ir.schema.this_process", lambda: "another")
     with pytest.raises(ProgramError, match="calls Python functions"):
         parse(text)
 

@@ -12,9 +12,10 @@ from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, Unsupport
 from tstatic.ir import names
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, export
-from tstatic.ir.program import Block, OpRole, Parameter, Program, Variable
-from tstatic.ir.where import Where, user_line
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Block, Parameter, Program, Variable
 from tstatic.no_effect import no_effect
+from tstatic.where import Where, user_line
 
 Pair = tuple[Variable, Variable | None]
 

@@ -12,9 +12,10 @@ from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.names import NAME_SCOPE
 from tstatic.ir.opdef import DERIVE, EMPTY, GRAD, GradContext, GradOp, OpDef, OpSpec, Slot, op_def
-from tstatic.ir.program import Block, Operator, OpRole, Variable
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.types import Meta
-from tstatic.ir.where import Where, show
+from tstatic.where import Where, show
 
 
 @dataclass

@@ -11,9 +11,10 @@ from tstatic.comm.distribution import Distribution, Report
 from tstatic.errors import UnsupportedError
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
-from tstatic.ir.program import Operator, OpRole
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Operator
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show
+from tstatic.where import show
 
 REDUCED = "@REDUCED"
 """Suffix of the name of a gradient that is summed over the replicas."""

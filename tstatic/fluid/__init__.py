@@ -32,14 +32,9 @@ from tstatic.fluid import (
     regularizer,
     unique_name,
 )
+from tstatic.ir.declare import default_main_program, default_startup_program, program_guard
 from tstatic.ir.opdef import namespace as _namespace
-from tstatic.ir.program import (
-    Program,
-    Variable,
-    default_main_program,
-    default_startup_program,
-    program_guard,
-)
+from tstatic.ir.program import Program, Variable
 from tstatic.nn.param import ParamAttr
 from tstatic.places import (
     CPUPlace,

@@ -23,13 +23,13 @@ from tstatic.fluid import profiler as profiler
 from tstatic.fluid import regularizer as regularizer
 from tstatic.fluid import unique_name as unique_name
 from tstatic.ir.declare import data as data
+from tstatic.ir.declare import default_main_program as default_main_program
+from tstatic.ir.declare import default_startup_program as default_startup_program
 from tstatic.ir.declare import device_guard as device_guard
 from tstatic.ir.declare import name_scope as name_scope
+from tstatic.ir.declare import program_guard as program_guard
 from tstatic.ir.program import Program as Program
 from tstatic.ir.program import Variable as Variable
-from tstatic.ir.program import default_main_program as default_main_program
-from tstatic.ir.program import default_startup_program as default_startup_program
-from tstatic.ir.program import program_guard as program_guard
 from tstatic.nn.initializer import set_global_initializer as set_global_initializer
 from tstatic.nn.layer.layers import Layer as Layer
 from tstatic.nn.param import ParamAttr as ParamAttr

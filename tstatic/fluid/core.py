@@ -2,7 +2,7 @@
 
 from tstatic.errors import EOFException, TstaticError
 from tstatic.ir import types as _types
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 from tstatic.places import (
     CPUPlace,
     CUDAPinnedPlace,

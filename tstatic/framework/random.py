@@ -1,6 +1,7 @@
 """``paddle.framework.random``: seeds of programs."""
 
-from tstatic.ir.program import Program, default_main_program, default_startup_program
+from tstatic.ir.declare import default_main_program, default_startup_program
+from tstatic.ir.program import Program
 from tstatic.runtime.random import seed
 
 __all__ = ["seed"]

@@ -17,9 +17,9 @@ from tstatic.fusion.reasons import MatchRejected, RejectedPair
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ir.where import Where
+from tstatic.where import Where
 
 
 @dataclass(frozen=True, slots=True)

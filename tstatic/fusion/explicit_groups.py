@@ -9,7 +9,7 @@ from tstatic.fusion.engine import Fusion, Log, apply
 from tstatic.ir.declare import FUSE_TOGETHER
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show
+from tstatic.where import show
 
 EXPLICIT_GROUPS = Fusion("together", "fuse_together()", groups=lambda view: view.demanded())
 """The groups of ``static.fuse_together``; fused before any other fusion."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from tstatic.fusion.codegen.define import define
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import op_def
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
 
 

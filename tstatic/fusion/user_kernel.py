@@ -24,7 +24,7 @@ from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OPS
 from tstatic.ir.types import DType, Meta
-from tstatic.ir.where import show
+from tstatic.where import show
 
 OPTIONS = ("num_warps",)
 """Options that a launch may set besides the kernel's own parameters."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tstatic.ir.declare import FUSE_TOGETHER, NO_FUSE
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 from tstatic.ir.types import Meta
 
 

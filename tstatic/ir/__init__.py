@@ -1,13 +1,32 @@
 """What a program is.
 
-* ``types``, ``attrs``, ``slots``, ``domain``  data types and metadata, attributes, slots, where tests sample
-* ``opdef``, ``export``, ``ref``, ``evaluate``  what an op is, its public names, its reference, and running one
-* ``expr``, ``expr_numpy``, ``pointwise``, ``rows``, ``rng``  expressions, what follows from them, and random keys
-* ``program``, ``variable``, ``operator``, ``mappings``, ``methods``  the graph that users build
-* ``build``, ``checks``, ``declare``, ``names``, ``where``  how it is built
+* ``types``, ``arrays``, ``domain``  data types and metadata, arrays that users give, where tests sample
+* ``attrs``, ``opdef``, ``export``  attributes and slots, what an op is, its public names
+* ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
+* ``expr``, ``expr_numpy``, ``pointwise``  expressions, and what follows from them
+* ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
+* ``build``, ``checks``, ``declare``, ``names``  how it is built
 * ``edit``  clone, prune
-* ``frozen``, ``verify``  the single-assignment copy that passes work on, and what must be true of it
-* ``text``, ``parse``, ``tokens``  print and parse
-* ``serial``, ``desc``, ``restore``, ``process``, ``arrays``  the saved form
-* ``picture``, ``layout``, ``svg``  drawings
+* ``frozen``  the single-assignment copy that passes work on, and what must be true of it
+* ``text``, ``parse``  print and parse
+* ``serial``, ``schema``  the saved form, and plain data that files and texts are read through
 """
+
+from tstatic.errors import needed_for as _needed_for
+from tstatic.ir import build, declare, edit, serial, text
+from tstatic.ir.program import Program as _Program
+from tstatic.ir.program import hooks as _hooks
+
+
+def _parse(source: str) -> _Program:
+    with _needed_for("reading a program's text"):
+        from tstatic.ir import parse
+
+    return parse.parse(source)
+
+
+_hooks.append_op = build.append_op
+_hooks.create_parameter = declare.create_parameter
+_hooks.clone, _hooks.prune = edit.clone, edit.prune
+_hooks.text, _hooks.parse = text.text_of, _parse
+_hooks.encode, _hooks.decode = serial.encode, serial.decode

@@ -19,11 +19,12 @@ from tstatic.errors import (
 from tstatic.ir import names
 from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import EMPTY, NO_ATTRS, OpDef, Slot, op_def
-from tstatic.ir.program import Block, Operator, Variable, default_main_program
+from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.ir.where import show, user_line
+from tstatic.where import show, user_line
 
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
 

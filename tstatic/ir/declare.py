@@ -1,4 +1,4 @@
-"""Declaring inputs and parameters, and guards that mark the ops built inside."""
+"""The default programs, inputs and parameters declared in them, and guards that mark the ops built inside."""
 
 from __future__ import annotations
 
@@ -10,14 +10,94 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, TstaticError
+from tstatic.guards import Guarded
 from tstatic.ir import names
 from tstatic.ir.names import DEVICE, NAME_SCOPE
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Parameter, Program, Variable, default_main_program
+from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
-from tstatic.ir.where import show, user_line
+from tstatic.where import show, user_line
+
+# ----------------------------------------------------------------------------------------------------- default programs
+_main = Guarded("main program", Program())
+_startup = Guarded("startup program", Program())
 
 
+def default_main_program() -> Program:
+    """The program that layer calls add to: that of this thread's ``program_guard``, else one that all threads share.
+
+    Example:
+        >>> x = static.data("x", [2])
+        >>> y = paddle.tanh(x)
+        >>> [op.type for op in static.default_main_program().global_block().ops]
+        ['tanh']
+    """
+    return _main.get()
+
+
+def default_startup_program() -> Program:
+    """The program that initializers add to: that of this thread's ``program_guard``, else one that all threads share.
+
+    Example:
+        >>> y = static.nn.fc(static.data("x", [None, 3]), size=2)
+        >>> [op.type for op in static.default_startup_program().global_block().ops]
+        ['uniform_random', 'fill_constant']
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+    """
+    return _startup.get()
+
+
+def switch_main_program(program: Program) -> Program:
+    """Makes ``program`` the default main program; returns the old one."""
+    return _main.switch(program)
+
+
+def switch_startup_program(program: Program) -> Program:
+    """Makes ``program`` the default startup program; returns the old one."""
+    return _startup.switch(program)
+
+
+def reset_default_programs() -> None:
+    """Starts with empty default programs and fresh unique names (for tests)."""
+    Program._first_seed = 0
+    switch_main_program(Program())
+    switch_startup_program(Program())
+    names.switch()
+
+
+@contextlib.contextmanager
+def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
+    """Makes the given programs the default ones inside the ``with`` block, for the thread that enters it.
+
+    Raises:
+        ProgramTypeError: If an argument is not a Program; it names the argument.
+
+    Example:
+        >>> main, startup = static.Program(), static.Program()
+        >>> with static.program_guard(main, startup):
+        ...     y = paddle.scale(static.data("x", [2]), 3.0)
+        >>> feed = {"x": np.array([1, 2], "float32")}
+        >>> static.Executor().run(main, feed=feed, fetch_list=[y])
+        [array([3., 6.], dtype=float32)]
+    """
+    for name, program in (("main_program", main_program), ("startup_program", startup_program)):
+        if not isinstance(program, Program) and not (name == "startup_program" and program is None):
+            raise ProgramTypeError(
+                f"The type of '{name}' in program_guard must be Program",
+                expected="a static.Program",
+                received=f"{program!r} of type {type(program).__name__}",
+                fix="make one with static.Program()",
+            )
+    with _main.inside(main_program):
+        if startup_program is None:
+            yield
+            return
+        with _startup.inside(startup_program):
+            yield
+
+
+# ---------------------------------------------------------------------------------------------- inputs and parameters
 def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
     """A declared shape as a tuple of ints, -1 for unknown sizes; ``function`` and ``name`` are for the message.
 

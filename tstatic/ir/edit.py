@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ProgramTypeError
-from tstatic.ir.program import Block, Operator, OpRole, Program, Variable
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Block, Operator, Program, Variable
 
 _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 

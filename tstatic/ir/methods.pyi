@@ -2,7 +2,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from collections.abc import Sequence
-from tstatic.ir.variable import Variable
+from tstatic.ir.program import Variable
 from typing import Any
 
 class VariableMethods:

@@ -11,13 +11,11 @@ from typing import Any, cast
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir.attrs import EXPECT, NO_ATTRS, REQUIRED, Attr
+from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
 from tstatic.ir.domain import Case, Domain, ValueRange
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
-from tstatic.ir.pointwise import PointwiseRef, Prepare, derive_gradient, same_as_first, torch_lowering
+from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
-from tstatic.ir.rows import Rows
-from tstatic.ir.slots import EMPTY, GRAD, Slot, parse_slots
 from tstatic.ir.types import Meta
 
 __all__ = [

@@ -1,18 +1,12 @@
-"""Operator: one op of a block, and the bits of its role."""
+"""What an op is by itself, without its block: its role, slots and attributes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from tstatic.errors import NotFoundError, ProgramError, near
-from tstatic.ir import text
-from tstatic.ir.mappings import OpAttrs, OpSlots
 from tstatic.ir.opdef import OpDef, op_def
-from tstatic.ir.where import Where, show
-from tstatic.no_effect import PRINTS, no_effect
-
-if TYPE_CHECKING:
-    from tstatic.ir.program import Block
+from tstatic.where import Where, show
 
 
 class OpRole:
@@ -36,45 +30,136 @@ class OpRole:
     NotSpecified = 4096
 
 
-class Operator:
-    """One op of a block: type, slots of variable names, attributes, role and the user's line.
+# ------------------------------------------------------------------------------------------------ attributes and slots
+class _Owned(dict[str, Any]):
+    """A dict that belongs to an op; copies of it are plain dicts."""
 
-    Example:
-        >>> y = paddle.scale(static.data("x", [2]), 3.0)
-        >>> op = static.default_main_program().global_block().ops[0]
-        >>> op.type, op.input("X"), op.attr("scale")
-        ('scale', ['x'], 3.0)
+    __slots__ = ("op",)
+
+    def __init__(self, op: OperatorBase, values: Any) -> None:
+        super().__init__(values)
+        self.op = op
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
+
+    __copy__ = copy
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+    def __deepcopy__(self, memo: Any) -> dict[str, Any]:
+        return dict(self)
+
+    def __ior__(self, other: Any) -> _Owned:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        self._refuse()
+
+    def pop(self, *args: Any) -> Any:
+        self._refuse()
+
+    def popitem(self) -> Any:
+        self._refuse()
+
+    def clear(self) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise NotImplementedError
+
+
+class OpAttrs(_Owned):
+    """Attributes of an op: ``op.attrs["scale"] = 2.0`` is checked as ``op._set_attr("scale", 2.0)`` is.
+
+    Raises:
+        ProgramError: If an attribute is taken out: an operator has all that its definition names.
+        NotFoundError, ProgramTypeError: For a name that the operator does not have, or a value that does not fit.
     """
 
-    __slots__ = ("_attrs", "_inputs", "_outputs", "block", "device", "namescope", "position", "role", "role_var", "type",
-                 "where")  # fmt: skip
+    __slots__ = ()
 
-    def __init__(
-        self,
-        block: Block,
-        type: str,
-        inputs: dict[str, tuple[str, ...]],
-        outputs: dict[str, tuple[str, ...]],
-        attrs: dict[str, Any],
-        *,
-        role: int = 0,
-        role_var: tuple[str, ...] = (),
-        where: Where | None = None,
-        position: int = 0,
-        namescope: str = "",
-        device: str = "",
-    ) -> None:
-        self.block = block
-        self.type = type
-        self._inputs = OpSlots(self, inputs)
-        self._outputs = OpSlots(self, outputs)
-        self._attrs = OpAttrs(self, attrs)
-        self.role = role
-        self.role_var = role_var
-        self.where = where
-        self.position = position
-        self.namescope = namescope
-        self.device = device
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.op._set_attr(key, value)
+
+    def put(self, key: str, value: Any) -> None:
+        """Stores a value that is checked already."""
+        super().__setitem__(key, value)
+
+    def _refuse(self) -> NoReturn:
+        raise ProgramError(
+            f"an attribute of operator '{self.op.type}' cannot be removed",
+            expected="another value for it",
+            received="a call that removes it",
+            fix="write the default value instead: op.attrs[name] = value",
+            op=self.op.type,
+        )
+
+
+class OpSlots(_Owned):
+    """Slots of an op with the names of its variables; read-only.
+
+    Raises:
+        ProgramError: If it is written to.
+    """
+
+    __slots__ = ()
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ProgramError(
+            f"the variables of operator '{self.op.type}' cannot be changed in this dict",
+            expected="op._rename_input(old, new) or op._rename_output(old, new)",
+            received="a write to op.inputs or op.outputs",
+            fix="rename, or build the operator again with block.append_op",
+            op=self.op.type,
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------------- ops
+class OperatorBase:
+    """The part of :class:`~tstatic.ir.program.Operator` that needs no block."""
+
+    __slots__ = (
+        "_attrs",
+        "_inputs",
+        "_outputs",
+        "device",
+        "namescope",
+        "position",
+        "role",
+        "role_var",
+        "type",
+        "where",
+    )
+
+    _attrs: OpAttrs
+    _inputs: OpSlots
+    _outputs: OpSlots
+    device: str
+    namescope: str
+    position: int
+    role: int
+    role_var: tuple[str, ...]
+    type: str
+    where: Where | None
+
+    def _touch(self) -> None:
+        """Records that the program has changed."""
+        raise NotImplementedError
 
     @property
     def inputs(self) -> dict[str, tuple[str, ...]]:
@@ -84,7 +169,7 @@ class Operator:
     @inputs.setter
     def inputs(self, inputs: dict[str, tuple[str, ...]]) -> None:
         self._inputs = OpSlots(self, inputs)
-        self.block.program._touch()
+        self._touch()
 
     @property
     def outputs(self) -> dict[str, tuple[str, ...]]:
@@ -94,7 +179,7 @@ class Operator:
     @outputs.setter
     def outputs(self, outputs: dict[str, tuple[str, ...]]) -> None:
         self._outputs = OpSlots(self, outputs)
-        self.block.program._touch()
+        self._touch()
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -104,7 +189,7 @@ class Operator:
     @attrs.setter
     def attrs(self, attrs: dict[str, Any]) -> None:
         self._attrs = OpAttrs(self, self.definition.complete(attrs))
-        self.block.program._touch()
+        self._touch()
 
     @property
     def definition(self) -> OpDef:
@@ -198,7 +283,7 @@ class Operator:
                     op=self.type,
                 )
             self._attrs.put(name, spec.clean(self.type, name, value))
-        self.block.program._touch()
+        self._touch()
 
     def _rename_input(self, old: str, new: str) -> None:
         self.inputs = {s: tuple(new if n == old else n for n in names) for s, names in self.inputs.items()}
@@ -206,25 +291,5 @@ class Operator:
     def _rename_output(self, old: str, new: str) -> None:
         self.outputs = {s: tuple(new if n == old else n for n in names) for s, names in self.outputs.items()}
 
-    @property
-    def idx(self) -> int:
-        """Position in the block's list of ops."""
-        for i, op in enumerate(self.block.ops):
-            if op is self:
-                return i
-        raise ProgramError(
-            f"operator '{self.type}' is not part of its block any more",
-            expected="an op of the block",
-            received="an op that was removed",
-            fix="take ops from block.ops again after editing the block",
-        )
-
-    @no_effect(throw_on_error=PRINTS)
-    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """The op in the text form of ``print(program)``."""
-        return text.op_text(self, with_details)
-
     def __repr__(self) -> str:
         return f"Operator {self.type}({', '.join(self.input_arg_names)}) @ {show(self.where)}"
-
-    __str__ = to_string

@@ -1,28 +1,220 @@
-"""Program and Block: the mutable, named graph that users build."""
+"""Program, Block, Operator, Variable and Parameter: the mutable, named graph that users build.
+
+Whatever prints, edits, saves or draws a program stands in files above this one; :data:`hooks` leads there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
-from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near, needed_for
-from tstatic.guards import Guarded
-from tstatic.ir import names, text
+from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, near
+from tstatic.ir import names
 from tstatic.ir.methods import ProgramMethods
-from tstatic.ir.operator import Operator, OpRole
-from tstatic.ir.variable import Parameter, Variable
-from tstatic.ir.where import user_line
+from tstatic.ir.operator import OpAttrs, OperatorBase, OpRole, OpSlots
+from tstatic.ir.types import dtype_of
+from tstatic.ir.variable import VariableBase
 from tstatic.no_effect import PRINTS, no_effect
-
-__all__ = [
-    "Block", "OpRole", "Operator", "Parameter", "Program", "Variable", "default_main_program", "default_startup_program",
-    "program_guard", "reset_default_programs", "switch_main_program", "switch_startup_program",
-]  # fmt: skip
+from tstatic.where import Where, show, user_line
 
 _ids = itertools.count()
+
+
+class Hooks:
+    """Functions that methods below call and files above define; ``ir/__init__.py`` and ``tstatic.static`` (``svg``) set them."""
+
+    append_op: Callable[..., Operator]
+    create_parameter: Callable[..., Parameter]
+    clone: Callable[[Program, bool], Program]
+    prune: Callable[[Program, Sequence[str], Any], Program]
+    text: Callable[[Program | Block | Operator | Variable, bool], str]
+    parse: Callable[[str], Program]
+    encode: Callable[[Program], bytes]
+    decode: Callable[[bytes], Program]
+    svg: Callable[[Program, int], str]
+
+
+hooks = Hooks()
+
+
+class Variable(VariableBase):
+    """A named value of a program.
+
+    Attributes:
+        name: Unique within its block.
+        shape: Sizes; ``-1`` is unknown.
+        dtype: Element type.
+        persistable: Lives in the scope between runs.
+        stop_gradient: No gradient flows to or through it.
+        is_data: Declared by ``static.data``.
+        made_at: The user's file and line that made it.
+
+    Example:
+        >>> x = static.data("x", [None, 2])
+        >>> y = paddle.matmul(x, x.transpose([1, 0])) + 1
+        >>> y.shape, y.dtype, isinstance(y, paddle.Tensor)
+        ((-1, -1), tstatic.float32, True)
+        >>> static.Executor().run(feed={"x": np.array([[1, 2], [3, 4]], "float32")}, fetch_list=[y])[0]
+        array([[ 6., 12.],
+               [12., 26.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        *,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        lod_level: int = 0,
+        type: str = "dense_tensor",
+        where: Where | None = None,
+    ) -> None:
+        self.block = block
+        self.name = name
+        self._shape = None if shape is None else tuple(int(s) for s in shape)
+        self._dtype = None if dtype is None else dtype_of(dtype)
+        self._persistable = persistable
+        self._stop_gradient = stop_gradient
+        self._stop_origin = "set" if stop_gradient else ""
+        self.is_data = is_data
+        self.need_check_feed = need_check_feed
+        self.lod_level = lod_level
+        self.type = type
+        self.made_at = where
+        # In a startup program: an op gives it its first value.
+        self.initialised = False
+
+    def _touch(self) -> None:
+        self.block.program._touch()
+
+    def __repr__(self) -> str:
+        kind = "Parameter" if isinstance(self, Parameter) else "Var"
+        marks = [m for m, on in (("feed", self.is_data), ("persistable", self.persistable)) if on]
+        tail = f" ({', '.join(marks)})" if marks and not isinstance(self, Parameter) else ""
+        place = f" @ {show(self.made_at)}" if self.made_at else ""
+        return f"{kind} {self.name}: {self.dtype.name}{list(self.shape)}{tail}{place}"
+
+    @no_effect(throw_on_error=PRINTS)
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """One readable line: name, dtype, shape, marks."""
+        return hooks.text(self, with_details)
+
+
+class Parameter(Variable):
+    """A persistable variable that optimizers update.
+
+    Attributes:
+        trainable: Whether ``minimize`` updates it.
+        optimize_attr: ``{"learning_rate": multiplier}``.
+        regularizer: Overrides the optimizer's weight decay.
+        need_clip: Whether gradient clipping takes it in.
+        gradient_clip_attr: How ``fluid.clip.set_gradient_clip`` clips its gradient.
+        initializer: How its start value is made.
+
+    Example:
+        >>> y = static.nn.fc(static.data("x", [None, 3]), 2)
+        >>> w, b = static.default_main_program().all_parameters()
+        >>> w.name, w.shape, w.trainable, isinstance(w, static.Parameter)
+        ('fc_0.w_0', (3, 2), True, True)
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        trainable: bool = True,
+        optimize_attr: dict[str, float] | None = None,
+        regularizer: Any = None,
+        do_model_average: bool | None = None,
+        need_clip: bool = True,
+        is_distributed: bool = False,
+        initializer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("stop_gradient", not trainable)
+        super().__init__(block, name, shape, dtype, persistable=True, **kwargs)
+        self.trainable = trainable
+        self.optimize_attr = {"learning_rate": 1.0} if optimize_attr is None else optimize_attr
+        self.regularizer = regularizer
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+        self.is_distributed = is_distributed
+        self.initializer = initializer
+        self.gradient_clip_attr: Any = None
+
+
+class Operator(OperatorBase):
+    """One op of a block: type, slots of variable names, attributes, role and the user's line.
+
+    Example:
+        >>> y = paddle.scale(static.data("x", [2]), 3.0)
+        >>> op = static.default_main_program().global_block().ops[0]
+        >>> op.type, op.input("X"), op.attr("scale")
+        ('scale', ['x'], 3.0)
+    """
+
+    __slots__ = ("block",)
+
+    def __init__(
+        self,
+        block: Block,
+        type: str,
+        inputs: dict[str, tuple[str, ...]],
+        outputs: dict[str, tuple[str, ...]],
+        attrs: dict[str, Any],
+        *,
+        role: int = 0,
+        role_var: tuple[str, ...] = (),
+        where: Where | None = None,
+        position: int = 0,
+        namescope: str = "",
+        device: str = "",
+    ) -> None:
+        self.block = block
+        self.type = type
+        self._inputs = OpSlots(self, inputs)
+        self._outputs = OpSlots(self, outputs)
+        self._attrs = OpAttrs(self, attrs)
+        self.role = role
+        self.role_var = role_var
+        self.where = where
+        self.position = position
+        self.namescope = namescope
+        self.device = device
+
+    def _touch(self) -> None:
+        self.block.program._touch()
+
+    @property
+    def idx(self) -> int:
+        """Position in the block's list of ops."""
+        for i, op in enumerate(self.block.ops):
+            if op is self:
+                return i
+        raise ProgramError(
+            f"operator '{self.type}' is not part of its block any more",
+            expected="an op of the block",
+            received="an op that was removed",
+            fix="take ops from block.ops again after editing the block",
+        )
+
+    @no_effect(throw_on_error=PRINTS)
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """The op in the text form of ``print(program)``."""
+        return hooks.text(self, with_details)
+
+    __str__ = to_string
 
 
 class Block:
@@ -130,7 +322,7 @@ class Block:
         Raises:
             ShapeError, ProgramError: If the shape is missing, not positive, or differs from an earlier parameter's.
         """
-        parameter = declare.create_parameter(self.program, **kwargs)
+        parameter = hooks.create_parameter(self.program, **kwargs)
         written = (name for op in self.program.global_block().ops for name in op.output_arg_names)
         if parameter.initializer is not None and parameter.name not in written:
             parameter.initializer(parameter, self)
@@ -145,7 +337,7 @@ class Block:
         **kwargs: Any,
     ) -> Operator:
         """Checks, infers and appends an op; slots hold variables, names, or lists of them."""
-        return build.append_op(self, type, inputs or {}, outputs or {}, attrs, **kwargs)
+        return hooks.append_op(self, type, inputs or {}, outputs or {}, attrs, **kwargs)
 
     def _insert_op(self, index: int, **kwargs: Any) -> Operator:
         op = self.append_op(**kwargs)
@@ -191,7 +383,7 @@ class Block:
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
         """The block in the text form of ``print(program)``."""
-        return text.block_text(self, with_details)
+        return hooks.text(self, with_details)
 
     def __repr__(self) -> str:
         return f"Block {self.idx} of {self.program!r}: {len(self.ops)} ops, {len(self.vars)} variables"
@@ -212,12 +404,14 @@ class Program(ProgramMethods):
         (1, 0)
     """
 
+    _first_seed: ClassVar[int] = 0  # of programs made from now on
+
     def __init__(self) -> None:
         self.uid = next(_ids)
         self.version = 0
         self.blocks: list[Block] = [Block(self, 0)]
         self.current_block_idx = 0
-        self._seed = _global_seed
+        self._seed = Program._first_seed
         self._role = OpRole.Forward
         self._role_var: tuple[str, ...] = ()
         # Facts that later stages attach (learning-rate scheduler, loss name); copied by clone.
@@ -254,9 +448,8 @@ class Program(ProgramMethods):
 
     def global_seed(self, seed: int = 0) -> None:
         """Sets the seed of this program and of all programs made later."""
-        global _global_seed
         self.random_seed = seed
-        _global_seed = seed
+        Program._first_seed = seed
 
     @property
     def num_blocks(self) -> int:
@@ -326,13 +519,13 @@ class Program(ProgramMethods):
         Args:
             for_test: Leave out backward, optimizer and learning-rate ops, and set ``is_test`` on dropout and batch norm.
         """
-        return edit.clone(self, for_test)
+        return hooks.clone(self, for_test)
 
     def _prune(self, targets: Any) -> Program:
-        return edit.prune(self, [], targets)
+        return hooks.prune(self, [], targets)
 
     def _prune_with_input(self, feeded_var_names: Sequence[str], targets: Any) -> Program:
-        return edit.prune(self, list(feeded_var_names), targets)
+        return hooks.prune(self, list(feeded_var_names), targets)
 
     def _version(self) -> int:
         return self.version
@@ -343,32 +536,29 @@ class Program(ProgramMethods):
             assert isinstance(value, bool), (
                 f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."
             )
-        return text.program_text(self, with_details, process.process_of(self))
+        return hooks.text(self, with_details)
 
     @staticmethod
     def parse_from_text(source: str) -> Program:
         """Reads back what ``print(program)`` wrote (see :func:`tstatic.ir.parse.parse`)."""
-        with needed_for("reading a program's text"):
-            from tstatic.ir.parse import parse
-
-        return parse(source)
+        return hooks.parse(source)
 
     @staticmethod
     def parse_from_string(data: bytes) -> Program:
         """Reads back what ``program.desc.serialize_to_string()`` gave (see :func:`tstatic.ir.serial.decode`)."""
-        return serial.decode(data)
+        return hooks.decode(data)
 
     @property
-    def desc(self) -> serial.ProgramView:
+    def desc(self) -> ProgramView:
         """The program's saved form: ``program.desc.serialize_to_string()``."""
-        return serial.ProgramView(self)
+        return ProgramView(self)
 
     def to_svg(self, max_ops: int = 600) -> str:
-        """A picture of the program as SVG text (see :func:`tstatic.ir.svg.svg`)."""
-        return svg.svg(self, max_ops)
+        """A picture of the program as SVG text (see :func:`tstatic.viz.svg.svg`)."""
+        return hooks.svg(self, max_ops)
 
     def _repr_svg_(self) -> str:
-        return svg.svg(self, 200)
+        return hooks.svg(self, 200)
 
     def _repr_html_(self) -> str:
         return f'<div style="max-height:40em;overflow:auto">{self._repr_svg_()}</div>'
@@ -387,85 +577,21 @@ class Program(ProgramMethods):
         return self.clone()
 
 
-_global_seed = 0
-_main = Guarded("main program", Program())
-_startup = Guarded("startup program", Program())
+class ProgramView:
+    """What Paddle calls a program's description: ``program.desc``."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def serialize_to_string(self) -> bytes:
+        """The program as bytes, for ``Program.parse_from_string``."""
+        return hooks.encode(self._program)
+
+    def num_blocks(self) -> int:
+        return self._program.num_blocks
+
+    def __str__(self) -> str:
+        return str(self._program)
 
 
-def default_main_program() -> Program:
-    """The program that layer calls add to: that of this thread's ``program_guard``, else one that all threads share.
-
-    Example:
-        >>> x = static.data("x", [2])
-        >>> y = paddle.tanh(x)
-        >>> [op.type for op in static.default_main_program().global_block().ops]
-        ['tanh']
-    """
-    return _main.get()
-
-
-def default_startup_program() -> Program:
-    """The program that initializers add to: that of this thread's ``program_guard``, else one that all threads share.
-
-    Example:
-        >>> y = static.nn.fc(static.data("x", [None, 3]), size=2)
-        >>> [op.type for op in static.default_startup_program().global_block().ops]
-        ['uniform_random', 'fill_constant']
-        >>> exe = static.Executor()
-        >>> _ = exe.run(static.default_startup_program())
-    """
-    return _startup.get()
-
-
-def switch_main_program(program: Program) -> Program:
-    """Makes ``program`` the default main program; returns the old one."""
-    return _main.switch(program)
-
-
-def switch_startup_program(program: Program) -> Program:
-    """Makes ``program`` the default startup program; returns the old one."""
-    return _startup.switch(program)
-
-
-def reset_default_programs() -> None:
-    """Starts with empty default programs and fresh unique names (for tests)."""
-    global _global_seed
-    _global_seed = 0
-    switch_main_program(Program())
-    switch_startup_program(Program())
-    names.switch()
-
-
-@contextlib.contextmanager
-def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
-    """Makes the given programs the default ones inside the ``with`` block, for the thread that enters it.
-
-    Raises:
-        ProgramTypeError: If an argument is not a Program; it names the argument.
-
-    Example:
-        >>> main, startup = static.Program(), static.Program()
-        >>> with static.program_guard(main, startup):
-        ...     y = paddle.scale(static.data("x", [2]), 3.0)
-        >>> feed = {"x": np.array([1, 2], "float32")}
-        >>> static.Executor().run(main, feed=feed, fetch_list=[y])
-        [array([3., 6.], dtype=float32)]
-    """
-    for name, program in (("main_program", main_program), ("startup_program", startup_program)):
-        if not isinstance(program, Program) and not (name == "startup_program" and program is None):
-            raise ProgramTypeError(
-                f"The type of '{name}' in program_guard must be Program",
-                expected="a static.Program",
-                received=f"{program!r} of type {type(program).__name__}",
-                fix="make one with static.Program()",
-            )
-    with _main.inside(main_program):
-        if startup_program is None:
-            yield
-            return
-        with _startup.inside(startup_program):
-            yield
-
-
-# The functions behind Block.append_op, Program.clone and print() stand in files of their own, which need the classes above.
-from tstatic.ir import build, declare, edit, process, serial, svg  # noqa: E402
+__all__ = ["Block", "OpRole", "Operator", "Parameter", "Program", "ProgramView", "Variable", "hooks"]

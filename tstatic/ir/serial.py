@@ -2,7 +2,7 @@
 
 The line holds the word ``tstatic-program``, the version of the format, the SHA-256 of the JSON and its length; in a file that
 was saved together with others also the stamp of that save, which the SHA-256 covers, too. The JSON is a
-:class:`~tstatic.ir.desc.ProgramDesc`; attributes of ops are packed as :func:`pack` says. Values of variables are not part of
+:class:`~tstatic.ir.schema.ProgramDesc`; attributes of ops are packed as :func:`pack` says. Values of variables are not part of
 it.
 """
 
@@ -18,35 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, needed_for
-from tstatic.ir.restore import restore
+from tstatic.ir.program import Program
 from tstatic.ir.types import DTYPES, DType
 
 if TYPE_CHECKING:
-    from tstatic.ir.desc import ProgramDesc
-    from tstatic.ir.program import Program
+    from tstatic.ir.schema import ProgramDesc
 
 FORMAT = 1
 MAX_BYTES = 2**30
 MAX_DEPTH = 32
 """Lists inside lists in an attribute."""
 _HEADER = re.compile(rb"tstatic-program ([0-9]{1,6}) ([0-9a-f]{64}) ([0-9]{1,12})(?: ([0-9a-z-]{1,64}))?\n")
-
-
-class ProgramView:
-    """What Paddle calls a program's description: ``program.desc``."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def serialize_to_string(self) -> bytes:
-        """The program as bytes, for ``Program.parse_from_string``."""
-        return encode(self._program)
-
-    def num_blocks(self) -> int:
-        return self._program.num_blocks
-
-    def __str__(self) -> str:
-        return str(self._program)
 
 
 # -------------------------------------------------------------------------------------------------------------- values
@@ -141,7 +123,7 @@ def encode(program: Program) -> bytes:
     with needed_for("saving a program"):
         import msgspec
 
-        from tstatic.ir.desc import ProgramDesc, describe
+        from tstatic.ir.schema import ProgramDesc, describe
 
     desc = describe(program)
     for number, block in enumerate(desc.blocks):
@@ -226,6 +208,8 @@ def decode(data: bytes, path: object = None) -> Program:
         )
     source = "these bytes" if path is None else str(path)
     desc = _payload(bytes(data), source)
+    from tstatic.ir.schema import restore
+
     place = ("block", 0, 0)
     try:
         for number, block in enumerate(desc.blocks):
@@ -280,7 +264,7 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
     with needed_for("reading a saved program"):
         import msgspec
 
-        from tstatic.ir.desc import ProgramDesc
+        from tstatic.ir.schema import ProgramDesc
 
     try:
         return msgspec.json.decode(payload, type=ProgramDesc)
@@ -290,4 +274,4 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
         ) from None
 
 
-__all__ = ["FORMAT", "ProgramView", "decode", "encode", "pack", "seal", "stamped", "unpack", "unstamped"]
+__all__ = ["FORMAT", "decode", "encode", "pack", "seal", "stamped", "unpack", "unstamped"]

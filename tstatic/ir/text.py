@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from tstatic.ir.export import PUBLIC_API
+from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.rng import op_position
 from tstatic.ir.types import DType
-from tstatic.ir.where import Where, show
 from tstatic.logs import warn_once
-
-if TYPE_CHECKING:
-    from tstatic.ir.operator import Operator
-    from tstatic.ir.program import Block, Program
-    from tstatic.ir.variable import Parameter, Variable
+from tstatic.where import Where, show
 
 ROLES = {1: "Backward", 2: "Optimize", 4: "RPC", 8: "Dist", 16: "LRSched", 256: "Loss", 4096: "NotSpecified"}
 REGULARIZERS = ("L1Decay", "L2Decay")
@@ -120,7 +118,7 @@ def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:
 
 def variable_marks(var: Variable, details: bool = False) -> Iterator[tuple[str, Any]]:
     """What differs from a plain variable; everything if ``details``."""
-    parameter: Any = var if var._is_parameter() else None
+    parameter = var if isinstance(var, Parameter) else None
     if var.is_data and var.need_check_feed and not details:
         yield "feed", True
     else:
@@ -158,7 +156,7 @@ def variable_text(var: Variable, with_details: bool = False, labels: Labels | No
     """``var x: float32[-1, 3] (feed, stop_gradient)  # train.py:7``; ``?`` for a shape or dtype that is not known."""
     shape = "?" if var._shape is None else ", ".join(map(str, var._shape))
     dtype = "?" if var._dtype is None else var._dtype.name
-    kind = "param" if var._is_parameter() else "var"
+    kind = "param" if isinstance(var, Parameter) else "var"
     marks = _marks(variable_marks(var, with_details))
     return f"{kind} {name_text(var.name)}: {dtype}[{shape}]{marks}{_where_text(var.made_at, labels)}"
 
@@ -241,3 +239,47 @@ def program_text(program: Program, with_details: bool = False, process: str = ""
     lines = [f"program{_marks(marks)}"]
     lines += [f"file {label!r} = {file!r}" for file, label in labels.items()]
     return "\n".join([*lines, *(block_text(b, with_details, labels) for b in program.blocks)])
+
+
+def text_of(part: Program | Block | Operator | Variable, with_details: bool = False) -> str:
+    """The text of a program or of a part of one."""
+    if isinstance(part, Program):
+        return program_text(part, with_details, process_of(part))
+    if isinstance(part, Block):
+        return block_text(part, with_details)
+    return op_text(part, with_details) if isinstance(part, Operator) else variable_text(part, with_details)
+
+
+# ------------------------------------------------------------------------------- programs that only this process can run
+@lru_cache(maxsize=1)
+def this_process() -> str:
+    """A word that no other process has: functions of ``py_func`` are numbered per process."""
+    return secrets.token_hex(8)
+
+
+def calls_functions(program: Program) -> bool:
+    """Whether an op calls a Python function."""
+    return any(
+        spec.kind == "function" and op.attrs.get(name, -1) >= 0
+        for block in program.blocks
+        for op in block.ops
+        for name, spec in op.definition.attrs.items()
+    )
+
+
+def process_of(program: Program) -> str:
+    """What marks a program's saved form as bound to this process; empty when any process can run it."""
+    return this_process() if calls_functions(program) else ""
+
+
+def shared_text(program: Program) -> str:
+    """The text of a program as every process writes that builds the same: Python functions are numbered from 0 in it."""
+    names = {
+        n for b in program.blocks for op in b.ops for n, spec in op.definition.attrs.items() if spec.kind == "function"
+    }
+    text = program_text(program)
+    if not names:
+        return text
+    numbers: dict[str, int] = {}
+    call = re.compile(rf"\b({'|'.join(sorted(names))}) = (\d+)")
+    return call.sub(lambda found: f"{found[1]} = {numbers.setdefault(found[2], len(numbers))}", text)

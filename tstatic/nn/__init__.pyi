@@ -1,5 +1,5 @@
 # Made from the registry of public names by `make api`.
-from tstatic.ir.variable import Variable
+from tstatic.ir.program import Variable
 from tstatic.nn import clip as clip
 from tstatic.nn import functional as functional
 from tstatic.nn import initializer as initializer

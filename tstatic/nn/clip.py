@@ -8,8 +8,10 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.build import emit
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
-from tstatic.ir.program import OpRole, Parameter, Program, Variable, default_main_program
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
 
 Pair = tuple[Variable, Variable | None]

@@ -9,10 +9,10 @@ from tstatic.errors import ProgramError, ProgramTypeError, TstaticError, Unsuppo
 from tstatic.ir import names
 from tstatic.ir.build import LayerNamer, emit
 from tstatic.ir.checks import check_type
-from tstatic.ir.declare import check_shape, default_dtype
+from tstatic.ir.declare import check_shape, default_dtype, default_main_program, default_startup_program
 from tstatic.ir.declare import create_parameter as add_parameter
 from tstatic.ir.opdef import export, op_def
-from tstatic.ir.program import Parameter, Program, Variable, default_main_program, default_startup_program
+from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.nn.clip import check_clip
 from tstatic.nn.initializer import Constant, Initializer, default_initializer, global_initializer

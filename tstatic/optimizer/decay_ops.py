@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Variable, default_main_program
+from tstatic.ir.program import Variable
 from tstatic.nn.param import create_global_var
 from tstatic.ops.elementwise.arithmetic import maximum, minimum
 from tstatic.ops.elementwise.logic import where

@@ -9,15 +9,9 @@ from tstatic.autodiff import append_backward
 from tstatic.errors import LossSizeError, ProgramError, ProgramTypeError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.program import (
-    Operator,
-    OpRole,
-    Parameter,
-    Program,
-    Variable,
-    default_startup_program,
-    program_guard,
-)
+from tstatic.ir.declare import default_startup_program, program_guard
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Operator, Parameter, Program, Variable
 from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value

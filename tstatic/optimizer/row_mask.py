@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from tstatic.ir import names
 from tstatic.ir.build import emit
-from tstatic.ir.program import Block, Operator, OpRole, Variable
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Block, Operator, Variable
 
 Lookups = tuple[Operator, ...]
 

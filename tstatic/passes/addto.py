@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import EMPTY, op_def
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 
 
 def _sums(op: FrozenOp, program: FrozenProgram) -> tuple[str, ...]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from logging import DEBUG
 from operator import is_not
 
-from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.verify import verify
+from tstatic.ir.frozen import FrozenProgram, verify
 from tstatic.logs import get_logger
 
 _log = get_logger("passes")

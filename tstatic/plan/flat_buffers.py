@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
-from tstatic.ir.program import OpRole
+from tstatic.ir.operator import OpRole
 
 PAD = 1024
 """Every tensor begins at a multiple of this number of elements; the padding between tensors is zero and stays zero."""

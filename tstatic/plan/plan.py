@@ -11,10 +11,10 @@ import numpy as np
 from tstatic.fusion.codegen.kernel import Kernel, Launches
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show
 from tstatic.plan.flat_buffers import PAD, gradient_buffers
 from tstatic.plan.memory import Lifetime, aligned, join, place
 from tstatic.plan.schedule import schedule
+from tstatic.where import show
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show
 from tstatic.plan.memory import aligned
 from tstatic.plan.plan import Plan
+from tstatic.where import show
 
 _BACKWARD = 1
 _OPTIMIZE = 2

@@ -9,7 +9,7 @@ from tstatic.errors import TstaticError
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ir.where import show
+from tstatic.where import show
 
 
 def entry_metas(entries: Sequence[Entry], metas: Mapping[str, Meta]) -> list[Any]:

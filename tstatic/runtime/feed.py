@@ -11,10 +11,10 @@ from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason,
 from tstatic.ir.arrays import has_mask
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
-from tstatic.ir.where import show
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
 from tstatic.runtime.scope import LoDTensor
+from tstatic.where import show
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -22,7 +22,6 @@ from tstatic.ir.frozen import Entry, FrozenOp, flat
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import dtype_of
-from tstatic.ir.where import show
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random
@@ -33,6 +32,7 @@ from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, in_order
 from tstatic.runtime.scope import Scope, dtype_check
 from tstatic.runtime.sub_block import BlockRunner, annotate, run_op
+from tstatic.where import show
 
 
 class Session:

@@ -11,9 +11,9 @@ import numpy as np
 from tstatic.errors import FeedError, FeedTypeError
 from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show
 from tstatic.runtime.feed import Arrays, check_feed_dict, read_feed, to_array
 from tstatic.runtime.scope import LoDTensor
+from tstatic.where import show
 
 Array = np.ndarray[Any, Any]
 

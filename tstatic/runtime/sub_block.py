@@ -12,7 +12,7 @@ from tstatic.ir.frozen import Entry, FrozenOp, SubBlock
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
 from tstatic.ir.types import UNKNOWN
-from tstatic.ir.where import show
+from tstatic.where import show
 
 Env = dict[str, Any]
 

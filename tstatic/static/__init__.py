@@ -22,16 +22,10 @@
 import tstatic.nn
 import tstatic.ops
 import tstatic.optimizer  # noqa: F401 - fills the registry of spellings
+from tstatic.ir.declare import default_main_program, default_startup_program, program_guard
 from tstatic.ir.opdef import namespace as _namespace
-from tstatic.ir.program import (
-    Operator,
-    Parameter,
-    Program,
-    Variable,
-    default_main_program,
-    default_startup_program,
-    program_guard,
-)
+from tstatic.ir.program import Operator, Parameter, Program, Variable
+from tstatic.ir.program import hooks as _hooks
 from tstatic.nn.param import ParamAttr, WeightNormParamAttr
 from tstatic.places import cpu_places, cuda_places
 from tstatic.runtime.scope import Scope, global_scope, scope_guard
@@ -41,9 +35,12 @@ from tstatic.static.executor import Executor
 from tstatic.static.parallel_executor import ParallelExecutor
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.unsupported import missing_in as _missing_in
+from tstatic.viz import draw as _draw
 
 globals().update(_namespace("static"))
 vars(io).update(_namespace("static.io"))
+
+_hooks.svg = _draw
 
 # Methods that need a scope: the values of programs and variables in it.
 for _class in (Program, Variable):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import EMPTY, OpDef
-from tstatic.ir.operator import Operator
-from tstatic.ir.program import Block, Program
+from tstatic.ir.program import Block, Operator, Program
 
 
 def _named(op: FrozenOp, names: dict[str, str], inputs: bool) -> dict[str, tuple[str, ...]]:

@@ -11,7 +11,8 @@ from tstatic import places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
-from tstatic.ir.program import OpRole, Program
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Program
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report

@@ -17,8 +17,8 @@ from tstatic.comm.processes import Processes, digest
 from tstatic.devices import owner_of
 from tstatic.devices.cpu import blas
 from tstatic.errors import PlaceError
-from tstatic.ir.process import shared_text
 from tstatic.ir.program import Program
+from tstatic.ir.text import shared_text
 from tstatic.runtime.feed import Arrays
 from tstatic.runtime.interrupt import wait_for_writes
 from tstatic.runtime.replica_threads import ReplicaThreads

@@ -20,9 +20,9 @@ from tstatic.errors import (
     UnsupportedError,
     shown,
 )
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.evaluate import meta_of
-from tstatic.ir.program import Program, default_main_program
-from tstatic.ir.where import show, user_line
+from tstatic.ir.program import Program
 from tstatic.locks import rlock
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import no_effect
@@ -37,6 +37,7 @@ from tstatic.static.data_parallel import Replicas, places_of
 from tstatic.static.dot import write_graphs
 from tstatic.static.request import FeedReader, Signature, check_holders, damaged_program, fetch_names, signature_of
 from tstatic.static.strategy import BuildStrategy
+from tstatic.where import show, user_line
 
 _PLAIN_KEY = PLAIN.build.key()
 _steps = get_logger("steps")

@@ -15,9 +15,9 @@ from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.fusion.reasons import explain_code
 from tstatic.ir.program import Operator, Program, Variable
-from tstatic.ir.where import Where, show
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
+from tstatic.where import Where, show
 
 BANDWIDTH = 3.0e12
 """Bytes per second that a copy reaches on an H100; lower bounds of times are computed from it."""

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tstatic.ir.program import Program
-from tstatic.ir.svg import clean, svg
-from tstatic.ir.where import show
 from tstatic.static.explain import Drawing, Explanation, Note
 from tstatic.static.explain_page import SCRIPT, STYLE
+from tstatic.viz.svg import clean, svg
+from tstatic.where import show
 
 
 def page(explanation: Explanation, max_ops: int = 600) -> str:

@@ -11,7 +11,6 @@ from tstatic.ir import edit, serial
 from tstatic.ir.build import append_op
 from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program, Variable
-from tstatic.ir.where import show
 from tstatic.logs import warn_once
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.assign import assign
@@ -31,6 +30,7 @@ from tstatic.static.io import (
     with_suffix,
 )
 from tstatic.static.loading import check_one_save, check_values, digest, origin_of, origin_of_values
+from tstatic.where import show
 
 
 # ------------------------------------------------------------------------------------------------------------ arguments

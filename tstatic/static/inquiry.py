@@ -14,7 +14,6 @@ from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.ir.frozen import Entry, FrozenOp, FrozenProgram, flat
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
-from tstatic.ir.where import show
 from tstatic.plan.plan import Generated, make_plan
 from tstatic.static import pipeline
 from tstatic.static.as_program import as_program
@@ -22,6 +21,7 @@ from tstatic.static.compile import Compilation
 from tstatic.static.explain import Drawing, Explanation, FusionAnswer, MemoryTraffic, Note, properties
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
+from tstatic.where import show
 
 Kernels = Mapping[tuple[Entry, ...], Kernel]
 """The kernels of fused ops, by the ops' outputs."""

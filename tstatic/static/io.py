@@ -13,7 +13,6 @@ from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramErr
 from tstatic.ir import serial
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
-from tstatic.ir.where import show
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.runtime import checkpoint, files, random
@@ -33,6 +32,7 @@ from tstatic.static.loading import (
     origin_of,
     origin_of_values,
 )
+from tstatic.where import show
 
 Array = np.ndarray[Any, Any]
 PARAMETERS_SUFFIX = ".pdparams"

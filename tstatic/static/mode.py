@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tstatic.ir.program import default_main_program
+from tstatic.ir.declare import default_main_program
 from tstatic.logs import warn_user
 from tstatic.no_effect import no_effect
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from tstatic import places
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, shown
-from tstatic.ir.program import Program, default_main_program
+from tstatic.ir.declare import default_main_program
+from tstatic.ir.program import Program
 from tstatic.logs import warn_once
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.static.compiled_program import CompiledProgram, settings_of

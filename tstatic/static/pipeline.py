@@ -15,11 +15,9 @@ from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.shape_readers import shapes_from_contents
 from tstatic.fusion.single_op import kernel_per_op
 from tstatic.fusion.user_kernel import present, with_user_kernels
-from tstatic.ir.frozen import FrozenProgram, freeze, unfused
+from tstatic.ir.frozen import FrozenProgram, freeze, unfused, verify
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta
-from tstatic.ir.verify import verify
-from tstatic.ir.where import show
 from tstatic.logs import get_logger
 from tstatic.passes.addto import addto
 from tstatic.passes.cse import cse
@@ -29,6 +27,7 @@ from tstatic.passes.manager import Pass, PassRecord, run_passes
 from tstatic.plan.plan import Generated, Plan, PlanOptions, make_plan
 from tstatic.static.strategy import BuildStrategy
 from tstatic.target import INTERPRETER
+from tstatic.where import show
 
 _log = get_logger("fusion")
 

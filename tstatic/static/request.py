@@ -10,7 +10,8 @@ import numpy as np
 from tstatic.errors import FeedTypeError, ProgramError, ProgramTypeError, reason, shown
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
-from tstatic.ir.program import Operator, OpRole, Program, Variable
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.runtime.feed import Arrays, read_feed
 from tstatic.runtime.scope import Scope

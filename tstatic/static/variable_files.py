@@ -11,8 +11,9 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, near, shown
 from tstatic.ir import serial
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Parameter, Program, Variable, default_main_program
+from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.assign import assign
 from tstatic.runtime.checkpoint import Checkpoint

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramTypeError
-from tstatic.ir.program import OpRole, Program
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Program
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.feeds import Range, sample_feeds

@@ -11,7 +11,9 @@ import numpy as np
 from tstatic import static
 from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import names
-from tstatic.ir.program import OpRole, Program, Variable, program_guard
+from tstatic.ir.declare import program_guard
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope
@@ -151,7 +153,7 @@ class _Check:
         read = {n for op in block.ops for n in op.input_arg_names}
         wanted = list(inputs) if inputs is not None else [
             n for n, v in block.vars.items()
-            if n in read and v.dtype.is_float and (n in self.feeds or (v._is_parameter() and getattr(v, "trainable", False)))
+            if n in read and v.dtype.is_float and (n in self.feeds or (isinstance(v, Parameter) and v.trainable))
         ]  # fmt: skip
         found = [
             n

@@ -12,8 +12,8 @@ from tstatic.ir import expr
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.expr import FUNCTIONS, Function, Node
 from tstatic.ir.frozen import freeze
+from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.program import Program
-from tstatic.ir.rows import ALONG, COLUMN
 from tstatic.testing.feeds import data_variables
 from tstatic.testing.parts import Array
 

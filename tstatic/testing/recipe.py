@@ -10,8 +10,9 @@ import tstatic.optimizer
 from tstatic import static
 from tstatic.ir import names
 from tstatic.ir.build import emit
+from tstatic.ir.declare import program_guard
 from tstatic.ir.domain import ValueRange
-from tstatic.ir.program import Block, Program, Variable, program_guard
+from tstatic.ir.program import Block, Program, Variable
 from tstatic.nn.clip import ClipGradByGlobalNorm
 from tstatic.nn.initializer import Assign
 from tstatic.testing.parts import Feeds, Input, Names, Step

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import MissingPackageError, ProgramError
-from tstatic.ir.declare import NO_FUSE
-from tstatic.ir.program import Program, default_startup_program
+from tstatic.ir.declare import NO_FUSE, default_startup_program
+from tstatic.ir.program import Program
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.static.compiled_program import CompiledProgram

@@ -11,9 +11,10 @@ import numpy as np
 
 from tstatic.errors import TstaticError
 from tstatic.ir import names
+from tstatic.ir.declare import program_guard
 from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.opdef import op_def
-from tstatic.ir.program import Program, Variable, program_guard
+from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import DType, dtype_of
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.parts import Input, Names, Step

@@ -11,7 +11,7 @@ from tstatic.ir import expr
 from tstatic.ir.expr import Node
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY, OpDef
-from tstatic.ir.rows import ALONG, COLUMN
+from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.types import Meta, Shape, broadcast_shapes, numel
 
 

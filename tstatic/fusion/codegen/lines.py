@@ -11,9 +11,9 @@ from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
 from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
-from tstatic.ir.rows import ALONG, COLUMN
+from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.types import DType, bool_, float32, int32
-from tstatic.ir.where import show
+from tstatic.where import show
 
 TYPES = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",

@@ -13,7 +13,7 @@ from tstatic.fusion.codegen.define import Formula, define
 from tstatic.fusion.codegen.lines import _bare, number, safe
 from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.rows import COLUMN
+from tstatic.ir.pointwise import COLUMN
 from tstatic.ir.types import DType, Meta, Shape, broadcast_shapes, float64
 
 _INFIX = {

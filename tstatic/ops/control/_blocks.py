@@ -10,7 +10,8 @@ import numpy as np
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir.build import as_variable
-from tstatic.ir.program import Block, Program, Variable, default_main_program
+from tstatic.ir.declare import default_main_program
+from tstatic.ir.program import Block, Program, Variable
 
 
 def captures(block: Block) -> tuple[list[str], list[str]]:

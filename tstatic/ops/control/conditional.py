@@ -10,8 +10,9 @@ import numpy as np
 
 from tstatic.errors import FeedError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import LayerNamer, append_op, check_variable, emit
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
-from tstatic.ir.program import Block, Operator, Variable, default_main_program
+from tstatic.ir.program import Block, Operator, Variable
 from tstatic.no_effect import no_effect
 from tstatic.ops.control import _blocks
 from tstatic.ops.control.select_input import merge

@@ -10,8 +10,9 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import LayerNamer, append_op, check_variable
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
-from tstatic.ir.program import Block, Operator, Variable, default_main_program
+from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ops.control import _blocks
 
 Arrays = Sequence[Any]

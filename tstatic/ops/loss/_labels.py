@@ -10,8 +10,9 @@ import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import GRAD, GradContext, OpSpec, op_def
-from tstatic.ir.program import Variable, default_main_program
+from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape
 from tstatic.ops._rows import row_axis
 from tstatic.ops.shape._shapes import emit_one

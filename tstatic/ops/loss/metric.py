@@ -9,8 +9,9 @@ import numpy as np
 from tstatic.errors import DTypeError, FeedError, ShapeError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.build import LayerNamer, check_variable, emit
+from tstatic.ir.declare import default_main_program, default_startup_program
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
-from tstatic.ir.program import Variable, default_main_program, default_startup_program
+from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of, float32
 
 Array = np.ndarray[Any, Any]

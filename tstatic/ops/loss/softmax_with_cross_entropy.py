@@ -12,9 +12,9 @@ from tstatic.ir.attrs import Attr
 from tstatic.ir.build import emit
 from tstatic.ir.domain import ValueRange
 from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
-from tstatic.ir.rows import Rows
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, split_rows, vector

@@ -12,8 +12,9 @@ import numpy as np
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable
+from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Program, Variable, default_main_program, program_guard
+from tstatic.ir.program import Program, Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.shape._shapes import emit_one
 

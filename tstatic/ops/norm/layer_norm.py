@@ -9,9 +9,9 @@ from typing import Any
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
+from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
-from tstatic.ir.rows import Rows
 from tstatic.ir.types import UNKNOWN, Meta, numel
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import as_metas, check_float, int_list, parts

@@ -10,9 +10,9 @@ import numpy as np
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.pointwise import Rows, trailing
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
-from tstatic.ir.rows import Rows, trailing
 from tstatic.ir.types import DType, Meta, dtype_of, float32, float64, int64
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops.reduce._reduce import (

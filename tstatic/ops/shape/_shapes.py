@@ -13,7 +13,7 @@ from tstatic.ir.opdef import WHOLE, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
-from tstatic.ir.where import show, user_line
+from tstatic.where import show, user_line
 
 Array = np.ndarray[Any, Any]
 

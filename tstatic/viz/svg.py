@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from tstatic.errors import ProgramError
 from tstatic.ir import edit
-from tstatic.ir.layout import Layered
 from tstatic.ir.opdef import EMPTY
-from tstatic.ir.operator import Operator
-from tstatic.ir.picture import Picture, owners, picture, role_of
+from tstatic.ir.program import Operator, Parameter, Variable
 from tstatic.ir.text import role_text, value_text
-from tstatic.ir.variable import Parameter, Variable
-from tstatic.ir.where import show
+from tstatic.viz.layout import Layered
+from tstatic.viz.picture import Picture, owners, picture, role_of
+from tstatic.where import show
 
 if TYPE_CHECKING:
     from tstatic.ir.program import Block, Program

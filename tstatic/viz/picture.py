@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from tstatic.ir import edit
 from tstatic.ir.opdef import EMPTY
-from tstatic.ir.operator import Operator, OpRole
-from tstatic.ir.program import Block
-from tstatic.ir.variable import Parameter, Variable
+from tstatic.ir.operator import OpRole
+from tstatic.ir.program import Block, Operator, Parameter, Variable
 
 ACROSS = 8
 """Ops side by side in one layer; what does not fit goes below."""

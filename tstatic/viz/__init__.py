@@ -1,0 +1,15 @@
+"""Drawings of programs, loaded when one is asked for.
+
+* ``svg``  a program as SVG text
+* ``picture``  what of a block is drawn, in layers
+* ``layout``  where the nodes of a layered graph stand
+"""
+
+from tstatic.ir.program import Program
+
+
+def draw(program: Program, max_ops: int = 600) -> str:
+    """Returns the program as an SVG document (see :func:`tstatic.viz.svg.svg`)."""
+    from tstatic.viz.svg import svg
+
+    return svg(program, max_ops)
