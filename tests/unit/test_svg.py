@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from tstatic.ir.program import Program
 from tstatic.viz.picture import ACROSS, FAN, REACH, picture
 from tstatic.viz.svg import _COLOURS, clean, short, text_width
 
+ROOT = Path(__file__).parents[2]
 NS = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -38,6 +42,15 @@ HOSTILE = [
 
 def read(program: Program, **options: Any) -> ET.Element:
     return ET.fromstring(program.to_svg(**options))
+
+
+def test_drawing_is_loaded_with_the_first_picture() -> None:
+    code = (
+        "import sys, tstatic\n"
+        "print('tstatic.viz.svg' in sys.modules, '<svg' in tstatic.static.Program().to_svg(), 'tstatic.viz.svg' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False True True\n", done.stderr
 
 
 def texts(root: ET.Element) -> list[str]:
