@@ -253,7 +253,11 @@ BAD = {
     "attention: width": (lambda: nn.MultiHeadAttention(0, 2), ShapeError, "embed_dim"),
     "layer: size": (lambda: nn.TransformerEncoderLayer(8, 2, -1), ShapeError, "dim_feedforward"),
     "layer: activation": (lambda: nn.TransformerEncoderLayer(8, 2, 4, activation="rleu"), NotFoundError, "rleu"),
-    "layer: attributes": (lambda: nn.TransformerEncoderLayer(8, 2, 4, weight_attr=[None] * 3), ProgramError, "2 attr"),
+    "layer: attributes": (
+        lambda: nn.TransformerEncoderLayer(8, 2, 4, weight_attr=[None] * 3),
+        ProgramError,
+        "2 values",
+    ),
     "encoder: layers": (lambda: nn.TransformerEncoder(nn.ReLU(), 0), ShapeError, "num_layers"),
     "encoder: kind": (lambda: nn.TransformerEncoder(nn.ReLU(), 2), ProgramError, "_config"),
     "transformer: attributes": (lambda: nn.Transformer(8, 2, 1, 1, 4, weight_attr=[]), ProgramError, "1, 2 or 3"),

@@ -85,7 +85,7 @@ RENAMED = (
     ("levels blocks Levels", "hierarchy Hierarchy", "comm/"),
     ("whole known choice", "check_int check_static_dim check_choice", "ir/checks.py"),
     ("wanted", "check_enabled", "nn/param.py"),
-    ("divided", "check_divisible", "nn/static_conv.py"),
+    ("divided", "check_divisible", "ir/checks.py"),
     ("whole", "check_int", "static/strategy_property.py"),
     ("Layer layer", "LayerNamer", "ir/build.py"),
     ("touched", "bump_version", "runtime/scope.py"),

@@ -11,6 +11,7 @@ from tstatic.autodiff.recompute import recompute
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError, UnsupportedError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_length, check_type
 from tstatic.ir.opdef import GRAD, export
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Block, Parameter, Program, Variable
@@ -28,14 +29,14 @@ def _names(items: Any, argument: str) -> set[str]:
     """
     if items is None:
         return set()
-    if not isinstance(items, list | tuple | set | frozenset):
-        raise ProgramTypeError(
-            f"'{argument}' must be a list, tuple or set of variables",
-            expected="a list, tuple or set of Variable or str",
-            received=f"{items!r} of type {type(items).__name__}",
-            fix=f"pass {argument}=[variable, ...]",
-            op="append_backward",
-        )
+    check_type(
+        items,
+        (list, tuple, set, frozenset),
+        argument,
+        "append_backward",
+        expected="a list, tuple or set of Variable or str",
+        fix=f"pass {argument}=[variable, ...]",
+    )
     found = set()
     for item in items:
         if isinstance(item, Variable):
@@ -223,13 +224,7 @@ def gradients(
     outs = [check_variable(t, "targets", "gradients") for t in _listed(targets)]
     ins = [check_variable(i, "inputs", "gradients") for i in _listed(inputs)]
     seeds = _listed(target_gradients) if target_gradients is not None else [None] * len(outs)
-    if len(seeds) != len(outs):
-        raise ShapeError(
-            "Should have the same number of target_gradients as targets",
-            expected=f"{len(outs)} target gradients",
-            received=len(seeds),
-            fix="pass one gradient (or None) per target",
-        )
+    check_length(seeds, len(outs), "target_gradients", "gradients", why="one per target, None for ones")
     for target, seed in zip(outs, seeds, strict=True):
         if seed is None:
             continue

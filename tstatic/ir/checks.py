@@ -71,26 +71,30 @@ def _var(x: Shaped) -> str | None:
     return getattr(x, "name", None)
 
 
-def _wrong_type(value: Any, words: str, arg: str, function: str, expected: str, fix: str = "") -> ProgramTypeError:
-    return ProgramTypeError(
-        f"The type of '{arg}'{f' in {function}' * bool(function)} must be {words}",
-        expected=expected,
-        received=shown(value),
-        fix=fix or f"pass {expected} as '{arg}'",
-        op=function or None,
-        var=arg,
-    )
+def _wrong_argument(
+    error: Error, what: str, expected: str, received: object, fix: str, arg: str, function: str
+) -> TstaticError:
+    return error(what, expected=expected, received=received, fix=fix, op=function or None, var=arg)
+
+
+def _wrong_type(value: Any, words: str, arg: str, function: str, expected: str, fix: str = "") -> TstaticError:
+    what = f"The type of '{arg}'{f' in {function}' * bool(function)} must be {words}"
+    fix = fix or f"pass {expected} as '{arg}'"
+    return _wrong_argument(ProgramTypeError, what, expected, shown(value), fix, arg, function)
+
+
+def _wrong_shape(error: Error, what: str, expected: str, x: Shaped, arg: str, function: str, fix: str) -> TstaticError:
+    received = with_shape(x, arg)
+    return error(what, expected=expected, received=received, fix=fix, op=function or None, var=_var(x))
+
+
+def _one_of(words: Sequence[object]) -> str:
+    return ", ".join(map(str, words[:-1])) + " or " * (len(words) > 1) + str(words[-1])
 
 
 # ------------------------------------------------------------------------------------------------------- Python values
 def check_type(
-    value: Any,
-    kind: type[T] | tuple[type[T], ...],
-    arg: str,
-    function: str = "",
-    *,
-    expected: str = "",
-    fix: str = "",
+    value: Any, kind: type[T] | tuple[type[T], ...], arg: str, function: str = "", *, expected: str = "", fix: str = ""
 ) -> T:
     """Returns ``value`` if it is an instance of ``kind``; a bool counts as an int only where bool is named.
 
@@ -131,14 +135,9 @@ def check_int(
     number = int(value)
     low, high = least is not None and number < least, most is not None and number > most
     if low or high:
-        raise error(
-            f"the value of {subject(arg, function)} is too {'small' if low else 'large'}",
-            expected=wanted,
-            received=number,
-            fix=f"pass a {'larger' if low else 'smaller'} '{arg}'",
-            op=function or None,
-            var=arg,
-        )
+        what = f"the value of {subject(arg, function)} is too {'small' if low else 'large'}"
+        fix = f"pass a {'larger' if low else 'smaller'} '{arg}'"
+        raise _wrong_argument(error, what, wanted, number, fix, arg, function)
     return number
 
 
@@ -178,14 +177,9 @@ def check_number(
         and (below is None or number < below)
     )
     if not inside or math.isnan(number) or (finite and math.isinf(number)):
-        raise error(
-            f"the value of {subject(arg, function)} is out of range",
-            expected=wanted,
-            received=repr(value),
-            fix=f"choose {wanted}",
-            op=function or None,
-            var=arg,
-        )
+        what = f"the value of {subject(arg, function)} is out of range"
+        fix = f"choose {wanted}"
+        raise _wrong_argument(error, what, wanted, repr(value), fix, arg, function)
     return number
 
 
@@ -201,19 +195,16 @@ def check_choice(
     if isinstance(value, (*{type(choice) for choice in choices}, np.generic)) and value in choices:
         return cast(T, value)
     text = isinstance(value, str)
-    raise error(
-        f"{subject(arg, function)} is not one of its choices",
-        expected=" or ".join(map(repr, choices)),
-        received=repr(value) if text else shown(value),
-        fix=fix or (near(value, map(str, choices)) if text else "") or f"pass {arg}={choices[0]!r}",
-        op=function or None,
-        var=arg,
-    )
+    what = f"{subject(arg, function)} is not one of its choices"
+    wanted = _one_of([*map(repr, choices)])
+    received = repr(value) if text else shown(value)
+    fix = fix or (near(value, map(str, choices)) if text else "") or f"pass {arg}={choices[0]!r}"
+    raise _wrong_argument(error, what, wanted, received, fix, arg, function)
 
 
 def check_known(
-    name: str, known: Iterable[str], what: str, *, fix: str = "", error: Error = NotFoundError, op: str | None = None
-) -> str:
+    name: T, known: Iterable[str], what: str, *, fix: str = "", error: Error = NotFoundError, op: str | None = None
+) -> T:
     """Returns ``name`` if it is among ``known``.
 
     Args:
@@ -226,10 +217,10 @@ def check_known(
     if name in names:
         return name
     raise error(
-        f"{what} '{name}'",
+        f"{what} {name!r}",
         expected=f"one of {', '.join(names[:50])}{', ...' * (len(names) > 50)}" if names else "no name: there is none",
         received=repr(name),
-        fix=near(name, names) or fix or "use one of the names above",
+        fix=near(str(name), names) or fix or "use one of the names above",
         op=op,
     )
 
@@ -256,14 +247,9 @@ def check_not_empty(
     """
     if len(items):
         return items
-    raise error(
-        f"the list {subject(arg, function)} is empty",
-        expected=f"at least one {of}",
-        received="an empty list",
-        fix=f"pass at least one {of} as '{arg}'",
-        op=function or None,
-        var=arg,
-    )
+    what = f"the list {subject(arg, function)} is empty"
+    fix = f"pass at least one {of} as '{arg}'"
+    raise _wrong_argument(error, what, f"at least one {of}", "an empty list", fix, arg, function)
 
 
 def check_length(
@@ -282,14 +268,24 @@ def check_length(
     if len(items) in accepted:
         return items
     wanted = f"{_either(accepted)} value{'s' * (tuple(accepted) != (1,))}{f', {why}' * bool(why)}"
-    raise error(
-        f"{subject(arg, function)} has the wrong number of values",
-        expected=wanted,
-        received=f"{len(items)}: {list(items)!r}"[:200],
-        fix=f"pass {wanted} as '{arg}'",
-        op=function or None,
-        var=arg,
-    )
+    what = f"{subject(arg, function)} has the wrong number of values"
+    received = f"{len(items)}: {list(items)!r}"[:200]
+    fix = f"pass {wanted} as '{arg}'"
+    raise _wrong_argument(error, what, wanted, received, fix, arg, function)
+
+
+def check_each(value: Any, count: int, arg: str, function: str, of: str, *, error: Error = ShapeError) -> list[Any]:
+    """Returns ``count`` values from a list or tuple of as many, or from a single value, which applies to all.
+
+    Args:
+        of: What each value belongs to: ``"convolution"``.
+
+    Raises:
+        ShapeError: If the list has another length.
+    """
+    if not isinstance(value, list | tuple):
+        return [value] * count
+    return list(check_length(value, count, arg, function, why=f"one per {of}, or a single one for all", error=error))
 
 
 def check_ints(value: Any, count: int, arg: str, function: str = "") -> tuple[int, ...]:
@@ -310,7 +306,7 @@ def check_ints(value: Any, count: int, arg: str, function: str = "") -> tuple[in
 def _either(accepted: Collection[int]) -> str:
     if isinstance(accepted, range) and len(accepted) > 1:
         return f"{accepted[0]} or more" if accepted.stop >= ANY_RANK else f"{accepted[0]} to {accepted[-1]}"
-    return " or ".join(map(str, accepted))
+    return _one_of(tuple(accepted))
 
 
 # ------------------------------------------------------------------------------------------------ shapes, axes, and sizes
@@ -334,14 +330,10 @@ def check_rank(
     """
     accepted = (ranks,) if isinstance(ranks, int) else ranks
     if len(x.shape) not in accepted:
-        raise error(
-            f"{subject(arg, function)} has the wrong number of dimensions",
-            expected=f"{_either(accepted)} dimension{'s' * (tuple(accepted) != (1,))}{f' ({layout})' * bool(layout)}",
-            received=with_shape(x, arg),
-            fix="reshape it, for example with paddle.unsqueeze for a missing axis",
-            op=function or None,
-            var=_var(x),
-        )
+        what = f"{subject(arg, function)} has the wrong number of dimensions"
+        wanted = f"{_either(accepted)} dimension{'s' * (tuple(accepted) != (1,))}{f' ({layout})' * bool(layout)}"
+        fix = "reshape it, for example with paddle.unsqueeze for a missing axis"
+        raise _wrong_shape(error, what, wanted, x, arg, function, fix)
 
 
 def check_has_shape(
@@ -363,14 +355,28 @@ def check_has_shape(
         ShapeError: Says what was expected.
     """
     if not same_shape(x.shape, shape):
-        raise error(
-            f"{subject(arg, function)} has the wrong shape",
-            expected=f"shape {list(shape)}{f', {why}' * bool(why)}",
-            received=with_shape(x, arg),
-            fix=fix or "reshape it, or check the shapes of the arguments",
-            op=function or None,
-            var=_var(x),
-        )
+        what = f"{subject(arg, function)} has the wrong shape"
+        wanted = f"shape {list(shape)}{f', {why}' * bool(why)}"
+        fix = fix or "reshape it, or check the shapes of the arguments"
+        raise _wrong_shape(error, what, wanted, x, arg, function, fix)
+
+
+def check_size(x: Shaped, axis: int, size: int, arg: str, function: str = "", *, why: str = "", fix: str = "") -> None:
+    """Refuses a value without that axis, or whose axis has another size; an unknown size fits.
+
+    Args:
+        axis: The axis, counted from the front or the back.
+        why: What the size means: ``"one per class"``, ``"in_channels"``.
+
+    Raises:
+        ShapeError: Says what was expected.
+    """
+    rank = len(x.shape)
+    if not -rank <= axis < rank or x.shape[axis] not in (size, UNKNOWN):
+        what = f"axis {axis} of {subject(arg, function)} has the wrong size"
+        wanted = f"size {size}{f' ({why})' * bool(why)}"
+        fix = fix or "reshape it, or check the shapes of the arguments"
+        raise _wrong_shape(ShapeError, what, wanted, x, arg, function, fix)
 
 
 def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
@@ -438,7 +444,7 @@ def check_dtype(x: Shaped, dtypes: Sequence[str], arg: str, function: str = "") 
     if x.dtype.name not in dtypes:
         raise DTypeError(
             f"The data type of '{arg}'{f' in {function}' * bool(function)} is not supported",
-            expected=", ".join(dtypes[:-1]) + " or " * (len(dtypes) > 1) + dtypes[-1],
+            expected=_one_of(dtypes),
             received=f"{_name(x, arg)} of dtype {x.dtype.name}",
             fix=f"convert it with paddle.cast({_var(x) or 'x'}, '{dtypes[0]}')",
             op=function or None,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
-from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.errors import ProgramError
 from tstatic.ir.build import emit
+from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
@@ -159,14 +161,14 @@ class ClipGradByGlobalNorm(ClipGradBase):
 
 def check_clip(grad_clip: object, argument: str = "grad_clip") -> None:
     """Raises ProgramTypeError unless ``grad_clip`` is ``None`` or a clip object."""
-    if grad_clip is not None and not isinstance(grad_clip, ClipGradBase):
-        raise ProgramTypeError(
-            f"'{argument}' should be an instance of GradientClipBase's derived class",
-            expected="nn.ClipGradByValue, ClipGradByNorm or ClipGradByGlobalNorm",
-            received=f"{grad_clip!r} of type {type(grad_clip).__name__}",
-            fix="pass for example nn.ClipGradByGlobalNorm(1.0)",
-            op="optimizer",
-        )
+    check_type(
+        grad_clip,
+        (ClipGradBase, NoneType),
+        argument,
+        "optimizer",
+        expected="nn.ClipGradByValue, ClipGradByNorm or ClipGradByGlobalNorm",
+        fix="pass for example nn.ClipGradByGlobalNorm(1.0)",
+    )
 
 
 @export("fluid.clip.set_gradient_clip")
@@ -224,15 +226,15 @@ def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Para
     found: list[Parameter] = []
     for entry in [listed] if isinstance(listed, str | Variable) else listed:
         var = program.global_block().var(entry) if isinstance(entry, str) else entry
-        if not isinstance(var, Parameter):
-            raise ProgramTypeError(
-                "'param_list' should be a list of Parameter or basestring(parameter's name).",
-                expected="parameters of the program, or their names",
-                received=f"{entry!r} of type {type(entry).__name__}",
-                fix="list parameters, for example [p for p in program.all_parameters() if ...]",
-                op="set_gradient_clip",
-            )
-        found.append(var)
+        param = check_type(
+            var,
+            Parameter,
+            "param_list",
+            "set_gradient_clip",
+            expected="parameters of the program, or their names",
+            fix="list parameters, for example [p for p in program.all_parameters() if ...]",
+        )
+        found.append(param)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tstatic.errors import ProgramTypeError, ShapeError
 from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
+from tstatic.ir.checks import ANY_RANK, check_choice, check_rank, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Block, Variable
 from tstatic.ir.types import dtype_of
@@ -258,13 +260,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
              "selu": 0.75}  # fmt: skip
     if nonlinearity == "leaky_relu":
         return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
-    if nonlinearity not in gains:
-        raise ProgramTypeError(
-            f"nonlinearity function {nonlinearity} is not supported now.",
-            expected=f"one of {', '.join(gains)}, leaky_relu",
-            received=repr(nonlinearity),
-            fix="choose one of these, or pass the gain yourself",
-        )
+    check_choice(nonlinearity, (*gains, "leaky_relu"), "nonlinearity", "calculate_gain", error=ProgramTypeError)
     return gains[nonlinearity]
 
 
@@ -460,14 +456,7 @@ class Orthogonal(_FromArray):
         self.gain, self.seed = gain, seed
 
     def value(self, var: Variable) -> np.ndarray[Any, Any]:
-        if len(var.shape) < 2:
-            raise ShapeError(
-                "the Orthogonal initializer needs at least two dimensions",
-                expected="a rank of 2 or more",
-                received=list(var.shape),
-                fix="use another initializer",
-                var=var.name,
-            )
+        check_rank(var, range(2, ANY_RANK), "shape", "Orthogonal")
         rows, cols = var.shape[0], math.prod(var.shape[1:])
         seed = self.seed or var.block.program.random_seed
         draw = np.random.default_rng([seed, len(var.name), *map(ord, var.name)] if seed else None)
@@ -486,13 +475,7 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
     """Replaces the default initializers of weights and biases; ``None`` restores Paddle's."""
     global _weight, _bias
     for name, given in (("weight_init", weight_init), ("bias_init", bias_init)):
-        if given is not None and not isinstance(given, Initializer):
-            raise ProgramTypeError(
-                f"'{name}' of set_global_initializer must be an Initializer",
-                expected="an nn.initializer.Initializer or None",
-                received=repr(given),
-                fix="pass for example nn.initializer.Normal(std=0.02)",
-            )
+        check_type(given, (Initializer, NoneType), name, "set_global_initializer")
     _weight, _bias = weight_init, bias_init
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.ir.checks import check_each, check_type
 from tstatic.ir.declare import data as declare
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -98,22 +98,6 @@ def simple_img_conv_pool(
     return pool2d(out, pool_size, pool_type, pool_stride, pool_padding, global_pooling, use_cudnn)
 
 
-def _each(value: Any, count: int, arg: str) -> list[Any]:
-    """One value per convolution; a single one applies to all."""
-    if not isinstance(value, list | tuple):
-        return [value] * count
-    if len(value) != count:
-        raise ShapeError(
-            f"'{arg}' of img_conv_group has another length than conv_num_filter",
-            expected=f"{count} values, or a single one",
-            received=f"{len(value)} values: {value!r}",
-            fix=f"give '{arg}' one value per convolution",
-            op="img_conv_group",
-            var=arg,
-        )
-    return list(value)
-
-
 @no_effect(use_cudnn=LIBRARY)
 @export("fluid.nets.img_conv_group")
 def img_conv_group(
@@ -144,23 +128,21 @@ def img_conv_group(
     Raises:
         ProgramTypeError, ShapeError: If ``conv_num_filter`` is not a list, or another list has another length.
     """
-    if not isinstance(conv_num_filter, list | tuple):
-        raise ProgramTypeError(
-            "conv_num_filter of img_conv_group must be a list or tuple",
-            expected="one number of filters per convolution",
-            received=repr(conv_num_filter),
-            fix="pass conv_num_filter=[64, 64], for example",
-            op="img_conv_group",
-            var="conv_num_filter",
-        )
+    check_type(
+        conv_num_filter,
+        (list, tuple),
+        "conv_num_filter",
+        "img_conv_group",
+        fix="pass conv_num_filter=[64, 64], for example",
+    )
     count = len(conv_num_filter)
     rows = zip(
         conv_num_filter,
-        _each(conv_padding, count, "conv_padding"),
-        _each(conv_filter_size, count, "conv_filter_size"),
-        _each(param_attr, count, "param_attr"),
-        _each(conv_with_batchnorm, count, "conv_with_batchnorm"),
-        _each(conv_batchnorm_drop_rate, count, "conv_batchnorm_drop_rate"),
+        check_each(conv_padding, count, "conv_padding", "img_conv_group", "convolution"),
+        check_each(conv_filter_size, count, "conv_filter_size", "img_conv_group", "convolution"),
+        check_each(param_attr, count, "param_attr", "img_conv_group", "convolution"),
+        check_each(conv_with_batchnorm, count, "conv_with_batchnorm", "img_conv_group", "convolution"),
+        check_each(conv_batchnorm_drop_rate, count, "conv_batchnorm_drop_rate", "img_conv_group", "convolution"),
         strict=True,
     )
     out = input

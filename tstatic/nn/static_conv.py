@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_choice, check_int, check_rank, check_static_dim
+from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_rank, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.initializer import Normal
@@ -28,25 +28,8 @@ def channels_of(x: Variable, data_format: str, groups: int, function: str) -> in
     check_rank(x, len(data_format), "x", function, layout=data_format)
     at = len(data_format) - 1 if is_last(data_format) else 1
     count = check_static_dim(x.shape[at], x, f"axis {at} (the channels)", function)
-    check_divisible(count, groups, "the number of input channels", function, x.name)
+    check_divisible(count, groups, "the number of input channels", "groups", function)
     return count
-
-
-def check_divisible(count: int, groups: int, what: str, function: str, var: str | None = None) -> None:
-    """Refuses a number of channels or filters that ``groups`` does not divide.
-
-    Raises:
-        ShapeError: Says which number.
-    """
-    if count % groups:
-        raise ShapeError(
-            f"{what} must be divisible by groups in {function}",
-            expected=f"a multiple of groups={groups}",
-            received=count,
-            fix="change groups or that number",
-            op=function,
-            var=var,
-        )
 
 
 def kaiming(channels: int, kernel: tuple[int, ...]) -> Normal:
@@ -180,7 +163,7 @@ def _conv(
     check_int(num_filters, "num_filters", function, 1)
     groups = 1 if groups is None else check_int(groups, "groups", function, 1)
     count = channels_of(input, data_format, groups, function)
-    check_divisible(num_filters, groups, "the number of filters", function)
+    check_divisible(num_filters, groups, "the number of filters", "groups", function)
     kernel = int_list(filter_size, rank, "filter_size", function)
     paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
     attrs = {
@@ -280,7 +263,7 @@ def conv2d_transpose(
     groups = 1 if groups is None else check_int(groups, "groups", function, 1)
     last = is_last(data_format)
     count = channels_of(input, data_format, groups, function)
-    check_divisible(num_filters, groups, "the number of filters", function)
+    check_divisible(num_filters, groups, "the number of filters", "groups", function)
     paddings, algorithm = padding_of(padding, 2, last, function)
     strides, dilations = int_list(stride, 2, "stride", function), int_list(dilation, 2, "dilation", function)
     if filter_size is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_choice, check_int, check_rank, check_static_dim
+from tstatic.ir.checks import FLOATS, check_choice, check_each, check_int, check_length, check_rank, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.initializer import Constant
@@ -20,37 +20,11 @@ from tstatic.ops.matmul.linear import bilinear_product
 from tstatic.ops.shape._shapes import INTEGERS
 
 
-def _inputs(x: Any, arg: str) -> list[Variable]:
-    """One or several float Variables as a list."""
-    items = list(x) if isinstance(x, list | tuple) and x else [x]
-    return [check_variable(item, arg, "fc", FLOATS) for item in items]
-
-
-def _per_input(attr: Any, count: int, function: str) -> list[Any]:
-    """One attribute per input; a single one applies to all."""
-    if not isinstance(attr, list | tuple):
-        return [attr] * count
-    if len(attr) != count:
-        raise ProgramError(
-            f"{function} got another number of parameter attributes than of inputs",
-            expected=f"{count} attributes, or a single one",
-            received=f"{len(attr)} attributes",
-            fix="pass one attribute per input",
-            op=function,
-            var="weight_attr",
-        )
-    return list(attr)
-
-
 def _fc(
-    inputs: list[Variable],
-    size: int,
-    num_flatten_dims: int,
-    attrs: list[Any],
-    bias_attr: Any,
-    act: Any,
-    name: str | None,
+    x: Any, arg: str, size: int, num_flatten_dims: int, weight_attr: Any, bias_attr: Any, act: Any, name: str | None
 ) -> Variable:
+    inputs = [check_variable(v, arg, "fc", FLOATS) for v in (x if isinstance(x, list | tuple) and x else [x])]
+    attrs = check_each(weight_attr, len(inputs), "weight_attr", "fc", "input", error=ProgramError)
     check_int(size, "size", "fc", 1)
     check_activation(act, "fc")
     shapes = []
@@ -121,8 +95,7 @@ def fc(
         array([[3., 3.],
                [0., 0.]], dtype=float32)
     """
-    inputs = _inputs(x, "x")
-    return _fc(inputs, size, num_flatten_dims, _per_input(weight_attr, len(inputs), "fc"), bias_attr, activation, name)
+    return _fc(x, "x", size, num_flatten_dims, weight_attr, bias_attr, activation, name)
 
 
 @export("fluid.layers.fc", op="mul")
@@ -145,8 +118,7 @@ def fluid_fc(
         >>> exe.run(feed={"x": np.array([[1, 2, 3]], "float32")}, fetch_list=[y])
         [array([[3., 3.]], dtype=float32)]
     """
-    inputs = _inputs(input, "input")
-    return _fc(inputs, size, num_flatten_dims, _per_input(param_attr, len(inputs), "fc"), bias_attr, act, name)
+    return _fc(input, "input", size, num_flatten_dims, param_attr, bias_attr, act, name)
 
 
 # ------------------------------------------------------------------------------------------------------------ embedding
@@ -154,15 +126,9 @@ def _embedding(
     type: str, input: Variable, size: Sequence[int], is_sparse: bool, padding_idx: int | None, attr: Any, dtype: Any
 ) -> Variable:
     check_variable(input, "input", "embedding", INTEGERS)
-    if not isinstance(size, list | tuple) or len(size) != 2:
-        raise ShapeError(
-            "size of embedding must be two numbers",
-            expected="[rows of the table, width of a row]",
-            received=repr(size),
-            fix="pass for example size=[10000, 64]",
-            op="embedding",
-            var="size",
-        )
+    check_length(
+        size if isinstance(size, list | tuple) else [size], 2, "size", "embedding", why="[rows, width of a row]"
+    )
     rows, width = (check_int(s, f"size[{i}]", "embedding", 1) for i, s in enumerate(size))
     check_enabled(attr, "param_attr", "embedding")
     attrs = {"padding_idx": padding_row(padding_idx, rows, "embedding"), "is_sparse": bool(is_sparse)}

@@ -8,21 +8,14 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import check_not_empty
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 
 
 def _some(parameters: Any, function: str) -> list[Variable]:
     found = [check_variable(p, "parameters", function) for p in parameters]
-    if not found:
-        raise ProgramError(
-            f"{function} needs parameters",
-            expected="at least one parameter",
-            received="none",
-            fix="pass layer.parameters()",
-            op=function,
-            var="parameters",
-        )
+    check_not_empty(found, "parameters", function, of="parameter", error=ProgramError)
     return found
 
 

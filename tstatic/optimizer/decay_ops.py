@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.errors import ProgramError
+from tstatic.ir.checks import check_number
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -25,33 +25,9 @@ COUNTER = "@LR_DECAY_COUNTER@"
 # result is a float32 Variable of shape [1].
 
 
-def _number(function: str, name: str, value: Any, *, above: float = -math.inf) -> float:
-    """Returns a finite real number greater than ``above``."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ProgramTypeError(
-            f"The type of '{name}' in {function} must be float",
-            expected="a number",
-            received=f"{value!r} of type {type(value).__name__}",
-            fix="pass a Python number",
-            op=function,
-            var=name,
-        )
-    number = float(value)
-    if not (math.isfinite(number) and number > above):
-        raise ProgramError(
-            f"'{name}' in {function} is out of range",
-            expected="a finite number" + (f" > {above:g}" if above > -math.inf else ""),
-            received=repr(value),
-            fix="pass a number in this range",
-            op=function,
-            var=name,
-        )
-    return number
-
-
 def _rate(function: str, value: Any) -> Any:
     """A start rate: a number, or a Variable that another decay made."""
-    return value if isinstance(value, Variable) else _number(function, "learning_rate", value)
+    return value if isinstance(value, Variable) else check_number(value, "learning_rate", function)
 
 
 def _constant(value: float) -> Variable:
@@ -108,8 +84,8 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
         >>> [round(exe.run(fetch_list=[rate])[0].item(), 4) for _ in range(6)]
         [0.0625, 0.125, 0.1875, 0.25, 0.2236, 0.2041]
     """
-    width = _number("noam_decay", "d_model", d_model, above=0.0)
-    rise = _number("noam_decay", "warmup_steps", warmup_steps, above=0.0)
+    width = check_number(d_model, "d_model", "noam_decay", above=0.0)
+    rise = check_number(warmup_steps, "warmup_steps", "noam_decay", above=0.0)
     rate = _rate("noam_decay", learning_rate)
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter(1)
@@ -118,7 +94,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
 
 def _turns(function: str, decay_steps: float, staircase: bool, name: str = "decay_steps") -> Any:
     """``t / decay_steps``, whole if ``staircase``."""
-    length = _number(function, name, decay_steps, above=0.0)
+    length = check_number(decay_steps, name, function, above=0.0)
     turns = _decay_step_counter() / length
     return floor(turns) if staircase else turns
 
@@ -147,7 +123,7 @@ def exponential_decay(
         [1.0, 0.5, 0.25]
     """
     rate = _rate("exponential_decay", learning_rate)
-    factor = _number("exponential_decay", "decay_rate", decay_rate, above=0.0)
+    factor = check_number(decay_rate, "decay_rate", "exponential_decay", above=0.0)
     with default_main_program()._lr_schedule_guard():
         return factor ** _turns("exponential_decay", decay_steps, staircase) * rate  # type: ignore[no-any-return]
 
@@ -158,7 +134,7 @@ def natural_exp_decay(
 ) -> Variable:
     """``learning_rate * exp(-decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
     rate = _rate("natural_exp_decay", learning_rate)
-    factor = _number("natural_exp_decay", "decay_rate", decay_rate)
+    factor = check_number(decay_rate, "decay_rate", "natural_exp_decay")
     with default_main_program()._lr_schedule_guard():
         return exp(_turns("natural_exp_decay", decay_steps, staircase) * -factor) * rate  # type: ignore[no-any-return]
 
@@ -169,7 +145,7 @@ def inverse_time_decay(
 ) -> Variable:
     """``learning_rate / (1 + decay_rate * t / decay_steps)``; arguments as in :func:`exponential_decay`."""
     rate = _rate("inverse_time_decay", learning_rate)
-    factor = _number("inverse_time_decay", "decay_rate", decay_rate)
+    factor = check_number(decay_rate, "decay_rate", "inverse_time_decay")
     with default_main_program()._lr_schedule_guard():
         return rate / (_turns("inverse_time_decay", decay_steps, staircase) * factor + 1.0)  # type: ignore[no-any-return]
 
@@ -199,9 +175,9 @@ def polynomial_decay(
         [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     """
     rate = _rate("polynomial_decay", learning_rate)
-    end = _number("polynomial_decay", "end_learning_rate", end_learning_rate)
-    exponent = _number("polynomial_decay", "power", power)
-    length = _number("polynomial_decay", "decay_steps", decay_steps, above=0.0)
+    end = check_number(end_learning_rate, "end_learning_rate", "polynomial_decay")
+    exponent = check_number(power, "power", "polynomial_decay")
+    length = check_number(decay_steps, "decay_steps", "polynomial_decay", above=0.0)
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter()
         if cycle:
@@ -222,8 +198,8 @@ def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Var
     Raises:
         ProgramError: If the counts do not fit or the boundaries do not increase.
     """
-    limits = [_number("piecewise_decay", f"boundaries[{i}]", b) for i, b in enumerate(boundaries)]
-    rates = [_number("piecewise_decay", f"values[{i}]", v) for i, v in enumerate(values)]
+    limits = [check_number(b, f"boundaries[{i}]", "piecewise_decay") for i, b in enumerate(boundaries)]
+    rates = [check_number(v, f"values[{i}]", "piecewise_decay") for i, v in enumerate(values)]
     if len(rates) - len(limits) != 1 or any(a >= b for a, b in itertools.pairwise(limits)):
         raise ProgramError(
             "len(values) - len(boundaries) should be 1, and boundaries should increase",
@@ -250,7 +226,7 @@ def cosine_decay(learning_rate: float | Variable, step_each_epoch: float, epochs
         epochs: Number of epochs, > 0.
     """
     rate = _rate("cosine_decay", learning_rate)
-    count = _number("cosine_decay", "epochs", epochs, above=0.0)
+    count = check_number(epochs, "epochs", "cosine_decay", above=0.0)
     with default_main_program()._lr_schedule_guard():
         epoch = _turns("cosine_decay", step_each_epoch, True, "step_each_epoch")
         return (cos(epoch * (math.pi / count)) + 1.0) * (rate * 0.5)  # type: ignore[no-any-return]
@@ -267,9 +243,9 @@ def linear_lr_warmup(learning_rate: float | Variable, warmup_steps: float, start
         end_lr: What the warm-up rises to.
     """
     rate = _rate("linear_lr_warmup", learning_rate)
-    first = _number("linear_lr_warmup", "start_lr", start_lr)
-    rise = _number("linear_lr_warmup", "end_lr", end_lr) - first
-    length = _number("linear_lr_warmup", "warmup_steps", warmup_steps, above=0.0)
+    first = check_number(start_lr, "start_lr", "linear_lr_warmup")
+    rise = check_number(end_lr, "end_lr", "linear_lr_warmup") - first
+    length = check_number(warmup_steps, "warmup_steps", "linear_lr_warmup", above=0.0)
     with default_main_program()._lr_schedule_guard():
         step = _decay_step_counter()
         after = rate if isinstance(rate, Variable) else _constant(rate)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from tstatic.autodiff import append_backward
-from tstatic.errors import LossSizeError, ProgramError, ProgramTypeError
+from tstatic.errors import LossSizeError, ProgramError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_startup_program, program_guard
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Operator, Parameter, Program, Variable
@@ -57,17 +59,14 @@ class Optimizer:
         grad_clip: Any = None,
         name: str | None = None,
     ) -> None:
-        rate_ok = isinstance(learning_rate, LRScheduler | Variable) or (
-            isinstance(learning_rate, int | float) and not isinstance(learning_rate, bool)
+        check_type(
+            learning_rate,
+            (int, float, LRScheduler, Variable),
+            "learning_rate",
+            self.type,
+            expected="a float or an optimizer.lr.LRScheduler",
+            fix="pass for example learning_rate=0.01",
         )
-        if not rate_ok:
-            raise ProgramTypeError(
-                f"learning rate should be float or LRScheduler, got {type(learning_rate)} here",
-                expected="a float or an optimizer.lr.LRScheduler",
-                received=f"{learning_rate!r} of type {type(learning_rate).__name__}",
-                fix="pass for example learning_rate=0.01",
-                op=self.type,
-            )
         check_clip(grad_clip)
         self._set_decay(weight_decay)
         self._learning_rate = learning_rate
@@ -87,14 +86,14 @@ class Optimizer:
         """
         if isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool):
             weight_decay = L2Decay(float(weight_decay))
-        if weight_decay is not None and not isinstance(weight_decay, WeightDecayRegularizer):
-            raise ProgramTypeError(
-                "weight_decay must be a float or a regularizer",
-                expected="a float, regularizer.L1Decay or regularizer.L2Decay",
-                received=f"{weight_decay!r} of type {type(weight_decay).__name__}",
-                fix="pass for example weight_decay=1e-4",
-                op=self.type,
-            )
+        check_type(
+            weight_decay,
+            (WeightDecayRegularizer, NoneType),
+            "weight_decay",
+            self.type,
+            expected="a float, regularizer.L1Decay or regularizer.L2Decay",
+            fix="pass for example weight_decay=1e-4",
+        )
         self.regularization: WeightDecayRegularizer | None = weight_decay
 
     # -------------------------------------------------------------------------------------------------- learning rate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from tstatic.errors import ProgramTypeError, shown
+from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import export
 
 _seed: int | None = None
@@ -32,13 +32,7 @@ def seed(seed: int) -> int:
         True
     """
     global _seed, _epoch
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ProgramTypeError(
-            "paddle.seed needs an integer",
-            expected="an int",
-            received=shown(seed),
-            fix="pass an int, for example paddle.seed(1)",
-        )
+    check_type(seed, int, "seed", "paddle.seed")
     _seed = seed % 2**64
     _epoch += 1
     return _seed

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from tstatic.devices import Array, Device, owner_of, read
-from tstatic.errors import DTypeError, FeedError, ProgramTypeError, shown
+from tstatic.errors import DTypeError, FeedError
 from tstatic.guards import Guarded
 from tstatic.ir.arrays import plain
+from tstatic.ir.checks import check_type
 from tstatic.ir.types import DType, dtype_of
 from tstatic.locks import rlock
 from tstatic.no_effect import PLACE, no_effect
@@ -256,13 +257,7 @@ class Scope:
 
     def var(self, name: str) -> ScopeVar:
         """Returns the variable of that name, and creates it if it does not exist."""
-        if not isinstance(name, str):
-            raise ProgramTypeError(
-                "a scope variable is named by a text",
-                expected="a str",
-                received=shown(name),
-                fix="pass the variable's name",
-            )
+        check_type(name, str, "name", "Scope.var")
         found = self.find_var(name)
         if found is None:
             found = self._vars[name] = ScopeVar(name, self)
@@ -435,13 +430,7 @@ def scope_guard(scope: Scope) -> Iterator[None]:
         >>> scope.find_var("w") is not None, static.global_scope().find_var("w") is None
         (True, True)
     """
-    if not isinstance(scope, Scope):
-        raise ProgramTypeError(
-            "scope_guard needs a Scope",
-            expected="a static.Scope",
-            received=shown(scope),
-            fix="make one with static.Scope()",
-        )
+    check_type(scope, Scope, "scope", "scope_guard", expected="a static.Scope")
     with _current.inside(scope):
         yield
 

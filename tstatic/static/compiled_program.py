@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import Any
 from weakref import WeakSet
 
@@ -11,6 +12,7 @@ from tstatic import places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
+from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.ir.types import Meta, dtype_of
@@ -211,13 +213,13 @@ class CompiledProgram:
                 "make another CompiledProgram of the same program",
             )
         self._check_loss(loss_name)
-        if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
-            raise ProgramTypeError(
-                "share_vars_from must be a CompiledProgram",
-                expected="a CompiledProgram on which with_data_parallel was called, or None",
-                received=shown(share_vars_from),
-                fix="pass what CompiledProgram(...).with_data_parallel(...) returned",
-            )
+        check_type(
+            share_vars_from,
+            (CompiledProgram, NoneType),
+            "share_vars_from",
+            "with_data_parallel",
+            expected="a CompiledProgram on which with_data_parallel was called, or None",
+        )
         if share_vars_from is not None and not share_vars_from._settings.parallel:
             raise self._refused(
                 "The shared Program is not data parallel, cannot share variables from it.",
@@ -240,13 +242,9 @@ class CompiledProgram:
 
     def _check_loss(self, name: Any) -> None:
         """Checks that the given name is the loss that the backward part starts from."""
-        if name is not None and not isinstance(name, str):
-            raise ProgramTypeError(
-                "loss_name is the name of a variable",
-                expected="a str, for example loss.name, or None",
-                received=shown(name),
-                fix="pass loss.name",
-            )
+        check_type(
+            name, (str, NoneType), "loss_name", "with_data_parallel", expected="a str such as loss.name, or None"
+        )
         if not self._has_backward():
             if name and self._program.global_block()._find_var_recursive(name) is None:
                 raise self._refused(
@@ -383,26 +381,20 @@ def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
 def _strategy_copy(strategy: BuildStrategy | None) -> BuildStrategy:
     if strategy is None:
         return BuildStrategy()
-    if not isinstance(strategy, BuildStrategy):
-        raise ProgramTypeError(
-            "build_strategy must be a BuildStrategy",
-            expected="a static.BuildStrategy or None",
-            received=shown(strategy),
-            fix="make one with static.BuildStrategy()",
-        )
+    check_type(strategy, BuildStrategy, "build_strategy", "CompiledProgram", expected="a static.BuildStrategy or None")
     return strategy.copy()
 
 
 def _execution_copy(strategy: ExecutionStrategy | None) -> ExecutionStrategy:
     if strategy is None:
         return ExecutionStrategy()
-    if not isinstance(strategy, ExecutionStrategy):
-        raise ProgramTypeError(
-            "exec_strategy must be an ExecutionStrategy",
-            expected="a static.ExecutionStrategy or None",
-            received=shown(strategy),
-            fix="make one with static.ExecutionStrategy()",
-        )
+    check_type(
+        strategy,
+        ExecutionStrategy,
+        "exec_strategy",
+        "with_data_parallel",
+        expected="a static.ExecutionStrategy or None",
+    )
     return strategy.copy()
 
 

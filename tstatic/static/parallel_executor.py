@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 from tstatic import places
-from tstatic.errors import FeedError, ProgramError, ProgramTypeError, shown
+from tstatic.errors import FeedError, ProgramError
+from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.program import Program
 from tstatic.logs import warn_once
@@ -60,22 +62,8 @@ class ParallelExecutor:
         trainer_id: int = 0,
         scope: Scope | None = None,
     ) -> None:
-        if share_vars_from is not None and not isinstance(share_vars_from, ParallelExecutor):
-            raise ProgramTypeError(
-                "The share_vars_from should be ParallelExecutor.",
-                expected="a ParallelExecutor, or None",
-                received=shown(share_vars_from),
-                fix="pass the ParallelExecutor that trains",
-                op="ParallelExecutor",
-            )
-        if scope is not None and not isinstance(scope, Scope):
-            raise ProgramTypeError(
-                "ParallelExecutor needs a Scope as 'scope'",
-                expected="a static.Scope, or None",
-                received=shown(scope),
-                fix="make one with static.Scope()",
-                op="ParallelExecutor",
-            )
+        check_type(share_vars_from, (ParallelExecutor, NoneType), "share_vars_from", "ParallelExecutor")
+        check_type(scope, (Scope, NoneType), "scope", "ParallelExecutor")
         if build_strategy is not None and not isinstance(build_strategy, BuildStrategy):
             build = build_strategy  # CompiledProgram raises the error.
         else:

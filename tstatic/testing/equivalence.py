@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramTypeError
+from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
 from tstatic.ir.program import Program
 from tstatic.static.request import fetch_names
@@ -117,13 +118,9 @@ def assert_equivalent(
 def _strategies(given: Any) -> list[BuildStrategy]:
     chosen = [everything_on()] if given is None else [given] if isinstance(given, BuildStrategy) else list(given)
     for one in chosen:
-        if not isinstance(one, BuildStrategy):
-            raise ProgramTypeError(
-                "strategies must be BuildStrategy objects",
-                expected="a static.BuildStrategy or a list of them",
-                received=f"{one!r} of type {type(one).__name__}",
-                fix="make one with static.BuildStrategy() and set its switches",
-            )
+        check_type(
+            one, BuildStrategy, "strategies", "assert_equivalent", expected="a static.BuildStrategy or a list of them"
+        )
     return chosen
 
 

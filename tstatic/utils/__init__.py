@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tstatic.errors import ProgramError, ProgramTypeError
+from tstatic.errors import ProgramError
 from tstatic.ir import names as unique_name
+from tstatic.ir.checks import check_type
 from tstatic.no_effect import no_effect
 from tstatic.places import CPUPlace
 from tstatic.static import Executor, Program, Scope, data, program_guard
@@ -21,13 +22,7 @@ PADDLE_VERSION = (2, 6, 2, 0)
 
 
 def _parse(text: str, name: str) -> tuple[int, ...]:
-    if not isinstance(text, str):
-        raise ProgramTypeError(
-            f"The type of '{name}' in require_version must be str",
-            expected="a text such as '2.0.0'",
-            received=f"{text!r} of type {type(text).__name__}",
-            fix="pass a version as text",
-        )
+    check_type(text, str, name, "require_version", expected="a text such as '2.0.0'")
     if not re.fullmatch(r"\d+(\.\d+){0,3}", text):
         raise ProgramError(
             f"the value of '{name}' in require_version must be in format '\\d+(\\.\\d+){{0,3}}'",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
+from tstatic.ir.checks import check_type
 from tstatic.logs import get_logger
 
 _log = get_logger("nn")
@@ -89,14 +90,9 @@ def write_state(owner: str, wanted: Mapping[str, Any], state: Mapping[str, Any])
         ProgramTypeError: If ``state`` is not a mapping.
         ShapeError, NotFoundError: If a shape differs, or a variable has no place in the scope.
     """
-    if not isinstance(state, Mapping):
-        raise ProgramTypeError(
-            "state_dict must map names to arrays",
-            expected="a dict of name -> array",
-            received=f"{state!r} of type {type(state).__name__}",
-            fix="pass what you saved: {name: array, ...}",
-            op="set_state_dict",
-        )
+    check_type(
+        state, Mapping, "state_dict", "set_state_dict", expected="a dict of name -> array", fix="pass what you saved"
+    )
     pairs = [(key, wanted[key], np.asarray(value)) for key, value in state.items() if key in wanted]
     for key, var, array in pairs:
         if array.shape != var.shape:

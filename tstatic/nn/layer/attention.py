@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import FLOATS, check_int, check_rank
+from tstatic.ir.checks import FLOATS, check_divisible, check_int, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.common import Linear
@@ -89,15 +88,7 @@ class MultiHeadAttention(Layer):
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         self.dropout, self.need_weights = dropout, need_weights
-        self.head_dim = embed_dim // num_heads
-        if embed_dim % num_heads:
-            raise ShapeError(
-                "embed_dim must be divisible by num_heads",
-                expected=f"a multiple of num_heads={num_heads}",
-                received=embed_dim,
-                fix="change one of them",
-                op="MultiHeadAttention",
-            )
+        self.head_dim = check_divisible(embed_dim, num_heads, "embed_dim", "num_heads", "MultiHeadAttention")
         self.q_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
         self.k_proj = Linear(self.kdim, embed_dim, weight_attr, bias_attr)
         self.v_proj = Linear(self.vdim, embed_dim, weight_attr, bias_attr)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import FLOATS, check_choice, check_int
+from tstatic.ir.checks import FLOATS, check_choice, check_int, check_size
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import check_enabled
@@ -96,15 +94,15 @@ class Linear(Layer):
     def forward(self, input: Variable) -> Variable:
         """``[..., in_features]`` to ``[..., out_features]``."""
         check_variable(input, "input", "Linear", FLOATS)
-        if input.shape[-1:] not in ((self.in_features,), (UNKNOWN,)):
-            raise ShapeError(
-                "the input of Linear has another number of features",
-                expected=f"a last axis of size {self.in_features}",
-                received=f"'{input.name}' of shape {list(input.shape)}",
-                fix="check in_features, or flatten the input first",
-                op="Linear",
-                var=input.name,
-            )
+        check_size(
+            input,
+            -1,
+            self.in_features,
+            "input",
+            "Linear",
+            why="in_features",
+            fix="check in_features, or flatten the input first",
+        )
         return linear(input, self.weight, self.bias, self._name)
 
     def extra_repr(self) -> str:

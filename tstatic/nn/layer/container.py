@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tstatic.errors import IndexRangeError, NotFoundError, ProgramTypeError, near
+from tstatic.errors import IndexRangeError, ProgramTypeError
+from tstatic.ir.checks import check_known, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter
 from tstatic.nn.layer.layers import Layer
@@ -18,23 +19,16 @@ def _position(index: Any, count: int, owner: str) -> int:
         ProgramTypeError: If it is not an int.
         IndexRangeError: If there is none.
     """
-    if isinstance(index, bool) or not isinstance(index, int):
-        raise ProgramTypeError(
-            f"{owner} is indexed by positions",
-            expected="an int or a slice",
-            received=f"{index!r} of type {type(index).__name__}",
-            fix="pass a position",
-            op=owner,
-        )
-    if not -count <= index < count:
+    position = check_type(index, int, "index", owner, expected="an int or a slice")
+    if not -count <= position < count:
         raise IndexRangeError(
-            f"{owner} has no entry {index}",
+            f"{owner} has no entry {position}",
             expected=f"a position from {-count} to {count - 1}" if count else "an entry: it is empty",
-            received=index,
+            received=position,
             fix="see len()",
             op=owner,
         )
-    return index % count
+    return position % count
 
 
 def _entry(value: Any, kind: type, owner: str) -> Any:
@@ -43,15 +37,7 @@ def _entry(value: Any, kind: type, owner: str) -> Any:
     Raises:
         ProgramTypeError: If it is not.
     """
-    if not isinstance(value, kind):
-        raise ProgramTypeError(
-            f"{owner} holds objects of {kind.__name__} only",
-            expected=f"a {kind.__name__}",
-            received=f"{value!r} of type {type(value).__name__}",
-            fix="pass instances, such as nn.ReLU() rather than nn.ReLU",
-            op=owner,
-        )
-    return value
+    return check_type(value, kind, "entry", owner, fix="pass instances, such as nn.ReLU() rather than nn.ReLU")
 
 
 @export("nn.Sequential", "fluid.dygraph.Sequential")
@@ -82,14 +68,7 @@ class Sequential(Layer):
             return Sequential(*items[name])
         if isinstance(name, str):
             known = dict(items)
-            if name not in known:
-                raise NotFoundError(
-                    f"Sequential has no layer named '{name}'",
-                    expected=f"one of {', '.join(known) or 'none: it is empty'}",
-                    received=repr(name),
-                    fix=near(name, known) or "see named_children()",
-                    op="Sequential",
-                )
+            return known[check_known(name, known, "Sequential has no layer named", op="Sequential")]
             return known[name]
         return items[_position(name, len(items), "Sequential")][1]
 
@@ -198,17 +177,8 @@ class LayerDict(Layer):
             self.update(sublayers)
 
     def __getitem__(self, key: str) -> Layer:
-        found = self.__dict__["_sub_layers"].get(key)
-        if found is None:
-            raise NotFoundError(
-                f"LayerDict has no layer named {key!r}",
-                expected=f"one of {', '.join(self.keys()) or 'none: it is empty'}",
-                received=repr(key),
-                fix=near(str(key), self.keys()) or "see keys()",
-                op="LayerDict",
-            )
-        layer: Layer = found
-        return layer
+        layers: dict[str, Layer] = self.__dict__["_sub_layers"]
+        return layers[check_known(key, layers, "LayerDict has no layer named", op="LayerDict")]
 
     def __setitem__(self, key: str, sublayer: Layer) -> None:
         self.add_sublayer(key, _entry(sublayer, Layer, "LayerDict"))

@@ -6,13 +6,12 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_choice, check_int, check_rank
+from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_rank, check_size
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import check_enabled
-from tstatic.nn.static_conv import check_divisible, kaiming
+from tstatic.nn.static_conv import kaiming
 from tstatic.ops.conv._sliding import int_list, is_last, padding_of
 from tstatic.ops.conv.conv2d import conv1d, conv2d
 from tstatic.ops.conv.conv3d import conv3d
@@ -48,8 +47,8 @@ class _Conv(Layer):
         self._in_channels = check_int(in_channels, "in_channels", function, 1)
         self._out_channels = check_int(out_channels, "out_channels", function, 1)
         self._groups = check_int(groups, "groups", function, 1)
-        check_divisible(in_channels, groups, "in_channels", function)
-        check_divisible(out_channels, groups, "out_channels", function)
+        check_divisible(in_channels, groups, "in_channels", "groups", function)
+        check_divisible(out_channels, groups, "out_channels", "groups", function)
         self._kernel_size = int_list(kernel_size, self._rank, "kernel_size", function)
         self._stride = int_list(stride, self._rank, "stride", function)
         self._dilation = int_list(dilation, self._rank, "dilation", function)
@@ -67,15 +66,7 @@ class _Conv(Layer):
         function = type(self).__name__
         check_rank(check_variable(x, "x", function, FLOATS), self._rank + 2, "x", function, layout=self._data_format)
         at = self._rank + 1 if is_last(self._data_format) else 1
-        if x.shape[at] not in (self._in_channels, UNKNOWN):
-            raise ShapeError(
-                f"the input of {function} has another number of channels",
-                expected=f"{self._in_channels} channels on axis {at} ({self._data_format})",
-                received=f"'{x.name}' of shape {list(x.shape)}",
-                fix="check in_channels and data_format",
-                op=function,
-                var=x.name,
-            )
+        check_size(x, at, self._in_channels, "x", function, why=f"in_channels, in {self._data_format}")
 
     def _widened(self, x: Variable) -> tuple[Variable, Any]:
         """The input, padded beforehand where zeros are not wanted, and the padding that is left to the op."""

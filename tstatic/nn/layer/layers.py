@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from types import NoneType
 from typing import Any, Self
 
-from tstatic.errors import ProgramError, ProgramTypeError, UnsupportedError, near
+from tstatic.errors import ProgramError, UnsupportedError, near
 from tstatic.ir import names
+from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
@@ -83,15 +85,13 @@ class Layer:
             return
         for table, kind in (("_parameters", Parameter), ("_sub_layers", Layer), ("_buffers", Variable)):
             if name in own.get(table, ()):
-                if value is not None and not isinstance(value, kind):
-                    raise ProgramTypeError(
-                        f"'{name}' of {type(self).__name__} is registered, so another kind of value cannot take its place",
-                        expected=f"a {kind.__name__} or None",
-                        received=f"{value!r} of type {type(value).__name__}",
-                        fix=f"delete it first with del layer.{name}, or use another name",
-                        op=type(self).__name__,
-                        var=name,
-                    )
+                check_type(
+                    value,
+                    (kind, NoneType),
+                    name,
+                    type(self).__name__,
+                    fix=f"delete it first with del layer.{name}, or use another name",
+                )
                 own[table][name] = value
                 return
         object.__setattr__(self, name, value)

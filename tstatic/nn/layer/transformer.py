@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.build import emit
-from tstatic.ir.checks import check_int
+from tstatic.ir.checks import check_int, check_length
 from tstatic.ir.opdef import export, namespace
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.attention import Cache, MultiHeadAttention, StaticCache, added
@@ -25,14 +25,9 @@ def _convert_param_attr_to_list(param_attr: Any, n: int) -> list[Any]:
         ProgramError: If a list of another length is given.
     """
     if isinstance(param_attr, list | tuple):
-        if len(param_attr) != n:
-            raise ProgramError(
-                "a list of parameter attributes has another length than the layer has parts",
-                expected=f"{n} attributes, or a single one",
-                received=f"{len(param_attr)} attributes",
-                fix="pass one attribute per part",
-                op="Transformer",
-            )
+        check_length(
+            param_attr, n, "param_attr", "Transformer", why="one per part, or a single one", error=ProgramError
+        )
         return [a if a is False else None if a in (True, None) else ParamAttr._to_attr(a) for a in param_attr]
     if param_attr is False:
         return [False] * n
@@ -332,14 +327,14 @@ def _spread(attr: Any, parts: int) -> Any:
     """
     if not isinstance(attr, list | tuple):
         return attr
-    if not 1 <= len(attr) <= 3:
-        raise ProgramError(
-            "length of weight_attr and bias_attr of Transformer should be 1, 2 or 3",
-            expected="a list of 1, 2 or 3 attributes, or a single one",
-            received=f"{len(attr)} attributes",
-            fix="pass [self-attention, cross-attention, linear layers]",
-            op="Transformer",
-        )
+    check_length(
+        attr,
+        (1, 2, 3),
+        "weight_attr and bias_attr",
+        "Transformer",
+        why="[self-attention, cross-attention, linear]",
+        error=ProgramError,
+    )
     first, last = attr[0], attr[-1]
     if parts == 2:
         return [first, last]
