@@ -1,9 +1,9 @@
 # Made from the registry of public names by `make api`.
-from tstatic.ops.conv.conv2d import conv1d as conv1d
-from tstatic.ops.conv.conv2d import conv2d as conv2d
-from tstatic.ops.conv.conv3d import conv3d as conv3d
-from tstatic.ops.conv.conv_transpose import conv1d_transpose as conv1d_transpose
-from tstatic.ops.conv.conv_transpose import conv2d_transpose as conv2d_transpose
+from tstatic.ops.conv.conv import conv1d as conv1d
+from tstatic.ops.conv.conv import conv1d_transpose as conv1d_transpose
+from tstatic.ops.conv.conv import conv2d as conv2d
+from tstatic.ops.conv.conv import conv2d_transpose as conv2d_transpose
+from tstatic.ops.conv.conv import conv3d as conv3d
 from tstatic.ops.conv.interpolate_functions import interpolate as interpolate
 from tstatic.ops.conv.interpolate_functions import upsample as upsample
 from tstatic.ops.conv.pool_functions import adaptive_avg_pool1d as adaptive_avg_pool1d

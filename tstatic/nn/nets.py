@@ -12,7 +12,7 @@ from tstatic.ir.program import Variable
 from tstatic.nn.static_conv import conv2d
 from tstatic.nn.static_norm import batch_norm
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv.pool_fluid import pool2d
+from tstatic.ops.conv.pool_functions import pool2d
 from tstatic.ops.random.dropout import fluid_dropout
 
 

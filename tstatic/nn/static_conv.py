@@ -14,7 +14,7 @@ from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops.conv._sliding import int_list, is_last, padding_of
-from tstatic.ops.conv.conv_transpose import output_attrs
+from tstatic.ops.conv.conv import output_attrs
 
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 

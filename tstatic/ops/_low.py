@@ -23,6 +23,11 @@ def up(array: Any) -> Any:
     return array.astype(np.float32) if is_low(array) else array
 
 
+def torch_wide(tensor: Any) -> Any:
+    """A torch tensor of low precision as float32; any other as it is."""
+    return tensor.float() if tensor is not None and tensor.itemsize == 2 else tensor
+
+
 def in_float32(outputs: int = 1) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Wraps a ``ref`` whose last ``outputs`` positional arguments are outputs.
 

@@ -1,22 +1,16 @@
 """Tuned numpy functions on arrays, behind the op definitions of the heavy ops.
 
-* ``conv``, ``conv_pixels``, ``conv_rows``, ``_windows``  convolution
-* ``pool``, ``pool_index``, ``pool_pairs``  pooling
-* ``norm``, ``norm_rows``  normalisation
-* ``softmax``, ``special``  softmax, and the error function
-* ``update``, ``update_rules``  optimizer updates
-* ``philox``, ``draw``  random numbers
-* ``_common``  types and helpers
+* ``conv``: convolution over two axes with groups, and both gradients; ``conv_pixels``, ``conv_rows``: its two ways to
+  arrange data; ``_windows``: which of them, and in which blocks
+* ``pool``: maximum and average pooling, sliding or adaptive windows, places of maxima; ``pool_pairs``: windows of 2 x 2
+* ``norm``: layer norm, batch norm; ``norm_rows``: batch norm with channels last
+* ``softmax``: softmax, log-softmax, softmax with cross entropy; ``special``: erf, gelu
+* ``update``: sgd, momentum, Adam and AdamW; ``update_rules``: the other optimizers
+* ``philox``, ``draw``: random numbers
+* ``_common``: types and helpers
 
 Every array that is written is passed in. What a kernel needs besides stands in the ``*_scratch`` function next to it,
 as ``(shape, dtype)`` pairs; nothing of the size of an operand is allocated inside as long as arrays are C-contiguous
 (odd strides work and may copy). All kernels run in float32 and float64, take zero-size arrays, and give the same bits
 for the same arguments: blocks depend on shapes only and are summed in order. Callers silence floating-point warnings.
-
-- ``conv``: 2-d convolution with groups, and both gradients
-- ``pool``: maximum and average pooling, sliding or adaptive windows; ``pool_index`` says where each maximum stands
-- ``norm``: layer norm, batch norm; ``norm_rows``: batch norm with channels last
-- ``softmax``: softmax, log-softmax, softmax with cross entropy
-- ``special``: erf, gelu
-- ``update``: sgd, momentum, Adam and AdamW
 """

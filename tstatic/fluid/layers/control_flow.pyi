@@ -28,8 +28,8 @@ from tstatic.ops.conv.interpolate_functions import resize_bilinear as resize_bil
 from tstatic.ops.conv.interpolate_functions import resize_linear as resize_linear
 from tstatic.ops.conv.interpolate_functions import resize_nearest as resize_nearest
 from tstatic.ops.conv.interpolate_functions import resize_trilinear as resize_trilinear
-from tstatic.ops.conv.pool_fluid import adaptive_pool2d as adaptive_pool2d
-from tstatic.ops.conv.pool_fluid import pool2d as pool2d
+from tstatic.ops.conv.pool_functions import adaptive_pool2d as adaptive_pool2d
+from tstatic.ops.conv.pool_functions import pool2d as pool2d
 from tstatic.ops.conv.unfold import unfold as unfold
 from tstatic.ops.elementwise.activation import fluid_mish as mish
 from tstatic.ops.elementwise.activation import fluid_softplus as softplus

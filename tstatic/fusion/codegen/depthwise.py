@@ -15,7 +15,7 @@ from tstatic.fusion.codegen.reference import Reference
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
-from tstatic.ops.conv.conv2d import geometry
+from tstatic.ops.conv._convolution import Window
 from tstatic.target import Target
 
 MOST_TAPS = 64
@@ -99,7 +99,7 @@ class _Module:
         x, small, w = (self.metas[v].shape for v in (self.x, self.small, self.filter))
         sizes = x[1:3] if last else x[2:]
         out = small[1:3] if last else small[2:]
-        strides, pads, dilations, _ = geometry(sizes, w, attrs)
+        strides, pads, dilations, _ = Window(sizes, w[2:], attrs).plane
         channels = x[3] if last else x[1]
         times = w[0] // channels
         if w[2] * w[3] * times > MOST_TAPS:

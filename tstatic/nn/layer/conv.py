@@ -13,9 +13,7 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import check_enabled
 from tstatic.nn.static_conv import kaiming
 from tstatic.ops.conv._sliding import int_list, is_last, padding_of
-from tstatic.ops.conv.conv2d import conv1d, conv2d
-from tstatic.ops.conv.conv3d import conv3d
-from tstatic.ops.conv.conv_transpose import conv1d_transpose, conv2d_transpose
+from tstatic.ops.conv.conv import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d
 from tstatic.ops.shape.pad import pad
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")

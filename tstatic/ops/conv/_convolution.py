@@ -1,18 +1,20 @@
-"""What all convolution op definitions share: attributes, shapes, tiles and cost."""
+"""What all convolutions share: geometry, shapes, the three products, tiles and cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Cost, Tile
-from tstatic.ir.types import UNKNOWN, Meta, numel
+from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops.conv._sliding import (
     ALGORITHMS,
     Pairs,
+    as_metas,
     assemble,
     at,
     channels,
@@ -30,7 +32,16 @@ from tstatic.ops.conv._sliding import (
     positive,
     spatial,
 )
-from tstatic.tuned._windows import output_size
+from tstatic.tuned._common import Array
+from tstatic.tuned._windows import Pads, Pair, output_size
+from tstatic.tuned.conv import (
+    conv2d_filter_grad,
+    conv2d_filter_grad_scratch,
+    conv2d_forward,
+    conv2d_forward_scratch,
+    conv2d_input_grad,
+    conv2d_input_grad_scratch,
+)
 
 # Floating-point operations of the smallest tile: about half a millisecond of one core.
 _TILE = 4e7
@@ -38,47 +49,40 @@ _TILE = 4e7
 _LARGE_FILTER = 1 << 18
 # Columns per tile of a product with filters that do not stay in the cache.
 _COLUMNS = 256
-_LAYOUT = {2: "NCHW", 3: "NCDHW"}
 
 
-WINDOW = ("strides", "paddings", "padding_algorithm", "dilations")
-"""Attributes that make a :class:`Window`, in its order."""
-
-
-def conv_attrs(rank: int) -> dict[str, Attr]:
+def conv_attrs(rank: int, transposed: bool) -> dict[str, Attr]:
     """Attributes of a convolution over ``rank`` axes."""
-    return {
+    attrs = {
         "strides": Attr((1,) * rank, "ints", positive),
         "paddings": Attr((0,) * rank, "ints", not_negative),
         "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
         "dilations": Attr((1,) * rank, "ints", positive),
         "groups": Attr(1, "int", lambda g: None if g > 0 else "a number of groups of at least 1"),
-        "data_format": layout_attr(_LAYOUT[rank]),
+        "data_format": layout_attr({2: "NCHW", 3: "NCDHW"}[rank]),
     }
+    if transposed:
+        attrs |= {"output_padding": Attr((), "ints", not_negative), "output_size": Attr((), "ints")}
+    return attrs
 
 
 class Window:
-    """Strides, paddings and dilations per axis, once the sizes are known."""
+    """Strides, paddings and dilations per axis, once the sizes are known.
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        kernel: Sequence[int],
-        strides: Sequence[int],
-        paddings: Sequence[int],
-        padding_algorithm: str,
-        dilations: Sequence[int],
-    ) -> None:
-        rank = len(kernel)
+    Args:
+        sizes: Spatial sizes that paddings are reckoned from.
+        kernel: Sizes of the window.
+        attrs: ``strides``, ``paddings``, ``dilations``, and perhaps ``padding_algorithm`` and ``groups``.
+    """
+
+    def __init__(self, sizes: Sequence[int], kernel: Sequence[int], attrs: Mapping[str, Any]) -> None:
+        rank, algorithm = len(kernel), attrs.get("padding_algorithm", "EXPLICIT")
         self.kernel = tuple(kernel)
-        self.strides = per_axis(strides, rank)
-        self.pads: Pairs = pads_of(paddings, padding_algorithm, sizes, kernel, self.strides)
+        self.strides = per_axis(attrs["strides"], rank)
+        self.pads: Pairs = pads_of(attrs["paddings"], algorithm, sizes, kernel, self.strides)
         # Paddle sets dilations to 1 under SAME.
-        self.dilations = (1,) * rank if padding_algorithm == "SAME" else per_axis(dilations, rank)
-
-    @property
-    def flat_pads(self) -> tuple[int, ...]:
-        return tuple(p for pair in self.pads for p in pair)
+        self.dilations = (1,) * rank if algorithm == "SAME" else per_axis(attrs["dilations"], rank)
+        self.groups: int = attrs.get("groups", 1)
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -101,16 +105,30 @@ class Window:
             for size, s, pad, reach in zip(sizes, self.strides, self.pads, self.reach, strict=True)
         )
 
+    @property
+    def plane(self) -> tuple[Pair, Pads, Pair, int]:
+        """What the tuned functions take after the arrays: strides, paddings, dilations of the last two axes, groups."""
+        pads = tuple(p for pair in self.pads[-2:] for p in pair)
+        return self.strides[-2:], pads, self.dilations[-2:], self.groups  # type: ignore[return-value]
 
-def check_conv(x: Meta, w: Meta, rank: int, data_format: str, **lists: Sequence[int]) -> None:
+    def taps(self, place: int, depth: int) -> Iterator[tuple[int, int]]:
+        """Along the first axis, what an output place reads: places of the kernel and of an input of size ``depth``."""
+        for a in range(self.kernel[0]):
+            source = place * self.strides[0] + a * self.dilations[0] - self.pads[0][0]
+            if 0 <= source < depth:
+                yield a, source
+
+
+def _check(x: Meta, w: Meta, rank: int, attrs: Mapping[str, Any]) -> None:
     """Checks ranks, dtypes and the lengths of attributes.
 
     Raises:
         ShapeError, DTypeError: Says what does not fit.
     """
-    check_rank(x, (rank + 2,), "Input", data_format)
+    check_rank(x, (rank + 2,), "Input", attrs["data_format"])
     check_rank(w, (rank + 2,), "Filter", "output channels, input channels / groups, kernel sizes")
-    check_lengths(rank, **lists)
+    check_lengths(rank, **{n: attrs[n] for n in ("strides", "paddings", "dilations")})
+    check_lengths(rank, **{n: attrs[n] for n in ("output_padding", "output_size") if attrs.get(n)})
     check_float(x, "Input")
     if x.dtype is not w.dtype:
         raise DTypeError(
@@ -128,24 +146,15 @@ def check_conv(x: Meta, w: Meta, rank: int, data_format: str, **lists: Sequence[
         )
 
 
-def infer_conv(
-    x: Meta,
-    w: Meta,
-    rank: int,
-    strides: Sequence[int],
-    paddings: Sequence[int],
-    padding_algorithm: str,
-    dilations: Sequence[int],
-    groups: int,
-    data_format: str,
-) -> Meta:
+def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
     """Shape of a convolution's output; ``w`` is ``[out channels, channels / groups, kernel...]`` in either layout."""
-    check_conv(x, w, rank, data_format, strides=strides, paddings=paddings, dilations=dilations)
-    count, filters, depth = channels(x.shape, data_format), w.shape[0], w.shape[1]
+    _check(x, w, rank, attrs)
+    groups, layout = attrs["groups"], attrs["data_format"]
+    count, filters, depth = channels(x.shape, layout), w.shape[0], w.shape[1]
     if UNKNOWN not in (count, depth) and count != depth * groups:
         raise ShapeError(
             "The number of input's channels should be equal to filter's channels * groups",
-            expected=f"{depth} * {groups} = {depth * groups} channels in {data_format}",
+            expected=f"{depth} * {groups} = {depth * groups} channels in {layout}",
             received=f"Input of shape {list(x.shape)}, Filter of shape {list(w.shape)}, groups={groups}",
             fix="check groups, data_format and the filter's second size",
         )
@@ -156,11 +165,106 @@ def infer_conv(
             received=filters,
             fix="change the number of filters or groups",
         )
-    sizes = spatial(x.shape, data_format)
-    window = Window(sizes, w.shape[2:], strides, paddings, padding_algorithm, dilations)
+    sizes = spatial(x.shape, layout)
+    window = Window(sizes, w.shape[2:], attrs)
     outs = window.outputs(sizes)
     check_no_windows(sizes, outs, window.reach, window.pads)
-    return x.with_shape(assemble(x.shape[0], filters, outs, data_format))
+    return x.with_shape(assemble(x.shape[0], filters, outs, layout))
+
+
+def infer_transposed(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
+    """Shape of a transposed convolution's output; ``w`` is ``[channels, out channels / groups, kernel...]``."""
+    _check(x, w, rank, attrs)
+    groups, layout = attrs["groups"], attrs["data_format"]
+    count, asked = channels(x.shape, layout), per_axis(attrs["output_size"], rank)
+    if UNKNOWN not in (count, w.shape[0]) and (count != w.shape[0] or count % groups):
+        raise ShapeError(
+            "The number of input's channels of a transposed convolution should be the filter's first size",
+            expected=f"{w.shape[0]} channels in {layout}, a multiple of groups={groups}",
+            received=f"Input of shape {list(x.shape)}, Filter of shape {list(w.shape)}",
+            fix="filters are [in channels, out channels / groups, kh, kw]",
+        )
+    sizes = spatial(x.shape, layout)
+    window = Window(sizes, w.shape[2:], attrs)
+    smallest = window.sources(sizes)
+    extra = per_axis(attrs["output_padding"], rank) or (0,) * rank
+    outs = []
+    for axis, (low, stride, dilation) in enumerate(zip(smallest, window.strides, window.dilations, strict=True)):
+        limit = max(stride, dilation)
+        if low == UNKNOWN:
+            outs.append(asked[axis] if asked else UNKNOWN)
+            continue
+        size = asked[axis] if asked else low + extra[axis]
+        if not low <= size < low + limit or size <= 0:
+            raise ShapeError(
+                "the output size of a transposed convolution is out of range",
+                expected=f"a size from {max(low, 1)} to {low + limit - 1} along spatial axis {axis}",
+                received=size,
+                fix="change output_size or output_padding, paddings or strides",
+            )
+        outs.append(size)
+    filters = UNKNOWN if w.shape[1] == UNKNOWN else w.shape[1] * groups
+    return x.with_shape(assemble(x.shape[0], filters, outs, layout))
+
+
+# ------------------------------------------------------------------------------------------------------------- products
+Sides = tuple[Any, Any, Any]
+"""The large side (a convolution's input), the filters and the small side (its output), channels first."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One of the sides of a convolution, computed from the other two.
+
+    Over three axes it is a sum of products over two: place ``i`` of the small side along the depth meets the places of
+    :meth:`Window.taps` of the filters and the large side.
+
+    Attributes:
+        side: Which one is computed: position in :data:`Sides`.
+        buffers: How many scratch buffers the product over two axes has.
+        needs: ``(large shape, filters shape, small shape, *plane, dtype) -> buffers``.
+        run: ``(large, filters, small, *plane, scratch)``: writes the side that it computes.
+    """
+
+    side: int
+    buffers: int
+    needs: Callable[..., Any]
+    run: Callable[..., None]
+
+    def scratch(self, shapes: tuple[Shape, Shape, Shape], window: Window, meta: Meta) -> tuple[Meta, ...]:
+        """Scratch of :meth:`compute` for sides of these shapes; ``meta`` has their dtype."""
+        flat = [(*s[:2], *s[-2:]) for s in shapes]
+        found = as_metas(self.needs(*flat, *window.plane, meta.dtype.compute.np))
+        return found if len(window.kernel) == 2 else (Meta(flat[self.side], meta.dtype.compute), *found)
+
+    def compute(self, sides: Sides, window: Window, scratch: Sequence[Array]) -> list[Array]:
+        """Writes one side; returns the scratch buffers that are not its own."""
+        if len(window.kernel) == 2:
+            self.run(*sides, *window.plane, scratch[: self.buffers])
+            return list(scratch[self.buffers :])
+        large, filters, small = sides
+        part, needs = scratch[0], scratch[1 : 1 + self.buffers]
+        sides[self.side].fill(0)
+        for i in range(small.shape[2]):
+            for k, (a, p) in enumerate(window.taps(i, large.shape[2])):
+                slices = [large[:, :, p], filters[:, :, a], small[:, :, i]]
+                place, slices[self.side] = slices[self.side], part
+                self.run(*slices, *window.plane, needs)
+                if self.side == 2 and k == 0:
+                    np.copyto(place, part)
+                else:
+                    np.add(place, part, place)
+        return list(scratch[1 + self.buffers :])
+
+
+OUTPUT = Product(2, 4, lambda x, w, y, *rest: conv2d_forward_scratch(x, w, *rest), conv2d_forward)
+INPUT_GRAD = Product(0, 4, conv2d_input_grad_scratch, lambda x, w, y, *rest: conv2d_input_grad(y, w, x, *rest))
+FILTER_GRAD = Product(
+    1,
+    5,
+    lambda x, w, y, *rest: conv2d_filter_grad_scratch(x, w, *rest),
+    lambda x, w, y, *rest: conv2d_filter_grad(x, y, w, *rest),
+)
 
 
 # --------------------------------------------------------------------------------------------------------------- tiles
@@ -242,44 +346,38 @@ def conv_grad_split(
     return tiles if len(tiles) > 1 else None
 
 
-def conv_cost(x: Meta, w: Meta, out: Meta, data_format: str) -> Cost:
-    """``cost`` of a convolution."""
-    return Cost(flops(out, w, data_format), float(x.nbytes + w.nbytes + out.nbytes))
+def transposed_split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
+    """``split`` of a transposed convolution."""
+    if out.numel <= 0 or x.numel <= 0:
+        return None
+    return split_images(out, w, x, 1 if groups == 1 else -1, data_format)
 
 
-def twice(one: Callable[..., Cost]) -> Callable[..., Cost]:
-    """``cost`` of both gradients from that of the forward op."""
+def transposed_grad_split(
+    x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, groups: int, data_format: str
+) -> list[Tile] | None:
+    """``split`` of both gradients of a transposed convolution."""
+    if dout.numel <= 0 or x.numel <= 0:
+        return None
+    tiles: list[Tile] = []
+    if dx is not None:
+        cut = split_images(dx, w, x, 0 if groups == 1 else -1, data_format)
+        tiles += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]
+    if dw is not None:
+        cut = split_filters(w, x, groups, data_format)
+        tiles += [(i, None, d, None, f) for i, d, f in cut or [(WHOLE, WHOLE, WHOLE)]]
+    return tiles if len(tiles) > 1 else None
 
-    def cost(x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, data_format: str) -> Cost:
+
+def conv_cost(transposed: bool) -> tuple[Callable[..., Cost], Callable[..., Cost]]:
+    """``cost`` of a convolution, and of its gradients."""
+
+    def cost(x: Meta, w: Meta, out: Meta, data_format: str) -> Cost:
+        return Cost(flops(x if transposed else out, w, data_format), float(x.nbytes + w.nbytes + out.nbytes))
+
+    def grad_cost(x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, data_format: str) -> Cost:
         wanted = (dx is not None) + (dw is not None)
-        forward = one(x, w, dout, data_format)
-        return Cost(forward.flops * wanted, forward.bytes * wanted)
+        one = cost(x, w, dout, data_format)
+        return Cost(one.flops * wanted, one.bytes * wanted)
 
-    return cost
-
-
-# ---------------------------------------------------------------------------------------------------------------- torch
-def wide(tensor: Any) -> Any:
-    """Low precision as float32: the result is rounded once."""
-    return tensor.float() if tensor.itemsize == 2 else tensor
-
-
-def torch_pads(window: Window) -> list[int]:
-    """Paddings in the order of ``torch.nn.functional.pad``: last axis first."""
-    return [p for pair in reversed(window.pads) for p in pair]
-
-
-def torch_first(tensor: Any, data_format: str) -> Any:
-    """Channels moved to axis 1."""
-    return tensor.movedim(-1, 1) if is_last(data_format) else tensor
-
-
-def torch_back(tensor: Any, data_format: str, dtype: Any) -> Any:
-    """Channels moved back, rounded to the dtype."""
-    return (tensor.movedim(1, -1) if is_last(data_format) else tensor).to(dtype)
-
-
-def np_compute(meta: Meta) -> np.dtype[Any]:
-    """The numpy dtype that arithmetic runs in."""
-    dtype: np.dtype[Any] = meta.dtype.compute.np
-    return dtype
+    return cost, grad_cost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,16 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
 from tstatic.ir.opdef import Attr
 from tstatic.ir.types import UNKNOWN, Meta, Shape, dtype_of
+from tstatic.ops._low import torch_wide
 from tstatic.tuned._common import Array, Buffer
 
 Pairs = tuple[tuple[int, int], ...]
 """Padding before and after, per spatial axis."""
 
-LAYOUTS = ("NCL", "NLC", "NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout")
+LAYOUTS_BY_RANK = {1: ("NCL", "NLC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+"""By number of spatial axes: channels second, channels last."""
+
+LAYOUTS = (*itertools.chain(*LAYOUTS_BY_RANK.values()), "AnyLayout")
 ALGORITHMS = ("EXPLICIT", "SAME", "VALID")
 
 
@@ -189,7 +193,50 @@ def at(axis: int, part: slice) -> tuple[slice, ...]:
     return (*(slice(None),) * axis, part)
 
 
+# ---------------------------------------------------------------------------------------------------------------- torch
+def torch_first(tensor: Any, data_format: str) -> Any:
+    """Channels moved to axis 1."""
+    return tensor.movedim(-1, 1) if is_last(data_format) else tensor
+
+
+def torch_back(tensor: Any, data_format: str, dtype: Any) -> Any:
+    """Channels moved back, rounded to the dtype."""
+    return (tensor.movedim(1, -1) if is_last(data_format) else tensor).to(dtype)
+
+
+def torch_gradient(torch: Any, function: Callable[[Any], Any], x: Any, dout: Any, data_format: str) -> Any:
+    """The gradient by ``x`` of a function of a wide channels-first tensor, by torch's own differentiation."""
+    with torch.enable_grad():
+        source = torch_wide(torch_first(x, data_format)).detach().requires_grad_()
+        (dx,) = torch.autograd.grad(function(source), source, torch_wide(torch_first(dout, data_format)))
+    return torch_back(dx, data_format, x.dtype)
+
+
 # ---------------------------------------------------------------------------------------------------- users' arguments
+def check_format(data_format: str, allowed: Sequence[str], function: str) -> None:
+    """Refuses a layout that the function does not take.
+
+    Raises:
+        ShapeError: Says which it takes.
+    """
+    if data_format not in allowed:
+        raise ShapeError(
+            f"Attr(data_format) of {function} should be one of {', '.join(map(repr, allowed))}",
+            expected=" or ".join(map(repr, allowed)),
+            received=repr(data_format),
+            fix="choose one of these",
+            op=function,
+        )
+
+
+_HEIGHT = {"ksize": 1, "strides": 1, "dilations": 1, "output_size": 1, "paddings": 0, "output_padding": 0}
+
+
+def on_images(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes for images of height 1 from those for one axis (paddings have one value or two)."""
+    return {n: (_HEIGHT[n],) * len(v) + v if n in _HEIGHT else v for n, v in attrs.items()}
+
+
 def int_list(value: Any, rank: int, name: str, function: str) -> tuple[int, ...]:
     """An int or a list of ints, one per spatial axis.
 

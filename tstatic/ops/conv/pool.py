@@ -1,38 +1,206 @@
-"""Maximum and average pooling over two axes: sliding, global and adaptive windows."""
+"""Maximum and average pooling over two axes, over sliding, global and adaptive windows; maxima also with their places."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.ir.opdef import Case, Cost, Domain, GradOp, OpDef, Tile, ValueRange, register
+from tstatic.errors import ShapeError
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, ValueRange, register
 from tstatic.ir.ref import plain
-from tstatic.ir.types import Meta
-from tstatic.ops._low import in_float32
-from tstatic.ops.conv._convolution import np_compute, torch_back, torch_first, wide
-from tstatic.ops.conv._pooling import Pooling, infer_pool, pool_attrs, pool_pieces
-from tstatic.ops.conv._sliding import as_metas, first, first_shape, spatial
+from tstatic.ir.types import UNKNOWN, Meta, int32, numel
+from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.conv._sliding import (
+    ALGORITHMS,
+    Pairs,
+    as_metas,
+    assemble,
+    at,
+    channels,
+    check_float,
+    check_lengths,
+    check_no_windows,
+    check_rank,
+    first,
+    first_shape,
+    is_last,
+    layout_attr,
+    not_negative,
+    one_of,
+    pads_of,
+    parts,
+    per_axis,
+    positive,
+    spatial,
+    torch_back,
+    torch_first,
+    torch_gradient,
+)
 from tstatic.tuned._common import Array
 from tstatic.tuned.pool import (
+    Bounds,
+    Extents,
+    adaptive_bounds,
     avg_pool2d,
     avg_pool2d_grad,
     avg_pool2d_grad_scratch,
     max_pool2d,
     max_pool2d_grad,
     max_pool2d_grad_scratch,
+    max_pool2d_index,
+    max_pool2d_index_grad,
+    max_pool2d_index_grad_scratch,
     max_pool2d_scratch,
+    padded_extents,
+    pool_bounds,
 )
+
+# Elements of the input per tile: about half a millisecond of one core.
+TILE = 1 << 19
+
+_WINDOW_ATTRS: dict[str, Any] = {
+    "ksize": Attr(kind="ints"),
+    "strides": Attr((1, 1), "ints", positive),
+    "paddings": Attr((0, 0), "ints", not_negative),
+    "global_pooling": False,
+    "adaptive": False,
+    "ceil_mode": False,
+}
+"""Attributes of both pooling ops."""
+
+
+# ------------------------------------------------------------------------------------------------------------- geometry
+def pooled_size(size: int, kernel: int, stride: int, pad: tuple[int, int], ceil_mode: bool) -> int:
+    """Number of windows along one axis, by Paddle's rule.
+
+    With ``ceil_mode`` a last window may hang over the end, wherever it begins (torch leaves it out if it would begin in
+    the padding behind the input). An input that is smaller than the window, by less than a stride, has one window.
+    """
+    room = size + pad[0] + pad[1] - kernel + (stride - 1 if ceil_mode else 0)
+    if room < 0:
+        return int(size > 0 and -room < stride)
+    return room // stride + 1
+
+
+class Pooling:
+    """The windows of one pooling op.
+
+    Attributes:
+        outs: Output sizes, unknown where the input's are.
+        pads: Padding per axis.
+    """
+
+    def __init__(self, sizes: Sequence[int], attrs: Mapping[str, Any]) -> None:
+        self.sizes = tuple(sizes)
+        rank = len(sizes)
+        kernel = per_axis(attrs["ksize"], rank)
+        self.adaptive = attrs["adaptive"]
+        self.ceil_mode = attrs["ceil_mode"]
+        self.pads: Pairs = ((0, 0),) * rank
+        self.strides = per_axis(attrs["strides"], rank)
+        if attrs["global_pooling"]:
+            self.adaptive, kernel = True, (1,) * rank
+        self.kernel = kernel
+        if self.adaptive:
+            self.outs = kernel
+            return
+        algorithm = attrs.get("padding_algorithm", "EXPLICIT")
+        self.pads = pads_of(attrs["paddings"], algorithm, sizes, kernel, self.strides)
+        self.outs = tuple(
+            UNKNOWN if size == UNKNOWN else pooled_size(size, k, s, pad, self.ceil_mode)
+            for size, k, s, pad in zip(sizes, kernel, self.strides, self.pads, strict=True)
+        )
+
+    @property
+    def _axes(self) -> list[tuple[int, int, int, tuple[int, int], int]]:
+        return list(zip(self.sizes, self.kernel, self.strides, self.pads, self.outs, strict=True))
+
+    @property
+    def bounds(self) -> tuple[Bounds, Bounds]:
+        """Bounds of the windows along height and width, clipped to the input."""
+        rows, columns = (
+            adaptive_bounds(size, out) if self.adaptive else pool_bounds(size, k, s, pad[0], out)
+            for size, k, s, pad, out in self._axes
+        )
+        return rows, columns
+
+    def extents(self, exclusive: bool) -> Extents | None:
+        """What averages divide by, per row and column; ``None`` for the number of values inside the input."""
+        if self.adaptive or exclusive:
+            return None
+        rows, columns = (padded_extents(size, k, s, *pad, out) for size, k, s, pad, out in self._axes)
+        return rows, columns
+
+    def torch_pads(self) -> list[int]:
+        """Paddings for ``torch.nn.functional.pad``, with what a last window needs beyond them; a negative one crops."""
+        pads: list[int] = []
+        for size, k, s, (before, after), out in self._axes:
+            pads = [before, max(after, (out - 1) * s + k - size - before), *pads]
+        return pads
 
 
 def _infer(x: Meta, **attrs: Any) -> Meta:
-    return infer_pool(x, attrs)
+    """Shape of a pooling op's output.
+
+    Raises:
+        ShapeError: If the rank is not 4, an attribute has the wrong length, or the window does not fit.
+        DTypeError: If integers are averaged.
+    """
+    layout = attrs.get("data_format", "NCHW")
+    check_rank(x, (4,), "the input of a pooling", layout)
+    check_lengths(2, ksize=attrs["ksize"], strides=attrs["strides"], paddings=attrs["paddings"])
+    if attrs.get("pooling_type") == "avg":
+        check_float(x, "the input of an average pooling")
+    sizes = spatial(x.shape, layout)
+    if not attrs["global_pooling"] and min(attrs["ksize"]) <= 0:
+        raise ShapeError(
+            "the window of a pooling must be positive",
+            expected="positive sizes",
+            received=list(attrs["ksize"]),
+            fix="give the kernel size, or use global_pooling",
+        )
+    pooling = Pooling(sizes, attrs)
+    if not pooling.adaptive:
+        check_no_windows(sizes, pooling.outs, pooling.kernel, pooling.pads)
+        explicit = attrs.get("padding_algorithm", "EXPLICIT") == "EXPLICIT"
+        for axis, (pad, kernel) in enumerate(zip(pooling.pads, pooling.kernel, strict=True)):
+            if explicit and max(pad) >= kernel:
+                raise ShapeError(
+                    f"the padding of a pooling leaves a window without values along spatial axis {axis}",
+                    expected=f"paddings below the kernel size {kernel}",
+                    received=list(pad),
+                    fix="use a smaller padding",
+                )
+    elif 0 in sizes:
+        raise ShapeError(
+            "an adaptive or global pooling needs spatial sizes above 0",
+            expected="positive sizes",
+            received=list(x.shape),
+            fix="feed images that are not empty",
+        )
+    return x.with_shape(assemble(x.shape[0], channels(x.shape, layout), pooling.outs, layout))
 
 
+def pool_pieces(x: Meta, layout: str) -> list[tuple[slice, ...]] | None:
+    """Parts along the batch; along the channels where they stand first and there is one image only."""
+    if x.numel <= 0:
+        return None
+    work = float(numel(x.shape))
+    tiles = parts(x.shape[0], work, TILE)
+    if tiles is not None:
+        return [(p,) for p in tiles]
+    by_channel = None if is_last(layout) else parts(x.shape[1], work, TILE)
+    return None if by_channel is None else [at(1, p) for p in by_channel]
+
+
+# ----------------------------------------------------------------------------------------------------- averages, maxima
 def _scratch(x: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
     if attrs["pooling_type"] != "max":
         return ()
     layout = attrs["data_format"]
-    return as_metas(max_pool2d_scratch(first_shape(x.shape, layout), first_shape(out.shape, layout), np_compute(x)))
+    return as_metas(
+        max_pool2d_scratch(first_shape(x.shape, layout), first_shape(out.shape, layout), x.dtype.compute.np)
+    )
 
 
 @in_float32()
@@ -53,7 +221,7 @@ def _split(x: Meta, out: Meta, data_format: str) -> list[Tile] | None:
 
 
 def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta, **attrs: Any) -> tuple[Meta, ...]:
-    layout, dtype = attrs["data_format"], np_compute(dout)
+    layout, dtype = attrs["data_format"], dout.dtype.compute.np
     large, small = first_shape(x.shape, layout), first_shape(out.shape, layout)
     if attrs["pooling_type"] == "max":
         return as_metas(max_pool2d_grad_scratch(large, small, dtype))
@@ -72,24 +240,19 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Ar
     avg_pool2d_grad(gradient, target, rows, columns, scratch, pooling.extents(attrs["exclusive"]))
 
 
-def _grad_split(x: Meta, out: Meta, dout: Meta, dx: Meta, data_format: str) -> list[Tile] | None:
+def _grad_split(x: Meta, out: Meta, dout: Meta, dx: Meta, data_format: str = "NCHW") -> list[Tile] | None:
     tiles = pool_pieces(x, data_format)
     return None if tiles is None else [(p, p, p, p) for p in tiles]
 
 
-def lower_pool(torch: Any, x: Any, **attrs: Any) -> Any:
+def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
     """Pooling of a channels-first tensor in float32 or float64, by torch's functions on an input padded beforehand."""
     f = torch.nn.functional
     pooling = Pooling(x.shape[2:], attrs)
-    largest = attrs.get("pooling_type", "max") == "max"
+    largest = attrs["pooling_type"] == "max"
     if pooling.adaptive:
         return (f.adaptive_max_pool2d if largest else f.adaptive_avg_pool2d)(x, pooling.outs)
-    pads: list[int] = []
-    for size, k, s, (before, after), out in zip(
-        pooling.sizes, pooling.kernel, pooling.strides, pooling.pads, pooling.outs, strict=True
-    ):
-        # What a last window needs beyond the padding; a negative number crops.
-        pads = [before, max(after, (out - 1) * s + k - size - before), *pads]
+    pads = pooling.torch_pads()
     if largest:
         return f.max_pool2d(f.pad(x, pads, value=-float("inf")), pooling.kernel, pooling.strides)
     sums = f.avg_pool2d(f.pad(x, pads), pooling.kernel, pooling.strides, divisor_override=1)
@@ -105,16 +268,11 @@ def lower_pool(torch: Any, x: Any, **attrs: Any) -> Any:
 
 def _lower(torch: Any, x: Any, **attrs: Any) -> Any:
     layout = attrs["data_format"]
-    return torch_back(lower_pool(torch, wide(torch_first(x, layout)), **attrs), layout, x.dtype)
+    return torch_back(_torch_pool(torch, torch_wide(torch_first(x, layout)), **attrs), layout, x.dtype)
 
 
 def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, **attrs: Any) -> Any:
-    layout = attrs["data_format"]
-    with torch.enable_grad():
-        source = wide(torch_first(x, layout)).detach().requires_grad_()
-        result = lower_pool(torch, source, **attrs)
-        (dx,) = torch.autograd.grad(result, source, wide(torch_first(dout, layout)))
-    return torch_back(dx, layout, x.dtype)
+    return torch_gradient(torch, lambda source: _torch_pool(torch, source, **attrs), x, dout, attrs["data_format"])
 
 
 def _cost(x: Meta, out: Meta, **attrs: Any) -> Cost:
@@ -156,7 +314,13 @@ register(
     OpDef(
         "pool2d",
         "X -> Out",
-        attrs=pool_attrs(True),
+        attrs={
+            **_WINDOW_ATTRS,
+            "pooling_type": Attr("max", "str", one_of("max", "avg")),
+            "exclusive": True,
+            "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
+            "data_format": layout_attr("NCHW"),
+        },
         infer=_infer,
         ref=plain(_ref, _scratch),
         lower=_lower,
@@ -171,5 +335,89 @@ register(
         ),
         amp="gray",
         domain=Domain(cases=_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
+    )
+)
+
+
+# -------------------------------------------------------------------------------------------- maxima with their places
+def _index_infer(x: Meta, **attrs: Any) -> tuple[Meta, Meta]:
+    out = _infer(x, **attrs)
+    return out, out.with_dtype(int32)
+
+
+@in_float32(outputs=2)
+def _index_ref(x: Array, out: Array, mask: Array | None, **attrs: Any) -> None:
+    rows, columns = Pooling(x.shape[2:], attrs).bounds
+    max_pool2d(x, out, rows, columns)
+    if mask is not None:
+        max_pool2d_index(x, out, mask, rows, columns)
+
+
+def _index_lower(torch: Any, x: Any, **attrs: Any) -> Any:
+    f = torch.nn.functional
+    pooling = Pooling(x.shape[2:], attrs)
+    source = torch_wide(x)
+    if pooling.adaptive:
+        out, index = f.adaptive_max_pool2d(source, pooling.outs, return_indices=True)
+        return out.to(x.dtype), index.int()
+    padded = f.pad(source, pooling.torch_pads(), value=-float("inf"))
+    out, index = f.max_pool2d(padded, pooling.kernel, pooling.strides, return_indices=True)
+    width = padded.shape[3]
+    row, column = index // width - pooling.pads[0][0], index % width - pooling.pads[1][0]
+    keep = (..., slice(pooling.outs[0]), slice(pooling.outs[1]))
+    full = torch.outer(*(torch.tensor([b > a for a, b in axis], device=x.device) for axis in pooling.bounds))
+    return out[keep].to(x.dtype), torch.where(full, (row * x.shape[3] + column)[keep], -1).int()
+
+
+def _index_split(x: Meta, out: Meta, mask: Meta | None) -> list[Tile] | None:
+    tiles = pool_pieces(x, "NCHW")
+    return None if tiles is None else [(p, p, p) for p in tiles]
+
+
+def _index_grad_scratch(x: Meta, mask: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
+    return as_metas(max_pool2d_index_grad_scratch(dout.shape))
+
+
+@in_float32()
+def _index_grad_ref(x: Array, mask: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
+    max_pool2d_index_grad(mask, dout, dx, scratch)
+
+
+def _index_grad_lower(torch: Any, x: Any, mask: Any, dout: Any) -> Any:
+    target = torch_wide(torch.zeros_like(x, memory_format=torch.contiguous_format)).flatten(2)
+    given = torch.where(mask < 0, 0, torch_wide(dout)).flatten(2)
+    return target.scatter_add(2, mask.clamp(min=0).flatten(2).long(), given).view(x.shape).to(x.dtype)
+
+
+_INDEX_CASES = (
+    Case(((2, 3, 4, 6),), {"ksize": (2, 2), "strides": (2, 2)}),
+    Case(((2, 2, 5, 7),), {"ksize": (3, 3), "strides": (2, 2), "paddings": (1, 1)}),
+    Case(((2, 2, 5, 7),), {"ksize": (3, 2), "strides": (1, 1), "paddings": (1, 0)}),
+    Case(((1, 2, 5, 6),), {"ksize": (2, 3), "strides": (2, 2), "ceil_mode": True}),
+    Case(((2, 1, 6, 2),), {"ksize": (7, 3), "strides": (7, 2)}),
+    Case(((2, 3, 4, 5),), {"ksize": (1, 1), "global_pooling": True}),
+    Case(((2, 2, 5, 7),), {"ksize": (3, 4), "adaptive": True}),
+    Case(((0, 2, 4, 4),), {"ksize": (2, 2), "strides": (2, 2)}),
+    Case(((1, 1, 1, 1),), {"ksize": (1, 1)}),
+)
+
+register(
+    OpDef(
+        "max_pool2d_with_index",
+        "X -> Out, Mask",
+        attrs=_WINDOW_ATTRS,
+        infer=_index_infer,
+        ref=_index_ref,
+        lower=_index_lower,
+        split=_index_split,
+        grad=GradOp(
+            "X, Mask, Out@GRAD -> X@GRAD",
+            ref=plain(_index_grad_ref, _index_grad_scratch),
+            lower=_index_grad_lower,
+            split=_grad_split,
+            shape_only=("X",),
+        ),
+        amp="gray",
+        domain=Domain(cases=_INDEX_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
     )
 )

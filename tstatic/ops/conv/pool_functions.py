@@ -1,4 +1,4 @@
-"""Public functions of pooling: sliding and adaptive windows over one and two axes."""
+"""Public functions of pooling over one and two axes, of Paddle 2.x and 1.x."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tstatic.ir.build import LayerNamer, check_variable, emit
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops.conv._sliding import int_list, is_last, padding_of, spatial
-from tstatic.ops.conv.conv2d import check_format
+from tstatic.no_effect import LIBRARY, no_effect
+from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, check_format, int_list, is_last, on_images, padding_of, spatial
 
 Pooled = Variable | tuple[Variable, Variable]
 
@@ -31,20 +31,81 @@ def check_flag(value: Any, name: str, function: str) -> None:
         )
 
 
-def _sliding(kernel_size: Any, stride: Any, padding: Any, rank: int, last: bool, function: str) -> dict[str, Any]:
-    """Attributes of sliding windows; for one axis, those of images of height 1."""
-    kernel = int_list(kernel_size, rank, "kernel_size", function)
+def _window(
+    function: str, rank: int, x: Variable, size: Any, stride: Any, padding: Any, data_format: str, **flags: Any
+) -> dict[str, Any]:
+    """Returns the attributes of sliding windows after checking the arguments; sequences have the layout of images."""
+    check_variable(x, "x", function)
+    check_format(data_format, LAYOUTS_BY_RANK[2], function)
+    for name, value in flags.items():
+        check_flag(value, name, function)
+    kernel = int_list(size, rank, "kernel_size", function)
     strides = kernel if stride is None else int_list(stride, rank, "stride", function)
-    paddings, algorithm = padding_of(padding, rank, last, function)
-    if rank == 1:
-        kernel, strides = (1, *kernel), (1, *strides)
-        paddings = (0, 0, *paddings) if len(paddings) == 2 else (0, *paddings)
-    return {"ksize": kernel, "strides": strides, "paddings": paddings, "padding_algorithm": algorithm}
+    paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
+    windows = {"ksize": kernel, "strides": strides, "paddings": paddings, "padding_algorithm": algorithm}
+    return {**windows, **flags, "data_format": data_format}
 
 
-def _with_index(x: Variable, attrs: dict[str, Any], function: str, name: str | None) -> tuple[Variable, Variable]:
-    """Emits ``max_pool2d_with_index``, whose paddings are numbers."""
-    attrs = dict(attrs)
+def _adaptive(function: str, rank: int, x: Variable, output_size: Any, data_format: str = "NCHW") -> dict[str, Any]:
+    """Returns the attributes of adaptive windows after checking the arguments; a size of ``None`` keeps the input's."""
+    check_variable(x, "x", function)
+    check_format(data_format, LAYOUTS_BY_RANK[2], function)
+    if isinstance(output_size, list | tuple) and None in output_size and len(output_size) == rank:
+        sizes = spatial(x.shape, data_format)
+        output_size = [
+            s if o is None else o for o, s in zip(output_size, (*sizes, *([UNKNOWN] * rank))[:rank], strict=True)
+        ]
+        if UNKNOWN in output_size:
+            raise ShapeError(
+                f"output_size of {function} keeps a size that is unknown",
+                expected="ints where the input's size is unknown",
+                received=f"input {list(x.shape)}, output_size {output_size}",
+                fix="give that size in static.data, or a number in output_size",
+                op=function,
+            )
+    values = int_list(output_size, rank, "output_size", function)
+    if min(values) <= 0:
+        raise ShapeError(
+            f"output_size of {function} must be positive",
+            expected="sizes of at least 1",
+            received=list(values),
+            fix="choose positive sizes",
+            op=function,
+        )
+    return {"ksize": values, "adaptive": True, "data_format": data_format}
+
+
+def _emit(function: str, rank: int, type: str, x: Variable, attrs: dict[str, Any], name: str | None) -> Any:
+    """Emits a pooling; that of ``[n, c, length]`` on images of height 1."""
+    if rank == 2:
+        return emit(type, {"X": x}, attrs, name=name)
+    helper = LayerNamer(function, name)
+    image = helper.emit("unsqueeze2", {"X": x}, {"axes": (2,)})
+    pooled = emit(type, {"X": image}, on_images(attrs))
+    if isinstance(pooled, Variable):
+        return helper.emit("squeeze2", {"X": pooled}, {"axes": (2,)})
+    return tuple(helper.emit("squeeze2", {"X": p}, {"axes": (2,)}) for p in pooled)
+
+
+def _average(function: str, rank: int, x: Variable, attrs: dict[str, Any], name: str | None) -> Variable:
+    out: Variable = _emit(function, rank, "pool2d", x, {**attrs, "pooling_type": "avg"}, name)
+    return out
+
+
+def _maximum(function: str, rank: int, x: Variable, attrs: dict[str, Any], mask: bool, name: str | None) -> Pooled:
+    """Emits a maximum pooling; with ``mask`` the op that also returns places, whose paddings are numbers."""
+    found: Pooled
+    if not mask:
+        found = _emit(function, rank, "pool2d", x, {**attrs, "pooling_type": "max"}, name)
+        return found
+    if is_last(attrs.pop("data_format")):
+        raise ShapeError(
+            "When setting return_mask to true, data_format must be set to NCHW",
+            expected="'NCHW'",
+            received="'NHWC'",
+            fix="transpose to NCHW first, or leave return_mask at False",
+            op=function,
+        )
     if attrs.pop("padding_algorithm", "EXPLICIT") == "SAME":
         raise UnsupportedError(
             f"{function} with return_mask=True takes paddings as numbers",
@@ -53,17 +114,8 @@ def _with_index(x: Variable, attrs: dict[str, Any], function: str, name: str | N
             fix="give the padding's sizes, or leave return_mask at False",
             op=function,
         )
-    found: tuple[Variable, Variable] = emit("max_pool2d_with_index", {"X": x}, attrs, name=name)
+    found = _emit(function, rank, "max_pool2d_with_index", x, attrs, name)
     return found
-
-
-def _flat(x: Variable, attrs: dict[str, Any], mask: bool, function: str, name: str | None) -> Pooled:
-    """Runs a pooling of ``[n, c, length]`` on images of height 1."""
-    helper = LayerNamer(function, name)
-    image = helper.emit("unsqueeze2", {"X": x}, {"axes": (2,)})
-    pooled = _with_index(image, attrs, function, None) if mask else (emit("pool2d", {"X": image}, attrs),)
-    done = [helper.emit("squeeze2", {"X": p}, {"axes": (2,)}) for p in pooled]
-    return (done[0], done[1]) if mask else done[0]
 
 
 # ------------------------------------------------------------------------------------------------------------- sliding
@@ -104,23 +156,8 @@ def max_pool2d(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[[5., 6.]]]], dtype=float32)
     """
-    check_variable(x, "x", "max_pool2d")
-    check_format(data_format, ("NCHW", "NHWC"), "max_pool2d")
-    check_flag(ceil_mode, "ceil_mode", "max_pool2d")
-    attrs = _sliding(kernel_size, stride, padding, 2, is_last(data_format), "max_pool2d")
-    attrs["ceil_mode"] = ceil_mode
-    if return_mask:
-        if is_last(data_format):
-            raise ShapeError(
-                "When setting return_mask to true, data_format must be set to NCHW",
-                expected="'NCHW'",
-                received=repr(data_format),
-                fix="transpose to NCHW first, or leave return_mask at False",
-                op="max_pool2d",
-            )
-        return _with_index(x, attrs, "max_pool2d", name)
-    out: Variable = emit("pool2d", {"X": x}, {**attrs, "pooling_type": "max", "data_format": data_format}, name=name)
-    return out
+    attrs = _window("max_pool2d", 2, x, kernel_size, stride, padding, data_format, ceil_mode=ceil_mode)
+    return _maximum("max_pool2d", 2, x, attrs, return_mask, name)
 
 
 @export("nn.functional.avg_pool2d", op="pool2d")
@@ -154,20 +191,11 @@ def avg_pool2d(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[[3.25, 3.75]]]], dtype=float32)
     """
-    check_variable(x, "x", "avg_pool2d")
-    check_format(data_format, ("NCHW", "NHWC"), "avg_pool2d")
-    check_flag(ceil_mode, "ceil_mode", "avg_pool2d")
-    check_flag(exclusive, "exclusive", "avg_pool2d")
-    attrs = _sliding(kernel_size, stride, padding, 2, is_last(data_format), "avg_pool2d")
-    attrs |= {
-        "ceil_mode": ceil_mode,
-        "exclusive": exclusive and divisor_override is None,
-        "pooling_type": "avg",
-        "data_format": data_format,
-    }
-    out: Variable = emit("pool2d", {"X": x}, attrs, name=name)
+    flags = {"ceil_mode": ceil_mode, "exclusive": exclusive}
+    attrs = _window("avg_pool2d", 2, x, kernel_size, stride, padding, data_format, **flags)
     if divisor_override is None:
-        return out
+        return _average("avg_pool2d", 2, x, attrs, name)
+    out = _average("avg_pool2d", 2, x, {**attrs, "exclusive": False}, name)
     factor = attrs["ksize"][0] * attrs["ksize"][1] / divisor_override
     scaled: Variable = emit("scale", {"X": out}, {"scale": factor})
     return scaled
@@ -194,11 +222,8 @@ def max_pool1d(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[3., 4.]]], dtype=float32)
     """
-    check_variable(x, "x", "max_pool1d")
-    check_flag(ceil_mode, "ceil_mode", "max_pool1d")
-    attrs = _sliding(kernel_size, stride, padding, 1, False, "max_pool1d")
-    attrs["ceil_mode"] = ceil_mode
-    return _flat(x, attrs, return_mask, "max_pool1d", name)
+    attrs = _window("max_pool1d", 1, x, kernel_size, stride, padding, "NCHW", ceil_mode=ceil_mode)
+    return _maximum("max_pool1d", 1, x, attrs, return_mask, name)
 
 
 @export("nn.functional.avg_pool1d", op="pool2d")
@@ -222,44 +247,12 @@ def avg_pool1d(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[2., 3.]]], dtype=float32)
     """
-    check_variable(x, "x", "avg_pool1d")
-    check_flag(ceil_mode, "ceil_mode", "avg_pool1d")
-    check_flag(exclusive, "exclusive", "avg_pool1d")
-    attrs = _sliding(kernel_size, stride, padding, 1, False, "avg_pool1d")
-    attrs |= {"ceil_mode": ceil_mode, "exclusive": exclusive, "pooling_type": "avg"}
-    out = _flat(x, attrs, False, "avg_pool1d", name)
-    assert isinstance(out, Variable)
-    return out
+    flags = {"ceil_mode": ceil_mode, "exclusive": exclusive}
+    attrs = _window("avg_pool1d", 1, x, kernel_size, stride, padding, "NCHW", **flags)
+    return _average("avg_pool1d", 1, x, attrs, name)
 
 
 # ------------------------------------------------------------------------------------------------------------ adaptive
-def _output_size(x: Variable, output_size: Any, rank: int, data_format: str, function: str) -> tuple[int, ...]:
-    """Output sizes; ``None`` keeps the input's."""
-    if isinstance(output_size, list | tuple) and None in output_size and len(output_size) == rank:
-        sizes = spatial(x.shape, data_format)
-        output_size = [
-            s if o is None else o for o, s in zip(output_size, (*sizes, *([UNKNOWN] * rank))[:rank], strict=True)
-        ]
-        if UNKNOWN in output_size:
-            raise ShapeError(
-                f"output_size of {function} keeps a size that is unknown",
-                expected="ints where the input's size is unknown",
-                received=f"input {list(x.shape)}, output_size {output_size}",
-                fix="give that size in static.data, or a number in output_size",
-                op=function,
-            )
-    values = int_list(output_size, rank, "output_size", function)
-    if min(values) <= 0:
-        raise ShapeError(
-            f"output_size of {function} must be positive",
-            expected="sizes of at least 1",
-            received=list(values),
-            fix="choose positive sizes",
-            op=function,
-        )
-    return values if rank == 2 else (1, *values)
-
-
 @export("nn.functional.adaptive_avg_pool2d", op="pool2d")
 def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
     """Average over windows that share the input: window i covers ``floor(i h / oh)`` to ``ceil((i + 1) h / oh)``.
@@ -282,12 +275,7 @@ def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW"
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[[2.5]]]], dtype=float32)
     """
-    check_variable(x, "x", "adaptive_avg_pool2d")
-    check_format(data_format, ("NCHW", "NHWC"), "adaptive_avg_pool2d")
-    size = _output_size(x, output_size, 2, data_format, "adaptive_avg_pool2d")
-    attrs = {"ksize": size, "adaptive": True, "pooling_type": "avg", "data_format": data_format}
-    out: Variable = emit("pool2d", {"X": x}, attrs, name=name)
-    return out
+    return _average("adaptive_avg_pool2d", 2, x, _adaptive("adaptive_avg_pool2d", 2, x, output_size, data_format), name)
 
 
 @export("nn.functional.adaptive_max_pool2d", op="pool2d")
@@ -309,13 +297,7 @@ def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[[4.]]]], dtype=float32)
     """
-    check_variable(x, "x", "adaptive_max_pool2d")
-    size = _output_size(x, output_size, 2, "NCHW", "adaptive_max_pool2d")
-    attrs = {"ksize": size, "adaptive": True}
-    if return_mask:
-        return _with_index(x, attrs, "adaptive_max_pool2d", name)
-    out: Variable = emit("pool2d", {"X": x}, {**attrs, "pooling_type": "max"}, name=name)
-    return out
+    return _maximum("adaptive_max_pool2d", 2, x, _adaptive("adaptive_max_pool2d", 2, x, output_size), return_mask, name)
 
 
 @export("nn.functional.adaptive_avg_pool1d", op="pool2d")
@@ -331,12 +313,7 @@ def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) 
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[2., 3.]]], dtype=float32)
     """
-    check_variable(x, "x", "adaptive_avg_pool1d")
-    size = _output_size(x, output_size, 1, "NCL", "adaptive_avg_pool1d")
-    attrs = {"ksize": size, "adaptive": True, "pooling_type": "avg"}
-    out = _flat(x, attrs, False, "adaptive_avg_pool1d", name)
-    assert isinstance(out, Variable)
-    return out
+    return _average("adaptive_avg_pool1d", 1, x, _adaptive("adaptive_avg_pool1d", 1, x, output_size), name)
 
 
 @export("nn.functional.adaptive_max_pool1d", op="pool2d")
@@ -352,6 +329,109 @@ def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False
         >>> static.Executor().run(fetch_list=[y])[0]
         array([[[3., 4.]]], dtype=float32)
     """
-    check_variable(x, "x", "adaptive_max_pool1d")
-    size = _output_size(x, output_size, 1, "NCL", "adaptive_max_pool1d")
-    return _flat(x, {"ksize": size, "adaptive": True}, return_mask, "adaptive_max_pool1d", name)
+    return _maximum("adaptive_max_pool1d", 1, x, _adaptive("adaptive_max_pool1d", 1, x, output_size), return_mask, name)
+
+
+# --------------------------------------------------------------------------------------------------------- names of 1.x
+def _pool_type(pool_type: Any, function: str) -> None:
+    if pool_type not in ("max", "avg"):
+        raise ShapeError(
+            f"Unknown Attr(pool_type): '{pool_type}'. It can only be 'max' or 'avg'.",
+            expected="'max' or 'avg'",
+            received=repr(pool_type),
+            fix="choose one of the two",
+            op=function,
+        )
+
+
+@no_effect(use_cudnn=LIBRARY)
+@export("fluid.layers.pool2d", op="pool2d")
+def pool2d(
+    input: Variable,
+    pool_size: Any = -1,
+    pool_type: str = "max",
+    pool_stride: Any = 1,
+    pool_padding: Any = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Maximum or average pooling under the names of Paddle 1.x.
+
+    Args:
+        input: ``[n, c, h, w]`` or ``[n, h, w, c]``, floats.
+        pool_size: An int, or one per axis; needed unless ``global_pooling``.
+        pool_type: ``"max"`` or ``"avg"``.
+        pool_stride, pool_padding, ceil_mode, exclusive, data_format: As in ``nn.functional.avg_pool2d``.
+        global_pooling: One window over the whole image.
+        name: The layer's name.
+
+    Returns:
+        ``[n, c, oh, ow]`` in the layout of ``input``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+
+    Example:
+        >>> x = fluid.layers.data("x", shape=[1, 2, 4])
+        >>> y = fluid.layers.pool2d(x, pool_size=2, pool_type="avg", pool_stride=2)
+        >>> static.Executor().run(feed={"x": np.arange(8, dtype="float32").reshape(1, 1, 2, 4)}, fetch_list=[y])[0]
+        array([[[[2.5, 4.5]]]], dtype=float32)
+    """
+    check_variable(input, "input", "pool2d")
+    _pool_type(pool_type, "pool2d")
+    check_flag(ceil_mode, "ceil_mode", "pool2d")
+    check_flag(global_pooling, "global_pooling", "pool2d")
+    check_format(data_format, ("NCHW", "NHWC"), "pool2d")
+    if not global_pooling and pool_size == -1:
+        raise ShapeError(
+            "When Attr(global_pooling) is False, Attr(pool_size) must be passed and be a valid value",
+            expected="an int or a list of ints",
+            received="pool_size=-1",
+            fix="pass pool_size, or global_pooling=True",
+            op="pool2d",
+        )
+    paddings, algorithm = padding_of(pool_padding, 2, is_last(data_format), "pool2d")
+    attrs = {
+        "ksize": int_list(pool_size, 2, "pool_size", "pool2d"),
+        "strides": int_list(pool_stride, 2, "pool_stride", "pool2d"),
+        "paddings": paddings,
+        "padding_algorithm": algorithm,
+        "pooling_type": pool_type,
+        "global_pooling": global_pooling,
+        "ceil_mode": ceil_mode,
+        "exclusive": exclusive,
+        "data_format": data_format,
+    }
+    out: Variable = emit("pool2d", {"X": input}, attrs, name=name)
+    return out
+
+
+@export("fluid.layers.adaptive_pool2d", op="pool2d")
+def adaptive_pool2d(
+    input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
+) -> Pooled:
+    """Adaptive pooling under the names of Paddle 1.x; see ``nn.functional.adaptive_avg_pool2d``.
+
+    Returns:
+        ``[n, c, *pool_size]``, or that and the places of the maxima with ``require_index``.
+
+    Raises:
+        ShapeError: For an unknown ``pool_type``, or ``require_index`` with averages.
+    """
+    check_variable(input, "input", "adaptive_pool2d")
+    _pool_type(pool_type, "adaptive_pool2d")
+    if pool_type == "avg":
+        if require_index:
+            raise ShapeError(
+                "invalid setting 'require_index' true when 'pool_type' is 'avg'.",
+                expected="require_index=False with averages",
+                received="require_index=True",
+                fix="leave require_index at False, or use pool_type='max'",
+                op="adaptive_pool2d",
+            )
+        return adaptive_avg_pool2d(input, pool_size, name=name)
+    return adaptive_max_pool2d(input, pool_size, require_index, name)

@@ -14,8 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import check_float, check_rank, first, is_last, layout_attr, parts
-from tstatic.ops.conv.conv2d import check_format
+from tstatic.ops.conv._sliding import check_float, check_format, check_rank, first, is_last, layout_attr, parts
 from tstatic.ops.norm._norm import torch_wide
 from tstatic.ops.norm.batch_norm import channel_layout
 from tstatic.tuned._common import Array

@@ -12,8 +12,17 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops.conv._sliding import assemble, channels, check_rank, first, is_last, layout_attr, parts, spatial
-from tstatic.ops.conv.conv2d import check_format
+from tstatic.ops.conv._sliding import (
+    assemble,
+    channels,
+    check_format,
+    check_rank,
+    first,
+    is_last,
+    layout_attr,
+    parts,
+    spatial,
+)
 from tstatic.ops.norm._norm import OutputView
 from tstatic.tuned._common import Array
 

@@ -1,0 +1,537 @@
+"""Convolutions and transposed convolutions over one to three axes: plain, grouped and depthwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tstatic.errors import ShapeError
+from tstatic.ir.build import LayerNamer, check_variable, emit
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import Ref, plain
+from tstatic.ir.types import Meta, dtype_of
+from tstatic.ops._gradients import bilinear_grad
+from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.conv._convolution import (
+    FILTER_GRAD,
+    INPUT_GRAD,
+    OUTPUT,
+    Window,
+    conv_attrs,
+    conv_cost,
+    conv_grad_split,
+    conv_split,
+    infer_conv,
+    infer_transposed,
+    transposed_grad_split,
+    transposed_split,
+)
+from tstatic.ops.conv._sliding import (
+    LAYOUTS_BY_RANK,
+    check_format,
+    first,
+    first_shape,
+    int_list,
+    is_last,
+    on_images,
+    padding_of,
+    spatial,
+    torch_back,
+    torch_first,
+)
+from tstatic.tuned._common import Array
+
+
+# ----------------------------------------------------------------------------------------------------------- references
+def _references(transposed: bool) -> tuple[Ref, Ref]:
+    """The references of a convolution and of its gradients.
+
+    A transposed convolution is the input gradient of a convolution, and the other way round.
+    """
+    output, source = (INPUT_GRAD, OUTPUT) if transposed else (OUTPUT, INPUT_GRAD)
+
+    def sides(x: Any, w: Any, y: Any) -> tuple[Any, Any, Any]:
+        return (y, w, x) if transposed else (x, w, y)
+
+    def shapes(x: Meta, w: Meta, y: Meta, layout: str) -> tuple[Any, Any, Any]:
+        return sides(first_shape(x.shape, layout), w.shape, first_shape(y.shape, layout))
+
+    def window(x: Any, w: Any, attrs: Mapping[str, Any]) -> Window:
+        return Window(spatial(x.shape, attrs["data_format"]), w.shape[2:], attrs)
+
+    def scratch_metas(x: Meta, w: Meta, out: Meta, **attrs: Any) -> tuple[Meta, ...]:
+        return output.scratch(shapes(x, w, out, attrs["data_format"]), window(x, w, attrs), out)
+
+    @in_float32()
+    def ref(x: Array, w: Array, out: Array, scratch: Sequence[Array], **attrs: Any) -> None:
+        layout = attrs["data_format"]
+        output.compute(sides(first(x, layout), w, first(out, layout)), window(x, w, attrs), scratch)
+
+    def grad_scratch_metas(x: Any, w: Any, dout: Meta, dx: Any, dw: Any, **attrs: Any) -> tuple[Meta, ...]:
+        layout = attrs["data_format"]
+        needs: tuple[Meta, ...] = ()
+        if dx is not None:
+            needs += source.scratch(shapes(dx, w, dout, layout), window(dx, w, attrs), dout)
+        if dw is not None:
+            needs += FILTER_GRAD.scratch(shapes(x, dw, dout, layout), window(x, dw, attrs), dout)
+        return needs
+
+    @in_float32(outputs=2)
+    def grad_ref(x: Any, w: Any, dout: Array, dx: Any, dw: Any, scratch: Sequence[Array], **attrs: Any) -> None:
+        layout = attrs["data_format"]
+        gradient = first(dout, layout)
+        if dx is not None:
+            scratch = source.compute(sides(first(dx, layout), w, gradient), window(dx, w, attrs), scratch)
+        if dw is not None:
+            FILTER_GRAD.compute(sides(first(x, layout), dw, gradient), window(x, dw, attrs), scratch)
+
+    return plain(ref, scratch_metas), plain(grad_ref, grad_scratch_metas)
+
+
+# ---------------------------------------------------------------------------------------------------------------- torch
+def _padded(torch: Any, large: Any, window: Window) -> Any:
+    """The large side with its zeros."""
+    return torch.nn.functional.pad(large, [p for pair in reversed(window.pads) for p in pair])
+
+
+def _convolve(torch: Any, padded: Any, w: Any, window: Window) -> Any:
+    function = getattr(torch.nn.functional, f"conv{len(window.kernel)}d")
+    return function(padded, w, None, window.strides, 0, window.dilations, window.groups)
+
+
+def _backward(torch: Any, small: Any, padded: Any, w: Any, window: Window, wanted: tuple[bool, bool, bool]) -> Any:
+    zeros = (0,) * len(window.kernel)
+    return torch.ops.aten.convolution_backward(
+        small, padded, w, None, window.strides, zeros, window.dilations, False, zeros, window.groups, wanted
+    )
+
+
+def _lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
+    source = torch_wide(torch_first(x, attrs["data_format"]))
+    window = Window(source.shape[2:], w.shape[2:], attrs)
+    out = _convolve(torch, _padded(torch, source, window), torch_wide(w), window)
+    return torch_back(out, attrs["data_format"], x.dtype)
+
+
+def _grad_lower(torch: Any, x: Any, w: Any, dout: Any, **attrs: Any) -> Any:
+    layout = attrs["data_format"]
+    source, gradient = (torch_wide(torch_first(t, layout)) for t in (x, dout))
+    window = Window(source.shape[2:], w.shape[2:], attrs)
+    dx, dw, _ = _backward(torch, gradient, _padded(torch, source, window), torch_wide(w), window, (True, True, False))
+    for axis, (before, _) in enumerate(window.pads):
+        dx = dx.narrow(axis + 2, before, source.shape[axis + 2])
+    return torch_back(dx, layout, x.dtype), dw.to(w.dtype)
+
+
+def _transposed_lower(torch: Any, x: Any, w: Any, **attrs: Any) -> Any:
+    layout = attrs["data_format"]
+    source, filters = torch_wide(torch_first(x, layout)), torch_wide(w)
+    window = Window(source.shape[2:], w.shape[2:], attrs)
+    rank = len(window.kernel)
+    function = getattr(torch.nn.functional, f"conv_transpose{rank}d")
+    full = function(source, filters, None, window.strides, 0, 0, window.groups, window.dilations)
+    # Output padding and odd paddings: crop the whole result, after widening it with zeros where it is too small.
+    given, kernel = (Meta(tuple(t.shape), dtype_of(str(t.dtype))) for t in (x, w))
+    sizes = spatial(infer_transposed(rank, given, kernel, attrs).shape, layout)
+    for axis, (size, (before, _)) in enumerate(zip(sizes, window.pads, strict=True)):
+        missing = before + size - full.shape[axis + 2]
+        if missing > 0:
+            full = torch.nn.functional.pad(full, [0, 0] * (rank - 1 - axis) + [0, missing])
+        full = full.narrow(axis + 2, before, size)
+    return torch_back(full, layout, x.dtype)
+
+
+def _transposed_grad_lower(torch: Any, x: Any, w: Any, dout: Any, **attrs: Any) -> Any:
+    layout, filters = attrs["data_format"], torch_wide(w)
+    source, gradient = (torch_wide(torch_first(t, layout)) for t in (x, dout))
+    window = Window(source.shape[2:], w.shape[2:], attrs)
+    padded = _padded(torch, gradient, window)
+    dx = _convolve(torch, padded, filters, window)
+    _, dw, _ = _backward(torch, source, padded, filters, window, (False, True, False))
+    return torch_back(dx, layout, x.dtype), dw.to(w.dtype)
+
+
+# ------------------------------------------------------------------------------------------------------- op definitions
+_CASES = (
+    Case(((2, 3, 5, 6), (4, 3, 3, 3)), {"paddings": (1, 1)}),
+    Case(((2, 4, 5, 5), (6, 2, 3, 2)), {"groups": 2, "strides": (2, 1)}),
+    Case(((1, 2, 7, 8), (3, 2, 3, 3)), {"dilations": (2, 2), "paddings": (2, 1)}),
+    Case(((2, 2, 5, 5), (2, 2, 2, 3)), {"paddings": (0, 1, 2, 0)}),
+    Case(((2, 6, 5, 3), (4, 3, 3, 3)), {"data_format": "NHWC", "strides": (2, 2), "paddings": (1, 1)}),
+    Case(((0, 3, 5, 5), (4, 3, 3, 3)), {}),
+    Case(((1, 2, 6, 7), (2, 2, 3, 2)), {"padding_algorithm": "SAME", "strides": (2, 3), "dilations": (2, 2)}),
+    Case(((1, 2, 4, 4), (2, 2, 3, 3)), {"padding_algorithm": "VALID", "paddings": (1, 1)}),
+    Case(((3, 3, 4, 4), (5, 3, 1, 1)), {}),
+    Case(((1, 3, 12, 12), (2, 3, 1, 1)), {}),
+    Case(((2, 2, 12, 13), (3, 2, 3, 3)), {"paddings": (1, 1)}),
+    Case(((2, 2, 24, 25), (3, 2, 3, 3)), {"strides": (2, 2), "paddings": (3, 3)}),
+    Case(((1, 1, 3, 3), (1, 1, 3, 3)), {"data_format": "AnyLayout"}),
+    Case(((2, 8, 5, 6), (9, 8, 3, 2)), {"paddings": (1, 0)}),
+    Case(((2, 9, 6, 5), (8, 9, 3, 3)), {"strides": (2, 2), "dilations": (1, 2), "paddings": (0, 1, 2, 1)}),
+    Case(((2, 5, 6, 8), (10, 8, 2, 3)), {"data_format": "NHWC"}),
+)
+_DEPTHWISE_CASES = (
+    Case(((2, 3, 5, 6), (3, 1, 3, 3)), {"groups": 3, "paddings": (1, 1)}),
+    Case(((2, 2, 5, 5), (4, 1, 2, 3)), {"groups": 2, "strides": (2, 1), "paddings": (0, 1, 2, 0)}),
+    Case(((1, 2, 7, 8), (2, 1, 3, 3)), {"groups": 2, "dilations": (2, 2), "paddings": (2, 2)}),
+    Case(((2, 6, 5, 3), (6, 1, 3, 3)), {"groups": 3, "data_format": "NHWC", "paddings": (1, 1)}),
+    Case(((0, 2, 4, 4), (2, 1, 3, 3)), {"groups": 2}),
+    Case(((1, 2, 6, 7), (2, 1, 3, 2)), {"groups": 2, "padding_algorithm": "SAME", "strides": (2, 2)}),
+    Case(((1, 1, 4, 4), (2, 1, 3, 3)), {"groups": 1}),
+)
+_CASES_3D = (
+    Case(((2, 2, 3, 4, 4), (3, 2, 2, 3, 3)), {"paddings": (1, 1, 1)}),
+    Case(((1, 4, 4, 4, 3), (2, 2, 3, 2, 2)), {"groups": 2, "strides": (2, 1, 1)}),
+    Case(((1, 2, 5, 5, 4), (2, 2, 2, 2, 2)), {"dilations": (2, 3, 1), "paddings": (1, 0, 0, 1, 2, 0)}),
+    Case(((1, 3, 4, 3, 2), (3, 2, 2, 2, 2)), {"data_format": "NDHWC"}),
+    Case(((0, 2, 3, 3, 3), (2, 2, 2, 2, 2)), {}),
+    Case(((1, 1, 4, 4, 5), (2, 1, 3, 3, 2)), {"padding_algorithm": "SAME", "strides": (2, 2, 2)}),
+    Case(((1, 1, 3, 3, 3), (1, 1, 3, 3, 3)), {"padding_algorithm": "VALID"}),
+)
+_TRANSPOSED_CASES = (
+    Case(((2, 3, 4, 5), (3, 4, 3, 3)), {"paddings": (1, 1)}),
+    Case(((2, 4, 3, 4), (4, 2, 3, 2)), {"groups": 2, "strides": (2, 1)}),
+    Case(((1, 2, 4, 3), (2, 3, 3, 3)), {"dilations": (2, 2), "paddings": (2, 1)}),
+    Case(((2, 2, 4, 4), (2, 2, 3, 3)), {"strides": (2, 2), "paddings": (1, 0, 1, 1), "output_padding": (1, 1)}),
+    Case(((2, 2, 4, 4), (2, 2, 3, 3)), {"strides": (2, 3), "paddings": (1, 1), "output_size": (8, 11)}),
+    Case(((2, 4, 5, 3), (3, 4, 3, 3)), {"data_format": "NHWC", "strides": (2, 2), "paddings": (1, 1)}),
+    Case(((0, 3, 5, 5), (3, 4, 3, 3)), {}),
+    Case(((1, 2, 4, 3), (2, 2, 3, 2)), {"padding_algorithm": "SAME", "strides": (2, 2), "dilations": (2, 2)}),
+    Case(((1, 2, 3, 3), (2, 2, 2, 2)), {"padding_algorithm": "VALID", "paddings": (1, 1), "strides": (2, 2)}),
+    Case(((1, 3, 12, 12), (3, 2, 1, 1)), {}),
+    Case(((1, 3, 3, 4), (3, 1, 3, 3)), {"groups": 3, "strides": (2, 2)}),
+    Case(((2, 8, 4, 3), (8, 9, 3, 2)), {"strides": (2, 1), "paddings": (1, 0)}),
+    Case(((1, 4, 3, 8), (8, 9, 3, 3)), {"data_format": "NHWC"}),
+)
+_DEPTHWISE_TRANSPOSED_CASES = (
+    Case(((2, 3, 4, 5), (3, 1, 3, 3)), {"groups": 3, "paddings": (1, 1)}),
+    Case(((2, 2, 4, 4), (2, 1, 2, 3)), {"groups": 2, "strides": (2, 1), "paddings": (0, 1, 2, 0)}),
+    Case(((1, 2, 3, 4), (2, 1, 3, 3)), {"groups": 2, "dilations": (2, 2)}),
+    Case(((2, 4, 5, 3), (3, 1, 3, 3)), {"groups": 3, "data_format": "NHWC", "strides": (2, 2)}),
+    Case(((0, 2, 4, 4), (2, 1, 3, 3)), {"groups": 2}),
+    Case(((1, 2, 3, 3), (2, 1, 3, 3)), {"groups": 2, "strides": (2, 2), "output_padding": (1, 0)}),
+)
+
+
+def _register(type: str, rank: int, cases: tuple[Case, ...], transposed: bool = False) -> None:
+    infer_shape = infer_transposed if transposed else infer_conv
+    ref, grad_ref = _references(transposed)
+    cost, grad_cost = conv_cost(transposed)
+
+    def infer(x: Meta, w: Meta, **attrs: Any) -> Meta:
+        return infer_shape(rank, x, w, attrs)
+
+    register(
+        OpDef(
+            type,
+            "Input, Filter -> Output",
+            attrs=conv_attrs(rank, transposed),
+            infer=infer,
+            ref=ref,
+            lower=_transposed_lower if transposed else _lower,
+            split=transposed_split if transposed else conv_split,
+            cost=cost,
+            grad=GradOp(
+                "Input, Filter, Output@GRAD -> Input@GRAD, Filter@GRAD",
+                ref=grad_ref,
+                lower=_transposed_grad_lower if transposed else _grad_lower,
+                split=transposed_grad_split if transposed else conv_grad_split,
+                cost=grad_cost,
+                linear_in=("Input", "Filter") if rank == 2 and not transposed else (),
+                grad=bilinear_grad(type, "Input", "Filter", "Output"),
+            ),
+            amp="white",
+            uses_blas=True,
+            # oneDNN's transposed convolution in float32 is off by up to 120 ulp where terms cancel.
+            domain=Domain(cases=cases, ulps=64.0) if transposed else Domain(cases=cases),
+        )
+    )
+
+
+_register("conv2d", 2, _CASES)
+_register("depthwise_conv2d", 2, _DEPTHWISE_CASES)
+_register("conv3d", 3, _CASES_3D)
+_register("conv2d_transpose", 2, _TRANSPOSED_CASES, transposed=True)
+_register("depthwise_conv2d_transpose", 2, _DEPTHWISE_TRANSPOSED_CASES, transposed=True)
+
+
+# ------------------------------------------------------------------------------------------------------------ functions
+def _type(rank: int, x: Variable, weight: Variable, groups: int, data_format: str, transposed: bool) -> str:
+    """Returns the op type: depthwise where each channel has filters of its own."""
+    count = x.shape[-1 if is_last(data_format) else 1] if len(x.shape) == rank + 2 else 0
+    if transposed:
+        own = len(weight.shape) == rank + 2 and weight.shape[1] == 1
+    else:
+        own = (weight.shape[0] if weight.shape else 0) % max(count, 1) == 0
+    depthwise = "depthwise_" if rank < 3 and groups == count > 1 and own else ""
+    return f"{depthwise}conv{max(rank, 2)}d" + "_transpose" * transposed
+
+
+def _build(
+    function: str,
+    rank: int,
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    data_format: str,
+    name: str | None,
+    output: tuple[Any, Any] | None = None,
+) -> Variable:
+    """Emits a convolution and the addition of a bias along the channels; over one axis on images of height 1.
+
+    Args:
+        function: The public function's name.
+        rank: Number of spatial axes.
+        x, weight, bias, stride, padding, dilation, groups, data_format, name: Of the public function.
+        output: ``output_padding`` and ``output_size`` of a transposed convolution.
+    """
+    check_variable(x, "x", function)
+    check_variable(weight, "weight", function)
+    check_format(data_format, LAYOUTS_BY_RANK[rank], function)
+    last = is_last(data_format)
+    paddings, algorithm = padding_of(padding, rank, last, function)
+    attrs = {
+        "strides": int_list(stride, rank, "stride", function),
+        "paddings": paddings,
+        "padding_algorithm": algorithm,
+        "dilations": int_list(dilation, rank, "dilation", function),
+        "groups": groups,
+        "data_format": data_format,
+    }
+    if output is not None:
+        attrs |= output_attrs(*output, rank, function)
+    type = _type(rank, x, weight, groups, data_format, output is not None)
+    if rank > 1:
+        helper = LayerNamer(type, name)
+        out: Variable = helper.emit(type, {"Input": x, "Filter": weight}, attrs)
+        if bias is None:
+            return out
+        # As an image of one pixel, as Paddle adds it here.
+        count, axis = bias.shape[0] if len(bias.shape) == 1 else -1, rank + 1 if last else 1
+        shape = (*[1] * axis, count, *[1] * (rank + 1 - axis))
+        bias = emit("reshape2", {"X": bias}, {"shape": shape})
+        added: Variable = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": -1})
+        return added
+    sequence, axis = LayerNamer(function, name), 1 if last else 2
+    image = sequence.emit("unsqueeze2", {"X": x}, {"axes": (axis,)})
+    filters = sequence.emit("unsqueeze2", {"X": weight}, {"axes": (2,)})
+    helper = LayerNamer(type, None)
+    attrs = {**on_images(attrs), "data_format": "NHWC" if last else "NCHW"}
+    out = helper.emit(type, {"Input": image, "Filter": filters}, attrs)
+    if bias is not None:
+        out = helper.emit("elementwise_add", {"X": out, "Y": bias}, {"axis": 3 if last else 1})
+    result: Variable = sequence.emit("squeeze2", {"X": out}, {"axes": (axis,)})
+    return result
+
+
+def output_attrs(output_padding: Any, output_size: Any, rank: int, function: str) -> dict[str, tuple[int, ...]]:
+    """The two ways to choose among the sizes that a convolution maps to the same one.
+
+    Raises:
+        ShapeError: If both are given.
+    """
+    extra = int_list(output_padding, rank, "output_padding", function)
+    if output_size is None:
+        return {"output_padding": extra if any(extra) else (), "output_size": ()}
+    if any(extra):
+        raise ShapeError(
+            f"output_padding and output_size of {function} cannot both be given",
+            expected="one of the two",
+            received=f"output_padding={output_padding}, output_size={output_size}",
+            fix="leave output_padding at 0 when output_size is set",
+            op=function,
+        )
+    return {"output_padding": (), "output_size": int_list(output_size, rank, "output_size", function)}
+
+
+@export("nn.functional.conv2d", op="conv2d")
+def conv2d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Cross-correlation of images with filters, plus a bias per output channel.
+
+    Args:
+        x: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats.
+        weight: ``[filters, c / groups, kh, kw]`` in either layout.
+        bias: ``[filters]`` or ``None``.
+        stride, dilation: An int, or one per axis.
+        padding: An int, ``[h, w]``, ``[top, bottom, left, right]``, pairs per axis, ``"SAME"`` or ``"VALID"``.
+        groups: Channels and filters are cut into so many groups that do not see each other.
+        data_format: Where channels stand.
+        name: The layer's name.
+
+    Returns:
+        ``[n, filters, oh, ow]`` in the layout of ``x``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+    """
+    return _build("conv2d", 2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+
+
+@export("nn.functional.conv1d", op="conv2d")
+def conv1d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """Cross-correlation along one axis: :func:`conv2d` on images of height 1.
+
+    Args:
+        x: ``[n, c, length]`` (``NCL``) or ``[n, length, c]`` (``NLC``), floats.
+        weight: ``[filters, c / groups, k]`` in either layout.
+        bias: ``[filters]`` or ``None``.
+        stride, dilation: An int.
+        padding: An int, ``[before, after]``, ``"SAME"`` or ``"VALID"``.
+        groups, data_format, name: As in :func:`conv2d`.
+
+    Returns:
+        ``[n, filters, out length]`` in the layout of ``x``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+    """
+    return _build("conv1d", 1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+
+
+@export("nn.functional.conv3d", op="conv3d")
+def conv3d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Cross-correlation of volumes with filters, plus a bias per output channel.
+
+    Args:
+        x: ``[n, c, d, h, w]`` (``NCDHW``) or ``[n, d, h, w, c]`` (``NDHWC``), floats.
+        weight: ``[filters, c / groups, kd, kh, kw]`` in either layout.
+        bias: ``[filters]`` or ``None``.
+        stride, padding, dilation, groups, data_format, name: As in ``conv2d``, for three axes.
+
+    Returns:
+        ``[n, filters, od, oh, ow]`` in the layout of ``x``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+    """
+    return _build("conv3d", 3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+
+
+@export("nn.functional.conv2d_transpose", op="conv2d_transpose")
+def conv2d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    output_size: Any = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """The adjoint of :func:`conv2d`: every value of ``x`` adds its filters to the output.
+
+    Args:
+        x: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats.
+        weight: ``[c, filters / groups, kh, kw]`` in either layout.
+        bias: ``[filters]`` or ``None``.
+        stride, dilation: An int, or one per axis.
+        padding: What is cut off; as in :func:`conv2d`.
+        output_padding: Rows and columns added at the bottom and right, less than the stride.
+        groups: Number of groups.
+        output_size: The output's sizes, instead of ``output_padding``.
+        data_format: Where channels stand.
+        name: The layer's name.
+
+    Returns:
+        ``[n, filters, (h - 1) * stride - paddings + dilation * (kh - 1) + 1 + output_padding, ...]``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+    """
+    return _build(
+        "conv2d_transpose",
+        2,
+        x,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        groups,
+        data_format,
+        name,
+        (output_padding, output_size),
+    )
+
+
+@export("nn.functional.conv1d_transpose", op="conv2d_transpose")
+def conv1d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    output_size: Any = None,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """The adjoint of :func:`conv1d`: :func:`conv2d_transpose` on images of height 1.
+
+    Args:
+        x: ``[n, c, length]`` (``NCL``) or ``[n, length, c]`` (``NLC``), floats.
+        weight: ``[c, filters / groups, k]`` in either layout.
+        bias: ``[filters]`` or ``None``.
+        stride, padding, output_padding, groups, dilation, output_size, data_format, name: As in
+            :func:`conv2d_transpose`, for one axis.
+
+    Returns:
+        ``[n, filters, out length]`` in the layout of ``x``.
+
+    Raises:
+        ProgramTypeError, ShapeError, DTypeError: Where an argument does not fit.
+    """
+    return _build(
+        "conv1d_transpose",
+        1,
+        x,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        groups,
+        data_format,
+        name,
+        (output_padding, output_size),
+    )
