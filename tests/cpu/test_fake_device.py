@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,11 +24,13 @@ from tests.parallel.golden import ROWS, Training, net, strategy
 from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
 from tests.parallel.test_golden import CASES
 from tstatic import devices, static, testing
+from tstatic.comm import group
 from tstatic.devices.fake import DEVICE, FakeArray, FakeDevice
 from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.ir import declare
-from tstatic.ir.types import Meta, float32
-from tstatic.runtime import queues, scope
+from tstatic.ir.types import Meta, dtype_of, float32
+from tstatic.runtime import queues, scope, session
+from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.testing.runner import trial_of_recipe
 
 PROGRAMS = 2000 if SOAK else 100
@@ -232,6 +236,246 @@ def test_an_error_of_late_work_names_the_operator_and_leaves_the_state() -> None
         after = state(static.global_scope())
         assert all(before[n].tobytes() == after[n].tobytes() for n in before)
         exe.run(main, feed=good, fetch_list=[loss])
+
+
+# ---------------------------------------------------------------------------------------------------------- collectives
+LARGE = group._ALONE + 3
+COLLECTIVES: dict[str, tuple[int, Callable[[group.Communicator, Any, Any], None]]] = {
+    "small sum": (5, lambda c, xs, out: c.all_reduce(xs)),
+    "large sum": (LARGE, lambda c, xs, out: c.all_reduce(xs)),
+    "sums of owners": (5, lambda c, xs, out: c.reduce(xs, [0, 1])),
+    "broadcast": (5, lambda c, xs, out: c.broadcast(xs, [0, 1])),
+    "gather": (5, lambda c, xs, out: c.all_gather(xs[0], out)),
+}
+
+
+class Doubled:
+    """A group of two processes that hold the same values."""
+
+    rank = 0
+    size = 2
+
+    def __init__(self) -> None:
+        self.moved: list[np.ndarray[Any, Any]] = []
+
+    def all_reduce(self, arrays: Sequence[np.ndarray[Any, Any]], block: int = 0) -> None:
+        self.moved += arrays
+        for a in arrays:
+            a *= 2
+
+    def all_gather(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        self.moved.append(array)
+        return np.stack([array, array])
+
+    def agree(self, label: str) -> None:
+        """All are there."""
+
+
+def collected(
+    name: str, device: Any, outer: Doubled | None = None, left_out: int = -1, flipped: bool = False
+) -> tuple[list[Any], int]:
+    """What each of two replicas has after a collective whose arrays are made before and overwritten after it, and its waits.
+
+    The second replica arrives last; ``flipped``: the host awaits its work first.
+    """
+    count, run = COLLECTIVES[name]
+    together = group.Group(2, outer)
+    made: list[Any] = [None, None]
+    waits = [0]
+    right = group.Collective._wait
+
+    def some(self: group.Collective, events: Sequence[Any]) -> None:
+        others = [e for e in events if e is not self.ready and e is not self.done]
+        first, waits[0] = waits[0], waits[0] + len(others)
+        right(self, [e for i, e in enumerate(others, first) if i != left_out])
+
+    def task(replica: int) -> None:
+        communicator, stream, event = together.communicator(replica, device), device.stream(), device.event()
+        xs = [device.empty((count,), np.dtype(np.float32)) for _ in range(2)]
+        out = device.empty((together.world, count), np.dtype(np.float32))
+        for i, x in enumerate(xs):
+            device.from_host(x, np.arange(count, dtype=np.float32) * (replica + 2) + i, stream)
+        kept = [device.empty(x.shape, x.dtype) for x in (*xs, out)]
+        device.fill(out, 0, stream)
+        device.record(event, stream)
+        device.wait(event, communicator.stream)
+        while replica == 1 and 0 not in together.waiting:
+            time.sleep(0)  # the order of arrival decides who does the work
+        run(communicator, xs, out)
+        for there, x in zip(kept, (*xs, out), strict=True):
+            device.copy(there, x, communicator.stream)
+            device.fill(x, 99, communicator.stream)
+        made[replica] = communicator.stream, kept
+
+    threads = ReplicaThreads(2, together)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group.Collective, "_wait", some)
+        try:
+            threads.run([partial(task, r) for r in range(2)], 30.0)
+        finally:
+            threads.close()
+    results = {r: [device.to_host(a, made[r][0]) for a in made[r][1]] for r in ((1, 0) if flipped else (0, 1))}
+    return [*results[0], *results[1]], waits[0]
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_give_the_cpus_bits_and_need_each_of_their_waits(name: str) -> None:
+    plain, count = collected(name, devices.HOST)
+    assert any(np.any(a) for a in plain)
+    for number in range(10):
+        same_bits(plain, collected(name, FakeDevice(number))[0])
+    assert count >= 2
+    for wait in range(count):
+        found = (collected(name, FakeDevice(n), left_out=wait, flipped=bool(n % 2))[0] for n in range(40))
+        assert any(any(a.tobytes() != b.tobytes() for a, b in zip(plain, late, strict=True)) for late in found), wait
+
+
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != "broadcast"])
+def test_values_for_other_processes_pass_through_pinned_memory(name: str) -> None:
+    plain, _ = collected(name, devices.HOST, Doubled())
+    for number in range(5):
+        outer = Doubled()
+        same_bits(plain, collected(name, FakeDevice(number), outer)[0])
+        assert outer.moved
+        assert all(isinstance(a, np.ndarray) for a in outer.moved)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_of_short_floats_round_once_on_the_device(dtype: str) -> None:
+    values = [np.float32([1, 0.001, 2048]), np.float32([0.0004, 0.001, 1]), np.float32([0.0004, 0.001, 1])]
+    short = [v.astype(dtype_of(dtype).np) for v in values]
+    expected = (short[0].astype(np.float32) + short[1].astype(np.float32) + short[2].astype(np.float32)).astype(
+        short[0].dtype
+    )
+    device, together = FakeDevice(), group.Group(3)
+    there = [device.upload(v) for v in short]
+    threads = ReplicaThreads(3, together)
+    try:
+        threads.run([partial(together.communicator(r, device).all_reduce, [there[r]]) for r in range(3)], 30.0)
+    finally:
+        threads.close()
+    for array in there:
+        assert device.to_host(array).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("replica", [0, 1])
+def test_late_work_that_fails_in_one_replica_names_that_replica_and_leaves_the_state(replica: int) -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        ids = static.data("ids", [None], "int64")
+        loss = paddle.mean(static.nn.embedding(ids, [4, 3]))
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    with fake(replica):
+        exe = static.Executor("cpu")
+        exe.run(startup)
+        both = static.CompiledProgram(main).with_data_parallel(loss.name, places=["cpu", "cpu"])
+        good = {"ids": np.array([1, 2])}
+        exe.run(both, feed=good, fetch_list=[loss])
+        before = state(static.global_scope())
+        bad = np.array([1, 2])
+        bad[replica] = 9
+        with pytest.raises(IndexRangeError, match="lookup_table") as caught:
+            exe.run(both, feed={"ids": bad}, fetch_list=[loss])
+        assert caught.value.replica == f"{replica} of 2"
+        after = state(static.global_scope())
+        assert all(before[n].tobytes() == after[n].tobytes() for n in before)
+        exe.run(both, feed=good, fetch_list=[loss])
+
+
+def test_synchronised_batch_norm_gives_the_same_bits() -> None:
+    found = []
+    for where in (contextlib.nullcontext(), fake(4)):
+        with where:
+            trained = Nets("momentum", "global", norm=True)
+            values = trained.together(batch_of(9, 1), [2, 7], 2, strategy(sync_batch_norm=True))
+            found.append([trained.losses, *(values[n] for n in sorted(values))])
+    same_bits(*found)
+
+
+def test_synchronised_batch_norm_of_rows_chosen_by_value_gives_the_same_bits() -> None:
+    """Its sizes are known only when its input has been computed."""
+    main, startup = static.Program(), static.Program()
+    with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
+        x, keep = static.data("x", [None, 3]), static.data("keep", [None], "int64")
+        rows = paddle.gather(x, paddle.reshape(paddle.nonzero(keep), [-1]))
+        loss = paddle.mean(paddle.square(static.nn.batch_norm(rows)))
+        paddle.optimizer.SGD(0.1).minimize(loss)
+    feed = {"x": np.arange(18, dtype=np.float32).reshape(6, 3) ** 2, "keep": np.array([1, 0, 1, 1, 1, 1])}
+    found = []
+    for where in (contextlib.nullcontext(), fake(6)):
+        with where, static.scope_guard(static.Scope()):
+            exe = static.Executor("cpu")
+            exe.run(startup)
+            build = strategy(sync_batch_norm=True)
+            both = static.CompiledProgram(main, build).with_data_parallel(loss.name, places=["cpu", "cpu"])
+            values = [exe.run(both, feed=feed, fetch_list=[loss])[0] for _ in range(2)]
+            found.append([*values, *state(static.global_scope()).values()])
+    same_bits(*found)
+
+
+# ---------------------------------------------------------------------------------------------------------- a whole step
+def test_the_commit_waits_for_the_updates_of_every_stream_and_for_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    main, startup, loss = training()
+
+    def run(number: int, left_out: int) -> list[Any]:
+        joins = session.Session._join
+
+        def some(self: session.Session, event: Any, stream: Any) -> list[Any]:
+            return [] if self.streams.index(stream) == left_out else joins(self, event, stream)
+
+        with contextlib.ExitStack() as stack:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setattr(session.Session, "_join", some)
+            device = stack.enter_context(fake(number)) if number >= 0 else None
+            stack.enter_context(static.scope_guard(static.Scope()))
+            exe = static.Executor("cpu")
+            exe.run(startup)
+            waited: list[Any] = []
+            if device is not None:
+                right = device.synchronize
+                patch.setattr(device, "synchronize", lambda streams=None: (waited.append(streams), right(streams))[1])
+            values = []
+            for _ in range(3):
+                waited.clear()
+                values += exe.run(main, feed=FEED, fetch_list=[loss])
+            if device is not None:
+                assert waited
+                assert all(streams is not None and len(streams) == 1 for streams in waited)
+            return [*values, *state(static.global_scope()).values()]
+
+    plain = run(-1, -1)
+    assert all(a.tobytes() == b.tobytes() for n in range(5) for a, b in zip(plain, run(n, -1), strict=True))
+    for stream in range(2, 2 + FakeDevice.compute_streams):
+        late = (run(number, stream) for number in range(20))
+        assert any(any(a.tobytes() != b.tobytes() for a, b in zip(plain, one, strict=True)) for one in late), stream
+
+
+def test_feeds_are_staged_in_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    main, fetches = branches()
+    kinds: list[str] = []
+    right = FakeDevice.allocate
+
+    def allocate(self: FakeDevice, nbytes: int, kind: Any = "device", purpose: str = "memory") -> Any:
+        kinds.append(kind)
+        return right(self, nbytes, kind, purpose)
+
+    monkeypatch.setattr(FakeDevice, "allocate", allocate)
+    with fake():
+        exe = static.Executor("cpu")
+        for _ in range(2):
+            exe.run(main, feed=FEED, fetch_list=fetches)
+    assert kinds.count("pinned") == 1, "once per plan"
+
+
+def test_the_log_of_steps_has_the_time_on_the_device(caplog: pytest.LogCaptureFixture) -> None:
+    main, fetches = branches()
+    caplog.set_level("DEBUG", logger="tstatic.executor")
+    with fake():
+        static.Executor("cpu").run(main, feed=FEED, fetch_list=fetches)
+    (line,) = (r.getMessage() for r in caplog.records if r.name == "tstatic.executor")
+    found = re.search(r"in ([\d.]+) ms, of which ([\d.]+) ms on the device", line)
+    assert found
+    assert 0 < float(found[2]) <= float(found[1])
 
 
 # ---------------------------------------------------------------------------------------------------------------- order

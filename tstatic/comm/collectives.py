@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from tstatic.comm.group import Communicator
+from tstatic.comm.group import Broadcast, Communicator, Sum
 from tstatic.ir.opdef import OpDef, register
+from tstatic.ir.ref import Attrs, Calls, Ref, Slots
 from tstatic.ir.types import Meta
 
-Array = np.ndarray[Any, Any]
+
+class CollectiveRef(Ref):
+    """A reference that puts work into the streams of the replicas.
+
+    Args:
+        binder: ``(inputs, outputs, attrs, communicator) -> calls``; arrays are those of the communicator's device.
+    """
+
+    attrs = None
+    takes = frozenset({"group"})
+
+    def __init__(self, binder: Callable[[Slots, Slots, Attrs, Communicator], Calls]) -> None:
+        self.binder = binder
+        self.functions = (binder,)
+
+    def bind(self, ins: Slots, outs: Slots, attrs: Attrs, scratch: Slots, reserved: Attrs) -> Calls:
+        return self.binder(ins, outs, attrs, reserved["group"])
 
 
 def _same(xs: Sequence[Meta]) -> list[Meta]:
     return list(xs)
 
 
-def _in_place(xs: Sequence[Array], outs: Sequence[Array]) -> None:
+def _in_place(ins: Slots, outs: Slots, group: Communicator) -> Calls:
     """Copies inputs to the results, on which a collective works in place, unless they share their memory already."""
-    for x, out in zip(xs, outs, strict=True):
-        if x is not out and not (x.ctypes.data == out.ctypes.data and x.strides == out.strides):
-            np.copyto(out, x)
+    device = group.device
+    return [
+        (device.copy, (out, x, group.stream))
+        for x, out in zip(ins[0], outs[0], strict=True)
+        if x is not out and not (device.span(x) == device.span(out) and device.contiguous(x))
+    ]
 
 
-def _all_reduce(xs: Sequence[Array], outs: Sequence[Array], *, block: int, group: Communicator) -> None:
-    _in_place(xs, outs)
-    group.all_reduce(outs, "c_allreduce_sum", block)
+def _all_reduce(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    return [*_in_place(ins, outs, group), (Sum(group, outs[0], None, "c_allreduce_sum", attrs["block"]), ())]
 
 
-def _reduce(
-    xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], block: int, group: Communicator
-) -> None:
-    _in_place(xs, outs)
-    group.reduce(outs, roots, "c_reduce_sum", block)
+def _reduce(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    return [*_in_place(ins, outs, group), (Sum(group, outs[0], attrs["roots"], "c_reduce_sum", attrs["block"]), ())]
 
 
-def _broadcast(xs: Sequence[Array], outs: Sequence[Array], *, roots: Sequence[int], group: Communicator) -> None:
-    _in_place(xs, outs)
-    group.broadcast(outs, roots, "c_broadcast")
+def _broadcast(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    return [*_in_place(ins, outs, group), (Broadcast(group, outs[0], attrs["roots"], "c_broadcast"), ())]
 
 
 register(
@@ -48,7 +60,7 @@ register(
         "X* -> Out*",
         attrs={"block": 0},
         infer=_same,
-        ref=_all_reduce,
+        ref=CollectiveRef(_all_reduce),
         inplace=(("X", "Out"),),
         effects=True,
         collective=True,
@@ -61,7 +73,7 @@ register(
         "X* -> Out*",
         attrs={"roots": (), "block": 0},
         infer=_same,
-        ref=_reduce,
+        ref=CollectiveRef(_reduce),
         inplace=(("X", "Out"),),
         effects=True,
         collective=True,
@@ -74,7 +86,7 @@ register(
         "X* -> Out*",
         attrs={"roots": ()},
         infer=_same,
-        ref=_broadcast,
+        ref=CollectiveRef(_broadcast),
         inplace=(("X", "Out"),),
         state=(("X", "Out"),),
         update=True,

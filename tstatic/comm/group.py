@@ -1,23 +1,29 @@
-"""Collectives between the replicas of one process: threads that wait for each other, and sums in a fixed order."""
+"""Collectives between the replicas of one process: threads that wait for each other, and sums in a fixed order.
+
+The host's threads meet to exchange arrays and events, not values: all work on values is put into streams of the replicas' devices.
+"""
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from tstatic.devices import HOST, Array, Device, HostArray
+from tstatic.devices.base import Event, Memory, MemoryKind
+from tstatic.devices.cpu.device import BoundStep, Workspace
+from tstatic.devices.cpu.pool import Call
 from tstatic.errors import RankFailedError
-
-Array = np.ndarray[Any, Any]
-
-ALIGNED = 64
-"""The planner aligns values to multiples of this many bytes, so no other value fits into a smaller gap."""
+from tstatic.ir.frozen import FrozenOp
+from tstatic.ir.opdef import OpDef
+from tstatic.ir.ref import plain
+from tstatic.ir.types import Meta, dtype_of
 
 _ALONE = 1 << 15
 """Elements up to which the last replica to arrive adds all: to share the work takes another rendezvous."""
-
 
 _SLICE = 1.0
 """Seconds between a waiting replica's own checks whether the others arrived or stopped."""
@@ -33,10 +39,10 @@ class Outer(Protocol):
     rank: int
     size: int
 
-    def all_reduce(self, arrays: Sequence[Array], block: int = 0) -> None:
+    def all_reduce(self, arrays: Sequence[HostArray], block: int = 0) -> None:
         """Sums arrays over the processes, in place; first within blocks of ``block`` neighbours, unless it is 0."""
 
-    def all_gather(self, array: Array) -> Array:
+    def all_gather(self, array: HostArray) -> HostArray:
         """Stacks the processes' arrays along a new first axis, in the order of their ranks."""
 
     def agree(self, label: str) -> None:
@@ -89,9 +95,9 @@ class Group:
         """Number of replicas of all processes."""
         return self.size * (self.outer.size if self.outer is not None else 1)
 
-    def communicator(self, rank: int) -> Communicator:
-        """Returns the handle of one replica."""
-        return Communicator(self, rank)
+    def communicator(self, rank: int, device: Device = HOST) -> Communicator:
+        """Returns the handle of one replica, whose arrays are in the memory of a device."""
+        return Communicator(self, rank, device)
 
     def abort(self, error: BaseException) -> None:
         """Makes every replica that waits, now or later, raise :class:`ReplicaStoppedError`; the first error is kept."""
@@ -179,28 +185,64 @@ class Group:
             raise ReplicaStoppedError("this replica stopped because another one failed") from self._error
 
 
-def add_in_order(parts: Sequence[Array], targets: Sequence[Array]) -> None:
-    """Writes ``parts[0] + parts[1] + ...``, left to right, to all targets; adds 16-bit floats in float32 and rounds once."""
+def add_in_order(parts: Sequence[HostArray], targets: Sequence[HostArray], total: HostArray | None = None) -> None:
+    """Writes ``parts[0] + parts[1] + ...``, left to right, to all targets; adds 16-bit floats in float32 and rounds once.
+
+    Args:
+        parts: The arrays to add.
+        targets: The arrays that receive the sum; they may be among the parts.
+        total: Memory for the sum, if the first part is not a target or has 16 bits; allocated if ``None``.
+    """
     first = parts[0]
-    if first.dtype.itemsize == 2 and first.dtype.kind in "fV":
-        total = first.astype(np.float32)
-        for part in parts[1:]:
+    low = first.dtype.itemsize == 2 and first.dtype.kind in "fV"
+    if total is None:
+        in_place = not low and any(t is first for t in targets)
+        total = first if in_place else np.empty(first.shape, np.float32 if low else first.dtype)
+    if total is not first:
+        np.copyto(total, first, casting="unsafe")
+    for part in parts[1:]:
+        if low:
             np.add(total, part, out=total, dtype=np.float32, casting="unsafe")
-    else:
-        total = first if any(t is first for t in targets) else first.copy()
-        for part in parts[1:]:
+        else:
             np.add(total, part, out=total)
     for target in targets:
         if target is not total:
             np.copyto(target, total, casting="unsafe")
 
 
-class Communicator:
-    """One replica's handle of a group; a collective's ``ref`` receives it as ``group``."""
+def _sum(parts: Sequence[HostArray], targets: Sequence[HostArray], *, scratch: Sequence[HostArray]) -> None:
+    add_in_order(parts, targets, *scratch)
 
-    def __init__(self, group: Group, rank: int) -> None:
+
+def _sum_scratch(parts: Sequence[Meta], targets: Sequence[Meta], *, in_place: bool) -> tuple[Meta, ...]:
+    dtype = parts[0].dtype
+    return () if in_place and not dtype.is_low else (Meta(parts[0].shape, dtype.compute),)
+
+
+_SUM = OpDef("c_sum", "X* -> Out*", attrs={"in_place": True}, ref=plain(_sum, _sum_scratch))
+"""The sum that one replica takes of all replicas' arrays: an op like any other, so that every device can run it."""
+
+
+class Communicator:
+    """One replica's handle of a group; a collective's reference receives it as ``group``.
+
+    Its methods return when the collective's work is in the stream; on the CPU it is done then.
+
+    Attributes:
+        device: The device that holds the replica's arrays.
+        stream: The stream of the replica's collectives.
+        op: The collective op that is bound, for error messages.
+        buffers: The memory that collectives allocated.
+    """
+
+    def __init__(self, group: Group, rank: int, device: Device = HOST) -> None:
         self.group = group
         self.rank = rank
+        self.device = device
+        self.stream = device.stream()
+        self.op: FrozenOp | None = None
+        self.buffers: list[Memory] = []
+        self._workspace = Workspace()
 
     @property
     def size(self) -> int:
@@ -212,75 +254,53 @@ class Communicator:
         """Number of replicas of all processes."""
         return self.group.world
 
-    def _sum(self, label: str, flats: Sequence[Array], to: Callable[[int], Sequence[int]], block: int) -> None:
-        """Sums array ``i`` over the replicas, then over the processes, into the arrays of the replicas ``to(i)``."""
-        group = self.group
-        if self.rank == 0:
-            group.calls += 1
-            group.moved += sum(a.nbytes for a in flats)
+    def of_op(self, op: FrozenOp) -> Communicator:
+        """Returns a handle of the same replica that binds work of ``op``."""
+        made = copy.copy(self)
+        made.op = op
+        return made
 
-        def chunk(brought: Sequence[Sequence[Array]], part: int, parts: int) -> None:
-            for i, own in enumerate(brought[0]):
-                low, high = own.size * part // parts, own.size * (part + 1) // parts
-                if high > low:
-                    rows = [arrays[i][low:high] for arrays in brought]
-                    add_in_order(rows, [rows[r] for r in to(i)])
+    def buffer(self, shape: Sequence[int], dtype: Any, kind: MemoryKind = "device") -> Array:
+        """Returns an array in memory of its own, which :meth:`free` frees."""
+        meta = Meta(tuple(shape), dtype_of(dtype))
+        memory = self.device.allocate(meta.nbytes, kind, "a buffer of collectives")
+        memory.touch()
+        self.buffers.append(memory)
+        return self.device.view(memory, 0, meta)
 
-        def everything(brought: Sequence[Sequence[Array]]) -> None:
-            chunk(brought, 0, 1)
-            across(brought)
+    def free(self, start: int = 0) -> None:
+        """Frees the buffers from number ``start`` on; what was bound to them cannot run any more."""
+        for memory in self.buffers[start:]:
+            self.device.free(memory)
+        del self.buffers[start:]
 
-        def across(brought: Sequence[Sequence[Array]]) -> None:
-            if group.outer is None:
-                return
-            owned = [brought[to(i)[0]][i] for i in range(len(flats))]
-            group.outer.all_reduce(owned, block)
-            for i, total in enumerate(owned):
-                for r in to(i)[1:]:
-                    np.copyto(brought[r][i], total)
-
-        if sum(a.size for a in flats) <= _ALONE or group.size == 1:
-            group.rendezvous(self.rank, label, flats, everything)
-            return
-        brought = group.rendezvous(self.rank, label, flats)
-        chunk(brought, self.rank, group.size)
-        group.rendezvous(self.rank, f"{label}, end", flats, across)
+    def bind(
+        self, definition: OpDef, ins: Sequence[Any], outs: Sequence[Any], attrs: Mapping[str, Any] | None = None
+    ) -> list[Call]:
+        """Returns calls that put an op into the stream: what a collective computes by itself."""
+        where = None if self.op is None else self.op.where
+        op = FrozenOp(definition, (), (), definition.complete(attrs or {}), where=where)
+        step: BoundStep = self.device.bind(op, ins, outs, {}, self.stream)
+        if step.scratch_bytes > self._workspace.need:
+            self._workspace.reserve(step.scratch_bytes)
+            self._workspace.allocate()
+        return [call for tile in step.bind(self._workspace) for call in tile] + step.after
 
     def all_reduce(self, arrays: Sequence[Array], label: str = "all_reduce", block: int = 0) -> None:
         """Sums arrays over all replicas, in place; ``block`` is what :meth:`Outer.all_reduce` takes."""
-        everyone = range(self.size)
-        self._sum(label, flat_views(arrays), lambda i: everyone, block)
+        Sum(self, arrays, None, label, block)()
 
     def reduce(self, arrays: Sequence[Array], roots: Sequence[int], label: str = "reduce", block: int = 0) -> None:
         """Sums array ``i`` over all replicas into that of replica ``roots[i]``; the others keep their values."""
-        self._sum(label, [_flat(a) for a in arrays], lambda i: (roots[i],), block)
+        Sum(self, arrays, roots, label, block)()
 
     def broadcast(self, arrays: Sequence[Array], roots: Sequence[int], label: str = "broadcast") -> None:
         """Writes replica ``roots[i]``'s array ``i`` into those of all replicas of the process."""
-        group = self.group
-        if self.rank == 0:
-            group.calls += 1
-            group.moved += sum(a.nbytes for a in arrays)
-        brought = group.rendezvous(self.rank, label, list(arrays))
-        for i, root in enumerate(roots):
-            if root != self.rank:
-                np.copyto(arrays[i], brought[root][i])
-        group.rendezvous(self.rank, f"{label}, end")
+        Broadcast(self, arrays, roots, label)()
 
     def all_gather(self, array: Array, out: Array, label: str = "all_gather") -> None:
         """Writes all replicas' arrays, in the order of their ranks, into ``out`` of shape ``[world, *array.shape]``."""
-        group = self.group
-        if self.rank == 0:
-            group.calls += 1
-            group.moved += array.nbytes
-
-        def across(brought: list[Any]) -> None:
-            local = np.stack([one for one, _ in brought])
-            whole = local if group.outer is None else group.outer.all_gather(local).reshape(-1, *array.shape)
-            for _, target in brought:
-                np.copyto(target, whole)
-
-        group.rendezvous(self.rank, label, (array, out), across)
+        Gather(self, array, out, label)()
 
     def commit(self) -> None:
         """Returns when every replica of every process has reached the point after which state is written.
@@ -292,29 +312,207 @@ class Communicator:
         self.group.rendezvous(self.rank, "commit", None, None if outer is None else lambda _: outer.agree("commit"))
 
 
-def _flat(array: Array) -> Array:
+class Collective:
+    """One collective of one replica, bound to its arrays; each call runs it once.
+
+    Attributes:
+        arrays: The replica's arrays.
+        ready: Recorded when the arrays may be read and written by the other replicas.
+        done: Recorded after the work that this replica does for all.
+        ends: The events after which no replica accesses the arrays of another one any more.
+        token: Identity of the binding; peers compare it instead of keeping each other alive.
+    """
+
+    def __init__(self, communicator: Communicator, arrays: Sequence[Array], label: str) -> None:
+        self.communicator = communicator
+        self.device = communicator.device
+        self.stream = communicator.stream
+        self.label = label
+        self.arrays = arrays
+        self.ready, self.done = self.device.event(), self.device.event()
+        self.ends: Sequence[Event] = ()
+        self.token = object()
+        self._bound_to: list[object] = []
+        self._calls: list[Call] = []
+
+    def __call__(self) -> None:
+        """Runs it on all replicas together: each one's thread calls its own."""
+        group = self.communicator.group
+        if self.communicator.rank == 0:
+            group.calls += 1
+            group.moved += sum(a.nbytes for a in self.arrays)
+        self.device.record(self.ready, self.stream)
+        self.exchange()
+        self._wait(self.ends)
+
+    def exchange(self) -> None:
+        """Puts the work into the streams: each replica does its share."""
+        self._share(self._rendezvous())
+        self._rendezvous(self._end, ", end")
+
+    def calls(self, peers: Sequence[Any]) -> list[Call]:
+        """Returns the calls of this replica's share of the work; ``peers`` has the collective of each replica."""
+        raise NotImplementedError
+
+    def _rendezvous(self, last: Callable[[list[Any]], None] | None = None, part: str = "") -> Any:
+        return self.communicator.group.rendezvous(self.communicator.rank, f"{self.label}{part}", self, last)
+
+    def _share(self, peers: Sequence[Collective]) -> None:
+        tokens = [peer.token for peer in peers]
+        if tokens != self._bound_to:
+            self._calls, self._bound_to = self.calls(peers), tokens
+        self._wait([peer.ready for peer in peers])
+        for function, args in self._calls:
+            function(*args)
+        self.device.record(self.done, self.stream)
+
+    def _end(self, peers: Sequence[Collective]) -> None:
+        for peer in peers:
+            peer.ends = [one.done for one in peers]
+
+    def _end_here(self, peers: Sequence[Collective]) -> None:
+        """Ends the collective with the work in this replica's stream."""
+        self.device.record(self.done, self.stream)
+        for peer in peers:
+            peer.ends = [self.done]
+
+    def _wait(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event is not self.ready and event is not self.done:
+                self.device.wait(event, self.stream)
+
+
+class Sum(Collective):
+    """Sums array ``i`` over the replicas, then over the processes, into that of replica ``roots[i]``, or into all.
+
+    The last replica to arrive sums small arrays; of large ones each replica sums a part.
+    """
+
+    def __init__(
+        self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int] | None, label: str, block: int
+    ) -> None:
+        device = communicator.device
+        flats = flat_views(device, arrays) if roots is None else [device.derive(a, _flat) for a in arrays]
+        super().__init__(communicator, flats, label)
+        everyone = range(communicator.size)
+        self._to = [everyone] * len(flats) if roots is None else [(root,) for root in roots]
+        self._block = block
+        alone = sum(a.size for a in flats) <= _ALONE or communicator.size == 1
+        self._part, self._parts = (0, 1) if alone else (communicator.rank, communicator.size)
+        self._staged: list[Any] = []
+
+    def exchange(self) -> None:
+        if self._parts == 1:
+            self._rendezvous(self._everything)
+        else:
+            super().exchange()
+
+    def calls(self, peers: Sequence[Sum]) -> list[Call]:
+        made: list[Call] = []
+        for i, (own, to) in enumerate(zip(self.arrays, self._to, strict=True)):
+            low, high = own.size * self._part // self._parts, own.size * (self._part + 1) // self._parts
+            if high > low:
+                rows = [self.device.slice(peer.arrays[i], low, (high - low,)) for peer in peers]
+                made += self.communicator.bind(_SUM, [rows], [[rows[r] for r in to]], {"in_place": 0 in to})
+        return made
+
+    def _everything(self, peers: Sequence[Sum]) -> None:
+        self._share(peers)
+        if self.communicator.group.outer is not None:
+            self._across(self.communicator.group.outer, peers)
+        self._end_here(peers)
+
+    def _end(self, peers: Sequence[Any]) -> None:
+        super()._end(peers)
+        if self.communicator.group.outer is not None:
+            self._wait(self.ends)
+            self._across(self.communicator.group.outer, peers)
+            self._end_here(peers)
+
+    def _across(self, outer: Outer, peers: Sequence[Sum]) -> None:
+        """Sums over the processes; what the host cannot access goes through pinned memory."""
+        device, stream = self.device, self.stream
+        owned = [peers[to[0]].arrays[i] for i, to in enumerate(self._to)]
+        if not self._staged:
+            buffer = self.communicator.buffer
+            self._staged = [None if isinstance(a, np.ndarray) else buffer(a.shape, a.dtype, "pinned") for a in owned]
+        moved = [(a, s) for a, s in zip(owned, self._staged, strict=True) if s is not None]
+        for array, staged in moved:
+            device.copy(staged, array, stream)
+        device.synchronize([stream])
+        outer.all_reduce([a if s is None else s for a, s in zip(owned, self._staged, strict=True)], self._block)
+        for array, staged in moved:
+            device.copy(array, staged, stream)
+        for i, (total, to) in enumerate(zip(owned, self._to, strict=True)):
+            for r in to[1:]:
+                device.copy(peers[r].arrays[i], total, stream)
+
+
+class Broadcast(Collective):
+    """Writes replica ``roots[i]``'s array ``i`` into those of all replicas."""
+
+    def __init__(self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int], label: str) -> None:
+        super().__init__(communicator, list(arrays), label)
+        self._roots = roots
+
+    def calls(self, peers: Sequence[Broadcast]) -> list[Call]:
+        return [
+            (self.device.copy, (self.arrays[i], peers[root].arrays[i], self.stream))
+            for i, root in enumerate(self._roots)
+            if root != self.communicator.rank
+        ]
+
+
+class Gather(Collective):
+    """Stacks the replicas' arrays in ``out``, in the order of their ranks; the last replica to arrive copies for all."""
+
+    def __init__(self, communicator: Communicator, array: Array, out: Array, label: str) -> None:
+        super().__init__(communicator, [array], label)
+        self._out = out
+        # What other processes get passes through pinned memory.
+        across = communicator.group.outer is not None
+        shape = (communicator.size, *array.shape)
+        self._local = communicator.buffer(shape, array.dtype, "pinned") if across else out
+        owner = HOST if across else self.device
+        flat = owner.derive(self._local, _flat)
+        self._rows = [owner.slice(flat, i * array.size, array.shape) for i in range(communicator.size)]
+
+    def exchange(self) -> None:
+        self._rendezvous(self._everything)
+
+    def calls(self, peers: Sequence[Gather]) -> list[Call]:
+        return [
+            (self.device.copy, (row, peer.arrays[0], self.stream)) for row, peer in zip(self._rows, peers, strict=True)
+        ]
+
+    def _everything(self, peers: Sequence[Gather]) -> None:
+        self._share(peers)
+        outer = self.communicator.group.outer
+        if outer is not None:
+            self.device.synchronize([self.stream])
+            whole = outer.all_gather(self._local).reshape(self._out.shape)
+            self.device.from_host(self._out, whole, self.stream)
+        for peer in peers:
+            if peer is not self:
+                self.device.copy(peer._out, self._out, self.stream)
+        self._end_here(peers)
+
+
+def _flat(array: HostArray) -> HostArray:
     flat = array.reshape(-1)
     assert flat.size == 0 or np.may_share_memory(flat, array), "a collective works in place"
     return flat
 
 
-def flat_views(arrays: Sequence[Array]) -> list[Array]:
+def flat_views(device: Device, arrays: Sequence[Array]) -> list[Array]:
     """Returns few one-dimensional views that cover the arrays: adjacent arrays of one buffer, up to alignment, share a view."""
-    flats = [_flat(a) for a in arrays if a.size]
     done: list[Array] = []
-    for flat in flats:
-        before = done[-1] if done else None
-        if before is not None and before.dtype == flat.dtype and before.base is not None and before.base is flat.base:
-            gap = flat.ctypes.data - before.ctypes.data
-            if before.nbytes <= gap < before.nbytes + ALIGNED and gap % flat.itemsize == 0:
-                whole = np.ndarray((gap // flat.itemsize + flat.size,), flat.dtype, before.base, _offset(before))
-                done[-1] = whole
-                continue
-        done.append(flat)
+    for array in arrays:
+        if array.size:
+            flat = device.derive(array, _flat)
+            joined = device.join(done[-1], flat) if done else None
+            if joined is not None:
+                done[-1] = joined
+            else:
+                done.append(flat)
     return done
-
-
-def _offset(array: Array) -> int:
-    base = array.base
-    assert isinstance(base, np.ndarray)
-    return int(array.ctypes.data - base.ctypes.data)

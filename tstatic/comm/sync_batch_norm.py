@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.comm.group import Communicator
+from tstatic.comm.collectives import CollectiveRef
+from tstatic.comm.group import Communicator, Gather, Sum
 from tstatic.ir.opdef import OpDef, op_def, register
+from tstatic.ir.ref import Attrs, Calls, Slots
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import is_last
 from tstatic.tuned._common import Array
@@ -41,33 +43,38 @@ def _moments(x: Array) -> tuple[Array, Array]:
     return mean, squares
 
 
-def _joined(x: Array, group: Communicator) -> tuple[Array, Array, float]:
-    """Returns mean and variance of all replicas' samples, and their number.
+# Each op is three steps: sums over the replica's own samples, an exchange of these, and the results.
+@in_float32()
+def _moments_ref(x: Array, own: Array, *, data_layout: str) -> None:
+    """Writes the number of the replica's samples, their means and their squared differences: ``[1 + 2 * channels]``."""
+    planes = _planes(x, data_layout)
+    mean, squares = _moments(planes)
+    np.concatenate([[float(planes.shape[0] * planes.shape[2])], mean, squares], out=own)
+
+
+def _merged(everyone: Array) -> tuple[Array, Array, float]:
+    """Returns mean and variance of all replicas' samples, and their number, from ``[world, 1 + 2 * channels]``.
 
     Uses the formula of Chan, Golub and LeVeque for merging counts, means and squared differences, in replica order.
     """
-    channels = x.shape[1]
-    mean, squares = _moments(x)
-    own = np.concatenate([[float(x.shape[0] * x.shape[2])], mean, squares])
-    everyone = np.empty((group.world, own.size))
-    group.all_gather(own, everyone, "sync_batch_norm")
-    counts, means, others = everyone[:, :1], everyone[:, 1 : 1 + channels], everyone[:, 1 + channels :]
+    channels = everyone.shape[1] // 2
+    counts, means, squares = everyone[:, :1], everyone[:, 1 : 1 + channels], everyone[:, 1 + channels :]
     total = float(counts.sum())
     if not total:
-        return mean, squares, 0.0
-    whole = (counts * means).sum(0) / total
-    variance = (others + counts * (means - whole) ** 2).sum(0) / total
-    return whole, variance, total
+        return means[0], squares[0], 0.0
+    mean = (counts * means).sum(0) / total
+    return mean, (squares + counts * (means - mean) ** 2).sum(0) / total, total
 
 
 @in_float32(outputs=6)
-def _ref(
+def _normalize_ref(
     x: Array,
     scale: Array | None,
     bias: Array | None,
     mean: Array,
     variance: Array,
     momentum_tensor: Array | None,
+    everyone: Array,
     y: Array,
     mean_out: Array | None,
     variance_out: Array | None,
@@ -75,48 +82,44 @@ def _ref(
     saved_inverse: Array | None,
     reserve: None,
     *,
-    group: Communicator,
-    **attrs: Any,
+    data_layout: str,
+    epsilon: float,
+    momentum: float,
 ) -> None:
-    layout = attrs["data_layout"]
-    source, target = _planes(x, layout), _planes(y, layout)
-    center, spread, total = _joined(source, group)
+    source, target = _planes(x, data_layout), _planes(y, data_layout)
+    center, spread, total = _merged(everyone)
     if not total:
         center, spread = mean.astype(np.float64), variance.astype(np.float64)
-    inverse = 1.0 / np.sqrt(spread + attrs["epsilon"])
+    inverse = 1.0 / np.sqrt(spread + epsilon)
     statistics = center.astype(x.dtype), spread.astype(x.dtype)
-    batch_norm_inference(source, scale, bias, *statistics, target, attrs["epsilon"])
-    _store(target, y, layout)
+    batch_norm_inference(source, scale, bias, *statistics, target, epsilon)
+    _store(target, y, data_layout)
     if saved_mean is not None:
         np.copyto(saved_mean, center, casting="unsafe")
     if saved_inverse is not None:
         np.copyto(saved_inverse, inverse, casting="unsafe")
-    keep = attrs["momentum"] if momentum_tensor is None else float(momentum_tensor.reshape(-1)[0])
+    keep = momentum if momentum_tensor is None else float(momentum_tensor.reshape(-1)[0])
     for new, old, now in ((mean_out, mean, center), (variance_out, variance, spread)):
         if new is not None:
             np.copyto(new, old * keep + now * (1 - keep) if total else old, casting="unsafe")
 
 
 @in_float32(outputs=3)
-def _grad_ref(
+def _grad_sums_ref(
     x: Array,
-    scale: Array | None,
-    bias: Array | None,
     saved_mean: Array,
     saved_inverse: Array,
     dy: Array,
-    dx: Array | None,
     dscale: Array | None,
     dbias: Array | None,
+    own: Array,
     *,
-    group: Communicator,
-    **attrs: Any,
+    data_layout: str,
 ) -> None:
-    layout = attrs["data_layout"]
-    source, given = _planes(x, layout), _planes(dy, layout)
+    source, given = _planes(x, data_layout), _planes(dy, data_layout)
     channels = source.shape[1]
     middle, inverse = saved_mean[:, None], saved_inverse[:, None]
-    own = np.zeros(2 * channels + 1)
+    own[:] = 0
     for image, gradient in zip(source, given, strict=True):
         own[:channels] += np.add.reduce(gradient, axis=1, dtype=np.float64)
         own[channels:-1] += np.einsum("cv,cv->c", gradient, (image - middle) * inverse, dtype=np.float64)
@@ -126,18 +129,70 @@ def _grad_ref(
         np.copyto(dbias, own[:channels], casting="unsafe")
     if dscale is not None:
         np.copyto(dscale, own[channels:-1], casting="unsafe")
-    group.all_reduce([own], "sync_batch_norm_grad")
-    if dx is None:
-        return
-    total = max(own[-1], 1.0)
-    by_bias = (own[:channels] / total).astype(x.dtype)[:, None]
-    by_scale = (own[channels:-1] / total).astype(x.dtype)[:, None]
+
+
+@in_float32()
+def _grad_ref(
+    x: Array,
+    scale: Array | None,
+    saved_mean: Array,
+    saved_inverse: Array,
+    dy: Array,
+    sums: Array,
+    dx: Array,
+    *,
+    data_layout: str,
+) -> None:
+    source, given, target = (_planes(one, data_layout) for one in (x, dy, dx))
+    channels = source.shape[1]
+    middle, inverse = saved_mean[:, None], saved_inverse[:, None]
+    total = max(sums[-1], 1.0)
+    by_bias = (sums[:channels] / total).astype(x.dtype)[:, None]
+    by_scale = (sums[channels:-1] / total).astype(x.dtype)[:, None]
     factor = inverse if scale is None else inverse * scale[:, None]
-    target = _planes(dx, layout)
     for image, gradient, place in zip(source, given, target, strict=True):
         normal = (image - middle) * inverse
         np.copyto(place, (gradient - by_bias - normal * by_scale) * factor)
-    _store(target, dx, layout)
+    _store(target, dx, data_layout)
+
+
+def _step(name: str, slots: str, ref: Any) -> OpDef:
+    """Returns the definition of a step, with the op's name for errors."""
+    return OpDef(name, slots, attrs=op_def(name.removeprefix("sync_")).attrs, ref=ref)
+
+
+_NORM, _GRAD = "sync_batch_norm", "sync_batch_norm_grad"
+_MOMENTS = _step(_NORM, "X -> Own", _moments_ref)
+_NORMALIZE = _step(
+    _NORM,
+    "X, Scale?, Bias?, Mean, Variance, MomentumTensor?, Everyone"
+    " -> Y, MeanOut, VarianceOut, SavedMean, SavedVariance, ReserveSpace",
+    _normalize_ref,
+)
+_SUMS = _step(_GRAD, "X, SavedMean, SavedVariance, Y@GRAD -> Scale@GRAD, Bias@GRAD, Own", _grad_sums_ref)
+_RESULT = _step(_GRAD, "X, Scale?, SavedMean, SavedVariance, Y@GRAD, Sums -> X@GRAD", _grad_ref)
+
+
+def _bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    length = 1 + 2 * math.prod(ins[3].shape)
+    own, everyone = group.buffer((length,), "float64"), group.buffer((group.world, length), "float64")
+    return [
+        *group.bind(_MOMENTS, ins[:1], [own], attrs),
+        (Gather(group, own, everyone, _NORM), ()),
+        *group.bind(_NORMALIZE, [*ins, everyone], outs, attrs),
+    ]
+
+
+def _bind_grad(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+    x, scale, _, mean, inverse, dy = ins
+    dx, dscale, dbias = outs
+    own = group.buffer((2 * math.prod(mean.shape) + 1,), "float64")
+    result = [] if dx is None else group.bind(_RESULT, [x, scale, mean, inverse, dy, own], [dx], attrs)
+    return [
+        *group.bind(_SUMS, [x, mean, inverse, dy], [dscale, dbias, own], attrs),
+        (Sum(group, [own], None, _GRAD, 0), ()),
+        *result,
+    ]
 
 
 MODES = ("is_test", "use_global_stats", "trainable_statistics")
@@ -164,5 +219,5 @@ def _sync(name: str, ref: Any) -> None:
     )
 
 
-_sync("batch_norm", _ref)
-_sync("batch_norm_grad", _grad_ref)
+_sync("batch_norm", CollectiveRef(_bind))
+_sync("batch_norm_grad", CollectiveRef(_bind_grad))

@@ -18,8 +18,12 @@ from tstatic.target import Target
 HostArray = np.ndarray[Any, Any]
 
 MemoryKind = Literal["device", "pinned", "foreign"]
-"""``device``: the device's memory. ``pinned``: host memory that the device copies from and to while the host continues.
-``foreign``: device memory from the allocator of another library, which may read it."""
+"""``device``: the device's memory. ``pinned``: host memory that the device copies from and to while the host continues; feeds,
+and values on their way to other processes, pass through it. ``foreign``: device memory from the allocator of another library,
+which may own it; for results that a user gets as arrays of that library (``return_numpy=False`` on a GPU)."""
+
+ALIGNED = 64
+"""The planner aligns values to multiples of this many bytes, so no other value fits into a smaller gap."""
 
 KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
 """Function, grid, arguments, constants, options of the compiler."""
@@ -96,11 +100,13 @@ class QueuedWorkError(Exception):
 
     Attributes:
         op: The op whose work it was.
+        stream: The stream that ran it; maybe not one of those that were synchronized, but one that they waited for.
     """
 
-    def __init__(self, op: FrozenOp | None) -> None:
+    def __init__(self, op: FrozenOp | None, stream: Stream | None = None) -> None:
         super().__init__(op)
         self.op = op
+        self.stream = stream
 
 
 class Device(abc.ABC):
@@ -150,6 +156,13 @@ class Device(abc.ABC):
         """Returns elements of a flat array from ``start`` on, in a shape, in the same memory."""
 
     @abc.abstractmethod
+    def join(self, first: Array, second: Array) -> Array | None:
+        """Returns the flat array from the start of one flat array to the end of another that follows it in the same memory.
+
+        ``None`` if they have different dtypes or memories, or if another value may lie in the gap (:data:`ALIGNED`).
+        """
+
+    @abc.abstractmethod
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """Returns an array with new memory; its values are undefined."""
 
@@ -172,7 +185,10 @@ class Device(abc.ABC):
     # ------------------------------------------------------------------------------------------------------------ copies
     @abc.abstractmethod
     def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
-        """Copies values between two arrays of this device, of equal shape and dtype."""
+        """Copies values between two arrays of equal shape and dtype, of this device or in its pinned memory.
+
+        With a stream, the host must not touch pinned memory before the copy is done.
+        """
 
     @abc.abstractmethod
     def fill(self, destination: Array, value: complex, stream: Stream | None = None) -> None:
@@ -218,14 +234,14 @@ class Device(abc.ABC):
         """
 
     def discard(self, streams: Sequence[Stream]) -> None:  # noqa: B027 - nothing is left over
-        """Drops the work that an error or an interrupt left in the given streams."""
+        """Drops the work that an error or an interrupt left in the given streams; streams that wait for it fail, too."""
 
     def running(self, streams: Sequence[Stream]) -> FrozenOp | None:
         """Returns the op whose queued work runs in one of the streams now, or ``None`` if the device does not know."""
         return None
 
     def elapsed(self, start: Event, stop: Event) -> float:
-        """Returns the seconds between two events that were reached."""
+        """Returns the seconds between two events that were reached; the ``steps`` log shows them for each run."""
         return stop.time - start.time
 
     # -------------------------------------------------------------------------------------------------------------- work
@@ -244,6 +260,13 @@ class Device(abc.ABC):
         Returns:
             A ``BoundStep``.
         """
+
+    def bind_collective(self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], group: Any) -> list[Call]:
+        """Returns the calls of a collective op, which put its work into the stream of the replica's ``Communicator``.
+
+        They wait for the other replicas' host threads, so they cannot be part of a graph.
+        """
+        return op.definition.ref.bind(ins, outs, op.attrs, (), {"group": group.of_op(op)})
 
     @abc.abstractmethod
     def bind_dynamic(

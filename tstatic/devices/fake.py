@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -82,13 +83,18 @@ class FakeArray(DeviceArray):
 
 
 class _Mark:
-    """One recording of an event: waits refer to it, so that a later recording does not affect them."""
+    """One recording of an event: waits refer to it, so that a later recording does not affect them.
 
-    __slots__ = ("done", "stream")
+    ``error`` is that of the work before it, if it failed; streams that wait for the event then fail, too.
+    """
+
+    __slots__ = ("done", "error", "number", "stream")
 
     def __init__(self, stream: FakeStream) -> None:
         self.stream = stream
+        self.number = next(stream.marks)
         self.done = False
+        self.error: QueuedWorkError | None = None
 
 
 class FakeEvent(Event):
@@ -122,14 +128,19 @@ class FakeStream(Stream):
 
     Attributes:
         items: The items that have not run.
+        busy: Whether an item runs now, in some thread.
         running: The op whose work runs now.
+        error: The error of its work, until the stream is synchronized or discarded.
         random: Draws which of several streams continues while this one's end is awaited.
         capturing: The calls recorded while a graph is captured, instead of running.
     """
 
     def __init__(self, seed: str) -> None:
         self.items: deque[_Item] = deque()
+        self.busy = False
         self.running: FrozenOp | None = None
+        self.error: QueuedWorkError | None = None
+        self.marks = itertools.count()
         self.random = random.Random(seed)
         self.capturing: list[Call] | None = None
 
@@ -149,8 +160,10 @@ class FakeDevice(Device):
 
     def __init__(self, seed: int = 0, generated: bool = False) -> None:
         self.generated = generated
-        self._busy: set[FakeStream] = set()
+        self._queued: set[FakeStream] = set()
         self._captured: set[FakeStream] = set()
+        # Several threads may run items, even of one stream, but each item once and those of a stream one by one.
+        self._turn = threading.Condition()
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
@@ -172,6 +185,10 @@ class FakeDevice(Device):
     def slice(self, array: FakeArray, start: int, shape: Sequence[int]) -> FakeArray:
         return FakeArray(self, _CPU.slice(array._inside, start, shape))
 
+    def join(self, first: FakeArray, second: FakeArray) -> FakeArray | None:
+        joined = _CPU.join(first._inside, second._inside)
+        return None if joined is None else FakeArray(self, joined)
+
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> FakeArray:
         return FakeArray(self, np.empty(shape, dtype))
 
@@ -188,8 +205,8 @@ class FakeDevice(Device):
         return _CPU.span(array._inside)
 
     # ------------------------------------------------------------------------------------------------------------ copies
-    def copy(self, destination: FakeArray, source: FakeArray, stream: Stream | None = None) -> None:
-        self._put(stream, lambda: np.copyto(destination._inside, source._inside))
+    def copy(self, destination: Array, source: Array, stream: Stream | None = None) -> None:
+        self._put(stream, lambda: np.copyto(_inside(destination), _inside(source)))
 
     def fill(self, destination: FakeArray, value: complex, stream: Stream | None = None) -> None:
         self._put(stream, lambda: _CPU.fill(destination._inside, value))
@@ -238,9 +255,9 @@ class FakeDevice(Device):
             self._append(stream, _Item(waits_for=event.mark))
 
     def synchronize(self, streams: Sequence[Stream] | None = None) -> None:
-        wanted = [
-            s for s in ([*self._busy, *self._captured] if streams is None else streams) if isinstance(s, FakeStream)
-        ]
+        with self._turn:
+            everything = [*self._queued, *self._captured] if streams is None else streams
+        wanted = [s for s in everything if isinstance(s, FakeStream)]
         for stream in wanted:
             if stream.capturing is not None:
                 raise DeviceError(
@@ -254,11 +271,19 @@ class FakeDevice(Device):
     def discard(self, streams: Sequence[Stream]) -> None:
         for stream in streams:
             assert isinstance(stream, FakeStream)
-            for item in stream.items:
-                if item.marks is not None:
-                    item.marks.done = True
-            stream.items.clear()
-            self._busy.discard(stream)
+            self._drop([stream], QueuedWorkError(None, stream))
+
+    def _drop(self, streams: Sequence[FakeStream], error: QueuedWorkError) -> None:
+        """Drops the streams' items; what waits for their events fails with ``error``."""
+        with self._turn:
+            for stream in streams:
+                for item in stream.items:
+                    if item.marks is not None:
+                        item.marks.done, item.marks.error = True, error
+                stream.items.clear()
+                stream.error = None
+                self._queued.discard(stream)
+            self._turn.notify_all()
 
     def running(self, streams: Sequence[Stream]) -> FrozenOp | None:
         return next((s.running for s in streams if isinstance(s, FakeStream) and s.running is not None), None)
@@ -276,9 +301,10 @@ class FakeDevice(Device):
             self._append(stream, _Item(run, op))
 
     def _append(self, stream: FakeStream, item: _Item) -> None:
-        stream.items.append(item)
-        # Work is done even if its stream is no longer referenced.
-        self._busy.add(stream)
+        with self._turn:
+            stream.items.append(item)
+            # Work is done even if its stream is no longer referenced.
+            self._queued.add(stream)
 
     def _run(self, wanted: Sequence[FakeStream]) -> None:
         """Runs items until the wanted streams are empty, and of other streams only items that these wait for: the rest is late.
@@ -289,36 +315,66 @@ class FakeDevice(Device):
         """
         ranks: dict[FakeStream, float] = {}
         anew = wanted[0].random.choice((0.1, 0.1, 1.0)) if wanted else 0.0
-        while any(stream.items for stream in wanted):
+        with self._turn:
+            needed = _needed(wanted)
+        while (taken := self._next(wanted, needed, ranks, anew)) is not None:
+            stream, item = taken
+            error = None if item.waits_for is None else item.waits_for.error
+            try:
+                if item.run is not None:
+                    item.run()
+            except Exception as raised:
+                error = QueuedWorkError(item.op, stream)
+                error.__cause__ = raised
+            finally:
+                with self._turn:
+                    stream.running, stream.busy = None, False
+                    if item.marks is not None:
+                        item.marks.done, item.marks.error = True, error
+                    if error is not None:
+                        self._drop([stream], error)
+                        stream.error = error
+                    elif not stream.items:
+                        self._queued.discard(stream)
+                    self._turn.notify_all()
+
+    def _next(
+        self,
+        wanted: Sequence[FakeStream],
+        needed: Mapping[FakeStream, _Mark | None],
+        ranks: dict[FakeStream, float],
+        anew: float,
+    ) -> tuple[FakeStream, _Item] | None:
+        """Takes the item that runs next, and marks its stream busy; returns ``None`` once the wanted streams are empty."""
+        with self._turn:
+            while True:
+                failed = next((s.error for s in wanted if s.error is not None), None)
+                if failed is not None:
+                    self._drop(wanted, failed)
+                    raise failed
+                if not any(s.items or s.busy for s in wanted):
+                    return None
+                ready = [s for s, last in needed.items() if _ready(s) and (last is None or not last.done)]
+                if ready:
+                    break
+                if not any(s.busy for s in needed):
+                    self.discard([*needed])
+                    raise DeviceError(
+                        "streams wait for each other",
+                        expected="an event that is recorded before another stream waits for it",
+                        received="streams of which none can go on",
+                        fix="record the event first",
+                    )
+                self._turn.wait()
             draw = wanted[0].random
-            ready = [s for s in _needed(wanted) if _ready(s)]
-            if not ready:
-                self.discard(_needed(wanted))
-                raise DeviceError(
-                    "streams wait for each other",
-                    expected="an event that is recorded before another stream waits for it",
-                    received="streams of which none can go on",
-                    fix="record the event first",
-                )
             for one in ready:
                 ranks.setdefault(one, draw.random())
             stream = max(ready, key=ranks.__getitem__)
             if draw.random() < anew:
                 ranks[stream] = draw.random()
             item = stream.items.popleft()
-            if not stream.items:
-                self._busy.discard(stream)
-            stream.running = item.op
-            try:
-                if item.run is not None:
-                    item.run()
-            except Exception as error:
-                self.discard(_needed([stream, *wanted]))
-                raise QueuedWorkError(item.op) from error
-            finally:
-                stream.running = None
-                if item.marks is not None:
-                    item.marks.done = True
+            stream.busy, stream.running = True, item.op
+            return stream, item
 
     # -------------------------------------------------------------------------------------------------------------- work
     def bind(
@@ -388,18 +444,30 @@ class FakeDevice(Device):
         return counts
 
 
-def _needed(streams: Sequence[FakeStream]) -> list[FakeStream]:
-    """Returns the streams, and those that they wait for now, directly or indirectly."""
-    found = list(streams)
-    for one in found:
-        mark = one.items[0].waits_for if one.items else None
-        if mark is not None and not mark.done and mark.stream not in found:
-            found.append(mark.stream)
+def _needed(wanted: Sequence[FakeStream]) -> dict[FakeStream, _Mark | None]:
+    """Returns the wanted streams, and those that they wait for, directly or indirectly, with the last event that they need."""
+    found: dict[FakeStream, _Mark | None] = dict.fromkeys(wanted)
+    open_ = list(found.items())
+    while open_:
+        stream, last = open_.pop()
+        for item in stream.items:
+            mark = item.waits_for
+            if mark is not None and not mark.done:
+                known = found.get(mark.stream)
+                if mark.stream not in found or (known is not None and known.number < mark.number):
+                    found[mark.stream] = mark
+                    open_.append((mark.stream, mark))
+            if last is not None and item.marks is last:
+                break
     return found
 
 
 def _ready(stream: FakeStream) -> bool:
-    return bool(stream.items) and (stream.items[0].waits_for is None or stream.items[0].waits_for.done)
+    """Returns whether the stream's next item can run now."""
+    if stream.busy or not stream.items:
+        return False
+    mark = stream.items[0].waits_for
+    return mark is None or mark.done
 
 
 def _inside(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tstatic.devices.base import Stream
 from tstatic.devices.cpu.device import BoundStep, CpuDevice, of_calls
+from tstatic.devices.cpu.pool import Call
 from tstatic.ir.frozen import FrozenOp
 
 
@@ -23,6 +24,9 @@ class NullDevice(CpuDevice):
         self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], reserved: Mapping[str, Any], stream: Stream
     ) -> BoundStep:
         return of_calls([(_nothing, ())])
+
+    def bind_collective(self, op: FrozenOp, ins: Sequence[Any], outs: Sequence[Any], group: Any) -> list[Call]:
+        return [(_nothing, ())]
 
 
 DEVICE = NullDevice()

@@ -93,14 +93,15 @@ def waits(steps: Sequence[Queued]) -> list[list[int]]:
     return found
 
 
-def in_order(device: Device, steps: Sequence[Queued]) -> list[Call]:
-    """Returns the steps' calls, with the events that order them."""
+def in_order(device: Device, steps: Sequence[Queued]) -> list[list[Call]]:
+    """Returns the calls of each step, with the events that order them."""
     needed = waits(steps)
     events = {j: device.event() for js in needed for j in js}
-    calls: list[Call] = []
-    for i, step in enumerate(steps):
-        calls += [(device.wait, (events[j], step.stream)) for j in needed[i]]
-        calls += step.calls
-        if i in events:
-            calls.append((device.record, (events[i], step.stream)))
-    return calls
+    return [
+        [
+            *((device.wait, (events[j], step.stream)) for j in needed[i]),
+            *step.calls,
+            *([(device.record, (events[i], step.stream))] if i in events else []),
+        ]
+        for i, step in enumerate(steps)
+    ]

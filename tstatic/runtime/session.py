@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from tstatic.comm.group import Communicator
-from tstatic.devices import HOST, Array, Device, read
-from tstatic.devices.base import Memory, QueuedWorkError, Stream
+from tstatic.comm.group import Communicator, ReplicaStoppedError
+from tstatic.devices import HOST, Array, Device
+from tstatic.devices.base import ALIGNED, Event, Memory, QueuedWorkError, Stream
 from tstatic.devices.cpu import blas
 from tstatic.devices.cpu import device as cpu
 from tstatic.devices.cpu.pool import Call, pool_of, usable_cpus
 from tstatic.devices.cpu.tile_chain import chain_steps, find_failed_op
 from tstatic.errors import DeviceError, NumericsError
+from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.frozen import Entry, FrozenOp, flat
 from tstatic.ir.opdef import EMPTY
 from tstatic.ir.rng import RngKey
-from tstatic.ir.types import dtype_of
+from tstatic.ir.types import Meta, dtype_of
 from tstatic.plan.flat_buffers import state_buffers
 from tstatic.plan.plan import Plan, Step
 from tstatic.runtime import random
@@ -31,8 +32,24 @@ from tstatic.runtime.generated import generated_work
 from tstatic.runtime.interrupt import Writing, check_whole
 from tstatic.runtime.queues import Queued, in_order
 from tstatic.runtime.scope import Scope, dtype_check
-from tstatic.runtime.sub_block import BlockRunner, annotate, run_op
+from tstatic.runtime.sub_block import BlockRunner, annotate, run_op, store_entry
 from tstatic.where import show
+
+
+def _is_hosted(step: Queued) -> bool:
+    """Returns whether a step needs the host when it runs, so that it cannot be part of a graph."""
+    return step.op is not None and step.op.definition.collective
+
+
+def _meta(array: Array) -> Meta:
+    return Meta(array.shape, dtype_of(array.dtype))
+
+
+def _each(function: Callable[[Any], Any], slot: Any) -> Any:
+    """Applies a function to what is in a slot: a value, a list of values, or ``None``."""
+    if isinstance(slot, list):
+        return [_each(function, one) for one in slot]
+    return None if slot is None else function(slot)
 
 
 class Session:
@@ -72,7 +89,15 @@ class Session:
         self.communicator = communicator
         self.place = place
         # One for copies, one for collectives, and the streams over which the other steps are spread.
-        self.streams: list[Stream] = [device.stream() for _ in range(2 + device.compute_streams)]
+        self.streams: list[Stream] = [
+            device.stream(),
+            device.stream() if communicator is None else communicator.stream,
+            *(device.stream() for _ in range(device.compute_streams)),
+        ]
+        self._joins = [device.event() for _ in self.streams[1:]]
+        self._began, self._ended = device.event(), device.event()
+        self.arena: Memory | None = None
+        self._pinned: Memory | None = None
         self._at: tuple[str, Iterator[Any]] | None = None
         self.layout = -1
         self.runs = 0
@@ -95,9 +120,11 @@ class Session:
         plan = self.plan
         self._bound = False
         device = self.device
+        if self.communicator is not None:
+            self.communicator.free()
         self._move_state()
         flatten(self.scope, self._flat_buffers, device)
-        self.arena: Memory | None = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
+        self.arena = device.allocate(plan.arena_bytes, purpose="an arena of temporaries")
         self.arena.touch()
         self.arrays: dict[str, Any] = {}
         self.keys: list[RngKey] = []
@@ -123,7 +150,9 @@ class Session:
                 self._bind_view(step.op)
                 continue
             stream = self._stream_of(step.op, len(works))
-            if step.how == "dynamic":
+            if step.op.definition.collective:
+                work = cpu.of_calls(self._collective(step))
+            elif step.how == "dynamic":
                 work = device.bind_dynamic(step.op, self.arrays, self._reserved(step.op), run_op, stream)
             else:
                 generated = self.plan.kernels.get(step.op.outputs) if step.how == "kernel" else None
@@ -142,6 +171,7 @@ class Session:
             check = self.check_numerics and region == "main"
             (self._queue_region if device.deferred else self._chain_region)(region, list(group), check)
         self._feeds = [(name, self.arrays[name]) for name in plan.program.feeds]
+        self._stage_feeds()
         self.layout = self.scope.layout
         self._bound = True
 
@@ -159,7 +189,7 @@ class Session:
             self.op_of_call[region] += op_of_call
 
     def _queue_region(self, region: str, works: Sequence[tuple[Step, cpu.BoundStep, Stream]], check: bool) -> None:
-        """Adds the calls of a region that put its work into streams and wait for the end, as host code reads the results."""
+        """Adds the calls of a region that put its work into streams; at their end, the first stream waits for the others."""
         device = self.device
         queued = [] if any(self.calls.values()) else [self._after_feeds()]
         for step, work, stream in works:
@@ -167,12 +197,87 @@ class Session:
             if check:
                 calls.append((self._check, (step.op, stream)))
             queued.append(Queued(step.op, stream, calls, *self._accesses(step.op)))
-        calls = in_order(device, queued)
-        if not check:
-            calls = [(device.replay, (device.capture(calls, self.streams),))]
-        self.calls[region] = [*calls, (device.synchronize, (self.streams,))]
-        # Errors of queued work carry their own op.
-        self.op_of_call[region] = [works[-1][0].op] * len(self.calls[region])
+        ordered = in_order(device, queued)
+        joined = [
+            call
+            for event, stream in zip(self._joins, self.streams[1:], strict=True)
+            for call in self._join(event, stream)
+        ]
+        # Errors of queued work carry their own op; those of calls that are not part of a graph have the op of the step.
+        for hosted, group in itertools.groupby(
+            zip(queued, ordered, strict=True), key=lambda one: check or _is_hosted(one[0])
+        ):
+            steps = list(group)
+            calls = [call for _, calls in steps for call in calls]
+            op_of_call = [step.op for step, calls in steps for _ in calls]
+            if not hosted:
+                calls, op_of_call = [(device.replay, (device.capture(calls, self.streams),))], [steps[-1][0].op]
+            self.calls[region] += calls
+            self.op_of_call[region] += op_of_call
+        if region == "main" or any(step.how == "dynamic" for step, _, _ in works):
+            # The host commits only what succeeded, and finds arrays of unknown sizes only when they have been computed.
+            joined += self._waiting()
+        self.calls[region] += joined
+        self.op_of_call[region] += [works[-1][0].op] * len(joined)
+
+    def _waiting(self) -> list[Call]:
+        """Returns calls that wait for the first stream, and so for what it waits for."""
+        first = self.streams[0]
+        return [(self.device.record, (self._ended, first)), (self.device.synchronize, ([first],))]
+
+    @property
+    def device_seconds(self) -> float | None:
+        """The time of the last run between the first and the last event on the device; ``None`` if calls wait for their work."""
+        return self.device.elapsed(self._began, self._ended) if self.device.deferred else None
+
+    def _join(self, event: Event, stream: Stream) -> list[Call]:
+        """Returns calls that make the first stream wait for the work in another one."""
+        return [(self.device.record, (event, stream)), (self.device.wait, (event, self.streams[0]))]
+
+    def _collective(self, step: Step) -> list[Call]:
+        """Returns the calls of a collective, which its op definition binds to the replica's communicator."""
+        if step.how == "dynamic":
+            return [(self._run_collective, (step.op,))]
+        op = step.op
+        ins, outs = ([self._entry(e) for e in entries] for entries in (op.inputs, op.outputs))
+        return self.device.bind_collective(op, ins, outs, self.communicator)
+
+    def _run_collective(self, op: FrozenOp) -> None:
+        """Runs a collective whose inputs' sizes are known only when they have been computed."""
+        device = self.device
+        device.synchronize(self.streams)
+        ins = [self._entry(e) for e in op.inputs]
+
+        def empty(meta: Meta) -> Array:
+            return device.empty(meta.shape, meta.dtype.np)
+
+        metas = infer_outputs(op.definition, [_each(_meta, one) for one in ins], op.attrs)
+        outs = [None if entry is None else _each(empty, meta) for entry, meta in zip(op.outputs, metas, strict=True)]
+        assert self.communicator is not None
+        start = len(self.communicator.buffers)
+        for function, args in device.bind_collective(op, ins, outs, self.communicator):
+            function(*args)
+        device.synchronize([self.communicator.stream])
+        self.communicator.free(start)
+        for entry, out in zip(op.outputs, outs, strict=True):
+            store_entry(entry, out, self.arrays)
+
+    def _stage_feeds(self) -> None:
+        """Allocates pinned memory for the feeds of a device that copies while the host continues."""
+        self._staged: list[Array] = []
+        if not self.device.deferred:
+            return
+        metas = [_meta(slot) for _, slot in self._feeds]
+        offsets = list(itertools.accumulate((-(-m.nbytes // ALIGNED) * ALIGNED for m in metas), initial=0))
+        self._pinned = self.device.allocate(offsets.pop(), "pinned", "staged feeds")
+        self._pinned.touch()
+        self._staged = [self.device.view(self._pinned, at, m) for at, m in zip(offsets, metas, strict=True)]
+
+    def _send_staged(self, feeds: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Copies the feeds through pinned memory, which may be written because all earlier copies are done."""
+        for (name, slot), staged in zip(self._feeds, self._staged, strict=True):
+            np.copyto(staged, feeds[name])
+            self.device.copy(slot, staged, self.streams[0])
 
     def _stream_of(self, op: FrozenOp, number: int) -> Stream:
         """Returns the stream of an op: collectives have one of their own, the others take turns over the compute streams."""
@@ -246,8 +351,6 @@ class Session:
                 runner = BlockRunner(op, key)
                 self.runners.append(runner)
                 reserved["run_block"] = runner
-        if op.definition.collective:
-            reserved["group"] = self.communicator
         return reserved
 
     def _prepare(self, op: FrozenOp, stream: Stream) -> cpu.BoundStep:
@@ -299,19 +402,24 @@ class Session:
         self.arena.touch()
         for workspace in self.workspaces:
             workspace.touch()
-        device, copies = self.device, self.streams[0]
+        device = self.device
         if device.deferred:
             device.discard(self.streams)
+            device.record(self._began, self.streams[0])
+        sent = False
         with np.errstate(all="ignore"):
-            for name, slot in self._feeds:
-                device.from_host(slot, feeds[name], copies)
             for i in range(iterations):
+                if not sent and device.deferred:
+                    self._send_staged(feeds)
+                elif not sent:
+                    for name, slot in self._feeds:
+                        device.from_host(slot, feeds[name])
+                sent = True
                 results = self._step(last=i == iterations - 1)
                 if i < iterations - 1 and self.stale():
                     # A state variable got new storage (a first value, or another size).
                     self.bind()
-                    for name, slot in self._feeds:
-                        device.from_host(slot, feeds[name], copies)
+                    sent = False
         self.runs += 1
         if self._transient:
             self.drop()
@@ -349,13 +457,12 @@ class Session:
                     self.scope.bump_version()
                 self._execute("update")
                 self._commit([*pending, *self._pending(late_commits)] if late_commits else pending)
-                if self.device.deferred:
-                    self.device.synchronize(self.streams)
                 self.scope.runs[self.uid] = (epoch, count + 1)
         else:
             self.scope.runs[self.uid] = (epoch, count + 1)
         for i, value in late:
-            np.copyto(fetched[i], read(self.arrays[value]))
+            array = self.arrays[value]
+            np.copyto(fetched[i], self.device.to_host(array, self.streams[0]) if self.device.deferred else array)
         return fetched
 
     def _execute(self, region: str) -> None:
@@ -369,10 +476,17 @@ class Session:
         except Exception as raised:
             index = len(calls) - operator.length_hint(running) - 1
             error, op = find_failed_op(raised, self.op_of_call[region][index])
-            if isinstance(error, QueuedWorkError):
-                op = error.op or op
-                error = error.__cause__ or error
         # Outside the except block, so that the error keeps its own cause and context.
+        self._raise(region, error, op)
+
+    def _raise(self, region: str, error: BaseException, op: FrozenOp) -> NoReturn:
+        """Raises the error of a call, or of the queued work for which it waited, with its op."""
+        self.device.discard(self.streams)
+        if isinstance(error, QueuedWorkError):
+            if error.stream is not None and error.stream not in self.streams:
+                raise ReplicaStoppedError("this replica stopped because another one failed") from error
+            op = error.op or op
+            error = error.__cause__ or error
         annotate(error, op)
         if region == "update":
             kind, text = self.device.describe(error)
@@ -415,14 +529,20 @@ class Session:
         return done
 
     def _commit(self, pending: Sequence[tuple[str, Array, Array | None]]) -> None:
+        """Copies values to their variables, after the updates; new storage is published once the device has written it."""
         device, stream = self.device, self.streams[0]
         for var, source, fresh in pending:
-            if fresh is None:
-                target = self.scope.array(var)
-                assert target is not None
-                device.copy(target, source, stream)
-            else:
-                device.copy(fresh, source, stream)
+            target = self.scope.array(var) if fresh is None else fresh
+            assert target is not None
+            device.copy(target, source, stream)
+        if device.deferred:
+            try:
+                for function, args in self._waiting():
+                    function(*args)
+            except QueuedWorkError as raised:
+                self._raise("update", raised, self.plan.steps[-1].op)
+        for var, _, fresh in pending:
+            if fresh is not None:
                 self.scope.publish(var, fresh)
 
     def release(self) -> None:
@@ -439,9 +559,13 @@ class Session:
     def drop(self) -> None:
         """Frees the arena and everything bound to it; the next run binds anew."""
         self._bound = False
-        if self.arena is not None:
-            self.device.free(self.arena)
-        self.arena = None
+        for memory in (self.arena, self._pinned):
+            if memory is not None:
+                self.device.free(memory)
+        if self.communicator is not None:
+            self.communicator.free()
+        self.arena = self._pinned = None
+        self._staged = []
         self.arrays = {}
         self.calls = {"main": [], "update": []}
         self.workspaces = []

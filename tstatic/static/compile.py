@@ -214,7 +214,7 @@ class Compilation:
                     self.program.random_seed,
                     self.program.uid,
                     check,
-                    group.communicator(i) if group is not None else None,
+                    group.communicator(i, device) if group is not None else None,
                     rank * count + i,
                 )
             )

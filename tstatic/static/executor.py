@@ -178,7 +178,9 @@ class Executor:
             if settings.history is not None:
                 settings.history.ran(entry, settings.drop_every)
             if _steps.isEnabledFor(DEBUG):
-                _steps.debug("ran %r in %.3f ms", base, (time.perf_counter() - start) * 1e3)
+                took = [seconds for one in entry.sessions if (seconds := one.device_seconds) is not None]
+                on_device = f", of which {max(took) * 1e3:.3f} ms on the device" if took else ""
+                _steps.debug("ran %r in %.3f ms%s", base, (time.perf_counter() - start) * 1e3, on_device)
         if replicas is not None and not return_merged:
             rows = [[one[i] for one in results] for i in range(len(names))]
             return rows if return_numpy else [[tensor_of(v) for v in row] for row in rows]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tstatic import target
-from tstatic.devices.base import Device, HostArray, KernelLaunch, Memory, MemoryKind, RunByName, Stream
+from tstatic.devices.base import ALIGNED, Device, HostArray, KernelLaunch, Memory, MemoryKind, RunByName, Stream
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
@@ -294,6 +294,16 @@ class CpuDevice(Device):
 
     def slice(self, array: HostArray, start: int, shape: Sequence[int]) -> HostArray:
         return array[start : start + int(np.prod(shape, dtype=np.int64))].reshape(shape)
+
+    def join(self, first: HostArray, second: HostArray) -> HostArray | None:
+        base = first.base
+        if first.dtype != second.dtype or not isinstance(base, np.ndarray) or base is not second.base:
+            return None
+        gap = second.ctypes.data - first.ctypes.data
+        if not first.nbytes <= gap < first.nbytes + ALIGNED or gap % first.itemsize:
+            return None
+        size = gap // first.itemsize + second.size
+        return np.ndarray((size,), first.dtype, base, first.ctypes.data - base.ctypes.data)
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> HostArray:
         return np.empty(shape, dtype)
