@@ -29,14 +29,8 @@ def _names(items: Any, argument: str) -> set[str]:
     """
     if items is None:
         return set()
-    check_type(
-        items,
-        (list, tuple, set, frozenset),
-        argument,
-        "append_backward",
-        expected="a list, tuple or set of Variable or str",
-        fix=f"pass {argument}=[variable, ...]",
-    )
+    expected = "a list, tuple or set of Variable or str"
+    check_type(items, (list, tuple, set, frozenset), argument, "append_backward", expected=expected)
     found = set()
     for item in items:
         if isinstance(item, Variable):

@@ -137,7 +137,7 @@ def check_int(
     if low or high:
         what = f"the value of {subject(arg, function)} is too {'small' if low else 'large'}"
         fix = f"pass a {'larger' if low else 'smaller'} '{arg}'"
-        raise _wrong_argument(error, what, wanted, number, fix, arg, function)
+        raise _wrong_argument(error, what, wanted, repr(number), fix, arg, function)
     return number
 
 
@@ -169,7 +169,10 @@ def check_number(
     wanted = f"a number, {low}{arg}{high}" if low or high else "a finite number" if finite else "a number"
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise _wrong_type(value, "float", arg, function, wanted, f"pass a number as '{arg}'")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an int beyond the floats
+        number = math.inf
     inside = (
         (least is None or number >= least)
         and (most is None or number <= most)

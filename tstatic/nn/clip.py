@@ -161,14 +161,8 @@ class ClipGradByGlobalNorm(ClipGradBase):
 
 def check_clip(grad_clip: object, argument: str = "grad_clip") -> None:
     """Raises ProgramTypeError unless ``grad_clip`` is ``None`` or a clip object."""
-    check_type(
-        grad_clip,
-        (ClipGradBase, NoneType),
-        argument,
-        "optimizer",
-        expected="nn.ClipGradByValue, ClipGradByNorm or ClipGradByGlobalNorm",
-        fix="pass for example nn.ClipGradByGlobalNorm(1.0)",
-    )
+    expected = "nn.ClipGradByValue, ClipGradByNorm or ClipGradByGlobalNorm, as in nn.ClipGradByGlobalNorm(1.0)"
+    check_type(grad_clip, (ClipGradBase, NoneType), argument, "optimizer", expected=expected)
 
 
 @export("fluid.clip.set_gradient_clip")
@@ -226,14 +220,8 @@ def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Para
     found: list[Parameter] = []
     for entry in [listed] if isinstance(listed, str | Variable) else listed:
         var = program.global_block().var(entry) if isinstance(entry, str) else entry
-        param = check_type(
-            var,
-            Parameter,
-            "param_list",
-            "set_gradient_clip",
-            expected="parameters of the program, or their names",
-            fix="list parameters, for example [p for p in program.all_parameters() if ...]",
-        )
+        expected = "parameters of the program, or their names"
+        param = check_type(var, Parameter, "param_list", "set_gradient_clip", expected=expected)
         found.append(param)
     return found
 

@@ -128,13 +128,7 @@ def img_conv_group(
     Raises:
         ProgramTypeError, ShapeError: If ``conv_num_filter`` is not a list, or another list has another length.
     """
-    check_type(
-        conv_num_filter,
-        (list, tuple),
-        "conv_num_filter",
-        "img_conv_group",
-        fix="pass conv_num_filter=[64, 64], for example",
-    )
+    check_type(conv_num_filter, (list, tuple), "conv_num_filter", "img_conv_group", expected="a list such as [64, 64]")
     count = len(conv_num_filter)
     rows = zip(
         conv_num_filter,

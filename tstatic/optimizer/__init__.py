@@ -1,15 +1,12 @@
 """Update rules and learning rates.
 
-* ``optimizer``  the base class: minimize, clipping, decay, accumulators
-* ``rules``      SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp, Lamb
-* ``legacy``     their 1.x spellings
-* ``lr``         schedulers
-* ``decay_ops``  the 1.x decays, as ops of the program
-* ``lr_base``, ``lr_decay``, ``lr_cycle``  their base class and kinds
-* ``row_mask``   which rows of a sparse gradient are updated
+* ``optimizer``       the base class: minimize, clipping, decay, accumulators, rows of sparse gradients
+* ``rules``           SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp, Lamb, and their 1.x spellings
+* ``lr_decay``, ``lr``  schedulers: the base class and decays; all others
+* ``decay_ops``       the 1.x decays, as ops of the program
 """
 
-from tstatic.optimizer import decay_ops, legacy, lr
+from tstatic.optimizer import decay_ops, lr
 from tstatic.optimizer.optimizer import Optimizer
 from tstatic.optimizer.rules import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lamb, Momentum, RMSProp
 
@@ -25,6 +22,5 @@ __all__ = [
     "Optimizer",
     "RMSProp",
     "decay_ops",
-    "legacy",
     "lr",
 ]

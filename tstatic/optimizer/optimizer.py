@@ -13,16 +13,16 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_startup_program, program_guard
 from tstatic.ir.operator import OpRole
-from tstatic.ir.program import Operator, Parameter, Program, Variable
+from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.nn.clip import ClipGradBase, append_gradient_clip_ops, check_clip
 from tstatic.nn.initializer import Constant
 from tstatic.nn.param import startup_value
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 from tstatic.no_effect import no_effect
-from tstatic.optimizer.lr_base import LRScheduler
-from tstatic.optimizer.row_mask import row_mask, sparse_gradients
+from tstatic.optimizer.lr_decay import LRScheduler
 
 Pair = tuple[Variable, Variable | None]
+Lookups = tuple[Operator, ...]
 
 
 class Optimizer:
@@ -59,14 +59,8 @@ class Optimizer:
         grad_clip: Any = None,
         name: str | None = None,
     ) -> None:
-        check_type(
-            learning_rate,
-            (int, float, LRScheduler, Variable),
-            "learning_rate",
-            self.type,
-            expected="a float or an optimizer.lr.LRScheduler",
-            fix="pass for example learning_rate=0.01",
-        )
+        kinds = (int, float, LRScheduler, Variable)
+        check_type(learning_rate, kinds, "learning_rate", self.type, expected="a float or an optimizer.lr.LRScheduler")
         check_clip(grad_clip)
         self._set_decay(weight_decay)
         self._learning_rate = learning_rate
@@ -86,14 +80,8 @@ class Optimizer:
         """
         if isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool):
             weight_decay = L2Decay(float(weight_decay))
-        check_type(
-            weight_decay,
-            (WeightDecayRegularizer, NoneType),
-            "weight_decay",
-            self.type,
-            expected="a float, regularizer.L1Decay or regularizer.L2Decay",
-            fix="pass for example weight_decay=1e-4",
-        )
+        expected = "a float, regularizer.L1Decay or regularizer.L2Decay"
+        check_type(weight_decay, (WeightDecayRegularizer, NoneType), "weight_decay", self.type, expected=expected)
         self.regularization: WeightDecayRegularizer | None = weight_decay
 
     # -------------------------------------------------------------------------------------------------- learning rate
@@ -354,3 +342,58 @@ class Optimizer:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(learning_rate={self._learning_rate!r})"
+
+
+# -------------------------------------------------------------------------------- rows of a table that the batch looked up
+def sparse_gradients(block: Block) -> dict[str, Lookups]:
+    """Finds gradients that are zero outside of the rows that lookups with ``is_sparse`` name.
+
+    Sums and elementwise ops hand this on. A gradient with another part as well, such as that of a table that is also
+    multiplied by something, is not listed, nor is one that comes out of a block of control flow.
+
+    Returns:
+        Name -> the backward ops of the lookups.
+    """
+    found: dict[str, Lookups] = {}
+    for op in block.ops:
+        lookups = _lookups(block, op, found)
+        for name in op.output_arg_names:
+            found.pop(name, None)
+            if lookups:
+                found[name] = lookups
+    return found
+
+
+def _lookups(block: Block, op: Operator, found: Mapping[str, Lookups]) -> Lookups:
+    if op.definition.of and op.attrs.get("is_sparse"):
+        return (op,)
+    if op.definition.expression is None or not op.definition.expression.elementwise:
+        return ()
+    # A single number, such as the factor of a norm, changes no row from zero.
+    read = [n for n in op.input_arg_names if n in found or block._var_recursive(n).meta.numel != 1]
+    if any(n not in found for n in read):
+        return ()
+    return tuple(dict.fromkeys(one for n in read for one in found[n]))
+
+
+def row_mask(lookups: Lookups, param: Variable) -> Variable:
+    """Emits the ops that count how often each row of a table was looked up, over all replicas; returns ``[rows]``."""
+    block = param.block.program.global_block()
+    mask = block.create_var(
+        name=names.generate(f"{param.name}_rows"), shape=param.shape[:1], dtype="float32", stop_gradient=True
+    )
+    # The role of a gradient: data parallelism adds up what the replicas counted.
+    with block.program._role_guard(OpRole.Backward, (mask.name, mask.name)):
+        single = len(lookups) == 1
+        counts = [
+            emit(
+                "embedding_rows",
+                {"Ids": op.input("Ids")[0], "W": op.input("W")[0]},
+                {"padding_idx": op.attrs["padding_idx"]},
+                outputs={"Out": mask} if single else None,
+            )
+            for op in lookups
+        ]
+        if not single:
+            emit("sum", {"X": counts}, outputs={"Out": mask})
+    return mask

@@ -1,7 +1,8 @@
-"""The update rules; the formulas stand with the op definitions."""
+"""The update rules, whose formulas are in the op definitions, and their 1.x spellings."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -106,9 +107,27 @@ class Momentum(Optimizer):
         return self._op(param, grad, lr, {"Velocity": velocity}, attrs, {"MasterParam": master})
 
 
+class _AdamLike(Optimizer):
+    """What the relatives of Adam share: betas, epsilon, and two moments with the powers of the betas."""
+
+    def _set_betas(self, beta1: float, beta2: float, epsilon: float) -> None:
+        self._beta1 = _within(self.type, "beta1", beta1, 0.0, 1.0)
+        self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
+        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+
+    def _moments(self, param: Variable, master: Variable | None, power: str | None = None) -> dict[str, Variable]:
+        wide = "float32" if master is not None else None
+        return {
+            "Moment1": self._accumulator("moment1", param, dtype=wide),
+            "Moment2": self._accumulator("moment2", param, dtype=wide),
+            "Beta1Pow": self._accumulator("beta1_pow_acc", param, self._beta1, (1,), power),
+            "Beta2Pow": self._accumulator("beta2_pow_acc", param, self._beta2, (1,), power),
+        }
+
+
 @no_effect(use_multi_tensor=FUSED)
 @export("optimizer.Adam")
-class Adam(Optimizer):
+class Adam(_AdamLike):
     """Adam (Kingma and Ba, 2014) with Paddle's placing of epsilon.
 
     With ``lazy_mode``, rows of a table that the batch did not look up keep their value and moments. That needs a table that
@@ -133,9 +152,7 @@ class Adam(Optimizer):
         use_multi_tensor: bool = False, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        self._beta1 = _within(self.type, "beta1", beta1, 0.0, 1.0)
-        self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
-        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._set_betas(beta1, beta2, epsilon)
         self._lazy = bool(lazy_mode)
         self._multi_precision = multi_precision
 
@@ -144,14 +161,7 @@ class Adam(Optimizer):
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
         master = self._master(param, self._multi_precision)
-        wide = "float32" if master is not None else None
-        power = "float32" if param.dtype.is_low else None
-        state = {
-            "Moment1": self._accumulator("moment1", param, dtype=wide),
-            "Moment2": self._accumulator("moment2", param, dtype=wide),
-            "Beta1Pow": self._accumulator("beta1_pow_acc", param, self._beta1, (1,), power),
-            "Beta2Pow": self._accumulator("beta2_pow_acc", param, self._beta2, (1,), power),
-        }
+        state = self._moments(param, master, "float32" if param.dtype.is_low else None)
         attrs = {**self._attrs(param), "multi_precision": master is not None}
         optional = {"MasterParam": master, ROW_MASK: self._row_masks.get(param.name)}
         return self._op(param, grad, lr, state, attrs, optional)
@@ -195,7 +205,7 @@ class AdamW(Adam):
 
 
 @export("optimizer.Adamax")
-class Adamax(Optimizer):
+class Adamax(_AdamLike):
     """Adam with the infinity norm (Kingma and Ba, 2014, section 7.1).
 
     Example:
@@ -215,9 +225,7 @@ class Adamax(Optimizer):
         parameters: Any = None, weight_decay: Any = None, grad_clip: Any = None, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        self._beta1 = _within(self.type, "beta1", beta1, 0.0, 1.0)
-        self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
-        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._set_betas(beta1, beta2, epsilon)
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
         power = self._accumulator("beta1_pow_acc", param, self._beta1, (1,))
@@ -330,7 +338,7 @@ class RMSProp(Optimizer):
 
 
 @export("optimizer.Lamb")
-class Lamb(Optimizer):
+class Lamb(_AdamLike):
     """LAMB (You et al., 2019): Adam's direction, scaled by the ratio of norms per parameter.
 
     Parameters without weight decay (``lamb_weight_decay=0``, or excluded by ``exclude_from_weight_decay_fn``) take plain
@@ -356,9 +364,7 @@ class Lamb(Optimizer):
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, parameters, None, grad_clip, name)
         self._decay = float(lamb_weight_decay)
-        self._beta1 = _within(self.type, "beta1", beta1, 0.0, 1.0)
-        self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
-        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._set_betas(beta1, beta2, epsilon)
         self._excludes = exclude_from_weight_decay_fn
         self._always_adapt = bool(always_adapt)
         self._multi_precision = multi_precision
@@ -366,15 +372,64 @@ class Lamb(Optimizer):
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
         excluded = self._excludes is not None and bool(self._excludes(param))
         master = self._master(param, self._multi_precision)
-        wide = "float32" if master is not None else None
-        state = {
-            "Moment1": self._accumulator("moment1", param, dtype=wide),
-            "Moment2": self._accumulator("moment2", param, dtype=wide),
-            "Beta1Pow": self._accumulator("beta1_pow_acc", param, self._beta1, (1,)),
-            "Beta2Pow": self._accumulator("beta2_pow_acc", param, self._beta2, (1,)),
-        }
+        state = self._moments(param, master)
         attrs = {
             "weight_decay": 0.0 if excluded else self._decay, "beta1": self._beta1, "beta2": self._beta2,
             "epsilon": self._epsilon, "always_adapt": self._always_adapt, "multi_precision": master is not None,
         }  # fmt: skip
         return self._op(param, grad, lr, state, attrs, {"MasterParam": master})
+
+
+# ------------------------------------------------------------------------------------------------------- 1.x spellings
+_TODAY = {"parameter_list": "parameters", "regularization": "weight_decay"}
+
+
+def _signature(today: type[Optimizer]) -> inspect.Signature:
+    """Today's arguments under their old names, and by keyword those that only 1.x had."""
+    old = {new: name for name, new in _TODAY.items()}
+    found = [p.replace(name=old.get(n, n)) for n, p in inspect.signature(today).parameters.items()]
+    more: dict[str, Any] = {"flatten_param_grads": False, "align_size": -1}
+    if all(p.name != "regularization" for p in found):
+        more["regularization"] = None
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Signature([*found, *(inspect.Parameter(n, keyword, default=value) for n, value in more.items())])
+
+
+def _doc(today: type[Optimizer]) -> str:
+    """Today's docstring, with the old spelling in its example."""
+    return inspect.cleandoc(today.__doc__ or "").replace(
+        f"paddle.optimizer.{today.__name__}(", f"fluid.optimizer.{today.__name__}("
+    )
+
+
+def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
+    """A subclass that takes the old keywords; positional arguments keep today's order up to the rule's own."""
+    signature = _signature(today)
+    own = set(inspect.signature(today).parameters)
+
+    class Legacy(today):  # type: ignore[misc, valid-type]
+        __doc__ = f"1.x spelling of :class:`optimizer.{today.__name__}`.\n\n{_doc(today)}"
+        __signature__ = signature
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            given = {next((o for o, n in _TODAY.items() if n == name), name): value for name, value in kwargs.items()}
+            try:
+                bound = signature.bind(*args, **given)
+            except TypeError as error:
+                raise TypeError(f"{today.__name__}Optimizer() {error}") from None
+            settings = {_TODAY.get(name, name): value for name, value in bound.arguments.items()}
+            super().__init__(**{name: value for name, value in settings.items() if name in own})
+            if "weight_decay" not in own:
+                self._set_decay(settings.get("weight_decay"))
+
+    Legacy.__name__ = f"{today.__name__}Optimizer"
+    Legacy.__qualname__ = Legacy.__name__
+    no_effect(flatten_param_grads=FUSED, align_size=FUSED)(Legacy)
+    for name in spellings:
+        export(name)(Legacy)
+    return Legacy
+
+
+for _rule in (SGD, Momentum, Adam, Adamax, Adagrad, Adadelta, RMSProp, Lamb):
+    _legacy(_rule, f"fluid.optimizer.{_rule.__name__}", f"fluid.optimizer.{_rule.__name__}Optimizer")
+_legacy(AdamW, "fluid.optimizer.AdamW")

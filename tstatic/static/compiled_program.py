@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from tstatic import places
@@ -28,6 +28,7 @@ from tstatic.static.inquiry import build_explanation
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 
+S = TypeVar("S", BuildStrategy, ExecutionStrategy)
 ASSUMED = 16
 """The size that an explanation assumes if the program leaves it open."""
 
@@ -139,7 +140,11 @@ class CompiledProgram:
             )
         self._program = program_or_graph
         self._history = History()
-        self._settings = Settings(_strategy_copy(build_strategy), _execution_copy(exec_strategy), self._history)
+        self._settings = Settings(
+            _copied(build_strategy, BuildStrategy, "build_strategy"),
+            _copied(exec_strategy, ExecutionStrategy, "exec_strategy"),
+            self._history,
+        )
 
     @property
     def build_strategy(self) -> BuildStrategy:
@@ -213,12 +218,9 @@ class CompiledProgram:
                 "make another CompiledProgram of the same program",
             )
         self._check_loss(loss_name)
+        expected = "a CompiledProgram on which with_data_parallel was called, or None"
         check_type(
-            share_vars_from,
-            (CompiledProgram, NoneType),
-            "share_vars_from",
-            "with_data_parallel",
-            expected="a CompiledProgram on which with_data_parallel was called, or None",
+            share_vars_from, (CompiledProgram, NoneType), "share_vars_from", "with_data_parallel", expected=expected
         )
         if share_vars_from is not None and not share_vars_from._settings.parallel:
             raise self._refused(
@@ -229,8 +231,12 @@ class CompiledProgram:
             )
         self._settings = replace(
             self._settings,
-            build=self._settings.build if build_strategy is None else _strategy_copy(build_strategy),
-            execution=self._settings.execution if exec_strategy is None else _execution_copy(exec_strategy),
+            build=self._settings.build
+            if build_strategy is None
+            else _copied(build_strategy, BuildStrategy, "build_strategy"),
+            execution=self._settings.execution
+            if exec_strategy is None
+            else _copied(exec_strategy, ExecutionStrategy, "exec_strategy"),
             parallel=True,
             places=places,
             share=None if share_vars_from is None else share_vars_from._history,
@@ -378,24 +384,11 @@ def settings_of(compiled: CompiledProgram) -> tuple[Program, Settings]:
     return compiled._program, compiled._settings
 
 
-def _strategy_copy(strategy: BuildStrategy | None) -> BuildStrategy:
+def _copied(strategy: S | None, kind: type[S], arg: str) -> S:
+    """A copy of a strategy, or a new one for ``None``."""
     if strategy is None:
-        return BuildStrategy()
-    check_type(strategy, BuildStrategy, "build_strategy", "CompiledProgram", expected="a static.BuildStrategy or None")
-    return strategy.copy()
-
-
-def _execution_copy(strategy: ExecutionStrategy | None) -> ExecutionStrategy:
-    if strategy is None:
-        return ExecutionStrategy()
-    check_type(
-        strategy,
-        ExecutionStrategy,
-        "exec_strategy",
-        "with_data_parallel",
-        expected="a static.ExecutionStrategy or None",
-    )
-    return strategy.copy()
+        return kind()
+    return check_type(strategy, kind, arg, "CompiledProgram", expected=f"a static.{kind.__name__} or None").copy()
 
 
 __all__ = ["PLAIN", "CompiledProgram", "History", "Settings", "settings_of"]

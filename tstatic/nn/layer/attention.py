@@ -143,13 +143,8 @@ class MultiHeadAttention(Layer):
         """
         for arg, x in (("query", query), ("key", key), ("value", value)):
             if x is not None or arg == "query":
-                check_rank(
-                    check_variable(x, arg, "MultiHeadAttention", FLOATS),
-                    3,
-                    arg,
-                    "MultiHeadAttention",
-                    layout="[n, places, width]",
-                )
+                given = check_variable(x, arg, "MultiHeadAttention", FLOATS)
+                check_rank(given, 3, arg, "MultiHeadAttention", layout="[n, places, width]")
         q = self._heads(self.q_proj(query))
         if isinstance(cache, StaticCache):
             k, v = cache

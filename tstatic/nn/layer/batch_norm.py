@@ -71,13 +71,9 @@ class _BatchNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         """Same shape as ``input``."""
-        check_rank(
-            check_variable(input, "input", type(self).__name__, FLOATS),
-            self._ranks,
-            "input",
-            type(self).__name__,
-            layout=self._data_format,
-        )
+        function = type(self).__name__
+        check_variable(input, "input", function, FLOATS)
+        check_rank(input, self._ranks, "input", function, layout=self._data_format)
         return batch_norm(
             input,
             self._mean,
@@ -260,9 +256,8 @@ class BatchNorm(Layer):
     def forward(self, input: Variable) -> Variable:
         """Same shape as ``input``."""
         layout = "[n, c, ...]" if self._data_layout == "NCHW" else "[n, ..., c]"
-        check_rank(
-            check_variable(input, "input", "BatchNorm", FLOATS), range(2, 6), "input", "BatchNorm", layout=layout
-        )
+        check_variable(input, "input", "BatchNorm", FLOATS)
+        check_rank(input, range(2, 6), "input", "BatchNorm", layout=layout)
         inputs = {
             "X": input,
             "Scale": self.weight,

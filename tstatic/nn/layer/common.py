@@ -94,15 +94,8 @@ class Linear(Layer):
     def forward(self, input: Variable) -> Variable:
         """``[..., in_features]`` to ``[..., out_features]``."""
         check_variable(input, "input", "Linear", FLOATS)
-        check_size(
-            input,
-            -1,
-            self.in_features,
-            "input",
-            "Linear",
-            why="in_features",
-            fix="check in_features, or flatten the input first",
-        )
+        fix = "check in_features, or flatten the input first"
+        check_size(input, -1, self.in_features, "input", "Linear", why="in_features", fix=fix)
         return linear(input, self.weight, self.bias, self._name)
 
     def extra_repr(self) -> str:

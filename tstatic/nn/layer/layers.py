@@ -85,13 +85,8 @@ class Layer:
             return
         for table, kind in (("_parameters", Parameter), ("_sub_layers", Layer), ("_buffers", Variable)):
             if name in own.get(table, ()):
-                check_type(
-                    value,
-                    (kind, NoneType),
-                    name,
-                    type(self).__name__,
-                    fix=f"delete it first with del layer.{name}, or use another name",
-                )
+                fix = f"delete it first with del layer.{name}, or use another name"
+                check_type(value, (kind, NoneType), name, type(self).__name__, fix=fix)
                 own[table][name] = value
                 return
         object.__setattr__(self, name, value)

@@ -107,13 +107,8 @@ class GroupNorm(Layer):
 
     def forward(self, input: Variable) -> Any:
         """Same shape as ``input``."""
-        check_rank(
-            check_variable(input, "input", "GroupNorm", FLOATS),
-            range(2, 6),
-            "input",
-            "GroupNorm",
-            layout=self._data_format,
-        )
+        check_variable(input, "input", "GroupNorm", FLOATS)
+        check_rank(input, range(2, 6), "input", "GroupNorm", layout=self._data_format)
         layout = "NCHW" if self._data_format[1] == "C" else "NHWC"
         attrs = {"epsilon": self._epsilon, "groups": self._num_groups, "data_layout": layout}
         inputs = {"X": input, "Scale": self.weight, "Bias": self.bias}
@@ -169,9 +164,8 @@ class _InstanceNorm(Layer):
     def forward(self, input: Variable) -> Any:
         """Same shape as ``input``."""
         function = type(self).__name__
-        check_rank(
-            check_variable(input, "input", function, FLOATS), self._ranks, "input", function, layout=self._data_format
-        )
+        check_variable(input, "input", function, FLOATS)
+        check_rank(input, self._ranks, "input", function, layout=self._data_format)
         inputs = {"X": input, "Scale": self.scale, "Bias": self.bias}
         order = ("SavedMean", "SavedVariance", "Y")
         return emit("instance_norm", inputs, {"epsilon": self._epsilon}, name=self._name, order=order)

@@ -327,14 +327,8 @@ def _spread(attr: Any, parts: int) -> Any:
     """
     if not isinstance(attr, list | tuple):
         return attr
-    check_length(
-        attr,
-        (1, 2, 3),
-        "weight_attr and bias_attr",
-        "Transformer",
-        why="[self-attention, cross-attention, linear]",
-        error=ProgramError,
-    )
+    why = "[self-attention, cross-attention, linear]"
+    check_length(attr, (1, 2, 3), "weight_attr and bias_attr", "Transformer", why=why, error=ProgramError)
     first, last = attr[0], attr[-1]
     if parts == 2:
         return [first, last]
