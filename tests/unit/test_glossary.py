@@ -69,7 +69,7 @@ RENAMED = (
     (
         "again mapped take_again",
         "grad_is_forward_op grad_is_op grad_is_gather",
-        "ops/_gradients.py ops/reduce/_ordering.py",
+        "ops/_gradients.py ops/reduce/ordering.py",
     ),
     ("single several listed", "emit_one emit_list as_list", "ops/shape/_shapes.py"),
     ("Way ways", "SplitAxis candidates", "ops/matmul/_product.py"),

@@ -57,7 +57,7 @@ from tstatic.nn.layer.transformer import TransformerDecoderLayer as TransformerD
 from tstatic.nn.layer.transformer import TransformerEncoder as TransformerEncoder
 from tstatic.nn.layer.transformer import TransformerEncoderLayer as TransformerEncoderLayer
 from tstatic.nn.param import ParamAttr as ParamAttr
-from tstatic.ops.reduce.clipping import clip_by_norm as clip_by_norm
+from tstatic.ops.reduce.vector_norm import clip_by_norm as clip_by_norm
 from typing import Any
 
 class AdaptiveAvgPool1D(_FunctionalLayer):

@@ -77,7 +77,7 @@ from tstatic.ops.norm.softmax import softmax as softmax_
 from tstatic.ops.random.dropout import dropout as dropout
 from tstatic.ops.random.dropout_nd import dropout2d as dropout2d
 from tstatic.ops.random.dropout_nd import dropout3d as dropout3d
-from tstatic.ops.reduce.variance import normalize as normalize
+from tstatic.ops.reduce.vector_norm import normalize as normalize
 from tstatic.ops.shape.pad import pad as pad
 from tstatic.ops.shape.pad import zeropad2d as zeropad2d
 from tstatic.ops.shape.vision import channel_shuffle as channel_shuffle

@@ -1,18 +1,20 @@
-"""What the reductions share: axes, shapes, views, tiles."""
+"""What the reductions share: axes, shapes, views, tiles, and the bodies of their functions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
 from tstatic.ir.program import Variable
+from tstatic.ir.ref import Calls, keywords
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
+from tstatic.ops._call_ref import CallRef
 from tstatic.ops.matmul._product import along, cuts
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape._shapes import axes_of, emit_one
 
 REDUCE_ATTRS = {
     "dim": Attr((0,), "ints"),
@@ -45,15 +47,7 @@ def reduced_axes(rank: int, dim: Sequence[int], reduce_all: bool = False) -> tup
         if rank == 0 and not set(dim) <= {0, -1}:
             normalize_axis(next(d for d in dim if d not in (0, -1)), 0)
         return tuple(range(rank))
-    axes = [normalize_axis(d, rank) for d in dim]
-    if len(set(axes)) < len(axes):
-        raise ShapeError(
-            "an axis is named twice",
-            expected="different axes",
-            received=list(dim),
-            fix="name each axis once",
-        )
-    return tuple(sorted(axes))
+    return axes_of(dim, rank)
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int], keep_dim: bool = False, one_d: bool = False) -> Shape:
@@ -117,6 +111,81 @@ def split_spread(shape_only: Meta, dout: Meta, dx: Meta, axes: Sequence[int], sa
     ]
 
 
+class Over:
+    """The attributes of an op that say over which axes it reduces, and what follows from them.
+
+    Args:
+        dim: Name of the attribute with the axes, or the axis; ``""`` for an op that reduces over all axes.
+        keep: Name of the one that keeps reduced axes with size 1.
+        everything: Name of the one that means all axes.
+    """
+
+    def __init__(self, dim: str = "dim", keep: str = "keep_dim", everything: str = "reduce_all") -> None:
+        self.dim, self.keep, self.everything = dim, keep, everything
+        self.names = (dim, everything) if dim else ()
+
+    def axes(self, rank: int, attrs: Mapping[str, Any]) -> tuple[int, ...]:
+        """The sorted axes for a value of a rank."""
+        if not self.dim:
+            return tuple(range(rank))
+        dim = attrs[self.dim]
+        return reduced_axes(rank, (dim,) if isinstance(dim, int) else dim, attrs[self.everything])
+
+    def shape(self, shape: Sequence[int], attrs: Mapping[str, Any]) -> Shape:
+        """The shape of the result."""
+        one_d = attrs.get("one_d", not self.dim)
+        return reduced_shape(tuple(shape), self.axes(len(shape), attrs), attrs.get(self.keep, False), one_d)
+
+    def ref(
+        self, calls: Callable[..., Calls], scratch_metas: Callable[..., Sequence[Meta]] | None = None, **options: Any
+    ) -> CallRef:
+        """A reference made from ``calls(*inputs, *outputs, axes, scratch, *, attributes)``.
+
+        Args:
+            calls: Returns the calls; names the further attributes that it uses.
+            scratch_metas: ``(*input metas, *output metas, axes) -> metas`` of the scratch buffers.
+            options: Those of :class:`CallRef`.
+        """
+        further = keywords(calls)
+
+        def bound(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], **attrs: Any) -> Calls:
+            values = {n: attrs[n] for n in further}
+            return calls(*ins, *outs, self.axes(ins[0].ndim, attrs), scratch, **values)
+
+        def metas(ins: Sequence[Meta], outs: Sequence[Meta], **attrs: Any) -> Sequence[Meta]:
+            return () if scratch_metas is None else scratch_metas(*ins, *outs, self.axes(ins[0].rank, attrs))
+
+        ref = CallRef(bound, metas, attrs=(*self.names, *further), **options)
+        ref.functions = (calls,) if scratch_metas is None else (calls, scratch_metas)
+        return ref
+
+    def lower(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The form in torch made from ``(torch, *tensors, axes, attributes) -> tensor`` that holds the result's elements."""
+
+        def lower(torch: Any, x: Any, **attrs: Any) -> Any:
+            return function(torch, x, self.axes(x.dim(), attrs), attrs).reshape(self.shape(x.shape, attrs))
+
+        return lower
+
+    def grad_lower(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The gradient in torch, from ``(torch, x, *others, axes, attributes)`` with the others shaped to broadcast to ``x``."""
+
+        def lower(torch: Any, x: Any, *others: Any, **attrs: Any) -> Any:
+            axes = self.axes(x.dim(), attrs)
+            shape = [1 if i in axes else s for i, s in enumerate(x.shape)]
+            return function(torch, x, *(v.reshape(shape) for v in others), axes, attrs)
+
+        return lower
+
+    def split(self, summed: bool = False) -> Callable[..., list[Tile] | None]:
+        """The op's ``split``; of a sum that may also be cut along a reduced axis."""
+
+        def split(x: Meta, out: Meta, **attrs: Any) -> list[Tile] | None:
+            return split_reduction(x, out, self.axes(x.rank, attrs), attrs[self.keep], summed)
+
+        return split
+
+
 CASES = (
     Case(((3, 4),)),
     Case(((3, 4),), {"dim": (1,)}),
@@ -170,26 +239,18 @@ def axis_attr(axis: Any, function: str) -> tuple[int, ...]:
     return tuple(int(a) for a in items)
 
 
-def reduction(type: str, prefix: str) -> Callable[..., Variable]:
-    """Returns the builder of a 2.x function on an op of this family."""
-
-    def build(x: Variable, axis: Any, keepdim: bool, name: str | None, **attrs: Any) -> Variable:
-        dim = axis_attr(axis, prefix)
-        attrs = {"dim": dim or (0,), "keep_dim": keepdim, "reduce_all": not dim, **attrs}
-        return emit_one(type, {"X": check_variable(x, "x", prefix)}, attrs, name=name, prefix=prefix)
-
-    return build
+def reduced(type: str, prefix: str, x: Variable, axis: Any, keepdim: bool, name: str | None, **attrs: Any) -> Variable:
+    """The body of a 2.x function on an op of this family."""
+    dim = axis_attr(axis, prefix)
+    attrs = {"dim": dim or (0,), "keep_dim": keepdim, "reduce_all": not dim, **attrs}
+    return emit_one(type, {"X": check_variable(x, "x", prefix)}, attrs, name=name, prefix=prefix)
 
 
-def fluid_reduction(type: str) -> Callable[..., Variable]:
-    """Returns the builder of a 1.x function on an op of this family: a full reduction has shape ``[1]``."""
-
-    def build(input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
-        axes = axis_attr(dim, type)
-        attrs = {"dim": axes or (0,), "keep_dim": keep_dim, "reduce_all": not axes, "one_d": True}
-        return emit_one(type, {"X": check_variable(input, "input", type)}, attrs, name=name)
-
-    return build
+def fluid_reduced(type: str, input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
+    """The body of a 1.x function on an op of this family: a full reduction has shape ``[1]``."""
+    axes = axis_attr(dim, type)
+    attrs = {"dim": axes or (0,), "keep_dim": keep_dim, "reduce_all": not axes, "one_d": True}
+    return emit_one(type, {"X": check_variable(input, "input", type)}, attrs, name=name)
 
 
 def known_count(x: Variable, axes: Sequence[int]) -> int:

@@ -10,6 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
+from tstatic.ops._gradients import passed
 from tstatic.ops._low import in_float32
 from tstatic.ops.shape._reshaping import reshape_to
 from tstatic.ops.shape._shapes import Array, cut_together, emit_one
@@ -67,9 +68,10 @@ def _lower(torch: Any, x: Any, *, axis: int, flatten: bool, exclusive: bool, rev
 
 def _grad(ctx: GradContext) -> list[OpSpec]:
     x = ctx.inputs["X"][0]
-    wanted, arriving = ctx.in_grads.get(x), ctx.out_grads.get(ctx.outputs["Out"][0])
-    if wanted is None or arriving is None:
+    names = passed(ctx)
+    if names is None:
         return []
+    arriving, wanted = names
     flatten = ctx.attrs["flatten"]
     attrs = {
         "axis": 0 if flatten else ctx.attrs["axis"],
@@ -86,31 +88,20 @@ def _split(x: Meta, out: Meta, *, axis: int, flatten: bool) -> list[Tile] | None
     return None if flatten or not x.rank else cut_together(2, x.shape, (normalize_axis(axis, x.rank),))
 
 
-register(
-    OpDef(
-        "cumsum",
-        "X -> Out",
-        attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False},
-        infer=_infer,
-        ref=_ref,
-        lower=_lower,
-        split=_split,
-        grad=_grad,
-        domain=Domain(
-            cases=(
-                Case(((3, 4),), {"axis": 0}),
-                Case(((3, 4),), {"axis": -1, "reverse": True}),
-                Case(((2, 3, 2),), {"axis": 1, "exclusive": True}),
-                Case(((2, 3, 2),), {"axis": -2, "exclusive": True, "reverse": True}),
-                Case(((2, 3),), {"flatten": True}),
-                Case(((0, 3),), {"axis": 0, "exclusive": True}),
-                Case(((5,),), {"flatten": True, "reverse": True}),
-                Case(((1,),), {"axis": 0, "exclusive": True}),
-            ),
-            others=("int64", "int32"),
+register(OpDef(
+    "cumsum", "X -> Out", attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False}, infer=_infer,
+    ref=_ref, lower=_lower, split=_split, grad=_grad,
+    domain=Domain(
+        cases=(
+            Case(((3, 4),), {"axis": 0}), Case(((3, 4),), {"axis": -1, "reverse": True}),
+            Case(((2, 3, 2),), {"axis": 1, "exclusive": True}),
+            Case(((2, 3, 2),), {"axis": -2, "exclusive": True, "reverse": True}), Case(((2, 3),), {"flatten": True}),
+            Case(((0, 3),), {"axis": 0, "exclusive": True}), Case(((5,),), {"flatten": True, "reverse": True}),
+            Case(((1,),), {"axis": 0, "exclusive": True}),
         ),
-    )
-)
+        others=("int64", "int32"),
+    ),
+))  # fmt: skip
 
 
 @export("tensor.cumsum", "Variable.cumsum", op="cumsum")
@@ -209,31 +200,20 @@ def _lower_back(torch: Any, x: Any, dout: Any, *, dim: int) -> Any:
     return done.movedim(-1, dim).to(dout.dtype).contiguous()
 
 
-register(
-    OpDef(
-        "cumprod",
-        "X -> Out",
-        attrs={"dim": Attr(-1, "int")},
-        infer=lambda x, *, dim: _infer(x, axis=dim, flatten=False),
-        ref=_product,
-        lower=lambda torch, x, *, dim: torch.cumprod(x, dim, dtype=x.dtype) if x.dim() else x.clone(),
-        split=lambda x, out, *, dim: cut_together(2, x.shape, (normalize_axis(dim, x.rank),)) if x.rank else None,
-        grad=GradOp("X, Out@GRAD -> X@GRAD", ref=_product_back, lower=_lower_back),
-        domain=Domain(
-            cases=(
-                Case(((3, 4),), {"dim": 0}),
-                Case(((3, 4),), {"dim": -1}),
-                Case(((2, 3, 2),), {"dim": 1}),
-                Case(((5,),), {"dim": 0}),
-                Case(((),), {"dim": 0}),
-                Case(((0, 3),), {"dim": 0}),
-                Case(((2, 1),), {"dim": -2}),
-            ),
-            others=("int64", "int32"),
-            values={"X": ValueRange(-1.5, 1.5)},
+register(OpDef(
+    "cumprod", "X -> Out", attrs={"dim": Attr(-1, "int")}, infer=lambda x, *, dim: _infer(x, axis=dim, flatten=False),
+    ref=_product, lower=lambda torch, x, *, dim: torch.cumprod(x, dim, dtype=x.dtype) if x.dim() else x.clone(),
+    split=lambda x, out, *, dim: cut_together(2, x.shape, (normalize_axis(dim, x.rank),)) if x.rank else None,
+    grad=GradOp("X, Out@GRAD -> X@GRAD", ref=_product_back, lower=_lower_back),
+    domain=Domain(
+        cases=(
+            Case(((3, 4),), {"dim": 0}), Case(((3, 4),), {"dim": -1}), Case(((2, 3, 2),), {"dim": 1}),
+            Case(((5,),), {"dim": 0}), Case(((),), {"dim": 0}), Case(((0, 3),), {"dim": 0}),
+            Case(((2, 1),), {"dim": -2}),
         ),
-    )
-)
+        others=("int64", "int32"), values={"X": ValueRange(-1.5, 1.5)},
+    ),
+))  # fmt: skip
 
 
 @export("tensor.cumprod", "Variable.cumprod", op="cumprod")

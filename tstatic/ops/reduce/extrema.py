@@ -1,4 +1,4 @@
-"""Largest and smallest elements over axes, and whether all or any are true."""
+"""Largest and smallest elements over axes, whether all or any are true, and the logarithm of a sum of exponentials."""
 
 from __future__ import annotations
 
@@ -7,43 +7,55 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, Domain, GradOp, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_, int64
-from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._call_ref import float_scratch
+from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.reduce._reduce import (
     CASES,
     CHOICE_ATTRS,
     EMPTY_CASES,
+    Over,
+    axis_attr,
     check_not_empty,
-    fluid_reduction,
-    reduced_axes,
+    fluid_reduced,
+    reduced,
     reduced_shape,
-    reduction,
-    split_reduction,
     spread,
 )
+from tstatic.ops.reduce._sum import sum_calls, sum_scratch
+from tstatic.ops.shape._shapes import emit_one
 
-_WORDS = {"reduce_max": "maximum", "reduce_amax": "maximum", "reduce_min": "minimum", "reduce_amin": "minimum"}
+_BY_DIM = Over()
+_BY_AXIS = Over("axis", "keepdim")
 
 
 # ------------------------------------------------------------------------------------------------------------- extrema
-def _split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Tile] | None:
-    return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
+def _at_least_one(count: Any) -> None:
+    np.maximum(count, 1, out=count)
 
 
-def _grad_calls(share: bool) -> Any:
-    """Every element that equals the result gets the gradient; with ``share`` they divide it."""
+def _choice_op(type: str, word: str, function: str, share: bool) -> None:
+    """Registers an op that picks the largest or smallest element; with ``share``, equal ones divide the gradient."""
 
-    def calls(
-        ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-    ) -> Calls:
-        x, out, dout = ins
-        dx = outs[0]
+    def infer(x: Meta, **attrs: Any) -> Meta:
+        check_not_empty(x, _BY_DIM.axes(x.rank, attrs), word)
+        return x.with_shape(_BY_DIM.shape(x.shape, attrs))
+
+    def calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+        return [(getattr(np, word).reduce, (x, axes, None, out.reshape(reduced_shape(x.shape, axes), copy=False)))]
+
+    def grad_scratch_metas(x: Meta, out: Meta, dout: Meta, dx: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
+        count = (Meta(out.shape, int64),) if share else ()
+        return Meta(x.shape, bool_), float_scratch(x, out.shape), *count
+
+    def grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+        """Every element that equals the result gets the gradient, or its share of it."""
         if dx.size == 0:
             return []
-        axes = reduced_axes(x.ndim, dim, reduce_all)
         equal, part = scratch[0], spread(scratch[1], x.shape, axes)
         done: Calls = [
             (np.equal, (x, spread(out, x.shape, axes), equal)),
@@ -56,130 +68,118 @@ def _grad_calls(share: bool) -> Any:
             done += [(np.true_divide, (part, count, part))]
         return [*done, (np.copyto, (dx, 0)), (np.copyto, (dx, part, "unsafe", equal))]
 
-    return calls
+    def lower(torch: Any, x: Any, axes: Sequence[int], attrs: Any) -> Any:
+        return getattr(torch, function)(x, axes) if axes else x.clone()
 
-
-def _at_least_one(count: Any) -> None:
-    np.maximum(count, 1, out=count)
-
-
-def _grad_scratch_metas(share: bool) -> Any:
-    def needs(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
-        x, out, _ = ins
-        count = (Meta(out.shape, int64),) if share else ()
-        return (Meta(x.shape, bool_), float_scratch(x, out.shape), *count)
-
-    return needs
-
-
-def _grad_lower(share: bool) -> Any:
-    def lower(torch: Any, x: Any, out: Any, dout: Any, dim: Any, reduce_all: bool) -> Any:
-        axes = reduced_axes(x.dim(), dim, reduce_all)
-        shape = [1 if i in axes else s for i, s in enumerate(x.shape)]
-        equal = x == out.reshape(shape)
-        part = dout.reshape(shape)
+    def grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Any) -> Any:
+        equal = x == out
         if share:
-            count = equal.sum(axes, keepdim=True) if axes else equal.long()
-            part = part / count.clamp(min=1)
-        return torch.where(equal, part, torch.zeros((), dtype=part.dtype, device=part.device))
+            dout = dout / (equal.sum(axes, keepdim=True) if axes else equal.long()).clamp(min=1)
+        return torch.where(equal, dout, torch.zeros((), dtype=dout.dtype, device=dout.device))
 
-    return lower
-
-
-def _extremum(type: str) -> None:
-    name = _WORDS[type]
-    ufunc = getattr(np, name)
-    share = "_am" in type
-
-    def infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, one_d: bool) -> Meta:
-        axes = reduced_axes(x.rank, dim, reduce_all)
-        check_not_empty(x, axes, name)
-        return x.with_shape(reduced_shape(x.shape, axes, keep_dim, one_d))
-
-    def calls(
-        ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-    ) -> Calls:
-        x = ins[0]
-        axes = reduced_axes(x.ndim, dim, reduce_all)
-        return [(ufunc.reduce, (x, axes, None, outs[0].reshape(reduced_shape(x.shape, axes), copy=False)))]
-
-    def lower(torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, one_d: bool) -> Any:
-        axes = reduced_axes(x.dim(), dim, reduce_all)
-        function = torch.amax if name == "maximum" else torch.amin
-        out = function(x, axes, keepdim=keep_dim) if axes else x.clone()
-        return out.reshape(1) if one_d and not out.dim() else out
-
-    ref = CallRef(calls)
-    back = CallRef(_grad_calls(share), _grad_scratch_metas(share))
-    register(
-        OpDef(
-            type,
-            "X -> Out",
-            attrs=CHOICE_ATTRS,
-            infer=infer,
-            ref=ref,
-            lower=lower,
-            split=_split,
-            grad=GradOp(f"X, Out, Out{GRAD} -> X{GRAD}", ref=back, lower=_grad_lower(share)),
-            amp="gray",
-            domain=Domain(cases=CASES, values={"X": ValueRange(distinct=True)}, others=("int32", "int64"), ulps=0.0),
-        )
-    )
+    register(OpDef(
+        type, "X -> Out", attrs=CHOICE_ATTRS, infer=infer, ref=_BY_DIM.ref(calls), lower=_BY_DIM.lower(lower),
+        split=_BY_DIM.split(),
+        grad=GradOp(
+            "X, Out, Out@GRAD -> X@GRAD", ref=_BY_DIM.ref(grad_calls, grad_scratch_metas),
+            lower=_BY_DIM.grad_lower(grad_lower),
+        ),
+        amp="gray",
+        domain=Domain(cases=CASES, values={"X": ValueRange(distinct=True)}, others=("int32", "int64"), ulps=0.0),
+    ))  # fmt: skip
 
 
-for _type in _WORDS:
-    _extremum(_type)
+_choice_op("reduce_max", "maximum", "amax", False)
+_choice_op("reduce_amax", "maximum", "amax", True)
+_choice_op("reduce_min", "minimum", "amin", False)
+_choice_op("reduce_amin", "minimum", "amin", True)
 
 
 # ------------------------------------------------------------------------------------------------------------- logical
-def _logical(type: str) -> None:
-    name = "logical_and" if type == "reduce_all" else "logical_or"
-    ufunc = getattr(np, name)
+def _truth_op(type: str, ufunc: np.ufunc, function: str) -> None:
+    def calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+        return [(ufunc.reduce, (x, axes, np.bool_, out.reshape(reduced_shape(x.shape, axes), copy=False)))]
 
-    def infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, one_d: bool) -> Meta:
-        return Meta(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim, one_d), bool_)
-
-    def calls(
-        ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-    ) -> Calls:
-        x = ins[0]
-        axes = reduced_axes(x.ndim, dim, reduce_all)
-        return [(ufunc.reduce, (x, axes, np.bool_, outs[0].reshape(reduced_shape(x.shape, axes), copy=False)))]
-
-    def lower(torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, one_d: bool) -> Any:
-        axes = reduced_axes(x.dim(), dim, reduce_all)
-        function = torch.all if name == "logical_and" else torch.any
+    def lower(torch: Any, x: Any, axes: Sequence[int], attrs: Any) -> Any:
         out = x.bool()
         for axis in axes:
-            out = function(out, axis, keepdim=True)
-        return out.reshape(reduced_shape(tuple(x.shape), axes, keep_dim, one_d))
+            out = getattr(torch, function)(out, axis, keepdim=True)
+        return out
 
-    ref = CallRef(calls)
-    register(
-        OpDef(
-            type,
-            "X -> Out",
-            attrs=CHOICE_ATTRS,
-            infer=infer,
-            ref=ref,
-            lower=lower,
-            split=_split,
-            domain=Domain(cases=(*CASES, *EMPTY_CASES), values={"X": ValueRange(-1.0, 1.0)}, others=("bool", "int32")),
-        )
-    )
+    register(OpDef(
+        type, "X -> Out", attrs=CHOICE_ATTRS, infer=lambda x, **attrs: Meta(_BY_DIM.shape(x.shape, attrs), bool_),
+        ref=_BY_DIM.ref(calls), lower=_BY_DIM.lower(lower), split=_BY_DIM.split(),
+        domain=Domain(cases=(*CASES, *EMPTY_CASES), values={"X": ValueRange(-1.0, 1.0)}, others=("bool", "int32")),
+    ))  # fmt: skip
 
 
-_logical("reduce_all")
-_logical("reduce_any")
+_truth_op("reduce_all", np.logical_and, "all")
+_truth_op("reduce_any", np.logical_or, "any")
+
+
+# ----------------------------------------------------------------------------------------------------------- logsumexp
+def _infer(x: Meta, **attrs: Any) -> Meta:
+    infer_float(x)
+    check_not_empty(x, _BY_AXIS.axes(x.rank, attrs), "logsumexp")
+    return x.with_shape(_BY_AXIS.shape(x.shape, attrs))
+
+
+def _scratch_metas(x: Meta, out: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
+    return float_scratch(x, x.shape), float_scratch(x, out.shape), *sum_scratch(x, axes)
+
+
+def _drop_infinities(peak: Any) -> None:
+    """An infinite maximum is not subtracted: the exponentials then are 0, infinite or NaN, as the sum is."""
+    np.copyto(peak, 0, where=~np.isfinite(peak))
+
+
+def _calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    powers, peak = scratch[0], scratch[1]
+    return [
+        (np.maximum.reduce, (x, axes, None, peak.reshape(reduced_shape(x.shape, axes)))),
+        (_drop_infinities, (peak,)),
+        (np.subtract, (x, spread(peak, x.shape, axes), powers)),
+        (np.exp, (powers, powers)),
+        *sum_calls(powers, axes, out, scratch[2:]),
+        (np.log, (out, out)),
+        (np.add, (out, peak, out)),
+    ]
+
+
+def _grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    if dx.size == 0:
+        return []
+    return [
+        (np.subtract, (x, spread(out, x.shape, axes), dx)),
+        (np.exp, (dx, dx)),
+        (np.multiply, (dx, spread(dout, x.shape, axes), dx)),
+    ]
+
+
+def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Any) -> Any:
+    wide = [v.float() if v.itemsize == 2 else v for v in (x, out, dout)]
+    return ((wide[0] - wide[1]).exp() * wide[2]).to(x.dtype)
+
+
+register(OpDef(
+    "logsumexp", "X -> Out", attrs={"axis": Attr((0,), "ints"), "keepdim": False, "reduce_all": False}, infer=_infer,
+    ref=_BY_AXIS.ref(_calls, _scratch_metas), split=_BY_AXIS.split(),
+    lower=_BY_AXIS.lower(lambda torch, x, axes, attrs: torch.logsumexp(x, axes) if axes else x.clone()),
+    grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=_BY_AXIS.ref(_grad_calls), lower=_BY_AXIS.grad_lower(_grad_lower)),
+    amp="black", uses_blas=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 4),)), Case(((3, 4),), {"axis": (-1,), "keepdim": True}), Case(((2, 3, 4),), {"axis": (0, 2)}),
+            Case(((2, 3, 4),), {"reduce_all": True}), Case(((2, 3, 4),), {"axis": (1,)}),
+            Case(((),), {"reduce_all": True}), Case(((5,),)), Case(((1, 1),), {"axis": (1,)}), Case(((3, 0),)),
+            Case(((2, 600),), {"axis": (1,)}),
+        ),
+        ulps=16.0,
+    ),
+))  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------------- functions
-_max, _min = reduction("reduce_max", "max"), reduction("reduce_min", "min")
-_amax, _amin = reduction("reduce_amax", "amax"), reduction("reduce_amin", "amin")
-_all, _any = reduction("reduce_all", "all"), reduction("reduce_any", "any")
-_fluid = {name: fluid_reduction(name) for name in ("reduce_max", "reduce_min", "reduce_all", "reduce_any")}
-
-
 @export("tensor.max", "Variable.max", op="reduce_max")
 def max(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the largest element over axes; NaN if there is one.
@@ -195,58 +195,76 @@ def max(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None =
     Returns:
         ``x`` without the axes; ``[]`` when all are reduced.
     """
-    return _max(x, axis, keepdim, name)
+    return reduced("reduce_max", "max", x, axis, keepdim, name)
 
 
 @export("tensor.min", "Variable.min", op="reduce_min")
 def min(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the smallest element over axes; see :func:`max`."""
-    return _min(x, axis, keepdim, name)
+    return reduced("reduce_min", "min", x, axis, keepdim, name)
 
 
 @export("tensor.amax", "Variable.amax", op="reduce_amax")
 def amax(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the largest element over axes; equal maxima share the gradient evenly. See :func:`max`."""
-    return _amax(x, axis, keepdim, name)
+    return reduced("reduce_amax", "amax", x, axis, keepdim, name)
 
 
 @export("tensor.amin", "Variable.amin", op="reduce_amin")
 def amin(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns the smallest element over axes; equal minima share the gradient evenly. See :func:`max`."""
-    return _amin(x, axis, keepdim, name)
+    return reduced("reduce_amin", "amin", x, axis, keepdim, name)
 
 
 @export("tensor.all", "Variable.all", op="reduce_all")
 def all(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns whether all elements over axes are true (numbers: not 0); a bool of shape ``[]`` for all axes."""
-    return _all(x, axis, keepdim, name)
+    return reduced("reduce_all", "all", x, axis, keepdim, name)
 
 
 @export("tensor.any", "Variable.any", op="reduce_any")
 def any(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Returns whether any element over axes is true (numbers: not 0); a bool of shape ``[]`` for all axes."""
-    return _any(x, axis, keepdim, name)
+    return reduced("reduce_any", "any", x, axis, keepdim, name)
 
 
 @export("fluid.layers.reduce_max", op="reduce_max")
 def reduce_max(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the largest element over ``dim``; over all axes (``None``) it has shape ``[1]``."""
-    return _fluid["reduce_max"](input, dim, keep_dim, name)
+    return fluid_reduced("reduce_max", input, dim, keep_dim, name)
 
 
 @export("fluid.layers.reduce_min", op="reduce_min")
 def reduce_min(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns the smallest element over ``dim``; over all axes (``None``) it has shape ``[1]``."""
-    return _fluid["reduce_min"](input, dim, keep_dim, name)
+    return fluid_reduced("reduce_min", input, dim, keep_dim, name)
 
 
 @export("fluid.layers.reduce_all", op="reduce_all")
 def reduce_all(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns whether all elements over ``dim`` are true; over all axes (``None``) it has shape ``[1]``."""
-    return _fluid["reduce_all"](input, dim, keep_dim, name)
+    return fluid_reduced("reduce_all", input, dim, keep_dim, name)
 
 
 @export("fluid.layers.reduce_any", op="reduce_any")
 def reduce_any(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Returns whether any element over ``dim`` is true; over all axes (``None``) it has shape ``[1]``."""
-    return _fluid["reduce_any"](input, dim, keep_dim, name)
+    return fluid_reduced("reduce_any", input, dim, keep_dim, name)
+
+
+@export("tensor.logsumexp", "Variable.logsumexp", op="logsumexp")
+def logsumexp(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Returns ``log(sum(exp(x)))`` over axes.
+
+    Args:
+        x: Floats of any shape.
+        axis: An int, a list of ints, or ``None`` for all axes.
+        keepdim: Keep reduced axes with size 1.
+        name: Name of the layer.
+
+    Returns:
+        ``x`` without the axes; ``[]`` when all are reduced.
+    """
+    axes = axis_attr(axis, "logsumexp")
+    attrs = {"axis": axes or (0,), "keepdim": keepdim, "reduce_all": not axes}
+    return emit_one("logsumexp", {"X": check_variable(x, "x", "logsumexp")}, attrs, name=name)

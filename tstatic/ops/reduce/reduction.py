@@ -1,4 +1,4 @@
-"""Sums and means over axes."""
+"""Sums, means and products over axes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
-from tstatic.ir.pointwise import Rows, trailing
+from tstatic.ir.opdef import Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
-from tstatic.ir.types import DType, Meta, dtype_of, float32, float64, int64
-from tstatic.ops._call_ref import CallRef
+from tstatic.ir.rows import Rows, trailing
+from tstatic.ir.types import DType, Meta, bool_, dtype_of, float32, float64, int32, int64
+from tstatic.ops._call_ref import float_scratch
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops.reduce._reduce import (
     CASES,
     EMPTY_CASES,
     LONG_CASES,
     REDUCE_ATTRS,
+    Over,
     count_of,
-    fluid_reduction,
-    reduced_axes,
+    fluid_reduced,
+    reduced,
     reduced_shape,
-    reduction,
-    split_reduction,
     split_spread,
     spread,
 )
@@ -33,6 +33,8 @@ from tstatic.ops.reduce._sum import sum_calls, sum_scratch
 from tstatic.ops.shape._shapes import emit_one
 
 Attrs = Mapping[str, Any]
+_BY_DIM = Over()
+_ALL = Over("")
 
 
 # ----------------------------------------------------------------------------------------------------------------- sum
@@ -43,17 +45,11 @@ def total_dtype(x: DType, out_dtype: DType | None) -> DType:
     return x if x.is_float else int64
 
 
-def total_infer(
-    x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
-) -> Meta:
-    """``infer`` of a sum or product."""
-    axes = reduced_axes(x.rank, dim, reduce_all)
-    return Meta(reduced_shape(x.shape, axes, keep_dim, one_d), total_dtype(x.dtype, out_dtype))
+def _sum_infer(x: Meta, out_dtype: DType | None, **attrs: Any) -> Meta:
+    return Meta(_BY_DIM.shape(x.shape, attrs), total_dtype(x.dtype, out_dtype))
 
 
-def _mean_infer(
-    x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
-) -> Meta:
+def _mean_infer(x: Meta, over: Over = _BY_DIM, out_dtype: DType | None = None, **attrs: Any) -> Meta:
     out = out_dtype or x.dtype
     if not x.dtype.is_float or not out.is_float:
         raise DTypeError(
@@ -62,137 +58,86 @@ def _mean_infer(
             received=x.dtype.name if not x.dtype.is_float else f"out_dtype {out.name}",
             fix="convert the input with paddle.cast(x, 'float32')",
         )
-    return Meta(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim, one_d), out)
+    return Meta(over.shape(x.shape, attrs), out)
 
 
-def converts(x: DType, out: DType) -> bool:
+def _converts(x: DType, out: DType) -> bool:
     """Whether elements are converted before they are added up (``add.reduce`` widens integers by itself)."""
     return x is not out and (x.is_float or out.is_float or out.name == "bool")
 
 
-def _sum_scratch_metas(
-    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
-) -> tuple[Meta, ...]:
-    x, out = ins[0], outs[0]
-    axes = reduced_axes(x.rank, dim, reduce_all)
-    if not converts(x.dtype, out.dtype):
+def _sum_scratch_metas(x: Meta, out: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
+    if not _converts(x.dtype, out.dtype):
         return sum_scratch(x, axes)
     converted = x.with_dtype(out.dtype)
     return converted, *sum_scratch(converted, axes)
 
 
-def _sum_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-) -> Calls:
-    x, out = ins[0], outs[0]
-    axes = reduced_axes(x.ndim, dim, reduce_all)
-    if not converts(dtype_of(x.dtype), dtype_of(out.dtype)):
+def _sum_calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    if not _converts(dtype_of(x.dtype), dtype_of(out.dtype)):
         return sum_calls(x, axes, out, scratch)
     return [(np.copyto, (scratch[0], x, "unsafe")), *sum_calls(scratch[0], axes, out, scratch[1:])]
 
 
-def _mean_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-) -> Calls:
-    x, out = ins[0], outs[0]
-    count = count_of(x.shape, reduced_axes(x.ndim, dim, reduce_all))
-    total = _sum_calls(ins, outs, scratch, dim=dim, reduce_all=reduce_all)
-    return [*total, (np.true_divide, (out, np.asarray(count, out.dtype), out))]
+def _mean_calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    count = np.asarray(count_of(x.shape, axes), out.dtype)
+    return [*_sum_calls(x, out, axes, scratch), (np.true_divide, (out, count, out))]
 
 
-def _sum_lower(
-    torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
-) -> Any:
-    axes = reduced_axes(x.dim(), dim, reduce_all)
-    dtype = getattr(torch, out_dtype.name) if out_dtype is not None else None
-    out = torch.sum(x, axes, keepdim=keep_dim, dtype=dtype) if axes else torch.sum(x, dtype=dtype)
-    return out.reshape(1) if one_d and not out.dim() else out
+def _lower(name: str) -> Any:
+    def lower(torch: Any, x: Any, axes: Sequence[int], attrs: Attrs) -> Any:
+        kind = attrs.get("out_dtype")
+        dtype = None if kind is None else getattr(torch, kind.name)
+        return getattr(torch, name)(x, axes, dtype=dtype) if axes else getattr(torch, name)(x, dtype=dtype)
 
-
-def _mean_lower(
-    torch: Any, x: Any, dim: Any, keep_dim: bool, reduce_all: bool, out_dtype: DType | None, one_d: bool
-) -> Any:
-    axes = reduced_axes(x.dim(), dim, reduce_all)
-    dtype = getattr(torch, out_dtype.name) if out_dtype is not None else None
-    out = torch.mean(x, axes, keepdim=keep_dim, dtype=dtype) if axes else torch.mean(x, dtype=dtype)
-    return out.reshape(1) if one_d and not out.dim() else out
-
-
-def _sum_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Tile] | None:
-    return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim, summed=True)
-
-
-def kept_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Tile] | None:
-    """Tiles along axes that are kept."""
-    return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
+    return lower
 
 
 # ----------------------------------------------------------------------------------------------------------- gradients
-def _spread_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-) -> Calls:
-    dout, dx = ins[1], outs[0]
-    if dx.size == 0:
-        return []
-    axes = reduced_axes(dx.ndim, dim, reduce_all)
-    return [(np.copyto, (dx, spread(dout, dx.shape, axes), "unsafe"))]
+def _spread_calls(x: Any, dout: Any, dx: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    return [(np.copyto, (dx, spread(dout, dx.shape, axes), "unsafe"))] if dx.size else []
 
 
-def _mean_grad_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
-    return (ins[1].with_dtype(ins[1].dtype.compute),)
+def _mean_grad_scratch_metas(x: Meta, dout: Meta, dx: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
+    return (dout.with_dtype(dout.dtype.compute),)
 
 
-def _mean_grad_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-) -> Calls:
-    x, dout = ins
+def _mean_grad_calls(x: Any, dout: Any, dx: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
     share = scratch[0]
-    count = count_of(x.shape, reduced_axes(x.ndim, dim, reduce_all))
     return [
         # The few values of dout are divided, not the many of dx.
         (np.copyto, (share, dout)),
-        (np.true_divide, (share, np.asarray(count, share.dtype), share)),
-        *_spread_calls((x, share), outs, (), dim=dim, reduce_all=reduce_all),
+        (np.true_divide, (share, np.asarray(count_of(x.shape, axes), share.dtype), share)),
+        *_spread_calls(x, share, dx, axes, ()),
     ]
 
 
-def _spread_lower(torch: Any, x: Any, dout: Any, dim: Any, reduce_all: bool) -> Any:
-    axes = reduced_axes(x.dim(), dim, reduce_all)
-    shape = [1 if i in axes else s for i, s in enumerate(x.shape)]
-    return dout.reshape(shape).expand(x.shape).to(x.dtype)
+def _grad_op(type: str, over: Over, text: str = "") -> GradOp:
+    """The backward op of a sum, or of a mean: a spread; its own gradient is the reduction itself."""
+    mean = type != "reduce_sum"
+    calls = (_mean_grad_calls, _mean_grad_scratch_metas) if mean else (_spread_calls,)
 
+    def split(x: Meta, dout: Meta, dx: Meta, **attrs: Any) -> list[Tile] | None:
+        return split_spread(x, dout, dx, over.axes(x.rank, attrs), attrs.get(over.keep, False))
 
-def _mean_grad_lower(torch: Any, x: Any, dout: Any, dim: Any, reduce_all: bool) -> Any:
-    return _spread_lower(torch, x, dout / count_of(x.shape, reduced_axes(x.dim(), dim, reduce_all)), dim, reduce_all)
+    def lower(torch: Any, x: Any, dout: Any, axes: Sequence[int], attrs: Attrs) -> Any:
+        return (dout / count_of(x.shape, axes) if mean else dout).expand(x.shape).to(x.dtype)
 
+    def again(ctx: GradContext) -> list[OpSpec]:
+        changed = {"out_dtype": ctx.meta(ctx.inputs["Out@GRAD"][0]).dtype} if over.dim else {}
+        return grad_is_forward_op(type, changed=changed)(ctx)
 
-def _grad_split(
-    x: Meta, dout: Meta, dx: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool
-) -> list[Tile] | None:
-    return split_spread(x, dout, dx, reduced_axes(x.rank, dim, reduce_all), keep_dim)
-
-
-def _again(type: str) -> Any:
-    """The gradient of a spread is the reduction itself."""
-
-    def rule(ctx: GradContext) -> list[OpSpec]:
-        dout = ctx.inputs["Out" + GRAD][0]
-        arriving = ctx.out_grads.get(ctx.outputs["X" + GRAD][0])
-        if arriving is None or dout not in ctx.in_grads:
-            return []
-        attrs = {**ctx.attrs, "out_dtype": ctx.meta(dout).dtype}
-        return [OpSpec(type, {"X": [arriving]}, {"Out": [ctx.in_grads[dout]]}, attrs)]
-
-    return rule
+    return GradOp(
+        "X, Out@GRAD -> X@GRAD", ref=over.ref(*calls, unread=(0,), widen=False), lower=over.grad_lower(lower),
+        split=split, shape_only=("X",), grad=again, rows=_rows(text, "X@GRAD") if text else None,
+    )  # fmt: skip
 
 
 def _rows(text: str, slot: str) -> Callable[..., Rows | None]:
     """A reduction of floats along rows, or its gradient, where the reduced axes are the last ones."""
 
-    def rows(
-        x: Meta, dout: Meta | None = None, *, dim: Sequence[int], reduce_all: bool, out_dtype: DType | None
-    ) -> Rows | None:
-        axes = reduced_axes(x.rank, dim, reduce_all)
+    def rows(x: Meta, dout: Meta | None = None, *, out_dtype: DType | None, **attrs: Any) -> Rows | None:
+        axes = _BY_DIM.axes(x.rank, attrs)
         # A gradient sums nothing: all elements may be its row.
         start = trailing(x.shape, axes) if dout is None or len(axes) < x.rank else 0
         # A sum in another type than the input's is not what a kernel computes in.
@@ -202,130 +147,120 @@ def _rows(text: str, slot: str) -> Callable[..., Rows | None]:
     return rows
 
 
-_SUM = CallRef(_sum_calls, _sum_scratch_metas)
-_MEAN = CallRef(_mean_calls, _sum_scratch_metas)
-_SUM_GRAD = CallRef(_spread_calls, unread=(0,), widen=False)
-_MEAN_GRAD = CallRef(_mean_grad_calls, _mean_grad_scratch_metas, unread=(0,), widen=False)
 _CAST_CASES = (
     Case(((2, 3),), {"dim": (1,), "out_dtype": float64}),
     Case(((2, 3),), {"reduce_all": True, "in_dtype": float32, "out_dtype": float64}),
 )
 
 
-def reduce_cost(x: Meta, out: Meta) -> Cost:
+def _cost(x: Meta, out: Meta) -> Cost:
     """One operation per element."""
     return Cost(float(x.numel), float(x.nbytes + out.nbytes))
 
 
-register(
-    OpDef(
-        "reduce_sum",
-        "X -> Out",
-        attrs=REDUCE_ATTRS,
-        infer=total_infer,
-        ref=_SUM,
-        lower=_sum_lower,
-        split=_sum_split,
-        cost=reduce_cost,
-        grad=GradOp(
-            f"X, Out{GRAD} -> X{GRAD}",
-            ref=_SUM_GRAD,
-            lower=_spread_lower,
-            split=_grad_split,
-            shape_only=("X",),
-            grad=_again("reduce_sum"),
-            rows=_rows("dout", f"X{GRAD}"),
-        ),
-        rows=_rows("rsum(x)", "Out"),
-        amp="black",
-        uses_blas=True,
-        domain=Domain(cases=(*CASES, *EMPTY_CASES, *_CAST_CASES, *LONG_CASES), others=("int32", "bool"), ulps=12.0),
-    )
-)
-
-register(
-    OpDef(
-        "reduce_mean",
-        "X -> Out",
-        attrs=REDUCE_ATTRS,
-        infer=_mean_infer,
-        ref=_MEAN,
-        lower=_mean_lower,
-        split=kept_split,
-        cost=reduce_cost,
-        grad=GradOp(
-            f"X, Out{GRAD} -> X{GRAD}",
-            ref=_MEAN_GRAD,
-            lower=_mean_grad_lower,
-            split=_grad_split,
-            shape_only=("X",),
-            grad=_again("reduce_mean"),
-            rows=_rows("dout / n", f"X{GRAD}"),
-        ),
-        rows=_rows("rsum(x) / n", "Out"),
-        amp="black",
-        uses_blas=True,
-        domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
-    )
-)
+register(OpDef(
+    "reduce_sum", "X -> Out", attrs=REDUCE_ATTRS, infer=_sum_infer, ref=_BY_DIM.ref(_sum_calls, _sum_scratch_metas),
+    lower=_BY_DIM.lower(_lower("sum")), split=_BY_DIM.split(summed=True), cost=_cost,
+    grad=_grad_op("reduce_sum", _BY_DIM, "dout"), rows=_rows("rsum(x)", "Out"), amp="black", uses_blas=True,
+    domain=Domain(cases=(*CASES, *EMPTY_CASES, *_CAST_CASES, *LONG_CASES), others=("int32", "bool"), ulps=12.0),
+))  # fmt: skip
+register(OpDef(
+    "reduce_mean", "X -> Out", attrs=REDUCE_ATTRS, infer=_mean_infer,
+    ref=_BY_DIM.ref(_mean_calls, _sum_scratch_metas), lower=_BY_DIM.lower(_lower("mean")), split=_BY_DIM.split(), cost=_cost,
+    grad=_grad_op("reduce_mean", _BY_DIM, "dout / n"), rows=_rows("rsum(x) / n", "Out"), amp="black", uses_blas=True,
+    domain=Domain(cases=(*CASES, *_CAST_CASES, *LONG_CASES), ulps=12.0),
+))  # fmt: skip
+register(OpDef(
+    "mean", "X -> Out", infer=lambda x: _mean_infer(x, _ALL), ref=_ALL.ref(_mean_calls, _sum_scratch_metas),
+    lower=lambda torch, x: torch.mean(x).reshape(1), cost=_cost, grad=_grad_op("mean", _ALL), amp="black", uses_blas=True,
+    domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
+))  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------------------------- mean
-def _mean_op_infer(x: Meta) -> Meta:
-    return _mean_infer(x, (), False, True, None, True)
+# ------------------------------------------------------------------------------------------------------------- product
+def _prod_dtype(x: DType, out_dtype: DType | None) -> DType:
+    """int32 stays what it is, unlike in a sum; smaller integers and truth values become int64."""
+    return x if out_dtype is None and x is int32 else total_dtype(x, out_dtype)
 
 
-def _mean_op_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
-    return _mean_calls(ins, outs, scratch, dim=(), reduce_all=True)
+def _prod_infer(x: Meta, out_dtype: DType | None, **attrs: Any) -> Meta:
+    return Meta(_BY_DIM.shape(x.shape, attrs), _prod_dtype(x.dtype, out_dtype))
 
 
-def _mean_op_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
-    return _sum_scratch_metas(ins, outs, dim=(), reduce_all=True)
+def _prod_scratch_metas(x: Meta, out: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
+    return (x.with_dtype(out.dtype),) if _converts(x.dtype, out.dtype) else ()
 
 
-def _mean_op_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
-    return _mean_grad_calls(ins, outs, scratch, dim=(), reduce_all=True)
+def _prod_calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    target = out.reshape(reduced_shape(x.shape, axes), copy=False)
+    if not _converts(dtype_of(x.dtype), dtype_of(out.dtype)):
+        return [(np.multiply.reduce, (x, axes, out.dtype, target))]
+    return [(np.copyto, (scratch[0], x, "unsafe")), (np.multiply.reduce, (scratch[0], axes, None, target))]
 
 
-def _mean_op_again(ctx: GradContext) -> list[OpSpec]:
-    dout = ctx.inputs["Out" + GRAD][0]
-    arriving = ctx.out_grads.get(ctx.outputs["X" + GRAD][0])
-    if arriving is None or dout not in ctx.in_grads:
-        return []
-    return [OpSpec("mean", {"X": [arriving]}, {"Out": [ctx.in_grads[dout]]})]
+def _prod_grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    return [(_prod_grad, (x, out, dout, dx, axes, *scratch))]
 
 
-_MEAN_OP = CallRef(_mean_op_calls, _mean_op_scratch_metas)
-_MEAN_OP_GRAD = CallRef(_mean_op_grad_calls, _mean_grad_scratch_metas, unread=(0,), widen=False)
+def _prod_grad_scratch_metas(x: Meta, out: Meta, dout: Meta, dx: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
+    return Meta(x.shape, bool_), float_scratch(x, x.shape)
 
-register(
-    OpDef(
-        "mean",
-        "X -> Out",
-        infer=_mean_op_infer,
-        ref=_MEAN_OP,
-        lower=lambda torch, x: torch.mean(x).reshape(1),
-        cost=reduce_cost,
-        grad=GradOp(
-            f"X, Out{GRAD} -> X{GRAD}",
-            ref=_MEAN_OP_GRAD,
-            lower=lambda torch, x, dout: _mean_grad_lower(torch, x, dout, (), True),
-            split=lambda x, dout, dx: split_spread(x, dout, dx, range(x.rank), False),
-            shape_only=("X",),
-            grad=_mean_op_again,
-        ),
-        amp="black",
-        uses_blas=True,
-        domain=Domain(cases=tuple(Case(c.shapes) for c in (*CASES, *LONG_CASES) if 0 not in c.shapes[0]), ulps=12.0),
-    )
-)
+
+def _prod_grad(x: Any, out: Any, dout: Any, dx: Any, axes: tuple[int, ...], seen: Any, others: Any) -> None:
+    """Each factor's gradient is the product of the others, which is not ``out / x`` where a factor is 0."""
+    if dx.size == 0:
+        return
+    wide = [spread(a, x.shape, axes) for a in (out, dout)]
+    np.true_divide(wide[0], x, dx)
+    np.equal(x, 0, out=seen)
+    if seen.any():
+        zeros = np.add.reduce(seen, axes, np.int64, keepdims=True)
+        np.copyto(others, x)
+        np.copyto(others, 1, where=seen)
+        product = np.multiply.reduce(others, axes, keepdims=True)
+        np.copyto(dx, 0, where=zeros > 0)
+        np.copyto(dx, product, where=seen & (zeros == 1))
+    np.multiply(dx, wide[1], dx)
+
+
+def _prod_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Attrs) -> Any:
+    out = x.to(getattr(torch, _prod_dtype(dtype_of(str(x.dtype)), attrs["out_dtype"]).name))
+    low = out.dtype if out.dtype.is_floating_point and out.itemsize == 2 else None
+    out = out.float() if low is not None else out
+    for axis in axes:
+        out = out.prod(axis, keepdim=True, dtype=out.dtype)
+    return out if low is None else out.to(low)
+
+
+def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Attrs) -> Any:
+    wide = (x.float() if x.itemsize == 2 else x).detach().requires_grad_()
+    with torch.enable_grad():
+        product = wide
+        for axis in axes:
+            product = product.prod(axis, keepdim=True)
+    if not axes:
+        return dout
+    return torch.autograd.grad(product, wide, dout.to(product.dtype))[0].to(x.dtype)
+
+
+register(OpDef(
+    "reduce_prod", "X -> Out", attrs=REDUCE_ATTRS, infer=_prod_infer, ref=_BY_DIM.ref(_prod_calls, _prod_scratch_metas),
+    lower=_BY_DIM.lower(_prod_lower), split=_BY_DIM.split(), cost=_cost,
+    grad=GradOp(
+        "X, Out, Out@GRAD -> X@GRAD", ref=_BY_DIM.ref(_prod_grad_calls, _prod_grad_scratch_metas),
+        lower=_BY_DIM.grad_lower(_prod_grad_lower),
+    ),
+    amp="black",
+    domain=Domain(
+        cases=(*CASES, *EMPTY_CASES), values={"X": ValueRange(avoid=(0.0,))}, others=("int32", "bool"), ulps=24.0
+    ),
+))  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------------- functions
-_sum = reduction("reduce_sum", "sum")
-_mean = reduction("reduce_mean", "mean")
-_fluid_sum = fluid_reduction("reduce_sum")
-_fluid_mean = fluid_reduction("reduce_mean")
+def _to(x: Variable, dtype: Any, function: str) -> dict[str, Any]:
+    """The attributes that convert first."""
+    return {} if dtype is None else {"in_dtype": check_variable(x, "x", function).dtype, "out_dtype": dtype_of(dtype)}
 
 
 @export("tensor.sum", "Variable.sum", op="reduce_sum")
@@ -348,8 +283,7 @@ def sum(x: Variable, axis: Any = None, dtype: Any = None, keepdim: bool = False,
         >>> static.Executor().run(fetch_list=[total, rows])
         [array(10., dtype=float32), array([3., 7.], dtype=float32)]
     """
-    attrs = {} if dtype is None else {"in_dtype": check_variable(x, "x", "sum").dtype, "out_dtype": dtype_of(dtype)}
-    return _sum(x, axis, keepdim, name, **attrs)
+    return reduced("reduce_sum", "sum", x, axis, keepdim, name, **_to(x, dtype, "sum"))
 
 
 @export("tensor.mean", "Variable.mean", op="reduce_mean")
@@ -364,7 +298,7 @@ def mean(x: Variable, axis: Any = None, keepdim: bool = False, name: str | None 
         array([[1.5],
                [4.5]], dtype=float32)
     """
-    return _mean(x, axis, keepdim, name)
+    return reduced("reduce_mean", "mean", x, axis, keepdim, name)
 
 
 @export("fluid.layers.reduce_sum", op="reduce_sum")
@@ -378,7 +312,7 @@ def reduce_sum(input: Variable, dim: Any = None, keep_dim: bool = False, name: s
         array([[3.],
                [7.]], dtype=float32)
     """
-    return _fluid_sum(input, dim, keep_dim, name)
+    return fluid_reduced("reduce_sum", input, dim, keep_dim, name)
 
 
 @export("fluid.layers.reduce_mean", op="reduce_mean")
@@ -391,7 +325,7 @@ def reduce_mean(input: Variable, dim: Any = None, keep_dim: bool = False, name: 
         >>> static.Executor().run(fetch_list=[y])[0]
         array([2., 4.], dtype=float32)
     """
-    return _fluid_mean(input, dim, keep_dim, name)
+    return fluid_reduced("reduce_mean", input, dim, keep_dim, name)
 
 
 @export("fluid.layers.mean", op="mean")
@@ -405,3 +339,15 @@ def fluid_mean(x: Variable, name: str | None = None) -> Variable:
         array([3.], dtype=float32)
     """
     return emit_one("mean", {"X": check_variable(x, "x", "mean")}, name=name)
+
+
+@export("tensor.prod", "Variable.prod", op="reduce_prod")
+def prod(x: Variable, axis: Any = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
+    """Returns the product over axes, converted to ``dtype`` first; see :func:`sum`. Of int32 it is an int32."""
+    return reduced("reduce_prod", "reduce_prod", x, axis, keepdim, name, **_to(x, dtype, "prod"))
+
+
+@export("fluid.layers.reduce_prod", op="reduce_prod")
+def reduce_prod(input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Returns the product over ``dim``; over all axes (``None``) it has shape ``[1]``."""
+    return fluid_reduced("reduce_prod", input, dim, keep_dim, name)

@@ -1,45 +1,45 @@
-"""Norms: ``p_norm``, ``frobenius_norm``, ``squared_l2_norm``, and functions that divide by a norm."""
+"""Norms, variance, and values divided by their norm or clipped by it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, register
+from tstatic.errors import DTypeError, ProgramError
+from tstatic.ir.build import LayerNamer, check_variable
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
+from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
-from tstatic.ir.types import Meta, bool_
+from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._flat import flat_parts, store
 from tstatic.ops.elementwise._unary import infer_float
-from tstatic.ops.reduce._reduce import check_not_empty, reduced_axes, reduced_shape, split_reduction, spread
+from tstatic.ops.reduce._reduce import (
+    Over,
+    axis_attr,
+    check_not_empty,
+    known_count,
+    reduced_axes,
+    reduced_shape,
+    spread,
+)
 from tstatic.ops.reduce._sum import dot_calls, dot_scratch, sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import view_of
+from tstatic.ops.shape._shapes import emit_one, view_of
+
+_BY_DIM = Over()
+_BY_AXIS = Over("axis", "keepdim", "asvector")
 
 
 # ------------------------------------------------------------------------------------------------------ frobenius_norm
-def _frobenius_infer(x: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> Meta:
-    return infer_float(x).with_shape(reduced_shape(x.shape, reduced_axes(x.rank, dim, reduce_all), keep_dim))
+def _scratch_metas(x: Meta, out: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
+    return float_scratch(x, x.shape), *sum_scratch(x, axes)
 
 
-def _frobenius_scratch_metas(
-    ins: Sequence[Meta], outs: Sequence[Meta], *, dim: Sequence[int], reduce_all: bool
-) -> tuple[Meta, ...]:
-    x = ins[0]
-    return float_scratch(x, x.shape), *sum_scratch(x, reduced_axes(x.rank, dim, reduce_all))
-
-
-def _frobenius_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-) -> Calls:
-    x, out = ins[0], outs[0]
-    total = sum_calls(scratch[0], reduced_axes(x.ndim, dim, reduce_all), out, scratch[1:])
-    return [(np.multiply, (x, x, scratch[0])), *total, (np.sqrt, (out, out))]
-
-
-def _frobenius_grad_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
-    return (float_scratch(ins[1], ins[1].shape),)
+def _frobenius_calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    return [(np.multiply, (x, x, scratch[0])), *sum_calls(scratch[0], axes, out, scratch[1:]), (np.sqrt, (out, out))]
 
 
 def _ratio(dout: Any, out: Any, result: Any) -> None:
@@ -48,103 +48,63 @@ def _ratio(dout: Any, out: Any, result: Any) -> None:
     np.copyto(result, 0, where=out == 0)
 
 
-def _frobenius_grad_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, dim: Sequence[int], reduce_all: bool
-) -> Calls:
-    x, out, dout = ins
-    if outs[0].size == 0:
+def _frobenius_grad_scratch_metas(x: Meta, out: Meta, dout: Meta, dx: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
+    return (float_scratch(out, out.shape),)
+
+
+def _frobenius_grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
+    if dx.size == 0:
         return []
-    axes = reduced_axes(x.ndim, dim, reduce_all)
-    return [(_ratio, (dout, out, scratch[0])), (np.multiply, (x, spread(scratch[0], x.shape, axes), outs[0]))]
+    return [(_ratio, (dout, out, scratch[0])), (np.multiply, (x, spread(scratch[0], x.shape, axes), dx))]
 
 
-def _norm_lower(torch: Any, x: Any, axes: Sequence[int], keepdim: bool, order: float) -> Any:
-    wide = x.float() if x.itemsize == 2 else x
+def _norm_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
+    order = attrs.get("porder", 2.0)
     if not axes:
         return (x != 0).to(x.dtype) if order == 0 else x.abs()
-    return torch.linalg.vector_norm(wide, order, tuple(axes), keepdim=keepdim).to(x.dtype)
+    return torch.linalg.vector_norm(x.float() if x.itemsize == 2 else x, order, tuple(axes), keepdim=True).to(x.dtype)
 
 
-def _norm_grad_lower(torch: Any, x: Any, dout: Any, axes: Sequence[int], order: float) -> Any:
+def _norm_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
+    if attrs.get("porder") == 0:
+        return torch.zeros_like(x)
     wide = (x.float() if x.itemsize == 2 else x).detach().requires_grad_()
     with torch.enable_grad():
-        out = _norm_lower(torch, wide, axes, True, order)
-    if order == 0:
-        return torch.zeros_like(x)
+        out = _norm_lower(torch, wide, axes, attrs)
     return torch.autograd.grad(out, wide, dout.reshape(out.shape).to(out.dtype))[0].to(x.dtype)
 
 
-def _frobenius_split(x: Meta, out: Meta, dim: Sequence[int], keep_dim: bool, reduce_all: bool) -> list[Tile] | None:
-    return split_reduction(x, out, reduced_axes(x.rank, dim, reduce_all), keep_dim)
-
-
-_FROBENIUS = CallRef(_frobenius_calls, _frobenius_scratch_metas)
-_FROBENIUS_GRAD = CallRef(_frobenius_grad_calls, _frobenius_grad_scratch_metas)
-
-register(
-    OpDef(
-        "frobenius_norm",
-        "X -> Out",
-        attrs={"dim": Attr((0,), "ints"), "keep_dim": False, "reduce_all": False},
-        infer=_frobenius_infer,
-        ref=_FROBENIUS,
-        lower=lambda torch, x, dim, keep_dim, reduce_all: _norm_lower(
-            torch, x, reduced_axes(x.dim(), dim, reduce_all), keep_dim, 2.0
+register(OpDef(
+    "frobenius_norm", "X -> Out", attrs={"dim": Attr((0,), "ints"), "keep_dim": False, "reduce_all": False},
+    infer=lambda x, **attrs: infer_float(x).with_shape(_BY_DIM.shape(x.shape, attrs)),
+    ref=_BY_DIM.ref(_frobenius_calls, _scratch_metas), lower=_BY_DIM.lower(_norm_lower), split=_BY_DIM.split(),
+    grad=GradOp(
+        "X, Out, Out@GRAD -> X@GRAD", ref=_BY_DIM.ref(_frobenius_grad_calls, _frobenius_grad_scratch_metas),
+        lower=_BY_DIM.grad_lower(_norm_grad_lower),
+    ),
+    amp="black", uses_blas=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 4),), {"dim": (0, 1)}), Case(((2, 3, 4),), {"dim": (1, -1), "keep_dim": True}),
+            Case(((2, 3, 4),), {"reduce_all": True}), Case(((2, 3, 4),), {"dim": (0, 2)}),
+            Case(((1, 1),), {"dim": (0, 1)}), Case(((),), {"reduce_all": True}), Case(((0, 3),), {"dim": (0,)}),
+            Case(((2, 700),), {"dim": (1,)}),
         ),
-        split=_frobenius_split,
-        grad=GradOp(
-            f"X, Out, Out{GRAD} -> X{GRAD}",
-            ref=_FROBENIUS_GRAD,
-            lower=lambda torch, x, out, dout, dim, reduce_all: _norm_grad_lower(
-                torch, x, dout, reduced_axes(x.dim(), dim, reduce_all), 2.0
-            ),
-        ),
-        amp="black",
-        uses_blas=True,
-        domain=Domain(
-            cases=(
-                Case(((3, 4),), {"dim": (0, 1)}),
-                Case(((2, 3, 4),), {"dim": (1, -1), "keep_dim": True}),
-                Case(((2, 3, 4),), {"reduce_all": True}),
-                Case(((2, 3, 4),), {"dim": (0, 2)}),
-                Case(((1, 1),), {"dim": (0, 1)}),
-                Case(((),), {"reduce_all": True}),
-                Case(((0, 3),), {"dim": (0,)}),
-                Case(((2, 700),), {"dim": (1,)}),
-            ),
-            values={"X": ValueRange(avoid=(0.0,))},
-            ulps=12.0,
-        ),
-    )
-)
+        values={"X": ValueRange(avoid=(0.0,))}, ulps=12.0,
+    ),
+))  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------------------- p_norm
-def _p_axes(rank: int, axis: int, asvector: bool) -> tuple[int, ...]:
-    return reduced_axes(rank, (axis,), asvector)
-
-
-def _p_infer(x: Meta, porder: float, axis: int, keepdim: bool, asvector: bool) -> Meta:
+def _p_infer(x: Meta, porder: float, **attrs: Any) -> Meta:
     infer_float(x)
-    axes = _p_axes(x.rank, axis, asvector)
     if porder < 0 or math.isinf(porder):
-        check_not_empty(x, axes, f"norm of order {porder}")
-    return x.with_shape(reduced_shape(x.shape, axes, keepdim))
+        check_not_empty(x, _BY_AXIS.axes(x.rank, attrs), f"norm of order {porder}")
+    return x.with_shape(_BY_AXIS.shape(x.shape, attrs))
 
 
-def _p_scratch_metas(
-    ins: Sequence[Meta], outs: Sequence[Meta], *, porder: float, axis: int, asvector: bool
-) -> tuple[Meta, ...]:
-    x = ins[0]
-    return float_scratch(x, x.shape), *sum_scratch(x, _p_axes(x.rank, axis, asvector))
-
-
-def _p_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, porder: float, axis: int, asvector: bool
-) -> Calls:
-    x, out = ins[0], outs[0]
+def _p_calls(x: Any, out: Any, axes: tuple[int, ...], scratch: Sequence[Any], *, porder: float) -> Calls:
     work = scratch[0]
-    axes = _p_axes(x.ndim, axis, asvector)
     total = sum_calls(work, axes, out, scratch[1:])
     if porder == 0:
         return [(np.not_equal, (x, 0, work)), *total]
@@ -162,21 +122,16 @@ def _p_calls(
     return [(np.absolute, (x, work)), (np.power, (work, order, work)), *total, (np.power, (out, inverse, out))]
 
 
-def _p_grad_scratch_metas(
-    ins: Sequence[Meta], outs: Sequence[Meta], *, porder: float, axis: int, asvector: bool
-) -> tuple[Meta, ...]:
-    x, out, _ = ins
+def _p_grad_scratch_metas(x: Meta, out: Meta, dout: Meta, dx: Meta, axes: Sequence[int]) -> tuple[Meta, ...]:
     return Meta(x.shape, bool_), float_scratch(x, out.shape), float_scratch(x, x.shape)
 
 
 def _p_grad_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, porder: float, axis: int, asvector: bool
+    x: Any, out: Any, dout: Any, dx: Any, axes: tuple[int, ...], scratch: Sequence[Any], *, porder: float
 ) -> Calls:
-    if outs[0].size == 0:
+    if dx.size == 0:
         return []
-    if porder == 0:
-        return [(np.copyto, (outs[0], 0))]
-    return [(_p_grad, (*ins, outs[0], porder, _p_axes(ins[0].ndim, axis, asvector), *scratch))]
+    return [(np.copyto, (dx, 0)) if porder == 0 else (_p_grad, (x, out, dout, dx, porder, axes, *scratch))]
 
 
 def _p_grad(
@@ -211,74 +166,39 @@ def _p_grad(
     np.copyto(dx, 0, where=np.broadcast_to(wide == 0, x.shape))
 
 
-def _p_split(x: Meta, out: Meta, axis: int, keepdim: bool, asvector: bool) -> list[Tile] | None:
-    return split_reduction(x, out, _p_axes(x.rank, axis, asvector), keepdim)
-
-
-_P_NORM = CallRef(_p_calls, _p_scratch_metas)
-_P_NORM_GRAD = CallRef(_p_grad_calls, _p_grad_scratch_metas)
-
-register(
-    OpDef(
-        "p_norm",
-        "X -> Out",
-        attrs={
-            "porder": 2.0,
-            "axis": -1,
-            "epsilon": Attr.idle(1e-12, "a norm of 0 has the gradient 0, so that nothing is divided by 0"),
-            "keepdim": False,
-            "asvector": False,
-        },
-        infer=_p_infer,
-        ref=_P_NORM,
-        lower=lambda torch, x, porder, axis, keepdim, asvector: _norm_lower(
-            torch, x, _p_axes(x.dim(), axis, asvector), keepdim, porder
+register(OpDef(
+    "p_norm", "X -> Out",
+    attrs={
+        "porder": 2.0, "axis": -1,
+        "epsilon": Attr.idle(1e-12, "a norm of 0 has the gradient 0, so that nothing is divided by 0"),
+        "keepdim": False, "asvector": False,
+    },
+    infer=_p_infer, ref=_BY_AXIS.ref(_p_calls, _scratch_metas), lower=_BY_AXIS.lower(_norm_lower),
+    split=_BY_AXIS.split(),
+    grad=GradOp(
+        "X, Out, Out@GRAD -> X@GRAD", ref=_BY_AXIS.ref(_p_grad_calls, _p_grad_scratch_metas),
+        lower=_BY_AXIS.grad_lower(_norm_grad_lower),
+    ),
+    amp="black", uses_blas=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 4),)), Case(((3, 4),), {"porder": 1.0, "axis": 0}),
+            Case(((2, 3, 4),), {"porder": 3.0, "axis": 1, "keepdim": True}),
+            Case(((2, 3, 4),), {"porder": math.inf, "axis": 1}), Case(((2, 3, 4),), {"porder": -math.inf, "axis": -1}),
+            Case(((2, 3, 4),), {"porder": 0.5, "asvector": True}), Case(((2, 3, 4),), {"porder": 0.0, "axis": 2}),
+            Case(((2, 3, 4),), {"porder": math.inf, "asvector": True, "keepdim": True}),
+            Case(((5,),), {"porder": 2.5}), Case(((1, 1),), {"porder": 4.0}), Case(((3, 0),), {"porder": 2.0}),
+            Case(((0, 3),), {"porder": 3.0, "axis": 1}), Case(((2, 700),), {"porder": 2.0}),
         ),
-        split=_p_split,
-        grad=GradOp(
-            f"X, Out, Out{GRAD} -> X{GRAD}",
-            ref=_P_NORM_GRAD,
-            lower=lambda torch, x, out, dout, porder, axis, asvector: _norm_grad_lower(
-                torch, x, dout, _p_axes(x.dim(), axis, asvector), porder
-            ),
-        ),
-        amp="black",
-        uses_blas=True,
-        domain=Domain(
-            cases=(
-                Case(((3, 4),)),
-                Case(((3, 4),), {"porder": 1.0, "axis": 0}),
-                Case(((2, 3, 4),), {"porder": 3.0, "axis": 1, "keepdim": True}),
-                Case(((2, 3, 4),), {"porder": math.inf, "axis": 1}),
-                Case(((2, 3, 4),), {"porder": -math.inf, "axis": -1}),
-                Case(((2, 3, 4),), {"porder": 0.5, "asvector": True}),
-                Case(((2, 3, 4),), {"porder": 0.0, "axis": 2}),
-                Case(((2, 3, 4),), {"porder": math.inf, "asvector": True, "keepdim": True}),
-                Case(((5,),), {"porder": 2.5}),
-                Case(((1, 1),), {"porder": 4.0}),
-                Case(((3, 0),), {"porder": 2.0}),
-                Case(((0, 3),), {"porder": 3.0, "axis": 1}),
-                Case(((2, 700),), {"porder": 2.0}),
-            ),
-            # Of one sign, so that no two magnitudes tie.
-            values={"X": ValueRange(0.1, 3.0, distinct=True)},
-            ulps=24.0,
-        ),
-    )
-)
+        # Of one sign, so that no two magnitudes tie.
+        values={"X": ValueRange(0.1, 3.0, distinct=True)}, ulps=24.0,
+    ),
+))  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------- squared_l2_norm
-def _squared_infer(x: Meta) -> Meta:
-    return infer_float(x).with_shape((1,))
-
-
-def _flat_meta(x: Meta) -> Meta:
-    return x.with_shape((x.numel,))
-
-
 def _squared_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
-    return dot_scratch(_flat_meta(ins[0]))
+    return dot_scratch(ins[0].with_shape((ins[0].numel,)))
 
 
 def _squared_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
@@ -300,22 +220,212 @@ def _squared_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequen
     return [(np.multiply, (dout.reshape(()), np.asarray(2, dx.dtype), scratch[0])), (np.multiply, (x, scratch[0], dx))]
 
 
-_SQUARED = CallRef(_squared_calls, _squared_scratch_metas)
-_SQUARED_GRAD = CallRef(_squared_grad_calls, lambda ins, outs: (float_scratch(ins[0], ()),))
+register(OpDef(
+    "squared_l2_norm", "X -> Out", infer=lambda x: infer_float(x).with_shape((1,)),
+    ref=CallRef(_squared_calls, _squared_scratch_metas),
+    lower=lambda torch, x: (x.float() if x.itemsize == 2 else x).square().sum().reshape(1).to(x.dtype),
+    grad=GradOp(
+        "X, Out@GRAD -> X@GRAD", ref=CallRef(_squared_grad_calls, lambda ins, outs: (float_scratch(ins[0], ()),)),
+        lower=lambda torch, x, dout: 2 * dout.reshape(()) * x,
+    ),
+    uses_blas=True,
+    domain=Domain("unary", cases=(Case(((1300,),)), Case(((40, 40),))), ulps=16.0),
+))  # fmt: skip
 
-register(
-    OpDef(
-        "squared_l2_norm",
-        "X -> Out",
-        infer=_squared_infer,
-        ref=_SQUARED,
-        lower=lambda torch, x: (x.float() if x.itemsize == 2 else x).square().sum().reshape(1).to(x.dtype),
-        grad=GradOp(
-            f"X, Out{GRAD} -> X{GRAD}",
-            ref=_SQUARED_GRAD,
-            lower=lambda torch, x, dout: 2 * dout.reshape(()) * x,
-        ),
-        uses_blas=True,
-        domain=Domain("unary", cases=(Case(((1300,),)), Case(((40, 40),))), ulps=16.0),
+
+# --------------------------------------------------------------------------------------------------------- clip_by_norm
+Array = np.ndarray[Any, Any]
+
+
+def _infer(x: Meta) -> Meta:
+    if not x.dtype.is_float:
+        raise DTypeError(
+            "'clip_by_norm' takes floating-point values",
+            expected="a float dtype",
+            received=x.dtype.name,
+            fix="convert the input with paddle.cast(x, 'float32')",
+            op="clip_by_norm",
+        )
+    return x
+
+
+def _ref(x: Array, out: Array, *, max_norm: float) -> None:
+    norm = math.sqrt(sum(float(np.dot(values, values)) for _, values in flat_parts(x)))
+    if not norm > max_norm:
+        np.copyto(out, x)
+        return
+    factor = max_norm / norm
+    for part, values in flat_parts(x):
+        store(out, part, values * values.dtype.type(factor))
+
+
+def _lower(torch: Any, x: Any, *, max_norm: float) -> Any:
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    norm = torch.linalg.vector_norm(wide.reshape(-1).double())
+    factor = torch.where(norm > max_norm, max_norm / norm, 1.0).to(wide.dtype)
+    return (wide * factor).to(x.dtype)
+
+
+def _positive(value: float) -> str | None:
+    return None if value > 0 else "a norm above 0"
+
+
+register(OpDef(
+    "clip_by_norm", "X -> Out", attrs={"max_norm": Attr(kind="float", check=_positive)}, infer=_infer, ref=_ref,
+    lower=_lower, inplace=(("X", "Out"),),
+    uses_blas=True,
+    domain=Domain(
+        "unary", attrs=({"max_norm": 0.5}, {"max_norm": 1e3}, {"max_norm": 3.0}),
+        cases=(Case(((40000,),), {"max_norm": 10.0}),), ulps=8,
+    ),
+))  # fmt: skip
+
+
+@export("fluid.layers.clip_by_norm", "nn.clip_by_norm", op="clip_by_norm")
+def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
+    """``x * max_norm / |x|`` when the L2 norm ``|x|`` is above ``max_norm``, else ``x``; the shape of ``x``."""
+    return emit_one("clip_by_norm", {"X": check_variable(x, "x", "clip_by_norm")}, {"max_norm": max_norm}, name=name)
+
+
+# -------------------------------------------------------------------------------------- functions of several reductions
+@export("tensor.norm", "Variable.norm")
+def norm(
+    x: Variable, p: float | str = "fro", axis: Any = None, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """Returns the vector norm of order ``p`` over axes: ``sum(abs(x) ** p) ** (1 / p)``.
+
+    Args:
+        x: Floats of any shape.
+        p: ``"fro"`` (2), a number, or infinity (the largest magnitude; the smallest for minus infinity).
+        axis: An int, one or two ints in a list, or ``None`` for all axes.
+        keepdim: Keep reduced axes with size 1.
+        name: Name of the layer.
+
+    Raises:
+        ProgramError: For another ``p``, more than two axes, or order 0 over two axes.
+    """
+    check_variable(x, "x", "norm")
+    axes = axis_attr(axis, "norm")
+    if isinstance(p, str) and p != "fro":
+        raise _refuse("the order of a norm is not a number", "'fro' or a number", repr(p), "pass p='fro' or p=2", x)
+    if len(axes) > 2 or (len(axes) == 2 and p == 0):
+        raise _refuse(
+            "this norm is taken over too many axes", "at most two axes, one for p=0", list(axes), "flatten x", x
+        )
+    if p == "fro" and len(axes) != 1:
+        attrs = {"dim": axes or (0,), "keep_dim": keepdim, "reduce_all": not axes}
+        return emit_one("frobenius_norm", {"X": x}, attrs, name=name)
+    order = 2.0 if isinstance(p, str) else float(p)
+    if len(axes) < 2:
+        attrs = {"porder": order, "axis": axes[0] if axes else -1, "keepdim": keepdim, "asvector": not axes}
+        return emit_one("p_norm", {"X": x}, attrs, name=name)
+    helper = LayerNamer("norm", name)
+    reduce = {"dim": axes, "keep_dim": keepdim}
+    size = helper.emit("abs", {"X": x})
+    result: Variable
+    if math.isinf(order):
+        result = helper.emit("reduce_amax" if order > 0 else "reduce_amin", {"X": size}, reduce)
+    else:
+        total = helper.emit("reduce_sum", {"X": helper.emit("pow", {"X": size}, {"factor": order})}, reduce)
+        result = helper.emit("pow", {"X": total}, {"factor": 1.0 / order})
+    return result
+
+
+def _refuse(what: str, expected: str, received: Any, fix: str, x: Variable) -> ProgramError:
+    return ProgramError(what, expected=expected, received=received, fix=fix, op="norm", var=x.name)
+
+
+@export("tensor.dist", "Variable.dist")
+def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
+    """Returns the norm ``[]`` of order ``p`` of ``x - y``, which broadcast."""
+    ins = {"X": check_variable(x, "x", "dist"), "Y": check_variable(y, "y", "dist")}
+    return norm(emit_one("elementwise_sub", ins), float(p), name=name)
+
+
+# ------------------------------------------------------------------------------------------------------------ variance
+def _freedom(helper: LayerNamer, x: Variable, out: Variable) -> Variable:
+    """``1 / max(n - 1, 1)`` in the dtype of ``x`` when the number ``n`` of elements is known at run time only."""
+    wide = {"out_dtype": x.dtype.compute}
+    counts = [helper.emit("cast", {"X": helper.emit("size", {"Input": v})}, wide) for v in (x, out)]
+    count = helper.emit("elementwise_div", {"X": counts[0], "Y": counts[1]})
+    less = helper.emit("clip", {"X": helper.emit("scale", {"X": count}, {"bias": -1.0})}, {"min": 1.0, "max": math.inf})
+    found: Variable = helper.emit("reciprocal", {"X": less})
+    found.stop_gradient = True
+    return found
+
+
+def _variance(helper: LayerNamer, x: Variable, axis: Any, unbiased: bool, keepdim: bool) -> Variable:
+    dim = axis_attr(axis, helper.prefix)
+    axes = reduced_axes(len(x.shape), dim, not dim)
+    reduce = {"dim": dim or (0,), "reduce_all": not dim}
+    center = helper.emit("reduce_mean", {"X": x}, {**reduce, "keep_dim": True})
+    square = helper.emit("square", {"X": helper.emit("elementwise_sub", {"X": x, "Y": center})})
+    result: Variable
+    if not unbiased:
+        result = helper.emit("reduce_mean", {"X": square}, {**reduce, "keep_dim": keepdim})
+        return result
+    total: Variable = helper.emit("reduce_sum", {"X": square}, {**reduce, "keep_dim": keepdim})
+    count = known_count(x, axes)
+    if count != UNKNOWN:
+        result = helper.emit("scale", {"X": total}, {"scale": 1.0 / max(count - 1, 1)})
+        return result
+    factor = _freedom(helper, x, total)
+    if x.dtype.is_low:
+        factor = helper.emit("cast", {"X": factor}, {"out_dtype": x.dtype})
+    result = helper.emit("elementwise_mul", {"X": total, "Y": factor})
+    return result
+
+
+@export("tensor.var", "Variable.var")
+def var(
+    x: Variable, axis: Any = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """Returns the variance over axes: the mean of squared distances from the mean.
+
+    Args:
+        x: Floats of any shape.
+        axis: An int, a list of ints, or ``None`` for all axes.
+        unbiased: Divide by the number of elements less one (at least 1) instead of the number.
+        keepdim: Keep reduced axes with size 1.
+        name: Name of the layer.
+    """
+    check_variable(x, "x", "var")
+    helper = LayerNamer("var", name)
+    return _variance(helper, x, axis, unbiased, keepdim)
+
+
+@export("tensor.std", "Variable.std")
+def std(
+    x: Variable, axis: Any = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """Returns the square root of :func:`var`."""
+    check_variable(x, "x", "std")
+    helper = LayerNamer("std", name)
+    result: Variable = helper.emit("sqrt", {"X": _variance(helper, x, axis, unbiased, keepdim)})
+    return result
+
+
+# ------------------------------------------------------------------------------------------------------- normalisation
+@export("fluid.layers.l2_normalize")
+def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
+    """Returns ``x / sqrt(sum(x * x) + epsilon)`` along an axis; the shape of ``x``."""
+    check_variable(x, "x", "l2_normalize")
+    helper = LayerNamer("l2_normalize", name)
+    square = helper.emit("square", {"X": x})
+    total = helper.emit("reduce_sum", {"X": square}, {"dim": (axis,), "keep_dim": True})
+    size = helper.emit("sqrt", {"X": helper.emit("scale", {"X": total}, {"bias": float(epsilon)})})
+    result: Variable = helper.emit("elementwise_div", {"X": x, "Y": size})
+    return result
+
+
+@export("nn.functional.normalize")
+def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
+    """Returns ``x`` divided by its norm of order ``p`` along an axis, or by ``epsilon`` if that is larger."""
+    check_variable(x, "x", "normalize")
+    helper = LayerNamer("normalize", name)
+    size = helper.emit(
+        "p_norm", {"X": x}, {"porder": float(p), "axis": axis if len(x.shape) > 1 else 0, "keepdim": True}
     )
-)
+    least = helper.emit("clip", {"X": size}, {"min": float(epsilon), "max": math.inf})
+    result: Variable = helper.emit("elementwise_div", {"X": x, "Y": least})
+    return result
