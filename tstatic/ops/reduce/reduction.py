@@ -10,9 +10,9 @@ import numpy as np
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
+from tstatic.ir.pointwise import Rows, trailing
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
-from tstatic.ir.rows import Rows, trailing
 from tstatic.ir.types import DType, Meta, bool_, dtype_of, float32, float64, int32, int64
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops._gradients import grad_is_forward_op
