@@ -9,7 +9,7 @@ import pytest
 
 import tstatic as paddle
 from tstatic import static
-from tstatic.ops.update._update import UPDATE_TILE
+from tstatic.ir.split import POINTWISE
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from tstatic.ops.update._update import UPDATE_TILE
 )
 def test_steps_of_a_large_parameter(make: Any) -> None:
     """Rows of one large parameter move as a small parameter of the same gradient does."""
-    rows = 2 * UPDATE_TILE // 100
+    rows = 2 * POINTWISE.size // 100
     x = static.data("x", [100])
     large = static.create_parameter(
         [rows, 100], "float32", name="large", default_initializer=paddle.nn.initializer.Constant(0.5)
@@ -135,7 +135,7 @@ def test_sparse_tables_without_lazy_mode_get_the_dense_update(name: str) -> None
 
 
 def test_lazy_updates_of_a_table_that_is_cut() -> None:
-    rows = 2 * UPDATE_TILE // 4 + 5
+    rows = 2 * POINTWISE.size // 4 + 5
     ids = static.data("ids", [-1], "int64")
     one = paddle.nn.initializer.Constant(1.0)
     table = static.nn.embedding(ids, [rows, 4], is_sparse=True, param_attr=paddle.ParamAttr(name="w", initializer=one))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,26 +9,15 @@ import pytest
 from tests.ops.sampler import Sample, op_types, root, samples
 from tests.ops.tiles import check_split, pieces_of
 from tstatic.ir.opdef import OpDef, op_def
-from tstatic.ops import _cut
+from tstatic.ir.split import tile_size
 
 SPLIT = [t for t in op_types(1) if op_def(t).split is not None and not op_def(t).random]
-# Names of the constants that say below which size work stays whole, and how large a tile is.
-SIZES = ("TILE", "CUT_ABOVE", "SMALLEST")
 
 
 @pytest.fixture(autouse=True)
-def _tiny_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets every tile size of the ops package to a few elements."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("tstatic.ops"):
-            for constant, value in list(vars(module).items()):
-                if constant.endswith(SIZES) and isinstance(value, int | float):
-                    monkeypatch.setattr(module, constant, type(value)(4))
-    for function in (_cut.cut_rows, _cut.cut_alike):
-        defaults = tuple(4 if d == 1 << 16 else d for d in function.__defaults__ or ())
-        monkeypatch.setattr(function, "__defaults__", defaults)
-        keywords = {n: 4 if d == 1 << 16 else d for n, d in (function.__kwdefaults__ or {}).items()}
-        monkeypatch.setattr(function, "__kwdefaults__", keywords)
+def _tiny_tiles() -> Iterator[None]:
+    with tile_size(4):
+        yield
 
 
 def drawn(definition: OpDef) -> Iterator[Sample]:

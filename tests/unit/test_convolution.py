@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.ops.sampler import Sample
 from tests.ops.tiles import check_split, pieces_of
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, op_def
+from tstatic.ir.split import tile_size
 from tstatic.ops.conv import _convolution
 
 RNG = np.random.default_rng(8)
@@ -21,8 +23,9 @@ def sample(type: str, x: tuple[int, ...], w: tuple[int, ...], out: tuple[int, ..
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_convolution, "_TILE", 1e4)
+def _small() -> Iterator[None]:
+    with tile_size(1e4):
+        yield
 
 
 NHWC = {"data_format": "NHWC"}
@@ -44,12 +47,12 @@ CASES = [
 def test_cut(
     type: str, x: Any, w: Any, out: Any, attrs: dict[str, Any], large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_convolution, "_TILE", 1e3)
     if large:
         monkeypatch.setattr(_convolution, "_LARGE_FILTER", 16)
         monkeypatch.setattr(_convolution, "_COLUMNS", 10**6)
-    assert check_split(op_def(type), sample(type, x, w, None, **attrs)) == 1 or large
-    assert check_split(op_def(f"{type}_grad"), sample(type, x, w, out, **attrs)) >= 1
+    with tile_size(1e3):
+        assert check_split(op_def(type), sample(type, x, w, None, **attrs)) == 1 or large
+        assert check_split(op_def(f"{type}_grad"), sample(type, x, w, out, **attrs)) >= 1
 
 
 def test_a_batch_gives_pieces_of_images() -> None:

@@ -14,7 +14,7 @@ from tests.ops.tiles import run_tiles
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import evaluate, infer_outputs, metas_of
 from tstatic.ir.opdef import PARTIAL_SUM, op_def
-from tstatic.ops.update._update import UPDATE_TILE
+from tstatic.ir.split import POINTWISE
 
 Array = np.ndarray[Any, Any]
 SHAPE = (7, 5)
@@ -242,8 +242,8 @@ def test_powers_move_on() -> None:
 @pytest.mark.parametrize("name", [n for n in CASES if n != "adamw without decay"])
 def test_large_parameters_are_cut(name: str) -> None:
     type, attrs, lr, state, _, _ = CASES[name]
-    steps = Steps(type, attrs, lr, state, rng().normal(size=(3, UPDATE_TILE)).astype(np.float32))
-    steps.values["Grad"] = rng().normal(size=(3, UPDATE_TILE)).astype(np.float32)
+    steps = Steps(type, attrs, lr, state, rng().normal(size=(3, POINTWISE.size)).astype(np.float32))
+    steps.values["Grad"] = rng().normal(size=(3, POINTWISE.size)).astype(np.float32)
     ins = tuple(steps.values.get(s.name) for s in steps.definition.inputs)
     metas = infer_outputs(steps.definition, metas_of(ins), steps.definition.complete(attrs))
     assert steps.definition.split is not None

@@ -3,6 +3,7 @@
 * ``types``, ``arrays``, ``domain``  data types and metadata, arrays that users give, where tests sample
 * ``attrs``, ``opdef``, ``export``  attributes and slots, what an op is, its public names
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
+* ``split``  how its work is cut into tiles
 * ``expr``, ``expr_numpy``, ``pointwise``  expressions, and what follows from them
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``checks``, ``declare``, ``names``  how it is built

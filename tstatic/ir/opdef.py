@@ -16,6 +16,7 @@ from tstatic.ir.domain import Case, Domain, ValueRange
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
+from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
 
 __all__ = [
@@ -50,25 +51,6 @@ __all__ = [
 
 
 # --------------------------------------------------------------------------------------------------- op definition
-class _Whole:
-    def __repr__(self) -> str:
-        return "WHOLE"
-
-
-class _PartialSum:
-    def __repr__(self) -> str:
-        return "PARTIAL_SUM"
-
-
-WHOLE = _Whole()
-"""In a tile: the argument is passed whole."""
-PARTIAL_SUM = _PartialSum()
-"""In a tile: the output is written to a buffer of the tile's own; all tiles are then added in order."""
-
-Tile = tuple[Any, ...]
-"""One entry per input and output slot: ``None`` (absent), ``WHOLE``, ``PARTIAL_SUM`` (outputs), or a tuple of slices."""
-
-
 @dataclass(frozen=True, slots=True)
 class OpSpec:
     """An op to be appended: what a gradient rule answers with. Values are lists of variable names."""

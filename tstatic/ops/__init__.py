@@ -4,7 +4,7 @@
 * ``indexing``, ``shape``  reading, writing and moving elements
 * ``random``, ``loss``, ``update``, ``control``  random numbers, losses and metrics, optimizer updates, branches and loops
 * ``_call_ref``, ``_flat``, ``_low``  makers of references
-* ``_cut``, ``_rows``, ``_gradients``  tiles, rows of matrices, gradient rules
+* ``_rows``, ``_gradients``  rows of matrices, gradient rules
 """
 
 from importlib import import_module

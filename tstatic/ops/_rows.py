@@ -8,15 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.opdef import Tile
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
-from tstatic.ops.matmul._product import along, cuts
 from tstatic.ops.shape._shapes import view_of
 from tstatic.tuned.softmax import rows_scratch
-
-TILE = 1 << 16
-"""Elements per tile: at 1 ns an element about three hand-overs to another thread."""
 
 
 def row_axis(rank: int, axis: int) -> int:
@@ -81,18 +76,3 @@ def vector(array: Any) -> tuple[Any, Calls, Calls]:
     buffer = np.empty((array.size,), array.dtype)
     shaped = buffer.reshape(array.shape)
     return buffer, [(np.copyto, (shaped, array))], [(np.copyto, (array, shaped))]
-
-
-def split_rows(axis: int, *metas: Meta | None) -> list[Tile] | None:
-    """Tiles of whole rows; all arrays are cut along the same axis, which is not the one that rows run along."""
-    full = next(m for m in metas if m is not None)
-    at = row_axis(full.rank, axis)
-    others = [i for i, s in enumerate(full.shape) if i != at and s > 1]
-    count = min(16, full.numel // TILE)
-    if count < 2 or not others:
-        return None
-    cut = next((i for i in others if full.shape[i] >= count), max(others, key=lambda i: full.shape[i]))
-    parts = cuts(full.shape[cut], count, 1)
-    if len(parts) < 2:
-        return None
-    return [tuple(None if m is None else along(m.rank, cut, part) for m in metas) for part in parts]

@@ -19,11 +19,8 @@ from tstatic.ir.evaluate import metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import PARTIAL_SUM, OpDef
 from tstatic.ir.ref import Ref
+from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import Meta
-
-TILE = 1 << 18
-"""Elements per tile of pointwise work. Smaller tiles would stay in a nearer cache, but with several threads every call of
-numpy waits 2 to 8 microseconds for the interpreter's lock, so fewer calls are faster (measured: 1 << 15 is 8 % slower)."""
 
 _TINY = np.empty(0, np.uint8)
 
@@ -148,37 +145,25 @@ def _shapes(metas: Any) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
     return [(m.shape, m.dtype.np) for m in metas]
 
 
-def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any], size: int = TILE) -> list[tuple[list[Any], list[Any]]]:
-    """Cuts arrays of one shape flat, and broadcast ones along the first axis, into tiles of about ``size`` elements."""
-    arrays = [a for a in (*ins, *outs) if a is not None]
+def _tiles_of_pointwise(ins: Sequence[Any], outs: Sequence[Any]) -> list[tuple[list[Any], list[Any]]]:
+    """Cuts arrays of one shape flat, and broadcast ones along the first axis with more than one item."""
+    arrays = [*ins, *outs]
     out = next(o for o in outs if o is not None)
-    if out.size <= size + size // 2:
-        return [(list(ins), list(outs))]
-    if all(a.shape == out.shape and a.flags.c_contiguous for a in arrays):
-        flat = [None if a is None else a.reshape(-1) for a in (*ins, *outs)]
-        count = len(ins)
-        return [
-            (
-                [None if a is None else a[i : i + size] for a in flat[:count]],
-                [None if a is None else a[i : i + size] for a in flat[count:]],
-            )
-            for i in range(0, out.size, size)
-        ]
-    axis = next((i for i, n in enumerate(out.shape) if n > 1), 0)
-    length = out.shape[axis]
-    rows = max(1, size * length // out.size)
-    if rows >= length:
+    flat = all(a is None or (a.shape == out.shape and a.flags.c_contiguous) for a in arrays)
+    axis, parts = row_parts((out.size,) if flat else out.shape, POINTWISE)
+    if parts is None:
         return [(list(ins), list(outs))]
 
-    def cut(a: Any, start: int) -> Any:
+    def cut(a: Any, part: slice) -> Any:
         if a is None:
             return None
+        if flat:
+            return a.reshape(-1)[part]
         at = axis - (out.ndim - a.ndim)
-        if at < 0 or a.shape[at] == 1:
-            return a
-        return a[(slice(None),) * at + (slice(start, start + rows),)]
+        return a if at < 0 or a.shape[at] == 1 else a[along(at, part)]
 
-    return [([cut(a, s) for a in ins], [cut(o, s) for o in outs]) for s in range(0, length, rows)]
+    cuts = [[cut(a, p) for a in arrays] for p in parts]
+    return [(c[: len(ins)], c[len(ins) :]) for c in cuts]
 
 
 def prepare(

@@ -10,6 +10,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Cost, Tile
+from tstatic.ir.split import CONVOLUTIONS
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops.conv._sliding import (
     ALGORITHMS,
@@ -43,8 +44,6 @@ from tstatic.tuned.conv import (
     conv2d_input_grad_scratch,
 )
 
-# Floating-point operations of the smallest tile: about half a millisecond of one core.
-_TILE = 4e7
 # Filters above this size are cut themselves: partial sums over the batch would cost more than columns built twice.
 _LARGE_FILTER = 1 << 18
 # Columns per tile of a product with filters that do not stay in the cache.
@@ -280,7 +279,8 @@ def _effort(small: Meta, w: Meta, data_format: str) -> float:
 
 def _pieces(size: int, work: float, most: int) -> list[slice] | None:
     """Cuts ``size`` items; more work gives more tiles and larger ones, since every tile rearranges the filters anew."""
-    return parts(size, work, _TILE * max(1.0, work / (2 * _TILE)) ** 0.5, most)
+    tile = CONVOLUTIONS.size
+    return parts(size, work, tile * max(1.0, work / (2 * tile)) ** 0.5, most)
 
 
 def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str) -> list[tuple[Any, Any, Any]] | None:

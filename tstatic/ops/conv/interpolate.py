@@ -11,6 +11,7 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, ValueRange, register
 from tstatic.ir.ref import plain
+from tstatic.ir.split import ROWS
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import (
@@ -28,8 +29,6 @@ from tstatic.ops.conv._sliding import (
 from tstatic.ops.norm._norm import torch_wide
 from tstatic.tuned._common import Array
 
-# Elements of the output per tile.
-_TILE = 1 << 16
 _SIZES = ("out_d", "out_h", "out_w")
 
 Taps = tuple[tuple[Array, Array], ...]
@@ -213,12 +212,12 @@ def _grad_ref(x: Array, dout: Array, dx: Array, scratch: Sequence[Array], **attr
 
 
 def _split(x: Meta, out: Meta) -> list[Tile] | None:
-    tiles = parts(out.shape[0], float(out.numel), _TILE) if out.numel > 0 else None
+    tiles = parts(out.shape[0], float(out.numel), ROWS.size) if out.numel > 0 else None
     return None if tiles is None else [((p,), (p,)) for p in tiles]
 
 
 def _grad_split(x: Meta, dout: Meta, dx: Meta) -> list[Tile] | None:
-    tiles = parts(dout.shape[0], float(dout.numel), _TILE) if dout.numel > 0 else None
+    tiles = parts(dout.shape[0], float(dout.numel), ROWS.size) if dout.numel > 0 else None
     return None if tiles is None else [((p,), (p,), (p,)) for p in tiles]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from tstatic.errors import ShapeError
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, ValueRange, register
 from tstatic.ir.ref import plain
+from tstatic.ir.split import IMAGES
 from tstatic.ir.types import UNKNOWN, Meta, int32, numel
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import (
@@ -54,9 +55,6 @@ from tstatic.tuned.pool import (
     padded_extents,
     pool_bounds,
 )
-
-# Elements of the input per tile: about half a millisecond of one core.
-TILE = 1 << 19
 
 _WINDOW_ATTRS: dict[str, Any] = {
     "ksize": Attr(kind="ints"),
@@ -186,10 +184,10 @@ def pool_pieces(x: Meta, layout: str) -> list[tuple[slice, ...]] | None:
     if x.numel <= 0:
         return None
     work = float(numel(x.shape))
-    tiles = parts(x.shape[0], work, TILE)
+    tiles = parts(x.shape[0], work, IMAGES.size)
     if tiles is not None:
         return [(p,) for p in tiles]
-    by_channel = None if is_last(layout) else parts(x.shape[1], work, TILE)
+    by_channel = None if is_last(layout) else parts(x.shape[1], work, IMAGES.size)
     return None if by_channel is None else [at(1, p) for p in by_channel]
 
 

@@ -12,15 +12,13 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
+from tstatic.ir.split import BATCHES
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import check_float, check_no_windows, check_rank, int_list, parts
 from tstatic.ops.norm._norm import torch_wide
 from tstatic.tuned._common import Array
 from tstatic.tuned._windows import output_size
-
-# Elements of the columns per tile.
-_TILE = 1 << 18
 
 
 class Blocks:
@@ -102,7 +100,7 @@ def _padded_meta(x: Meta, attrs: Mapping[str, Any]) -> tuple[Meta, ...]:
 
 def _split(*metas: Meta) -> list[Tile] | None:
     largest = max(m.numel for m in metas)
-    tiles = parts(metas[0].shape[0], float(largest), _TILE) if min(m.numel for m in metas) > 0 else None
+    tiles = parts(metas[0].shape[0], float(largest), BATCHES.size) if min(m.numel for m in metas) > 0 else None
     return None if tiles is None else [((p,),) * len(metas) for p in tiles]
 
 

@@ -26,6 +26,7 @@ from tstatic.ir.opdef import (
 )
 from tstatic.ir.pointwise import derive_gradient
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Slots
+from tstatic.ir.split import POINTWISE
 from tstatic.ir.types import UNKNOWN, Meta, Shape, bool_, broadcast_shapes, dtype_of
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
@@ -149,10 +150,6 @@ def comparison(x: Meta, y: Meta, axis: int = -1) -> Meta:
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients
-TILE = 1 << 18
-"""Elements per tile; as large as the CPU's own for pointwise work, and for the same reason."""
-
-
 @dataclass(frozen=True)
 class _Target:
     """One wanted output: the axes that it is summed over, and where its summands stand."""
@@ -299,14 +296,14 @@ class SummedRef(CallRef, ExpressionRef):
         shapes = self.align([None if m is None else m.shape for m in ins], attrs)
         full = _full(shapes)
         total = math.prod(full)
-        if total <= TILE + TILE // 2:
+        if total <= POINTWISE.size + POINTWISE.size // 2:
             return None
         rows = [*shapes, *(None if m is None else shapes[self.like[i]] for i, m in enumerate(outs))]
         written = [r for r, m in zip(rows[len(self.params) :], outs, strict=True) if r is not None and m is not None]
         axis = _best_axis(full, written)
         if axis < 0:
             return None
-        step = max(1, full[axis] * TILE // total)
+        step = max(1, full[axis] * POINTWISE.size // total)
         owned = [
             _own_axis(m.shape, r, axis) if m is not None and r is not None and r[axis] != 1 else -1
             for m, r in zip(metas, rows, strict=True)
@@ -352,11 +349,11 @@ def _best_axis(full: Shape, written: Sequence[Shape]) -> int:
     for axis, size in enumerate(full):
         if size < 2:
             continue
-        rows = max(1, size * TILE // total)
+        rows = max(1, size * POINTWISE.size // total)
         tile = total // size * rows
         partial = sum(math.prod(w) for w in written if w[axis] == 1)
         run = math.prod(full[axis + 1 :]) * rows
-        cost = 3 * partial / tile + (run < 256) + 0.3 * max(0.0, math.log2(tile / TILE) - 1) + 0.01 * axis
+        cost = 3 * partial / tile + (run < 256) + 0.3 * max(0.0, math.log2(tile / POINTWISE.size) - 1) + 0.01 * axis
         if rows < size and cost < lowest:
             best, lowest = axis, cost
     return best

@@ -7,9 +7,9 @@ from typing import Any
 from tstatic.ir.opdef import DERIVE, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops._cut import cut_alike
 from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
 from tstatic.tuned.special import gelu as gelu_kernel
 from tstatic.tuned.special import gelu_grad as gelu_grad_kernel
@@ -251,16 +251,12 @@ def _grad_calls(ins: Any, outs: Any, scratch: Any, *, approximate: bool) -> Call
 _REF, _GRAD_REF = CallRef(_calls, _scratch_metas), CallRef(_grad_calls, _scratch_metas)
 
 
-def _split(*metas: Any) -> Any:
-    return cut_alike(*metas)
-
-
 register(OpDef(
     "gelu", "X -> Out", attrs={"approximate": False}, pointwise={"Out": f"where(approximate, {_TANH}, {_EXACT})"},
-    infer=infer_float, ref=_REF, split=_split,
+    infer=infer_float, ref=_REF, split=Split(ELEMENTS, FIRST),
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", pointwise={"X@GRAD": f"where(approximate, {_TANH_GRAD}, {_EXACT_GRAD})"},
-        ref=_GRAD_REF, split=_split, grad=DERIVE,
+        ref=_GRAD_REF, split=Split(ELEMENTS, FIRST), grad=DERIVE,
     ),
     lower=lambda torch, x, approximate: torch.nn.functional.gelu(x, approximate="tanh" if approximate else "none"),
     amp="gray", activation=True, domain=Domain("unary", attrs=({"approximate": False}, {"approximate": True}), ulps=8),

@@ -10,11 +10,11 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ShapeError
 from tstatic.ir import expr
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slots
+from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import UNKNOWN, Meta, float32
-from tstatic.ops._cut import cut_rows
 from tstatic.ops.shape._shapes import emit_one
 
 
@@ -80,11 +80,6 @@ class FoldRef(ExpressionRef):
         return Expressions({0: node}, names, [x.shape for x in xs], {})
 
 
-def _split(xs: Sequence[Meta], out: Meta) -> list[Tile] | None:
-    parts = cut_rows(out.shape)
-    return None if parts is None else [([p] * len(xs), p) for p in parts]
-
-
 def _lower(torch: Any, xs: Sequence[Any]) -> Any:
     total = xs[0].float() if xs[0].dtype in (torch.float16, torch.bfloat16) else xs[0]
     for x in xs[1:]:
@@ -101,7 +96,7 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
 
 
 register(OpDef(
-    "sum", "X* -> Out", infer=_infer, ref=FoldRef(), lower=_lower, grad=_grad, split=_split, amp="black",
+    "sum", "X* -> Out", infer=_infer, ref=FoldRef(), lower=_lower, grad=_grad, split=Split(ELEMENTS, FIRST), amp="black",
     pairwise="elementwise_add",
     domain=Domain(
         cases=tuple(Case(([s] * n,)) for s, n in (((3, 4), 2), ((5,), 1), ((), 3), ((0,), 2), ((2, 1, 3), 5), ((33,), 4))),

@@ -13,10 +13,10 @@ from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.opdef import PUBLIC_API, Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
+from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops._cut import cut_alike
 from tstatic.ops._gradients import Emitter
 from tstatic.ops.elementwise._broadcast import comparison, prepare, reduced_gradient, same_dtype
 from tstatic.ops.elementwise._mixed import operands, unify
@@ -174,14 +174,10 @@ def _bits(*metas: Meta) -> Meta:
     return metas[0] if len(metas) == 1 else metas[0].with_shape(broadcast_shapes(metas[0].shape, metas[1].shape))
 
 
-def _split(*metas: Meta) -> Any:
-    return cut_alike(*metas) if len({m.shape for m in metas}) == 1 else None
-
-
 for _name, _ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor), ("not", np.bitwise_not)):
     register(OpDef(
         f"bitwise_{_name}", "X -> Out" if _name == "not" else "X, Y -> Out", infer=_bits, ref=_bitwise(_ufunc),
-        lower=lambda torch, *xs, _function=f"bitwise_{_name}": getattr(torch, _function)(*xs), split=_split,
+        lower=lambda torch, *xs, _function=f"bitwise_{_name}": getattr(torch, _function)(*xs), split=Split(ELEMENTS, FIRST),
         inplace=(("X", "Out"),) if _name == "not" else (("X", "Out"), ("Y", "Out")),
         domain=Domain(
             "unary" if _name == "not" else "binary", values={n: ValueRange(-100, 100) for n in "XY"}, floats=(),

@@ -9,18 +9,16 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
+from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import check_float, parts
+from tstatic.ops.conv._sliding import check_float
 from tstatic.ops.norm._norm import OutputView, torch_wide
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
-
-# Elements per tile.
-_TILE = 1 << 18
 
 
 def _infer(x: Meta, groups: int, axis: int) -> Meta:
@@ -71,12 +69,6 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, groups: int, axis: i
     target.store()
 
 
-def _split(*metas: Meta) -> list[Tile] | None:
-    x = metas[0]
-    tiles = parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
-    return None if tiles is None else [((p,),) * len(metas) for p in tiles]
-
-
 def _lower(torch: Any, x: Any, groups: int, axis: int) -> Any:
     shape, member = _grouped(tuple(x.shape), groups, axis)
     return x.reshape(shape).amax(member)
@@ -96,8 +88,8 @@ def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, groups: int, axis: int)
 register(OpDef(
     "maxout", "X -> Out",
     attrs={"groups": Attr(kind="int", check=lambda g: None if g > 0 else "at least one group"), "axis": 1},
-    infer=_infer, ref=_ref, lower=_lower, split=_split,
-    grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=_split),
+    infer=_infer, ref=_ref, lower=_lower, split=Split(BATCHES, 0),
+    grad=GradOp("X, Out, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=Split(BATCHES, 0)),
     amp="gray",
     domain=Domain(
         cases=(

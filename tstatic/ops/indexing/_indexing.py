@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.opdef import WHOLE, Tile
+from tstatic.ir.split import COLUMNS, ELEMENTS, equal, tiles
 from tstatic.ir.types import Meta
 from tstatic.ops.indexing._scatter_add import add_rows
-from tstatic.ops.shape._shapes import Array, check_index, cut
-
-# Columns of a table that a tile of a gradient has at least, and elements that it clears and adds.
-COLUMN_TILE = 64
-TABLE_TILE = 1 << 18
+from tstatic.ops.shape._shapes import Array, check_index
 
 
 def take(x: Array, index: Array, axis: int, out: Array) -> None:
@@ -86,8 +83,7 @@ def split_take(x: Meta, index: Meta, out: Meta, axis: int) -> list[Tile] | None:
     """Tiles of a gather along axis 0: ranges of the indices."""
     if axis != 0 or index.rank != 1:
         return None
-    parts = cut(index.shape[0], out.numel)
-    return None if parts is None else [(WHOLE, (p,), (p,)) for p in parts]
+    return tiles(ELEMENTS.parts(index.shape[0], out.numel), WHOLE, 0, 0)
 
 
 def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
@@ -99,12 +95,8 @@ def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list
         return None
     # The table is cleared, the rows are read and added.
     width, work = x.shape[1], dx.numel + 2 * dout.numel
-    tiles = min(width // COLUMN_TILE, work // TABLE_TILE)
-    if tiles < 2:
-        return None
-    step = -(-width // tiles)
-    parts = [(slice(None), slice(low, min(low + step, width))) for low in range(0, width, step)]
-    return [(p, WHOLE, p, p) for p in parts]
+    count = min(width // min(64, COLUMNS.size), COLUMNS.count(work))
+    return tiles(equal(width, count), 1, WHOLE, 1, 1) if count > 1 else None
 
 
 def torch_add(torch: Any, shape: Sequence[int], axis: int, index: Any, rows: Any) -> Any:

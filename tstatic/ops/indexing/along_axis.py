@@ -10,6 +10,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.split import ELEMENTS, free_axis, tiles
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
@@ -18,13 +19,10 @@ from tstatic.ops.shape._shapes import (
     INTEGERS,
     Array,
     add_op_context,
-    along,
     check_index,
     check_integer,
     check_rank,
-    cut,
     emit_one,
-    free_axis,
 )
 from tstatic.ops.shape.expanding import broadcast_tensors, expand
 from tstatic.ops.shape.reshape import ANY
@@ -71,10 +69,10 @@ def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
 
 
 def _split(x: Meta, index: Meta, out: Meta, axis: int) -> list[Tile] | None:
-    at = normalize_axis(axis, x.rank)
-    free = free_axis(index.shape, (at,))
-    parts = None if free is None or x.shape[free] != index.shape[free] else cut(index.shape[free], index.numel)
-    return None if free is None or parts is None else [(along(free, p),) * 3 for p in parts]
+    free = free_axis(index.shape, (normalize_axis(axis, x.rank),), ELEMENTS.count(index.numel))
+    if free is None or x.shape[free] != index.shape[free]:
+        return None
+    return tiles(ELEMENTS.parts(index.shape[free], index.numel), free, free, free)
 
 
 register(

@@ -19,21 +19,17 @@ from tstatic.ir.opdef import (
     GradOp,
     OpDef,
     OpSpec,
-    Tile,
     ValueRange,
     export,
     register,
 )
 from tstatic.ir.program import Variable
+from tstatic.ir.split import IMAGES, Split
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import check_float, parts
+from tstatic.ops.conv._sliding import check_float
 from tstatic.ops.indexing._scatter_add import add_rows
 from tstatic.tuned._common import Array
-
-# Elements per tile.
-_TILE = 1 << 20
-
 
 SPARSE = Attr.idle(False, "values and gradients are the same; optimizers with lazy_mode read it")
 DISTRIBUTED = Attr.idle(False, "a table lies in one place")
@@ -118,13 +114,6 @@ def _grad_ref(ids: Array, w: Array, dout: Array, dw: Array, padding_idx: int) ->
         dw[padding_idx] = 0
 
 
-def _split(ids: Meta, w: Meta, out: Meta) -> list[Tile] | None:
-    if out.numel <= 0 or ids.rank == 0:
-        return None
-    tiles = parts(ids.shape[0], float(out.numel), _TILE)
-    return None if tiles is None else [((p,), WHOLE, (p,)) for p in tiles]
-
-
 def _cost(ids: Meta, w: Meta, out: Meta) -> Cost:
     return Cost(0.0, float(ids.nbytes + 2 * out.nbytes))
 
@@ -175,7 +164,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
         infer=infer,
         ref=_ref,
         lower=lower,
-        split=_split,
+        split=Split(IMAGES, 0, WHOLE, 0),
         cost=_cost,
         grad=GradOp(
             "Ids, W, Out@GRAD -> W@GRAD",

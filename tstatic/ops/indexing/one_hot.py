@@ -8,8 +8,9 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.split import ELEMENTS, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32
 from tstatic.ops.shape._shapes import (
     INTEGERS,
@@ -18,7 +19,6 @@ from tstatic.ops.shape._shapes import (
     check_integer,
     check_rank,
     check_sizes,
-    cut,
     emit_one,
 )
 
@@ -75,13 +75,6 @@ def _lower(torch: Any, x: Any, given: Any, *, depth: int, dtype: DType) -> Any:
     return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
 
 
-def _split(x: Meta, given: Meta | None, out: Meta) -> list[Tile] | None:
-    if not x.rank or given is not None:
-        return None
-    parts = cut(x.shape[0], out.numel)
-    return None if parts is None else [((p,), None, (p,)) for p in parts]
-
-
 _ATTRS = {"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}
 
 register(
@@ -92,7 +85,7 @@ register(
         infer=_infer,
         ref=_ref,
         lower=_lower,
-        split=_split,
+        split=Split(ELEMENTS, 0, None, 0),
         domain=Domain(
             cases=(
                 Case(((6,), None), {"depth": 4}),
@@ -175,7 +168,7 @@ register(
         infer=_infer_last,
         ref=_ref_last,
         lower=lambda torch, x, given, *, depth, dtype: _lower(torch, x[..., 0], given, depth=depth, dtype=dtype),
-        split=_split,
+        split=Split(ELEMENTS, 0, None, 0),
         domain=Domain(
             cases=(
                 Case(((6, 1), None), {"depth": 4}),

@@ -9,12 +9,12 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._cut import cut_alike
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
 from tstatic.ops.shape._shapes import emit_one
@@ -124,17 +124,6 @@ def _sigmoid_grad_calls(
     return [(_sigmoid_loss_grad, (*ins, outs[0], ignore_index, normalize, *scratch))]
 
 
-def _sigmoid_split(x: Meta, label: Meta, weight: Meta | None, out: Meta, normalize: bool) -> list[Tile] | None:
-    # The normaliser counts over everything.
-    return None if normalize else cut_alike(x, label, weight, out)
-
-
-def _sigmoid_grad_split(
-    x: Meta, label: Meta, weight: Meta | None, dout: Meta, dx: Meta, normalize: bool
-) -> list[Tile] | None:
-    return None if normalize else cut_alike(x, label, weight, dout, dx)
-
-
 def _wide(tensor: Any) -> Any:
     return tensor.float() if tensor is not None and tensor.itemsize == 2 else tensor
 
@@ -159,6 +148,8 @@ def _counted(torch: Any, value: Any, label: Any, normalize: bool, ignore: int) -
     return value / (label != ignore).sum().clamp(min=1) if normalize else value
 
 
+# The normaliser counts over everything.
+_SPLIT = Split(ELEMENTS, FIRST, unless="normalize")
 _SIGMOID = CallRef(_sigmoid_calls, _sigmoid_scratch_metas)
 _SIGMOID_GRAD = CallRef(_sigmoid_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),))
 
@@ -170,12 +161,12 @@ register(
         infer=alike,
         ref=_SIGMOID,
         lower=_sigmoid_lower,
-        split=_sigmoid_split,
+        split=_SPLIT,
         grad=GradOp(
             f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}",
             ref=_SIGMOID_GRAD,
             lower=_sigmoid_grad_lower,
-            split=_sigmoid_grad_split,
+            split=_SPLIT,
         ),
         amp="black",
         domain=Domain(

@@ -11,13 +11,14 @@ from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import emit
 from tstatic.ir.domain import ValueRange
-from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.split import FREE, ROWS, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, split_rows, vector
+from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, vector
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
 from tstatic.tuned import softmax as kernels
@@ -268,15 +269,6 @@ def _grad_rows(
 
 
 # -------------------------------------------------------------------------------------------------- op definition
-def _split(logits: Meta, label: Meta, source: Any, out: Any, loss: Any, axis: int) -> list[Tile] | None:
-    return split_rows(axis, logits, label, source, out, loss)
-
-
-def _grad_split(label: Meta, out: Meta, dout: Any, dloss: Any, dlogits: Meta, axis: int) -> list[Tile] | None:
-    tiles = split_rows(axis, dlogits, label, out, dout, dloss)
-    return None if tiles is None else [(*p[1:], p[0]) for p in tiles]
-
-
 def _rule(ctx: GradContext) -> list[OpSpec]:
     """The backward op; if given probabilities are a softmax's result, what the loss sends goes to its input."""
     wanted, softmax = ctx.in_grads.get(ctx.inputs["Logits"][0]), ctx.outputs["Softmax"]
@@ -308,7 +300,7 @@ register(
         infer=_infer,
         ref=_REF,
         lower=_lower,
-        split=_split,
+        split=Split(ROWS, FREE, taken="axis"),
         inplace=(("Logits", "Softmax"),),
         shape_only=("SoftmaxX",),
         effects=True,
@@ -338,7 +330,7 @@ register(
         ref=_GRAD,
         lower=_grad_lower,
         infer=lambda label, out, dout, dloss: out,
-        split=_grad_split,
+        split=Split(ROWS, FREE, taken="axis"),
         inplace=(("Softmax", f"Logits{GRAD}"),),
         rows=_grad_rows,
     ),

@@ -12,6 +12,7 @@ from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.opdef import WHOLE, Cost, Tile
 from tstatic.ir.ref import Calls
+from tstatic.ir.split import PRODUCTS, along, equal
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
@@ -246,30 +247,15 @@ def _collapsed_copy(x: Any, dout: Any, dy: Any, trans_y: bool) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- tiles
-SMALLEST = 4e6
-"""Operations below which a product stays whole: 45 us on one core, some four times what waking another thread costs."""
-
-
 def pieces_of(flops: float) -> int:
     """Number of tiles of a product; it depends on the work alone, so that results do not depend on the threads."""
-    if flops < SMALLEST:
+    if flops < PRODUCTS.size:
         return 1
-    if flops < 80 * SMALLEST:
+    if flops < 80 * PRODUCTS.size:
         return 2
-    if flops < 128 * SMALLEST:
+    if flops < 128 * PRODUCTS.size:
         return 4
-    return 8 if flops < 1024 * SMALLEST else 16
-
-
-def cuts(size: int, count: int, align: int) -> list[slice]:
-    """At most ``count`` ranges of one length, which is a multiple of ``align``."""
-    length = -(-size // (count * align)) * align
-    return [slice(i, min(i + length, size)) for i in range(0, size, length)]
-
-
-def along(rank: int, axis: int, part: slice) -> tuple[slice, ...]:
-    """Slices of all axes that take a part of one."""
-    return tuple(part if i == axis % rank else slice(None) for i in range(rank))
+    return 8 if flops < 1024 * PRODUCTS.size else 16
 
 
 class SplitAxis(NamedTuple):
@@ -293,14 +279,14 @@ def cut(a: Meta, b: Meta, out: Meta, flops: float, candidates: Sequence[SplitAxi
     """Entries for ``a``, ``b`` and ``out``, one triple per tile."""
     count = pieces_of(flops)
     best = max(candidates, key=lambda w: w.weight)
-    parts = cuts(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
+    parts = equal(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
     if len(parts) < 2:
         return [(WHOLE, WHOLE, WHOLE)]
     return [
         (
-            WHOLE if best.a is None else along(a.rank, best.a, part),
-            WHOLE if best.b is None else along(b.rank, best.b, part),
-            along(out.rank, best.out, part),
+            WHOLE if best.a is None else along(best.a, part),
+            WHOLE if best.b is None else along(best.b, part),
+            along(best.out, part),
         )
         for part in parts
     ]

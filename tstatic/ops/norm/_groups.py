@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Tile
+from tstatic.ir.split import BATCHES
 from tstatic.ir.types import Meta
 from tstatic.ops.conv._sliding import as_metas, first, is_last, parts
 from tstatic.ops.norm._norm import torch_wide
 from tstatic.tuned._common import Array, ones
 from tstatic.tuned.norm import layer_norm, layer_norm_scratch
-
-# Elements per tile.
-_TILE = 1 << 17
 
 
 class Groups:
@@ -168,7 +166,7 @@ def backward(
 # ---------------------------------------------------------------------------------------------------------------- tiles
 def sample_parts(x: Meta) -> list[slice] | None:
     """Parts of the batch."""
-    return parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
+    return parts(x.shape[0], float(x.numel), BATCHES.size) if x.numel > 0 else None
 
 
 def forward_pieces(x: Meta, per_sample: int) -> list[Tile] | None:

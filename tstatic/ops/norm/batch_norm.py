@@ -13,6 +13,7 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
+from tstatic.ir.split import CHANNELS
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import as_metas, at, channels, check_float, check_rank, is_last, layout_attr, parts
@@ -22,9 +23,6 @@ from tstatic.tuned._common import Array
 from tstatic.tuned.norm import batch_norm as normalize
 from tstatic.tuned.norm import batch_norm_grad, batch_norm_inference, batch_norm_scratch
 from tstatic.tuned.norm_rows import batch_norm_rows, batch_norm_rows_grad, batch_norm_rows_scratch
-
-# Elements per tile.
-_TILE = 1 << 19
 
 
 def _by_rows(rank: int, layout: str) -> bool:
@@ -162,7 +160,7 @@ def _channel_parts(x: Meta, layout: str) -> list[tuple[tuple[slice, ...], slice]
         axis, grain = x.rank - 1, 256
     else:
         axis, grain = 1, 1
-    tiles = parts(x.shape[axis] // grain, float(x.numel), _TILE, 8)
+    tiles = parts(x.shape[axis] // grain, float(x.numel), CHANNELS.size, 8)
     if tiles is None:
         return None
     last = x.shape[axis]

@@ -12,6 +12,7 @@ from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradO
 from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
+from tstatic.ir.split import BATCHES
 from tstatic.ir.types import UNKNOWN, Meta, numel
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import as_metas, check_float, int_list, parts
@@ -19,9 +20,6 @@ from tstatic.ops.norm._norm import OutputView, check_parameter, check_wide, torc
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import layer_norm as normalize
 from tstatic.tuned.norm import layer_norm_grad, layer_norm_scratch
-
-# Elements per tile: about a tenth of a millisecond of one core.
-_TILE = 1 << 17
 
 
 def _matrix(shape: Sequence[int], axis: int) -> tuple[int, int]:
@@ -79,7 +77,7 @@ def _ref(
 
 
 def _row_parts(x: Meta) -> list[tuple[slice, ...]] | None:
-    tiles = parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
+    tiles = parts(x.shape[0], float(x.numel), BATCHES.size) if x.numel > 0 else None
     return None if tiles is None else [(p,) for p in tiles]
 
 

@@ -12,15 +12,13 @@ from tstatic.ir.build import check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
+from tstatic.ir.split import ROWS
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import check_float, check_format, check_rank, first, is_last, layout_attr, parts
 from tstatic.ops.norm._norm import torch_wide
 from tstatic.ops.norm.batch_norm import channel_layout
 from tstatic.tuned._common import Array
-
-# Elements per tile: a power costs about 10 ns.
-_TILE = 1 << 16
 
 
 def _reach(n: int, before: int) -> tuple[int, int]:
@@ -105,7 +103,7 @@ def _grad_ref(
 
 
 def _split(x: Meta, *rest: Meta | None) -> list[Tile] | None:
-    tiles = parts(x.shape[0], float(x.numel), _TILE) if x.numel > 0 else None
+    tiles = parts(x.shape[0], float(x.numel), ROWS.size) if x.numel > 0 else None
     return None if tiles is None else [((p,),) * (1 + len(rest)) for p in tiles]
 
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.split import FREE, ROWS, Split
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, split_rows
+from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import softmax as kernels
@@ -31,14 +32,6 @@ def _ref(kernel: Callable[..., None], inputs: int) -> CallRef:
         return by_rows(ins, outs, axis, scratch, lambda read, written, own: [(kernel, (*read, *written, own))])
 
     return CallRef(calls, lambda ins, outs, *, axis: rows_scratch_metas(ins[0], axis, inputs + 1))
-
-
-def _split(x: Meta, out: Meta, axis: int) -> list[Tile] | None:
-    return split_rows(axis, x, out)
-
-
-def _grad_split(out: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
-    return split_rows(axis, out, dout, dx)
 
 
 def _lower(name: str) -> Callable[..., Any]:
@@ -158,13 +151,13 @@ def _register(
             infer=_infer,
             ref=ref,
             lower=_lower(type),
-            split=_split,
+            split=Split(ROWS, FREE, taken="axis"),
             inplace=(("X", "Out"),),
             grad=GradOp(
                 f"Out, Out{GRAD} -> X{GRAD}",
                 ref=grad,
                 lower=lower,
-                split=_grad_split,
+                split=Split(ROWS, FREE, taken="axis"),
                 inplace=((f"Out{GRAD}", f"X{GRAD}"),),
                 grad=second,
                 rows=_rows({f"X{GRAD}": texts[1]}),

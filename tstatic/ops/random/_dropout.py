@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError
-from tstatic.ir.opdef import GRAD, Attr, GradContext, GradOp, OpSpec, Tile
+from tstatic.ir.opdef import GRAD, Attr, GradContext, GradOp, OpSpec
+from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta, Shape
-from tstatic.ops._cut import cut_rows
 from tstatic.tuned import draw
-from tstatic.tuned.philox import CHUNK, torch_bits
+from tstatic.tuned.philox import torch_bits
 
 Array = np.ndarray[Any, Any]
 
@@ -109,14 +109,6 @@ def _grad_lower(
     return (value * factor if is_test else value * mask * factor).to(dout.dtype)
 
 
-def _grad_split(mask: Meta, dout: Meta, dx: Meta) -> list[Tile] | None:
-    # A mask of dropout_nd is cut only where it is as long as the value.
-    if mask.shape != dout.shape:
-        return None
-    parts = cut_rows(dx.shape, CHUNK)
-    return None if parts is None else [(p, p, p) for p in parts]
-
-
 def _again(type: str) -> Any:
     """The gradient is linear in the incoming one, so its own gradient is the same op."""
 
@@ -138,7 +130,7 @@ def gradient(type: str) -> GradOp:
         ref=_grad_ref,
         lower=_grad_lower,
         infer=lambda mask, dout: dout,
-        split=_grad_split,
+        split=Split(ELEMENTS, FIRST),
         inplace=(("Out" + GRAD, "X" + GRAD),),
         grad=_again(type),
     )

@@ -7,10 +7,9 @@ from typing import Any
 
 from tstatic.errors import DTypeError, ProgramError
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.opdef import Attr, Tile
+from tstatic.ir.opdef import Attr
+from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, dtype_of, float32
-from tstatic.ops._cut import cut_rows
-from tstatic.tuned.philox import CHUNK
 
 SHAPE = {"shape": Attr((), "ints"), "dtype": float32, "seed": 0}
 """Attributes of an op that makes random numbers from nothing."""
@@ -20,6 +19,11 @@ BATCH = {"input_dim_idx": 0, "output_dim_idx": 0}
 
 SHAPES = ((3, 4), (), (0,), (7,), (2, 1, 5), (131,))
 FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+DRAWN = Split(ELEMENTS, FIRST, multiple=4)
+"""Elements are drawn in blocks of four."""
+DRAWN_LIKE = Split(ELEMENTS, None, FIRST, multiple=4)
+"""The input only lends its shape."""
 
 
 def float_only(op: str, dtype: DType) -> None:
@@ -68,12 +72,6 @@ def not_negative(op: str, name: str, value: float) -> None:
             fix=f"pass the absolute value as {name}",
             op=op,
         )
-
-
-def pieces_of_fill(*metas: Any) -> list[Tile] | None:
-    """Tiles of an op that fills its only output with independent numbers."""
-    parts = cut_rows(metas[-1].shape, CHUNK, 4)
-    return None if parts is None else [(None,) * (len(metas) - 1) + (p,) for p in parts]
 
 
 def to_dtype(torch: Any, tensor: Any, dtype: DType) -> Any:

@@ -8,10 +8,10 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import WHOLE, Case, Domain, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.opdef import WHOLE, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta, dtype_of
-from tstatic.ops._cut import cut_rows
 from tstatic.ops.random._dropout import (
     ATTRS,
     DOWNGRADE,
@@ -86,14 +86,6 @@ def _lower(
     return (x.to(wide(torch, x)) * mask * scale).to(x.dtype), mask
 
 
-def _split(x: Meta, seed_input: Meta | None, out: Meta | None, mask: Meta | None) -> list[Tile] | None:
-    parts = cut_rows(x.shape, CHUNK, 4)
-    if parts is None:
-        return None
-    seed = None if seed_input is None else WHOLE
-    return [(p, seed, None if out is None else p, None if mask is None else p) for p in parts]
-
-
 _MODES = tuple(
     {"dropout_prob": p, "is_test": t, "dropout_implementation": i}
     for t in (False, True)
@@ -109,7 +101,7 @@ register(
         infer=_infer,
         ref=_ref,
         lower=_lower,
-        split=_split,
+        split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4),
         inplace=(("X", "Out"),),
         grad=gradient("dropout_grad"),
         random=True,

@@ -14,13 +14,14 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, Shape
 from tstatic.ops.random._random import (
     BATCH,
+    DRAWN,
+    DRAWN_LIKE,
     FLOATS,
     SHAPE,
     SHAPES,
     float_only,
     float_type,
     not_negative,
-    pieces_of_fill,
     to_dtype,
 )
 from tstatic.ops.shape._shape_arg import batch_shape, check_sizes, filled, has_variable, known_shape
@@ -61,7 +62,7 @@ register(
         infer=_infer,
         ref=_ref,
         lower=_lower,
-        split=pieces_of_fill,
+        split=DRAWN,
         random=True,
         # Logarithm, sine and cosine of two libraries, a few ulp each.
         domain=Domain(cases=_CASES, ulps=16),
@@ -105,7 +106,7 @@ register(
         infer=_infer_truncated,
         ref=_ref_truncated,
         lower=_lower_truncated,
-        split=pieces_of_fill,
+        split=DRAWN,
         random=True,
         # The distribution's inverse loses digits near 0, in float64 only.
         domain=Domain(cases=(*_CASES, Case((), {"shape": (200,), "a": 0.5, "b": 6.0})), ulps=64),
@@ -152,7 +153,7 @@ register(
         infer=_infer_inplace,
         ref=_ref_like,
         lower=_lower_inplace,
-        split=pieces_of_fill,
+        split=DRAWN_LIKE,
         shape_only=("X",),
         random=True,
         # A float64 result is drawn anew, so it does not measure the rounding of the float32 one.
@@ -168,7 +169,7 @@ register(
         infer=_infer_batch,
         ref=_ref_like,
         lower=_lower_batch,
-        split=pieces_of_fill,
+        split=DRAWN_LIKE,
         shape_only=("Input",),
         random=True,
         domain=Domain(

@@ -13,7 +13,7 @@ from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
-from tstatic.ops.random._random import SHAPE, SHAPES, pieces_of_fill, to_dtype
+from tstatic.ops.random._random import DRAWN, SHAPE, SHAPES, to_dtype
 from tstatic.ops.shape._shape_arg import check_sizes, has_variable, known_shape
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key, torch_bits
@@ -61,7 +61,7 @@ register(
         infer=_randint_infer,
         ref=_randint_ref,
         lower=_randint_lower,
-        split=pieces_of_fill,
+        split=DRAWN,
         random=True,
         domain=Domain(
             cases=(

@@ -8,13 +8,12 @@ import numpy as np
 
 from tstatic.errors import DTypeError, FeedError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, float32, int64
-from tstatic.ops._cut import cut_rows
-from tstatic.ops.random._random import in_order, to_dtype
+from tstatic.ops.random._random import DRAWN, in_order, to_dtype
 from tstatic.tuned import draw
-from tstatic.tuned.philox import CHUNK, philox_key
+from tstatic.tuned.philox import philox_key
 
 Array = np.ndarray[Any, Any]
 
@@ -54,11 +53,6 @@ def _bernoulli_lower(torch: Any, x: Any, *, seed: int, rng: Any) -> Any:
     return (u.reshape(x.shape) < x).to(x.dtype)
 
 
-def _bernoulli_split(x: Meta, out: Meta) -> list[Tile] | None:
-    parts = cut_rows(x.shape, CHUNK, 4)
-    return None if parts is None else [(p, p) for p in parts]
-
-
 register(
     OpDef(
         "bernoulli",
@@ -67,7 +61,7 @@ register(
         infer=_bernoulli_infer,
         ref=_bernoulli_ref,
         lower=_bernoulli_lower,
-        split=_bernoulli_split,
+        split=DRAWN,
         random=True,
         effects=True,
         domain=Domain(

@@ -9,18 +9,19 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Case, Domain, OpDef, Tile, export, register
+from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ops.random._random import (
     BATCH,
+    DRAWN_LIKE,
     FLOATS,
     SHAPE,
     SHAPES,
     float_only,
     float_type,
     in_order,
-    pieces_of_fill,
     to_dtype,
 )
 from tstatic.ops.shape._shape_arg import batch_shape, check_sizes, filled, has_variable, known_shape
@@ -73,10 +74,6 @@ def _lower(
     return flat.reshape(shape)
 
 
-def _split(out: Meta, *, diag_num: int) -> list[Tile] | None:
-    return None if diag_num else pieces_of_fill(out)
-
-
 register(
     OpDef(
         "uniform_random",
@@ -85,7 +82,7 @@ register(
         infer=_infer,
         ref=_ref,
         lower=_lower,
-        split=_split,
+        split=Split(ELEMENTS, FIRST, unless="diag_num", multiple=4),
         random=True,
         domain=Domain(
             cases=(
@@ -143,7 +140,7 @@ register(
         infer=_infer_inplace,
         ref=_ref_like,
         lower=_lower_inplace,
-        split=pieces_of_fill,
+        split=DRAWN_LIKE,
         shape_only=("X",),
         random=True,
         domain=Domain(cases=tuple(Case((s,)) for s in SHAPES), ulps=0),
@@ -158,7 +155,7 @@ register(
         infer=_infer_batch,
         ref=_ref_like,
         lower=_lower_batch,
-        split=pieces_of_fill,
+        split=DRAWN_LIKE,
         shape_only=("Input",),
         random=True,
         domain=Domain(

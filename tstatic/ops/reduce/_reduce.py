@@ -11,9 +11,9 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls, keywords
+from tstatic.ir.split import SUMS, along, equal
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops.matmul._product import along, cuts
 from tstatic.ops.shape._shapes import axes_of, emit_one
 
 REDUCE_ATTRS = {
@@ -32,9 +32,6 @@ CHOICE_ATTRS = {
     "out_dtype": Attr.idle(None, "nothing is added up: the result is of the input's dtype", "dtype"),
 }
 """Of reductions that pick an element."""
-
-TILE = 1 << 18
-"""Elements per tile of a reduction: 15 to 50 us."""
 
 
 def reduced_axes(rank: int, dim: Sequence[int], reduce_all: bool = False) -> tuple[int, ...]:
@@ -83,7 +80,7 @@ def count_of(shape: Sequence[int], axes: Sequence[int]) -> int:
 def split_reduction(x: Meta, out: Meta, axes: Sequence[int], keep_dim: bool, summed: bool = False) -> list[Tile] | None:
     """Tiles along an axis that is kept; a sum may also be cut along the first axis that is reduced."""
     total = x.numel
-    count = min(16, -(-total // TILE))
+    count = min(SUMS.most, -(-total // SUMS.size))
     if count < 2 or out.numel <= 0:
         return None
     kept = [i for i in range(x.rank) if i not in axes and x.shape[i] >= count]
@@ -91,23 +88,23 @@ def split_reduction(x: Meta, out: Meta, axes: Sequence[int], keep_dim: bool, sum
         # The outermost: its tiles are runs of memory.
         axis = kept[0]
         target = axis if keep_dim else axis - sum(a < axis for a in axes)
-        parts = cuts(x.shape[axis], count, 1 if axis < x.rank - 1 else 16)
-        return [(along(x.rank, axis, p), along(out.rank, target, p)) for p in parts] if len(parts) > 1 else None
+        parts = equal(x.shape[axis], count, 1 if axis < x.rank - 1 else 16)
+        return [(along(axis, p), along(target, p)) for p in parts] if len(parts) > 1 else None
     if not summed or not axes or x.shape[axes[0]] < count:
         return None
-    return [(along(x.rank, axes[0], p), PARTIAL_SUM) for p in cuts(x.shape[axes[0]], count, 1)]
+    return [(along(axes[0], p), PARTIAL_SUM) for p in equal(x.shape[axes[0]], count, 1)]
 
 
 def split_spread(shape_only: Meta, dout: Meta, dx: Meta, axes: Sequence[int], same_rank: bool) -> list[Tile] | None:
     """Tiles of a gradient that is a value broadcast along ``axes``; the input itself lends its shape."""
-    count = min(16, -(-dx.numel // TILE))
+    count = min(SUMS.most, -(-dx.numel // SUMS.size))
     axis = next((i for i, s in enumerate(dx.shape) if s > 1), 0)
     if count < 2 or dx.shape[axis] < 2:
         return None
     target = axis if same_rank else axis - sum(a < axis for a in axes)
     return [
-        (WHOLE, WHOLE if axis in axes else along(dout.rank, target, part), along(dx.rank, axis, part))
-        for part in cuts(dx.shape[axis], count, 1)
+        (WHOLE, WHOLE if axis in axes else along(target, part), along(axis, part))
+        for part in equal(dx.shape[axis], count, 1)
     ]
 
 

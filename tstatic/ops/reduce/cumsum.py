@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._gradients import passed
 from tstatic.ops._low import in_float32
 from tstatic.ops.shape._reshaping import reshape_to
-from tstatic.ops.shape._shapes import Array, cut_together, emit_one
+from tstatic.ops.shape._shapes import Array, emit_one
 
 
 # -------------------------------------------------------------------------------------------------------------- cumsum
@@ -84,13 +85,9 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     return [OpSpec("cumsum", {"X": [arriving]}, {"Out": [line]}, attrs), reshape_to(ctx, x, line, wanted)]
 
 
-def _split(x: Meta, out: Meta, *, axis: int, flatten: bool) -> list[Tile] | None:
-    return None if flatten or not x.rank else cut_together(2, x.shape, (normalize_axis(axis, x.rank),))
-
-
 register(OpDef(
     "cumsum", "X -> Out", attrs={"axis": -1, "flatten": False, "exclusive": False, "reverse": False}, infer=_infer,
-    ref=_ref, lower=_lower, split=_split, grad=_grad,
+    ref=_ref, lower=_lower, split=Split(ELEMENTS, FREE, taken="axis", unless="flatten"), grad=_grad,
     domain=Domain(
         cases=(
             Case(((3, 4),), {"axis": 0}), Case(((3, 4),), {"axis": -1, "reverse": True}),
@@ -203,7 +200,7 @@ def _lower_back(torch: Any, x: Any, dout: Any, *, dim: int) -> Any:
 register(OpDef(
     "cumprod", "X -> Out", attrs={"dim": Attr(-1, "int")}, infer=lambda x, *, dim: _infer(x, axis=dim, flatten=False),
     ref=_product, lower=lambda torch, x, *, dim: torch.cumprod(x, dim, dtype=x.dtype) if x.dim() else x.clone(),
-    split=lambda x, out, *, dim: cut_together(2, x.shape, (normalize_axis(dim, x.rank),)) if x.rank else None,
+    split=Split(ELEMENTS, FREE, taken="dim"),
     grad=GradOp("X, Out@GRAD -> X@GRAD", ref=_product_back, lower=_lower_back),
     domain=Domain(
         cases=(

@@ -12,11 +12,12 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._gradients import passed
-from tstatic.ops.shape._shapes import Array, along, check_integer, cut, cut_together, emit_one, free_axis
+from tstatic.ops.shape._shapes import Array, check_integer, emit_one
 
 # Rows longer than this are first narrowed down when only few of their elements are asked for.
 _LONG = 512
@@ -64,11 +65,6 @@ def _put(dx: Array, indices: Array, dout: Array, axis: int) -> None:
     dx.fill(0)
     if indices.size:
         np.put_along_axis(dx, indices, dout, axis)
-
-
-def _split_rows(count: int, x: Meta, axis: int) -> list[Tile] | None:
-    """Tiles along an axis that is not sorted."""
-    return cut_together(count, x.shape, (normalize_axis(axis, x.rank),)) if x.rank else None
 
 
 def _check_k(k: int, x: Meta, axis: int) -> int:
@@ -148,11 +144,11 @@ def _lower_back(torch: Any, x: Any, indices: Any, dout: Any, *, axis: int, keepd
 
 register(OpDef(
     "argsort", "X -> Out, Indices", attrs={"axis": -1, "descending": False}, infer=_infer, ref=_ref, lower=_lower,
-    split=lambda x, out, indices, *, axis: _split_rows(3, x, axis),
+    split=Split(ELEMENTS, FREE, taken="axis"),
     grad=GradOp(
         "X, Indices, Out@GRAD -> X@GRAD", ref=_back,
         lower=_lower_back,
-        split=lambda x, indices, dout, dx, *, axis: _split_rows(4, x, axis), shape_only=("X",), grad=_grad_is_gather,
+        split=Split(ELEMENTS, FREE, taken="axis"), shape_only=("X",), grad=_grad_is_gather,
     ),
     domain=Domain(
         cases=(
@@ -231,19 +227,15 @@ def _lower_topk(torch: Any, x: Any, given: Any, *, k: int, axis: int, largest: b
     return found.values.narrow(axis, 0, count).contiguous(), found.indices.narrow(axis, 0, count).contiguous()
 
 
-def _split(x: Meta, given: Meta | None, out: Meta, indices: Meta, *, axis: int) -> list[Tile] | None:
-    tiles = _split_rows(3, x, axis) if given is None else None
-    return None if tiles is None else [(p[0], None, p[0], p[0]) for p in tiles]
-
-
 register(OpDef(
     "top_k_v2", "X, K? -> Out, Indices",
     attrs={"k": 1, "axis": -1, "largest": True, "sorted": Attr.idle(True, "the entries are always in order")},
-    infer=_infer_topk, ref=_ref_topk, lower=_lower_topk, split=_split,
+    infer=_infer_topk, ref=_ref_topk, lower=_lower_topk,
+    split=Split(ELEMENTS, FREE, None, FREE, FREE, taken="axis"),
     grad=GradOp(
         "X, Indices, Out@GRAD -> X@GRAD", ref=_back,
         lower=_lower_back,
-        split=lambda x, indices, dout, dx, *, axis: cut_together(4, x.shape, (normalize_axis(axis, x.rank),)),
+        split=Split(ELEMENTS, FREE, taken="axis"),
         shape_only=("X",), grad=_grad_is_gather,
     ),
     domain=Domain(
@@ -403,18 +395,6 @@ def _lower_extreme(name: str) -> Any:
     return lower
 
 
-def _split_extreme(x: Meta, out: Meta, *, axis: int, keepdims: bool, flatten: bool) -> list[Tile] | None:
-    if flatten or not x.rank:
-        return None
-    at = normalize_axis(axis, x.rank)
-    free = free_axis(x.shape, (at,))
-    parts = None if free is None else cut(x.shape[free], x.numel)
-    if free is None or parts is None:
-        return None
-    target = free if keepdims or free < at else free - 1
-    return [(along(free, p), along(target, p)) for p in parts]
-
-
 for _type, _function in (("arg_max", np.argmax), ("arg_min", np.argmin)):
     register(
         OpDef(
@@ -424,7 +404,7 @@ for _type, _function in (("arg_max", np.argmax), ("arg_min", np.argmin)):
             infer=_infer_extreme,
             ref=_find(_function),
             lower=_lower_extreme(_type.replace("_", "")),
-            split=_split_extreme,
+            split=Split(ELEMENTS, FREE, taken="axis", unless="flatten"),
             domain=Domain(
                 cases=(
                     Case(((3, 4),), {"axis": -1}),

@@ -9,17 +9,13 @@ import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ShapeError, TstaticError
 from tstatic.ir.build import as_variable, emit
-from tstatic.ir.opdef import WHOLE, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
-from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
+from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.where import show, user_line
 
 Array = np.ndarray[Any, Any]
 
-# Work above this number of elements is cut, into tiles of about PIECE elements.
-CUT_ABOVE = 100_000
-TILE = 1 << 16
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 MAX_ELEMENTS = 1 << 62
 
@@ -231,43 +227,3 @@ def view_of(array: Array, shape: Sequence[int]) -> Array | None:
         return np.reshape(array, shape, copy=False)
     except ValueError:
         return None
-
-
-# --------------------------------------------------------------------------------------------------------------- tiles
-def cut(count: int, total: int) -> list[slice] | None:
-    """Slices of ``count`` rows, each of about ``TILE`` of the ``total`` elements; ``None`` for little work."""
-    if total <= CUT_ABOVE or count < 2:
-        return None
-    step = max(1, TILE * count // total)
-    if step >= count:
-        return None
-    return [slice(low, min(low + step, count)) for low in range(0, count, step)]
-
-
-def along(axis: int, part: slice) -> tuple[slice, ...]:
-    """Index of a part along one axis."""
-    return (*[slice(None)] * axis, part)
-
-
-def free_axis(shape: Shape, taken: Sequence[int]) -> int | None:
-    """The longest axis, the first of equals, that is not ``taken``."""
-    best = None
-    for axis, size in enumerate(shape):
-        if axis not in taken and size > 1 and (best is None or size > shape[best]):
-            best = axis
-    return best
-
-
-def cut_together(count: int, shape: Shape, taken: Sequence[int]) -> list[Tile] | None:
-    """Cuts ``count`` arrays of one rank along the same axis, one that is not ``taken``."""
-    axis = free_axis(shape, taken)
-    if axis is None:
-        return None
-    parts = cut(shape[axis], numel(shape))
-    return None if parts is None else [(along(axis, part),) * count for part in parts]
-
-
-def cut_out(ins: int, shape: Shape, axis: int) -> list[Tile] | None:
-    """Cuts the first of several inputs and the only output along an axis; the other inputs stay whole."""
-    parts = cut(shape[axis], numel(shape))
-    return None if parts is None else [(along(axis, p), *[WHOLE] * (ins - 1), along(axis, p)) for p in parts]

@@ -10,13 +10,14 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
+from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op
-from tstatic.ops.shape._shapes import Array, add_op_context, as_list, axes_of, copy, cut_together, emit_one
+from tstatic.ops.shape._shapes import Array, add_op_context, as_list, axes_of, copy, emit_one
 from tstatic.ops.shape.reshape import ANY
 from tstatic.ops.shape.transpose import swapaxes
 
@@ -36,10 +37,6 @@ def _flip_calls(x: Array, out: Array, *, axis: Sequence[int]) -> list[Call]:
     return [copy(out, _reversed(x, axis))]
 
 
-def _split_flip(x: Meta, out: Meta, *, axis: Sequence[int]) -> list[Tile] | None:
-    return cut_together(2, x.shape, axes_of(axis, x.rank))
-
-
 register(
     OpDef(
         "flip",
@@ -49,7 +46,7 @@ register(
         ref=copies(_flip_calls),
         lower=lambda torch, x, *, axis: torch.flip(x, list(axis)),
         view=lambda x, *, axis: _reversed(x, axis),
-        split=_split_flip,
+        split=Split(ELEMENTS, FREE, taken=lambda x, axis: axes_of(axis, x.rank)),
         grad=grad_is_op("flip", lambda ctx: ctx.attrs),
         domain=Domain(
             cases=(
@@ -168,10 +165,6 @@ def _back(ctx: GradContext) -> Mapping[str, Any]:
     return {"shifts": tuple(-s for s in ctx.attrs["shifts"]), "axis": ctx.attrs["axis"]}
 
 
-def _split_roll(x: Meta, out: Meta, *, shifts: Sequence[int], axis: Sequence[int]) -> list[Tile] | None:
-    return cut_together(2, x.shape, tuple(_shifts(x.rank, shifts, axis))) if len(axis) else None
-
-
 register(
     OpDef(
         "roll",
@@ -180,7 +173,7 @@ register(
         infer=_infer_roll,
         ref=copies(_roll_calls),
         lower=_roll_lower,
-        split=_split_roll,
+        split=Split(ELEMENTS, FREE, taken=lambda x, axis: axis if len(axis) else range(x.rank)),
         grad=grad_is_op("roll", _back),
         domain=Domain(
             cases=(

@@ -11,6 +11,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
+from tstatic.ir.split import along
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import gathered, scattered
@@ -18,7 +19,6 @@ from tstatic.ops.shape._joining import common_shape, section_sizes, variables
 from tstatic.ops.shape._shapes import (
     Array,
     add_op_context,
-    along,
     as_list,
     check_nonempty_list,
     check_same_dtype,

@@ -7,14 +7,15 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, Tile, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
+from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
 from tstatic.ops.shape._padding import Pads, fold_calls, pad_calls, padded, torch_fold, torch_pad
-from tstatic.ops.shape._shapes import Array, add_op_context, as_list, check_rank, cut_together, emit_one
+from tstatic.ops.shape._shapes import Array, add_op_context, as_list, check_rank, emit_one
 from tstatic.ops.shape._slicing import END
 from tstatic.ops.shape.squeeze import squeeze, unsqueeze
 
@@ -55,9 +56,8 @@ def _grad(ctx: GradContext) -> Any:
     return [type(s)(s.type, {"Input": s.inputs["X"]}, s.outputs, s.attrs) for s in specs]
 
 
-def _split(x: Meta, out: Meta, *, paddings: Sequence[int]) -> list[Tile] | None:
-    taken = [i for i, pair in enumerate(_pairs(paddings, x.rank)) if any(pair)]
-    return cut_together(2, out.shape, taken)
+def _padded_axes(out: Meta, paddings: Sequence[int]) -> list[int]:
+    return [i for i, pair in enumerate(_pairs(paddings, out.rank)) if any(pair)]
 
 
 register(
@@ -68,7 +68,7 @@ register(
         infer=_infer,
         ref=copies(_calls),
         lower=_lower,
-        split=_split,
+        split=Split(ELEMENTS, FREE, taken=_padded_axes),
         grad=_grad,
         domain=Domain(
             cases=(
@@ -142,9 +142,10 @@ def _definition(
     def calls(x: Array, out: Array, **attrs: Any) -> list[Call]:
         return pad_calls(x, out, *pads_of(attrs), attrs[value])
 
-    def split(*metas: Meta, **attrs: Any) -> list[Tile] | None:
-        pads, _ = pads_of(attrs)
-        return cut_together(len(metas), metas[0].shape, [i for i, pair in enumerate(pads) if any(pair)])
+    def padded_axes(out: Meta, **attrs: Any) -> list[int]:
+        return [i for i, pair in enumerate(pads_of(attrs)[0]) if any(pair)]
+
+    split = Split(ELEMENTS, FREE, taken=padded_axes)
 
     def back_calls(
         ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, paddings: Any, mode: Any, data_format: Any

@@ -10,6 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
+from tstatic.ir.split import along
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import gathered, scattered
@@ -17,7 +18,6 @@ from tstatic.ops.shape._joining import common_shape, variables, without
 from tstatic.ops.shape._shapes import (
     Array,
     add_op_context,
-    along,
     check_nonempty_list,
     check_same_dtype,
     copy,

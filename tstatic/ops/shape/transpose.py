@@ -12,11 +12,12 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
+from tstatic.ir.split import ELEMENTS, free_axis, tiles
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op
 from tstatic.ops.shape._reshaping import with_shape
-from tstatic.ops.shape._shapes import Array, add_op_context, along, as_list, copy, cut, emit_one, free_axis
+from tstatic.ops.shape._shapes import Array, add_op_context, as_list, copy, emit_one
 from tstatic.ops.shape.reshape import ANY
 
 
@@ -41,12 +42,11 @@ def _calls(x: Array, out: Array, xshape: Any, *, axis: Sequence[int]) -> list[Ca
 
 
 def _split(x: Meta, out: Meta, xshape: Any, *, axis: Sequence[int]) -> list[Tile] | None:
-    at = free_axis(out.shape, ())
-    parts = None if at is None else cut(out.shape[at], out.numel)
-    if at is None or parts is None:
+    # The first axis of the result that is long enough: its parts are runs of memory.
+    at = free_axis(out.shape, (), ELEMENTS.count(out.numel))
+    if at is None:
         return None
-    source = _order(axis, x.rank)[at]
-    return [(along(source, p), along(at, p), None) for p in parts]
+    return tiles(ELEMENTS.parts(out.shape[at], out.numel), _order(axis, x.rank)[at], at, None)
 
 
 def _inverse(ctx: GradContext) -> Mapping[str, Any]:

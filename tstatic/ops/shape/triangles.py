@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Domain, OpDef, Tile, export, register
+from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
+from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op
-from tstatic.ops.shape._shapes import Array, check_rank, clear, cut_together, emit_one
+from tstatic.ops.shape._shapes import Array, check_rank, clear, emit_one
 from tstatic.ops.shape.reshape import ANY
 
 
@@ -42,10 +43,6 @@ def _lower(torch: Any, x: Any, *, diagonal: int, lower: bool) -> Any:
     return torch.tril(x, diagonal) if lower else torch.triu(x, diagonal)
 
 
-def _split(x: Meta, out: Meta) -> list[Tile] | None:
-    return cut_together(2, x.shape, (x.rank - 2, x.rank - 1)) if x.rank > 2 else None
-
-
 register(
     OpDef(
         "tril_triu",
@@ -54,7 +51,7 @@ register(
         infer=_infer,
         ref=copies(_calls),
         lower=_lower,
-        split=_split,
+        split=Split(ELEMENTS, FREE, taken=lambda x: (-2, -1)),
         grad=grad_is_op("tril_triu", lambda ctx: ctx.attrs),
         domain=Domain(
             cases=(

@@ -9,8 +9,9 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.split import IMAGES, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops.conv._sliding import (
     assemble,
@@ -20,14 +21,10 @@ from tstatic.ops.conv._sliding import (
     first,
     is_last,
     layout_attr,
-    parts,
     spatial,
 )
 from tstatic.ops.norm._norm import OutputView
 from tstatic.tuned._common import Array
-
-# Elements per tile.
-_TILE = 1 << 19
 
 
 class Permutation(NamedTuple):
@@ -141,10 +138,6 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
         dx = wide.permute(order).reshape(_first_shape(tuple(x.shape), layout_of(given)))
         return dx.movedim(1, -1) if last else dx
 
-    def split(*metas: Meta) -> list[Tile] | None:
-        tiles = parts(metas[0].shape[0], float(metas[0].numel), _TILE) if metas[0].numel > 0 else None
-        return None if tiles is None else [((p,),) * len(metas) for p in tiles]
-
     def grad_is_forward_op(ctx: GradContext) -> list[OpSpec]:
         dout, dx = ctx.inputs["Out" + GRAD][0], ctx.outputs["X" + GRAD][0]
         if dout not in ctx.in_grads or dx not in ctx.out_grads:
@@ -159,12 +152,12 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
             infer=infer,
             ref=ref,
             lower=lower,
-            split=split,
+            split=Split(IMAGES, 0),
             grad=GradOp(
                 "X, Out@GRAD -> X@GRAD",
                 ref=grad_ref,
                 lower=grad_lower,
-                split=split,
+                split=Split(IMAGES, 0),
                 shape_only=("X",),
                 grad=grad_is_forward_op,
             ),

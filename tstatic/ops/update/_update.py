@@ -13,16 +13,14 @@ import numpy as np
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
 from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
+from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.ops._cut import cut_rows
 from tstatic.ops._flat import store
 from tstatic.tuned._common import BLOCK
 from tstatic.tuned.update import Scalars
 
 Array = np.ndarray[Any, Any]
 
-UPDATE_TILE = 1 << 18
-"""Elements per tile: 0.2 ms of Adam."""
 
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
 """Input slots that hold one number."""
@@ -369,11 +367,11 @@ def _infer(op: str, inputs: tuple[Slot, ...], outputs: tuple[Slot, ...], *metas:
 def _split(inputs: tuple[str, ...], outputs: tuple[str, ...], powers: frozenset[str], *metas: Meta | None) -> Any:
     param = metas[inputs.index("Param")]
     assert param is not None
-    parts = cut_rows(param.shape, UPDATE_TILE)
+    axis, parts = row_parts(param.shape, POINTWISE)
     if parts is None:
         return None
     tiles: list[Tile] = []
-    for i, part in enumerate(parts):
+    for i, part in enumerate(along(axis, p) for p in parts):
         row: list[Any] = []
         for name, meta in zip((*inputs, *outputs), metas, strict=True):
             if meta is None:

@@ -1,0 +1,264 @@
+"""How work is cut into tiles: how much of each kind of work a tile holds, and which part of each slot it gets.
+
+Shapes and attributes alone decide, never the machine or the number of threads: so results do not depend on those.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tstatic.ir.ref import pick
+from tstatic.ir.types import Meta, Shape
+
+
+class _Whole:
+    def __repr__(self) -> str:
+        return "WHOLE"
+
+
+class _PartialSum:
+    def __repr__(self) -> str:
+        return "PARTIAL_SUM"
+
+
+WHOLE = _Whole()
+"""In a tile: the argument is passed whole."""
+PARTIAL_SUM = _PartialSum()
+"""In a tile: the output is written to a buffer of the tile's own; all tiles are then added in order."""
+
+Index = tuple[Any, ...]
+"""Slices, and perhaps one ellipsis, that take a part of an array."""
+
+Tile = tuple[Any, ...]
+"""One entry per input and output slot: ``None`` (not passed), ``WHOLE``, ``PARTIAL_SUM`` (outputs), or an index; a list of
+them for a slot of several arrays."""
+
+
+# ------------------------------------------------------------------------------------------------------------ tile sizes
+_forced: float | None = None
+
+
+@contextmanager
+def tile_size(work: float) -> Iterator[None]:
+    """Makes every kind of work have tiles of this size: tests cut arrays of a few elements with it."""
+    global _forced
+    before, _forced = _forced, work
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+@dataclass(frozen=True, slots=True)
+class TileSize:
+    """How much of one kind of work a tile holds: about 100 microseconds on one core.
+
+    Attributes:
+        work: Elements, or floating-point operations where that is said.
+        most: The largest number of tiles; 0 for tiles of one size, as many as there are.
+        even: Makes the number a power of two, and the tiles equal: that keeps two threads busy to the end.
+    """
+
+    work: float
+    most: int = 0
+    even: bool = False
+
+    @property
+    def size(self) -> int:
+        """The work of a tile."""
+        return int(self.work if _forced is None else _forced)
+
+    def count(self, work: float) -> int:
+        """Returns the number of full tiles of some work, up to the most."""
+        return min(self.most or 16, int(work // self.size))
+
+    def parts(self, items: int, work: float, multiple: int = 1, most: int = 0) -> list[slice] | None:
+        """Cuts items that lie along an axis; ``None`` if there would be a single tile.
+
+        Args:
+            items: How many there are.
+            work: Their total work.
+            multiple: Each tile but the last holds a multiple of so many items.
+            most: Replaces the field.
+        """
+        most = most or self.most
+        if self.even:
+            count, whole = 1, items // multiple
+            while 2 * count <= min(most, whole) and work >= 2 * count * self.size:
+                count *= 2
+            bounds = [*(whole * i // count * multiple for i in range(count)), items]
+            found = [slice(a, b) for a, b in itertools.pairwise(bounds)]
+        elif most:
+            found = equal(items, max(1, self.count(work)), multiple)
+        elif work <= self.size + self.size // 2:
+            return None
+        else:
+            found = ranges(items, max(1, int(self.size * items // work) // multiple) * multiple)
+        return found if len(found) > 1 else None
+
+
+POINTWISE = TileSize(1 << 18)
+"""Elements of expressions and updates. Smaller tiles would stay in a nearer cache, but with several threads every call of
+numpy waits 2 to 8 microseconds for the interpreter's lock, so fewer calls are faster (measured: 1 << 15 is 8 % slower)."""
+ELEMENTS = TileSize(1 << 16)
+"""Elements that cost about 1.5 ns: special functions, random numbers, sorting, and copies that change the order."""
+ROWS = TileSize(1 << 16, 16)
+"""Elements of softmax and its like, at 1 ns."""
+FILTERS = TileSize(1 << 16, 16, even=True)
+"""Elements of resampling and of local response normalization, cut along the batch."""
+BATCHES = TileSize(1 << 17, 16, even=True)
+"""Elements of normalizations and of sliding blocks, cut along the batch."""
+IMAGES = TileSize(1 << 19, 16, even=True)
+"""Elements of pooling and of copies of whole rows and channels."""
+CHANNELS = TileSize(1 << 19, 8, even=True)
+"""Elements of batch normalization, cut along the channels: short rows would cost more than they save."""
+COLUMNS = TileSize(1 << 18, 16)
+"""Elements read and written by sums at indices, cut along columns: every tile sorts the indices again."""
+SUMS = TileSize(1 << 18, 16)
+"""Elements that are reduced, or that a reduced value is spread over; in any number of tiles up to the most."""
+PRODUCTS = TileSize(4e6)
+"""Operations below which a matrix product stays whole: 45 us on one core, some four times what waking a thread costs."""
+CONVOLUTIONS = TileSize(4e7, 16, even=True)
+"""Operations of the smallest tile of a convolution, which also rearranges the filters: half a millisecond."""
+
+
+# ----------------------------------------------------------------------------------------------------------- parts, tiles
+def ranges(items: int, length: int) -> list[slice]:
+    """Returns the ranges of a given length that make up ``items``; the last may be shorter."""
+    return [slice(i, min(i + length, items)) for i in range(0, items, length)]
+
+
+def equal(items: int, count: int, multiple: int = 1) -> list[slice]:
+    """Returns at most ``count`` ranges of one length, which is a multiple of ``multiple``."""
+    return ranges(items, -(-items // (count * multiple)) * multiple)
+
+
+def along(axis: int, part: slice) -> Index:
+    """Returns the index of a part along one axis, counted from the end if it is negative."""
+    return (*[slice(None)] * axis, part) if axis >= 0 else (..., part, *[slice(None)] * (-1 - axis))
+
+
+Entry = Any
+"""What becomes of a slot: an axis, ``FIRST`` or ``FREE``: it is cut along it. ``WHOLE``, ``PARTIAL_SUM`` or ``None`` (it is
+not passed): itself."""
+FIRST = "first"
+"""The first axis with more than one item: its parts are each one run in C order."""
+FREE = "free"
+"""An axis that is not taken: the first with an item for every tile if there is one, else the longest."""
+
+
+def tiles(parts: Sequence[slice] | None, *entries: Entry) -> list[Tile] | None:
+    """Returns a tile for each part: an entry that is an axis becomes the part along it, any other stays."""
+    if parts is None:
+        return None
+    return [tuple(along(e, p) if isinstance(e, int) else e for e in entries) for p in parts]
+
+
+def free_axis(shape: Shape, taken: Sequence[int], least: int) -> int | None:
+    """Returns an axis that is not ``taken``: the first with ``least`` items if there is one, else the first of the longest."""
+    free = [i for i, n in enumerate(shape) if i not in taken and n > 1]
+    long = [i for i in free if shape[i] >= least]
+    return long[0] if long else max(free, key=lambda i: shape[i], default=None)
+
+
+def row_parts(shape: Shape, size: TileSize, multiple: int = 1) -> tuple[int, list[slice] | None]:
+    """Returns the first axis with more than one item, and its parts.
+
+    Args:
+        shape: Known sizes.
+        size: How much a tile holds.
+        multiple: Each tile but the last holds a multiple of so many elements.
+    """
+    axis, total = next((i for i, n in enumerate(shape) if n > 1), 0), math.prod(shape)
+    if total <= 1:
+        return 0, None
+    inner = math.prod(shape[axis + 1 :])
+    return axis, size.parts(shape[axis], total, multiple // math.gcd(inner, multiple))
+
+
+Taken = str | Sequence[int] | Callable[..., Sequence[int]]
+
+
+class Split:
+    """The ``split`` of an op whose slots are each cut along one axis, or passed whole.
+
+    The largest slot that is cut says how much work there is, and how many items lie along the axis. A slot with a multiple of
+    them is cut into parts as many times longer; if one has another number, nothing is cut.
+
+    Args:
+        size: The kind of work.
+        entries: An :data:`Entry` per input and output slot, or a single one for all.
+        taken: The axes that ``FREE`` is not: these, those that an attribute names, or ``(largest meta, **attrs) -> axes``.
+        unless: An attribute; if it is true, nothing is cut.
+        multiple: With ``FIRST``: each tile but the last holds a multiple of so many elements.
+    """
+
+    def __init__(self, size: TileSize, *entries: Entry, taken: Taken = (), unless: str = "", multiple: int = 1) -> None:
+        self.size, self.entries, self.taken, self.unless, self.multiple = size, entries, taken, unless, multiple
+
+    def __call__(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
+        slots = [m if isinstance(m, list | tuple) else [m] for m in metas]
+        entries = self.entries * len(slots) if len(self.entries) == 1 else self.entries
+        cut = [(m, e) for ms, e in zip(slots, entries, strict=True) for m in ms if m is not None and _is_axis(e)]
+        if attrs.get(self.unless) or any(min(m.shape, default=1) < 1 for m, _ in cut):
+            return None
+        full, entry = max(cut, key=lambda pair: pair[0].numel)
+        taken = self._taken(full, attrs)
+        parts: list[slice] | None = None
+        if entry == FIRST:
+            axis, parts = row_parts(full.shape, self.size, self.multiple)
+        else:
+            free = free_axis(full.shape, taken, self.size.count(full.numel)) if entry == FREE else entry
+            axis = 0 if free is None else free
+            parts = None if free is None else self.size.parts(full.shape[axis], full.numel)
+        if parts is None or not all(_times(m, e, full, axis, taken) for m, e in cut):
+            return None
+
+        def index(meta: Meta | None, e: Entry, part: slice) -> Any:
+            if meta is None or not _is_axis(e):
+                return e
+            times = _times(meta, e, full, axis, taken)
+            return along(_axis(meta, e, full, axis, taken), slice(part.start * times, part.stop * times))
+
+        return [
+            tuple(
+                [index(m, e, part) for m in ms] if ms is given else index(given, e, part)
+                for given, ms, e in zip(metas, slots, entries, strict=True)
+            )
+            for part in parts
+        ]
+
+    def _taken(self, full: Meta, attrs: Mapping[str, Any]) -> list[int]:
+        if isinstance(self.taken, str):
+            found = attrs[self.taken]
+        else:
+            found = self.taken(full, **pick(self.taken, attrs)) if callable(self.taken) else self.taken
+        return [a % full.rank for a in ([found] if isinstance(found, int) else found)] if full.rank else []
+
+
+def _is_axis(entry: Entry) -> bool:
+    return isinstance(entry, int | str)
+
+
+def _axis(meta: Meta, entry: Entry, full: Meta, axis: int, taken: Sequence[int]) -> int:
+    """Returns the axis of a slot that belongs to an axis of the largest one; -1 if there is none."""
+    if isinstance(entry, int):
+        return entry
+    if meta.rank == full.rank:
+        return axis if entry == FREE or meta.shape[:axis] == full.shape[:axis] else -1
+    # A reduction over the taken axes that keeps none of them.
+    reduced = entry == FREE and meta.rank == full.rank - len(taken)
+    return axis - sum(t < axis for t in taken) if reduced else -1
+
+
+def _times(meta: Meta, entry: Entry, full: Meta, axis: int, taken: Sequence[int]) -> int:
+    """Returns how many items of a slot belong to one of the largest slot; 0 if they do not correspond."""
+    at = _axis(meta, entry, full, axis, taken)
+    if not 0 <= at < meta.rank or meta.shape[at] % full.shape[axis]:
+        return 0
+    return meta.shape[at] // full.shape[axis]
