@@ -75,7 +75,8 @@ class TileSize:
 
     def count(self, work: float) -> int:
         """Returns the number of full tiles of some work, up to the most."""
-        return min(self.most or 16, int(work // self.size))
+        full = int(work // self.size)
+        return min(self.most, full) if self.most else full
 
     def parts(self, items: int, work: float, multiple: int = 1, most: int = 0) -> list[slice] | None:
         """Cuts items that lie along an axis; ``None`` if there would be a single tile.
@@ -117,7 +118,7 @@ IMAGES = TileSize(1 << 19, 16, even=True)
 """Elements of pooling and of copies of whole rows and channels."""
 CHANNELS = TileSize(1 << 19, 8, even=True)
 """Elements of batch normalization, cut along the channels: short rows would cost more than they save."""
-COLUMNS = TileSize(1 << 18, 16)
+COLUMNS = TileSize(1 << 18)
 """Elements read and written by sums at indices, cut along columns: every tile sorts the indices again."""
 SUMS = TileSize(1 << 18, 16)
 """Elements that are reduced, or that a reduced value is spread over; in any number of tiles up to the most."""
@@ -149,7 +150,7 @@ not passed): itself."""
 FIRST = "first"
 """The first axis with more than one item: its parts are each one run in C order."""
 FREE = "free"
-"""An axis that is not taken: the first with an item for every tile if there is one, else the longest."""
+"""An axis that is not taken (:func:`free_axis`)."""
 
 
 def tiles(parts: Sequence[slice] | None, *entries: Entry) -> list[Tile] | None:
@@ -159,10 +160,10 @@ def tiles(parts: Sequence[slice] | None, *entries: Entry) -> list[Tile] | None:
     return [tuple(along(e, p) if isinstance(e, int) else e for e in entries) for p in parts]
 
 
-def free_axis(shape: Shape, taken: Sequence[int], least: int) -> int | None:
-    """Returns an axis that is not ``taken``: the first with ``least`` items if there is one, else the first of the longest."""
+def free_axis(shape: Shape, taken: Sequence[int], tiles: int) -> int | None:
+    """Returns an axis that is not ``taken``: the first that gives so many tiles, or 16, or else the first of the longest."""
     free = [i for i, n in enumerate(shape) if i not in taken and n > 1]
-    long = [i for i in free if shape[i] >= least]
+    long = [i for i in free if shape[i] >= min(16, tiles)]
     return long[0] if long else max(free, key=lambda i: shape[i], default=None)
 
 
