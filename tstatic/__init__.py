@@ -24,111 +24,33 @@ What it is made of, from the bottom:
 * ``chips``, ``plan``, ``runtime``  kernels compiled for chips, how to compute a program, and running it
 """
 
-from tstatic import (
-    autodiff,
-    base,
-    device,
-    distributed,
-    errors,
-    fluid,
-    framework,
-    io,
-    metric,
-    nn,
-    optimizer,
-    regularizer,
-    static,
-    tensor,
-    utils,
-    version,
-)
-from tstatic.flags import get_flags, set_flags
-from tstatic.fusion.register import register_kernel
-from tstatic.ir.opdef import namespace as _namespace
-from tstatic.ir.program import Variable as Tensor
-from tstatic.ir.types import DType as dtype
-from tstatic.ir.types import (
-    bfloat16,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-)
-from tstatic.ir.types import bool_ as bool
-from tstatic.nn.param import ParamAttr
-from tstatic.places import (
-    CPUPlace,
-    CUDAPinnedPlace,
-    CUDAPlace,
-    get_device,
-    is_compiled_with_cuda,
-    is_compiled_with_custom_device,
-    set_device,
-)
-from tstatic.places import (
-    is_compiled_with_rocm as is_compiled_with_rocm,
-)
-from tstatic.places import (
-    is_compiled_with_xpu as is_compiled_with_xpu,
-)
-from tstatic.static.mode import disable_static, enable_static, in_dynamic_mode, no_grad
-from tstatic.unsupported import missing_in as _missing_in
-from tstatic.version import __version__, show_versions
+from tstatic import where as _where  # noqa: F401 - the name itself is removed below
+from tstatic.ir.export import facade
+from tstatic.ir.methods import add_operators
+from tstatic.ir.program import hooks as _hooks
+from tstatic.viz import draw as _draw
 
-globals().update(_namespace("tensor"))
-
-__all__ = [
-    "CPUPlace",
-    "CUDAPinnedPlace",
-    "CUDAPlace",
-    "ParamAttr",
-    "Tensor",
-    "__version__",
-    "autodiff",
-    "base",
-    "bfloat16",
-    "bool",
-    "device",
-    "disable_static",
-    "distributed",
-    "dtype",
-    "enable_static",
-    "errors",
-    "float16",
-    "float32",
-    "float64",
-    "fluid",
-    "framework",
-    "get_device",
-    "get_flags",
-    "in_dynamic_mode",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "io",
-    "is_compiled_with_cuda",
-    "is_compiled_with_custom_device",
-    "is_compiled_with_rocm",
-    "is_compiled_with_xpu",
-    "metric",
-    "nn",
-    "no_grad",
-    "optimizer",
-    "register_kernel",
-    "regularizer",
-    "set_device",
-    "set_flags",
-    "show_versions",
-    "static",
+__getattr__, __dir__ = facade(
+    __name__,
     "tensor",
-    "uint8",
-    "utils",
-    "version",
-    *sorted(_namespace("tensor")),
-]
-__getattr__ = _missing_in(__name__, __all__)
+    modules=(
+        "autodiff base device distributed errors fluid framework io metric nn optimizer regularizer static tensor utils version"
+    ),
+    others={
+        "tstatic.flags": "get_flags, set_flags",
+        "tstatic.fusion.register": "register_kernel",
+        "tstatic.ir.program": "Variable Tensor",
+        "tstatic.ir.types": (
+            "DType dtype, bfloat16, bool_ bool, float16, float32, float64, int8, int16, int32, int64, uint8"
+        ),
+        "tstatic.places": (
+            "CPUPlace, CUDAPinnedPlace, CUDAPlace, get_device, is_compiled_with_cuda, is_compiled_with_custom_device, "
+            "is_compiled_with_rocm, is_compiled_with_xpu, set_device"
+        ),
+        "tstatic.static.mode": "disable_static, enable_static, in_dynamic_mode, no_grad",
+        "tstatic.version": "__version__, show_versions",
+    },
+)
+_hooks.svg = _draw
+add_operators()
+del globals()["where"]  # the module gives way to the function ``tstatic.where``

@@ -6,13 +6,14 @@ import dis
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, NoReturn
 
 from tstatic.errors import near
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
-__all__ = ["UNSUPPORTED", "Unsupported", "advice", "missing_in"]
+__all__ = ["UNSUPPORTED", "Unsupported", "add_namespace", "advice", "missing_in", "refuse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ UNSUPPORTED: tuple[Unsupported, ...] = (
 )  # fmt: skip
 
 
-_NAMESPACES: dict[str, tuple[str, ...]] = {}
+_NAMESPACES: dict[str, Callable[[], Iterable[str]]] = {}
 """Public module, below ``paddle`` -> its names; a search for a missing name goes through all of them."""
 
 
@@ -226,36 +227,41 @@ def advice(name: str) -> str:
 
 def _elsewhere(name: str) -> str:
     """Says which other namespaces have a name; those of 1.x are named only if no other has it."""
-    found = [f"{module}.{name}".lstrip(".") for module, names in _NAMESPACES.items() if name in names]
+    found = [f"{module}.{name}".lstrip(".") for module, names in _NAMESPACES.items() if name in names()]
     found = [one for one in found if not one.startswith("fluid.")] or found
     found.sort(key=lambda one: (one.count("."), one))
     return f"it is {' or '.join(found[:3])}" if found else ""
 
 
-def missing_in(module: str, known: Iterable[str]) -> Callable[[str], Any]:
-    """Returns the ``__getattr__`` of a module: it says what to use instead of a missing name, or names a near one.
+def add_namespace(module: str, names: Callable[[], Iterable[str]]) -> None:
+    """Says which names a public module has; ``names`` is called when one of any module is missing."""
+    _NAMESPACES[module.partition(".")[2]] = names
+
+
+def refuse(module: str, name: str, caller: FrameType) -> NoReturn:
+    """Answers for a name that a public module does not have: says what to use instead, or a near one.
 
     Args:
         module: Its ``__name__``.
-        known: The names that it has.
+        name: The missing name.
+        caller: The frame that asks.
+
+    Raises:
+        ImportError: If a ``from module import name`` asks: Python's own would not say what to use instead.
+        AttributeError: In all other cases.
     """
-    have = sorted(known)
-    _NAMESPACES[module.partition(".")[2]] = tuple(have)
+    if name.startswith("__"):
+        raise AttributeError(name)
+    below = f"{module}.{name}".partition(".")[2]
+    have = sorted(_NAMESPACES[module.partition(".")[2]]())
+    hint = advice(below) or _elsewhere(name) or near(name, have, 0.75)
+    if caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
+        raise ImportError(f"cannot import name '{name}' from '{module}'. {hint}".rstrip(), name=module)
+    raise AttributeError(f"module '{module}' has no attribute '{name}'. {hint}".rstrip(), name=name)
 
-    def refuse(name: str) -> NoReturn:
-        """Answers for a name that the module does not have.
 
-        Raises:
-            ImportError: If a ``from module import name`` asks: Python's own would not say what to use instead.
-            AttributeError: In all other cases.
-        """
-        if name.startswith("__"):
-            raise AttributeError(name)
-        below = f"{module}.{name}".partition(".")[2]
-        hint = advice(below) or _elsewhere(name) or near(name, have, 0.75)
-        caller = sys._getframe(1)
-        if caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
-            raise ImportError(f"cannot import name '{name}' from '{module}'. {hint}".rstrip(), name=module)
-        raise AttributeError(f"module '{module}' has no attribute '{name}'. {hint}".rstrip(), name=name)
-
-    return refuse
+def missing_in(module: str, names: Iterable[str]) -> Callable[[str], Any]:
+    """Returns the ``__getattr__`` of a module whose names are all there; see :func:`refuse`."""
+    have = tuple(names)
+    add_namespace(module, lambda: have)
+    return lambda name: refuse(module, name, sys._getframe(1))

@@ -108,7 +108,8 @@ def facades() -> list[ModuleType]:
     """Returns the modules that fill themselves from the registry."""
     found = []
     for file in sorted(PACKAGE.rglob("*.py")):
-        if "globals().update(" in file.read_text(encoding="utf-8"):
+        text = file.read_text(encoding="utf-8")
+        if "\n__getattr__, __dir__ = facade(" in text and "\ndef " not in text:
             parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
             found.append(importlib.import_module(".".join(parts).removesuffix(".__init__")))
     return found
@@ -116,7 +117,7 @@ def facades() -> list[ModuleType]:
 
 def facade(module: ModuleType) -> str:
     """The stub of a module that fills itself: what it imports, and every spelled name from the file that defines it."""
-    imported, assigned = _written(module)
+    imported = _written(module)
     names = Types()
     parts: list[str] = []
     for name in sorted(set(module.__all__)):
@@ -124,10 +125,6 @@ def facade(module: ModuleType) -> str:
         if name in imported:
             source, original = imported[name]
             names.imports.add(f"from {source} import {original} as {name}")
-        elif name in assigned:
-            parts.append(f"{name} = {assigned[name]}")
-            source, original = imported[assigned[name]]
-            names.imports.add(f"from {source} import {original} as {assigned[name]}")
         else:
             home = sys.modules[value.__module__]
             attribute = next((k for k, v in vars(home).items() if v is value), None)
@@ -139,20 +136,20 @@ def facade(module: ModuleType) -> str:
     return _file(names.imports, [*parts, f"__all__ = [\n{listed}\n]"])
 
 
-def _written(module: ModuleType) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """What the module's text imports (name -> module, original name) and renames (name -> other name)."""
+def _written(module: ModuleType) -> dict[str, tuple[str, str]]:
+    """What the text of a facade imports, and says that it imports when asked: name -> module, original name."""
     assert module.__file__ is not None
-    imported: dict[str, tuple[str, str]] = {}
-    assigned: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     for node in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):
             assert node.module is not None
-            imported |= {a.asname or a.name: (node.module, a.name) for a in node.names}
-        elif (
-            isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and isinstance(node.targets[0], ast.Name)
-        ):
-            assigned[node.targets[0].id] = node.value.id
-    return imported, assigned
+            found |= {a.asname or a.name: (node.module, a.name) for a in node.names}
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            given = {k.arg: ast.literal_eval(k.value) for k in node.value.keywords}
+            found |= {name: (module.__name__, name) for name in given.get("modules", "").split()}
+            for source, names in given.get("others", {}).items():
+                found |= {words[-1]: (source, words[0]) for words in map(str.split, names.split(","))}
+    return found
 
 
 def _made_class(name: str, cls: type, names: Types) -> str:

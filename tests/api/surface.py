@@ -53,7 +53,7 @@ def walk() -> Iterator[tuple[str, Any]]:
 def own(cls: type) -> dict[str, Any]:
     """Returns what a class itself adds, by name; the part of it that has a file of its own (``VariableBase``) included."""
     parts = (c for c in reversed(cls.__mro__) if c is cls or c.__name__ == f"{cls.__name__}Base")
-    return {name: value for part in parts for name, value in vars(part).items()}
+    return {**{name: value for part in parts for name, value in vars(part).items()}, **namespace(cls.__name__)}
 
 
 def public(name: str) -> bool:

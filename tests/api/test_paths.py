@@ -155,7 +155,7 @@ def test_every_spelling_can_be_reached() -> None:
     for path, entry in PUBLIC_API.items():
         place, _, name = path.rpartition(".")
         if place in methods:
-            assert vars(methods[place])[name] is entry.function, path
+            assert getattr(methods[place], name) is entry.function, path
         else:
             assert resolve(path) is entry.function, path
             assert place != "tensor" or resolve(name) is entry.function, path

@@ -10,102 +10,26 @@
 Few names are more than aliases: ``layers.data`` prepends the batch axis, and full reductions give shape ``[1]``.
 """
 
-from tstatic.flags import get_flags, set_flags
-from tstatic.fluid import (
-    backward,
-    clip,
-    compiler,
-    core,
-    dygraph,
-    executor,
-    framework,
-    generator,
-    initializer,
-    input,
-    io,
-    layer_helper,
-    layers,
-    nets,
-    optimizer,
-    param_attr,
-    profiler,
-    regularizer,
-    unique_name,
+from tstatic.ir.export import facade
+
+__getattr__, __dir__ = facade(
+    __name__,
+    modules=(
+        "backward clip compiler core dygraph executor framework generator initializer input io layer_helper layers nets "
+        "optimizer param_attr profiler regularizer unique_name"
+    ),
+    others={
+        "tstatic.flags": "get_flags, set_flags",
+        "tstatic.ir.declare": "default_main_program, default_startup_program, program_guard",
+        "tstatic.ir.program": "Program, Variable",
+        "tstatic.places": (
+            "CPUPlace, CUDAPinnedPlace, CUDAPlace, cpu_places, cuda_places, is_compiled_with_cuda, is_compiled_with_xpu"
+        ),
+        "tstatic.runtime.scope": "LoDTensor, LoDTensor Tensor, Scope, global_scope, scope_guard",
+        "tstatic.static": "BuildStrategy, CompiledProgram, ExecutionStrategy, Executor, ParallelExecutor",
+        "tstatic.static.mode": (
+            "disable_static enable_dygraph, enable_static disable_dygraph, in_dynamic_mode in_dygraph_mode"
+        ),
+        "tstatic.utils": "require_version",
+    },
 )
-from tstatic.ir.declare import default_main_program, default_startup_program, program_guard
-from tstatic.ir.opdef import namespace as _namespace
-from tstatic.ir.program import Program, Variable
-from tstatic.nn.param import ParamAttr
-from tstatic.places import (
-    CPUPlace,
-    CUDAPinnedPlace,
-    CUDAPlace,
-    cpu_places,
-    cuda_places,
-    is_compiled_with_cuda,
-    is_compiled_with_xpu,
-)
-from tstatic.runtime.scope import LoDTensor, Scope, global_scope, scope_guard
-from tstatic.static import BuildStrategy, CompiledProgram, ExecutionStrategy, Executor, ParallelExecutor
-from tstatic.static.mode import disable_static as enable_dygraph
-from tstatic.static.mode import enable_static as disable_dygraph
-from tstatic.static.mode import in_dynamic_mode as in_dygraph_mode
-from tstatic.unsupported import missing_in as _missing_in
-from tstatic.utils import require_version
-
-Tensor = LoDTensor
-
-globals().update(_namespace("fluid"))
-
-__all__ = [
-    "BuildStrategy",
-    "CPUPlace",
-    "CUDAPinnedPlace",
-    "CUDAPlace",
-    "CompiledProgram",
-    "ExecutionStrategy",
-    "Executor",
-    "LoDTensor",
-    "ParallelExecutor",
-    "ParamAttr",
-    "Program",
-    "Scope",
-    "Tensor",
-    "Variable",
-    "backward",
-    "clip",
-    "compiler",
-    "core",
-    "cpu_places",
-    "cuda_places",
-    "default_main_program",
-    "default_startup_program",
-    "disable_dygraph",
-    "dygraph",
-    "enable_dygraph",
-    "executor",
-    "framework",
-    "generator",
-    "get_flags",
-    "global_scope",
-    "in_dygraph_mode",
-    "initializer",
-    "input",
-    "io",
-    "is_compiled_with_cuda",
-    "is_compiled_with_xpu",
-    "layer_helper",
-    "layers",
-    "nets",
-    "optimizer",
-    "param_attr",
-    "profiler",
-    "program_guard",
-    "regularizer",
-    "require_version",
-    "scope_guard",
-    "set_flags",
-    "unique_name",
-    *sorted(_namespace("fluid")),
-]
-__getattr__ = _missing_in(__name__, __all__)

@@ -44,6 +44,7 @@ from tstatic.places import cuda_places as cuda_places
 from tstatic.places import is_compiled_with_cuda as is_compiled_with_cuda
 from tstatic.places import is_compiled_with_xpu as is_compiled_with_xpu
 from tstatic.runtime.scope import LoDTensor as LoDTensor
+from tstatic.runtime.scope import LoDTensor as Tensor
 from tstatic.runtime.scope import Scope as Scope
 from tstatic.runtime.scope import global_scope as global_scope
 from tstatic.runtime.scope import scope_guard as scope_guard
@@ -60,8 +61,6 @@ from tstatic.static.mode import disable_static as enable_dygraph
 from tstatic.static.mode import enable_static as disable_dygraph
 from tstatic.static.mode import in_dynamic_mode as in_dygraph_mode
 from tstatic.utils import require_version as require_version
-
-Tensor = LoDTensor
 
 __all__ = [
     "BuildStrategy",

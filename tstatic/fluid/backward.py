@@ -1,10 +1,5 @@
 """``fluid.backward``: gradients as ops."""
 
-import tstatic.static  # noqa: F401 - fills the registry of spellings
-from tstatic.ir.opdef import namespace
-from tstatic.unsupported import missing_in
+from tstatic.ir.export import facade
 
-_names = namespace("fluid.backward")
-globals().update(_names)
-__all__ = sorted(_names)
-__getattr__ = missing_in(__name__, __all__)
+__getattr__, __dir__ = facade(__name__)

@@ -7,18 +7,18 @@
 
 import sys
 
-import tstatic.static  # noqa: F401 - fills the registry of spellings
 from tstatic.fluid import core
-from tstatic.framework import random
-from tstatic.ir.opdef import namespace
-from tstatic.places import CPUPlace, CUDAPinnedPlace, CUDAPlace
-from tstatic.static.mode import in_dynamic_mode
-from tstatic.unsupported import missing_in
+from tstatic.ir.export import facade
 
 # ``import paddle.framework.core`` gives the one module that there is.
 sys.modules[f"{__name__}.core"] = core
 
-_names = namespace("framework")
-globals().update(_names)
-__all__ = ["CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "core", "in_dynamic_mode", "random", *sorted(_names)]
-__getattr__ = missing_in(__name__, __all__)
+__getattr__, __dir__ = facade(
+    __name__,
+    modules="random",
+    others={
+        "tstatic.fluid": "core",
+        "tstatic.places": "CPUPlace, CUDAPinnedPlace, CUDAPlace",
+        "tstatic.static.mode": "in_dynamic_mode",
+    },
+)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, TypeVar
+
+from tstatic.ir.registry import Registry, load_all
+from tstatic.unsupported import add_namespace, advice, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,30 +23,89 @@ class Export:
     op: str
 
 
-PUBLIC_API: dict[str, Export] = {}
+PUBLIC_API: Registry[Export] = Registry()
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def export(*names: str, op: str = "") -> Callable[[F], F]:
     """Registers a function under public names such as ``"tensor.tanh"``, ``"nn.functional.tanh"``, ``"fluid.layers.tanh"``.
 
-    ``"tensor.x"`` is also ``tstatic.x``; ``"Variable.x"`` is a method. Facades are filled from these names alone.
+    ``"tensor.x"`` is also ``tstatic.x``; ``"Variable.x"`` is a method. Facades find their names here alone.
     """
 
     def add(function: F) -> F:
         for name in names:
-            assert name not in PUBLIC_API, f"{name} is spelled twice"
-            PUBLIC_API[name] = Export(function, op)
+            PUBLIC_API.add(name, Export(function, op))
         return function
 
     return add
 
 
 def namespace(prefix: str) -> dict[str, Any]:
-    """Returns what is spelled ``prefix.name``, by name: what a facade module is filled with."""
+    """Returns what is spelled ``prefix.name``, by name: what a facade module shows."""
     start = f"{prefix}."
     return {
         name[len(start) :]: entry.function
         for name, entry in PUBLIC_API.items()
         if name.startswith(start) and "." not in name[len(start) :]
     }
+
+
+def facade(
+    module: str, *prefixes: str, modules: str = "", others: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns ``__getattr__`` and ``__dir__`` of a public module: its names are imported when they are asked for.
+
+    Args:
+        module: Its ``__name__``.
+        prefixes: Namespaces whose exports it shows; by default the one of its own name. The last one wins.
+        modules: Names of those of its submodules that are public.
+        others: Module -> what is imported from it, as after ``from module import``: ``"Executor, cpu_places as places"``.
+    """
+    spaces = prefixes or (module.partition(".")[2],)
+    sources = {
+        words[-1]: (source, words[0])
+        for source, names in (others or {}).items()
+        for words in (part.split() for part in names.split(","))
+    }
+
+    @cache
+    def names() -> list[str]:
+        own = {
+            n for n, v in vars(sys.modules[module]).items() if n[0] != "_" and getattr(v, "__module__", "") == module
+        }
+        return sorted({*own, *modules.split(), *sources, *(name for space in spaces for name in namespace(space))})
+
+    def find(name: str) -> Any:
+        """Returns what the name is; raises KeyError if no module has to be searched for it."""
+        for space in reversed(spaces):
+            entry = PUBLIC_API.find(f"{space}.{name}")
+            if entry is not None:
+                return entry.function
+        if name in sources:
+            source, original = sources[name]
+            return getattr(import_module(source), original)
+        if not advice(f"{module}.{name}".partition(".")[2]):
+            if hasattr(sys.modules[module], "__path__") and find_spec(f"{module}.{name}") is not None:
+                return import_module(f"{module}.{name}")
+            for space in reversed(spaces):
+                if f"{space}.{name}" in PUBLIC_API:
+                    return PUBLIC_API[f"{space}.{name}"].function
+        raise KeyError(name)
+
+    def get(name: str) -> Any:
+        if name == "__all__":
+            return names()
+        if name in sources or not name.startswith("__"):
+            with suppress(KeyError):
+                value = find(name)
+                setattr(sys.modules[module], name, value)
+                return value
+            load_all()  # so that all modules' names can be suggested
+        return refuse(module, name, sys._getframe(1))
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[module]), *names()})
+
+    add_namespace(module, names)
+    return get, listed

@@ -16,6 +16,7 @@ from tstatic.ir.domain import Case, Domain, ValueRange
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
+from tstatic.ir.registry import Registry
 from tstatic.ir.split import PARTIAL_SUM, WHOLE, Tile
 from tstatic.ir.types import Meta
 
@@ -286,7 +287,16 @@ class OpDef:
 
 
 # ------------------------------------------------------------------------------------------------------------- registry
-OPS: dict[str, OpDef] = {}
+class _Ops(Registry[OpDef]):
+    def __getitem__(self, type: str) -> OpDef:
+        # A backward op is registered with its forward op: if that one is there, no other module has to be searched.
+        stem = type
+        while self.find(stem) is None and isinstance(stem, str) and stem.endswith("_grad"):
+            stem = stem[:-5]
+        return self.loaded[type] if stem in self.loaded else super().__getitem__(type)
+
+
+OPS: Registry[OpDef] = _Ops()
 
 
 def register(definition: OpDef, backward: GradOp | None = None) -> OpDef:
@@ -296,10 +306,9 @@ def register(definition: OpDef, backward: GradOp | None = None) -> OpDef:
         definition: The op definition.
         backward: The backward op of an op definition whose ``grad`` is a function that emits it, perhaps among other ops.
     """
-    assert definition.type not in OPS, f"two op definitions are named {definition.type}"
     if definition.pointwise is not None:
         definition = _complete_pointwise(definition)
-    OPS[definition.type] = definition
+    OPS.add(definition.type, definition)
     rule = definition.grad if isinstance(definition.grad, GradOp) else backward
     if rule is not None:
         register(_backward_op_def(definition, rule))
@@ -397,10 +406,10 @@ def op_def(type: str) -> OpDef:
     Raises:
         NotFoundError: If no op of that type exists; near names are suggested.
     """
-    definition = OPS.get(type)
+    definition = OPS.loaded.get(type) or OPS.get(type)
     if definition is None and isinstance(type, str) and type.endswith("_grad"):
         stem = type
-        while stem.endswith("_grad") and stem not in OPS:
+        while stem.endswith("_grad") and stem not in OPS.loaded:
             stem = stem[:-5]
         # Derive order by order: the definition of each order follows from the one before.
         definition = OPS.get(stem)

@@ -373,7 +373,8 @@ class _Restore:
 
     def definition(self, place: Place, type: str) -> OpDef:
         stem, orders = type, 0
-        while stem not in OPS and stem.endswith("_grad"):
+        known = type in OPS  # loads the op and its backward ops
+        while not known and stem not in OPS.loaded and stem.endswith("_grad"):
             stem, orders = stem.removesuffix("_grad"), orders + 1
         try:
             if orders > MAX_DERIVED:

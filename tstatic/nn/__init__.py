@@ -13,40 +13,10 @@
 Class names are spelled beside the classes (``nn.Linear``) and collected here.
 """
 
-from tstatic.ir.opdef import namespace as _namespace
-from tstatic.nn import (
-    clip,
-    functional,
-    initializer,
-    layer,
-    nets,
-    param,
-    regularizer,
-    static_conv,
-    static_linear,
-    static_norm,
-    utils,
+from tstatic.ir.export import facade
+
+__getattr__, __dir__ = facade(
+    __name__,
+    modules="clip functional initializer layer nets param regularizer static_conv static_linear static_norm utils",
+    others={"tstatic.nn.layer": "loss", "tstatic.nn.param": "ParamAttr"},
 )
-from tstatic.nn.layer import loss
-from tstatic.nn.param import ParamAttr
-from tstatic.unsupported import missing_in as _missing_in
-
-globals().update(_namespace("nn"))
-
-__all__ = [
-    "ParamAttr",
-    "clip",
-    "functional",
-    "initializer",
-    "layer",
-    "loss",
-    "nets",
-    "param",
-    "regularizer",
-    "static_conv",
-    "static_linear",
-    "static_norm",
-    "utils",
-    *sorted(_namespace("nn")),
-]
-__getattr__ = _missing_in(__name__, __all__)

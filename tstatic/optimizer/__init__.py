@@ -6,21 +6,10 @@
 * ``decay_ops``       the 1.x decays, as ops of the program
 """
 
-from tstatic.optimizer import decay_ops, lr
-from tstatic.optimizer.optimizer import Optimizer
-from tstatic.optimizer.rules import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lamb, Momentum, RMSProp
+from tstatic.ir.export import facade
 
-__all__ = [
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Lamb",
-    "Momentum",
-    "Optimizer",
-    "RMSProp",
-    "decay_ops",
-    "lr",
-]
+__getattr__, __dir__ = facade(
+    __name__,
+    modules="decay_ops lr",
+    others={"tstatic.optimizer.optimizer": "Optimizer"},
+)

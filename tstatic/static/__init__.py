@@ -19,57 +19,20 @@
 * ``mode``  static mode, which is the only one
 """
 
-import tstatic.nn
-import tstatic.ops
-import tstatic.optimizer  # noqa: F401 - fills the registry of spellings
-from tstatic.ir.declare import default_main_program, default_startup_program, program_guard
-from tstatic.ir.opdef import namespace as _namespace
-from tstatic.ir.program import Operator, Parameter, Program, Variable
-from tstatic.ir.program import hooks as _hooks
-from tstatic.nn.param import ParamAttr, WeightNormParamAttr
-from tstatic.places import cpu_places, cuda_places
-from tstatic.runtime.scope import Scope, global_scope, scope_guard
-from tstatic.static import amp, inference, io, model_files, nn, serialize, variable_files  # noqa: F401 - they fill the registry
-from tstatic.static.compiled_program import CompiledProgram
-from tstatic.static.executor import Executor
-from tstatic.static.parallel_executor import ParallelExecutor
-from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
-from tstatic.unsupported import missing_in as _missing_in
-from tstatic.viz import draw as _draw
+from tstatic.ir.export import facade
 
-globals().update(_namespace("static"))
-vars(io).update(_namespace("static.io"))
-
-_hooks.svg = _draw
-
-# Methods that need a scope: the values of programs and variables in it.
-for _class in (Program, Variable):
-    for _name, _function in _namespace(_class.__name__).items():
-        setattr(_class, _name, _function)
-
-__all__ = [
-    "BuildStrategy",
-    "CompiledProgram",
-    "ExecutionStrategy",
-    "Executor",
-    "Operator",
-    "ParallelExecutor",
-    "ParamAttr",
-    "Parameter",
-    "Program",
-    "Scope",
-    "Variable",
-    "WeightNormParamAttr",
-    "amp",
-    "cpu_places",
-    "cuda_places",
-    "default_main_program",
-    "default_startup_program",
-    "global_scope",
-    "io",
-    "nn",
-    "program_guard",
-    "scope_guard",
-    *sorted(_namespace("static")),
-]
-__getattr__ = _missing_in(__name__, __all__)
+__getattr__, __dir__ = facade(
+    __name__,
+    modules="amp io nn",
+    others={
+        "tstatic.ir.declare": "default_main_program, default_startup_program, program_guard",
+        "tstatic.ir.program": "Operator, Parameter, Program, Variable",
+        "tstatic.nn.param": "WeightNormParamAttr",
+        "tstatic.places": "cpu_places, cuda_places",
+        "tstatic.runtime.scope": "Scope, global_scope, scope_guard",
+        "tstatic.static.compiled_program": "CompiledProgram",
+        "tstatic.static.executor": "Executor",
+        "tstatic.static.parallel_executor": "ParallelExecutor",
+        "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
+    },
+)

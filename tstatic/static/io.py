@@ -11,7 +11,7 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, shown
 from tstatic.ir import serial
-from tstatic.ir.opdef import export
+from tstatic.ir.export import export, facade
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.logs import get_logger, warn_once
 from tstatic.no_effect import PLACE, no_effect
@@ -402,3 +402,6 @@ def set_value(self: Variable, value: Any, scope: Scope | None = None) -> None:
     array = array_of(value, self.name, "set_value")
     check_value(self, array, "set_value")
     tensor.set(array)
+
+
+__getattr__, __dir__ = facade(__name__)

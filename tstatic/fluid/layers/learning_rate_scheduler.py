@@ -1,10 +1,5 @@
 """``fluid.layers.learning_rate_scheduler``: learning rates computed by ops of the program."""
 
-import tstatic.static  # noqa: F401 - fills the registry of spellings
-from tstatic.ir.opdef import namespace
-from tstatic.unsupported import missing_in
+from tstatic.ir.export import facade
 
-_names = namespace("fluid.layers.learning_rate_scheduler")
-globals().update(_names)
-__all__ = sorted(_names)
-__getattr__ = missing_in(__name__, __all__)
+__getattr__, __dir__ = facade(__name__)

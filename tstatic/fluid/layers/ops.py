@@ -1,10 +1,5 @@
 """``fluid.layers.ops``: the elementwise functions under the module path that 1.x scripts import."""
 
-import tstatic.static  # noqa: F401 - fills the registry of spellings
-from tstatic.ir.opdef import namespace
-from tstatic.unsupported import missing_in
+from tstatic.ir.export import facade
 
-_names = {**namespace("fluid.layers"), **namespace("fluid.layers.ops")}
-globals().update(_names)
-__all__ = sorted(_names)
-__getattr__ = missing_in(__name__, __all__)
+__getattr__, __dir__ = facade(__name__, "fluid.layers", "fluid.layers.ops")

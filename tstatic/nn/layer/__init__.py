@@ -7,7 +7,10 @@
 * ``common``, ``conv``, ``pooling``, ``batch_norm``, ``norm``, ``activation``, ``loss``, ``attention``, ``transformer``
 """
 
-from tstatic.nn.layer import activation, common, container, conv, loss, norm, pooling, transformer
-from tstatic.nn.layer.layers import Layer
+from tstatic.ir.export import facade
 
-__all__ = ["Layer", "activation", "common", "container", "conv", "loss", "norm", "pooling", "transformer"]
+__getattr__, __dir__ = facade(
+    __name__,
+    modules="activation common container conv loss norm pooling transformer",
+    others={"tstatic.nn.layer.layers": "Layer"},
+)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir.checks import check_choice
-from tstatic.ir.opdef import export, namespace
+from tstatic.ir.export import PUBLIC_API, export
 from tstatic.nn.layer.layers import Layer
 
 
@@ -78,7 +78,7 @@ def functional_layer(
         without: Parameters that are not settings.
         order: Order of the settings, where the class has another than the function.
     """
-    call = namespace("nn.functional")[function]
+    call = PUBLIC_API[f"nn.functional.{function}"].function
     parameters = list(inspect.signature(call).parameters.values())
     settings = [p for p in parameters[inputs:] if p.name not in (*without, "training")]
     if order:

@@ -8,7 +8,7 @@ from typing import Any
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.build import emit
 from tstatic.ir.checks import check_int, check_length
-from tstatic.ir.opdef import export, namespace
+from tstatic.ir.export import PUBLIC_API, export, namespace
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.attention import Cache, MultiHeadAttention, StaticCache, added
 from tstatic.nn.layer.common import Dropout, Linear
@@ -38,7 +38,7 @@ def _convert_param_attr_to_list(param_attr: Any, n: int) -> list[Any]:
 
 
 def _activation(name: Any, owner: str) -> Any:
-    found = namespace("nn.functional").get(name)
+    found = PUBLIC_API.get(f"nn.functional.{name}")
     if found is None:
         raise NotFoundError(
             f"{owner} has no activation of that name",
@@ -47,7 +47,7 @@ def _activation(name: Any, owner: str) -> Any:
             fix=near(str(name), namespace("nn.functional")) or "choose 'relu'",
             op=owner,
         )
-    return found
+    return found.function
 
 
 class _Block(Layer):
@@ -405,4 +405,4 @@ class Transformer(Layer):
         """A mask ``[length, length]`` that hides what comes later: 0 up to the diagonal, minus infinity above."""
         size = check_int(length, "length", "generate_square_subsequent_mask", 1)
         attrs = {"shape": (size, size), "dtype": self._dtype, "value": float("-inf")}
-        return namespace("tensor")["triu"](emit("fill_constant", {}, attrs), 1)
+        return PUBLIC_API["tensor.triu"].function(emit("fill_constant", {}, attrs), 1)

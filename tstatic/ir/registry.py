@@ -1,0 +1,171 @@
+"""Registries whose entries are loaded when they are asked for, and the index that says which module registers what.
+
+The index only says where to look first. Nobody edits it: whoever imports all modules writes it down, beside Python's own
+bytecode, with checksums over the names, sizes and times of the sources. A wheel brings one along. Without an index that fits
+the sources, or for a key that it lacks, everything is imported, so no answer depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import zlib
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from importlib.util import cache_from_source
+from pathlib import Path
+from pkgutil import get_data, walk_packages
+from typing import TypeVar
+
+V = TypeVar("V")
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = "index.json"
+LEARNED = Path(cache_from_source(str(ROOT / "index.py"))).with_name(SHIPPED)
+
+PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static")
+"""All of their modules are imported to fill the registries."""
+FACADES = ("fluid", "framework", "tensor", "metric", "regularizer", "io", "device", "distributed", "utils", "base")
+"""Public modules that register nothing, but have names that an error message may suggest."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- index
+def _fingerprint() -> tuple[int, int]:
+    """Returns checksums over the names and sizes of the sources that register something, and over their times."""
+    names, times = [], []
+    pending = [os.path.join(ROOT, package) for package in PACKAGES]
+    for folder in pending:
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda e: e.name):
+                if entry.name.endswith(".py"):
+                    facts = entry.stat()
+                    names.append(f"{os.path.relpath(folder, ROOT)}/{entry.name} {facts.st_size}")
+                    times.append(str(facts.st_mtime_ns))
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    pending.append(entry.path)
+    return zlib.crc32("\n".join(names).encode()), zlib.crc32("\n".join(times).encode())
+
+
+def _read() -> dict[str, str]:
+    """Returns key -> module from the first index that fits the sources; empty if there is none."""
+    fingerprint: tuple[int, int] | None = None
+    with contextlib.suppress(OSError):  # in a zip archive there is nothing to compare
+        fingerprint = _fingerprint()
+    for shipped in (False, True):
+        try:
+            text = (get_data("tstatic", SHIPPED) if shipped else LEARNED.read_bytes()) or b""
+            found = json.loads(text)
+            # Installers set times as they like, so what a wheel brings has none.
+            if fingerprint is None or tuple(found["sources"]) == fingerprint[: 1 if shipped else 2]:
+                return {key: module for module, keys in found["modules"].items() for key in keys}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            continue
+    return {}
+
+
+def _write(sources: tuple[int, ...]) -> None:
+    """Writes down what is registered where; a folder that cannot be written to is left as it is."""
+    modules: dict[str, list[str]] = {}
+    for key, module in sorted(_registered.items()):
+        modules.setdefault(module, []).append(key)
+    text = json.dumps({"sources": sources, "modules": modules})
+    temporary = LEARNED.with_name(f"{SHIPPED}.{os.getpid()}.{threading.get_ident()}")
+    with contextlib.suppress(OSError):
+        LEARNED.parent.mkdir(exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, LEARNED)
+
+
+INDEX: dict[str, str] = _read()
+"""Public name or op type -> the module that registers it."""
+_registered: dict[str, str] = {}
+_state = threading.local()
+_complete = False
+
+
+def load_all() -> None:
+    """Imports every module that registers something.
+
+    Several threads may do so at once: the only locks held are the import system's.
+    """
+    global _complete
+    if _complete or getattr(_state, "loading", False):
+        return
+    _state.loading = True
+    try:
+        sources: tuple[int, ...] = ()
+        with contextlib.suppress(OSError):
+            sources = _fingerprint()
+        for name in (*PACKAGES, *FACADES):
+            module = import_module(f"tstatic.{name}")
+            for one in sorted(m.name for m in walk_packages(getattr(module, "__path__", ()), f"tstatic.{name}.")):
+                import_module(one)
+        _complete = True
+    finally:
+        _state.loading = False
+    if sources and any(INDEX.get(key) != module for key, module in _registered.items()):
+        _write(sources)
+        INDEX.update(_registered)
+
+
+def _registering() -> str:
+    """Returns the name of the module whose body is running: the one to import for what it registers."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
+
+
+class Registry(MutableMapping[str, V]):
+    """A dict that imports the module of a key that is asked for, and all of them before it is iterated over.
+
+    Attributes:
+        loaded: The entries of the modules that are imported already.
+    """
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, V] = {}
+
+    def add(self, key: str, value: V) -> None:
+        """Registers an entry, from the body of the module that defines it."""
+        assert key not in self.loaded, f"{key} is registered twice"
+        module = _registering()
+        if module.startswith("tstatic."):
+            _registered[key] = module
+        self.loaded[key] = value
+
+    def find(self, key: str) -> V | None:
+        """Returns the entry if it is loaded or in the index; ``None`` says nothing about other modules."""
+        module = INDEX.get(key)
+        if key not in self.loaded and module is not None:
+            try:
+                import_module(module)
+            except ModuleNotFoundError as error:
+                if error.name != module:
+                    raise
+        return self.loaded.get(key)
+
+    def __getitem__(self, key: str) -> V:
+        found = self.find(key)
+        if found is None:
+            load_all()
+            return self.loaded[key]
+        return found
+
+    def __setitem__(self, key: str, value: V) -> None:
+        self.loaded[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self.loaded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterates in sorted order, whatever was loaded first."""
+        load_all()
+        return iter(sorted(self.loaded))
+
+    def __len__(self) -> int:
+        load_all()
+        return len(self.loaded)
