@@ -104,9 +104,11 @@ class Counting:
 
     def __init__(self) -> None:
         self.calls = self.moved = 0
+        self.shapes: list[list[Any]] = []
 
     def all_reduce(self, arrays: Any, block: int = 0) -> None:
         self.calls += 1
+        self.shapes.append([a.shape for a in arrays])
         self.moved += sum(a.nbytes for a in arrays)
         for a in arrays:
             a *= self.size
@@ -140,6 +142,50 @@ def test_between_processes_one_call_with_the_bytes_of_one_replica(places: int, o
     assert (outer.calls, outer.moved) == (1, arrays[0].nbytes)
     for a in arrays[-1:] if owned else arrays:
         np.testing.assert_array_equal(a, 4 * places * (places + 1) / 2)
+
+
+def test_sums_do_not_depend_on_where_each_replicas_arrays_lie() -> None:
+    """Parts of a batch that differ in size have different arenas: what is adjacent in one need not be so in another."""
+    outer = Counting()
+    sizes = [16, 32, 16]
+    for places in (1, 3):
+        group = Group(places, outer)
+        whole = [np.arange(sum(sizes), dtype=np.float32) * (r + 1) for r in range(places)]
+        first = [np.split(whole[0], [16, 48])]
+        # The second replica's first two are adjacent, the third replica's last two.
+        second = [[*np.split(w[:48], [16]), w[48:].copy()] for w in whole[1:2]]
+        third = [[w[:16].copy(), *np.split(w[16:], [32])] for w in whole[2:3]]
+        arrays = first + second + third
+        expected = np.split(4 * sum(np.arange(sum(sizes), dtype=np.float32) * (r + 1) for r in range(places)), [16, 48])
+        threads = ReplicaThreads(places, group)
+        try:
+            threads.run([partial(group.communicator(r).all_reduce, arrays[r]) for r in range(places)], 60.0)
+        finally:
+            threads.close()
+        for mine in arrays:
+            for array, wanted in zip(mine, expected, strict=True):
+                np.testing.assert_array_equal(array, wanted)
+    assert outer.shapes == [[(n,) for n in sizes]] * 2, "other processes lay them out differently, too"
+
+
+def test_a_batch_of_uneven_parts_gives_the_mean_of_their_gradients() -> None:
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        h = static.data("x", [None, 16])
+        for _ in range(4):
+            h = static.nn.fc(h, 32, activation="tanh")
+        loss = paddle.mean(paddle.square(h))
+        grads = [g for _, g in static.append_backward(loss)]
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    x = np.random.default_rng(0).standard_normal((50, 16)).astype(np.float32)
+    parts = [x[:16], x[16:33], x[33:]]
+    single = [exe.run(main, feed={"x": part}, fetch_list=grads) for part in parts]
+    together = static.CompiledProgram(main).with_data_parallel(loss.name, places=["cpu"] * 3)
+    merged = exe.run(together, feed={"x": x}, fetch_list=grads, return_merged=False)
+    for i, found in enumerate(merged):
+        for one in found:
+            np.testing.assert_allclose(one, sum(row[i] for row in single) / 3, rtol=1e-5, atol=1e-6)
 
 
 # --------------------------------------------------------------------------------------------------- counted in programs

@@ -391,8 +391,7 @@ class Sum(Collective):
     def __init__(
         self, communicator: Communicator, arrays: Sequence[Array], roots: Sequence[int] | None, label: str, block: int
     ) -> None:
-        device = communicator.device
-        flats = flat_views(device, arrays) if roots is None else [device.derive(a, _flat) for a in arrays]
+        flats = [communicator.device.derive(a, _flat) for a in arrays]
         super().__init__(communicator, flats, label)
         everyone = range(communicator.size)
         self._to = [everyone] * len(flats) if roots is None else [(root,) for root in roots]
@@ -409,12 +408,31 @@ class Sum(Collective):
 
     def calls(self, peers: Sequence[Sum]) -> list[Call]:
         made: list[Call] = []
-        for i, (own, to) in enumerate(zip(self.arrays, self._to, strict=True)):
-            low, high = own.size * self._part // self._parts, own.size * (self._part + 1) // self._parts
+        for arrays, to in self._joined(peers):
+            low, high = (arrays[0].size * part // self._parts for part in (self._part, self._part + 1))
             if high > low:
-                rows = [self.device.slice(peer.arrays[i], low, (high - low,)) for peer in peers]
+                rows = [self.device.slice(array, low, (high - low,)) for array in arrays]
                 made += self.communicator.bind(_SUM, [rows], [[rows[r] for r in to]], {"in_place": 0 in to})
         return made
+
+    def _joined(self, peers: Sequence[Sum]) -> list[tuple[list[Array], Sequence[int]]]:
+        """Returns few sums that cover all: the array of each replica, and the replicas that get the sum.
+
+        Arrays that are adjacent in every replica are summed as one. Parts of a batch that differ in size have different
+        arenas, so what is adjacent in one replica need not be so in another.
+        """
+        done: list[tuple[list[Array], Sequence[int]]] = []
+        for i, to in enumerate(self._to):
+            arrays = [peer.arrays[i] for peer in peers]
+            if not arrays[0].size:
+                continue
+            if done and done[-1][1] == to:
+                joined = [self.device.join(a, b) for a, b in zip(done[-1][0], arrays, strict=True)]
+                if len({0 if one is None else one.size for one in joined}) == 1 and joined[0] is not None:
+                    done[-1] = joined, to
+                    continue
+            done.append((arrays, to))
+        return done
 
     def _everything(self, peers: Sequence[Sum]) -> None:
         self._share(peers)
@@ -502,17 +520,3 @@ def _flat(array: HostArray) -> HostArray:
     flat = array.reshape(-1)
     assert flat.size == 0 or np.may_share_memory(flat, array), "a collective works in place"
     return flat
-
-
-def flat_views(device: Device, arrays: Sequence[Array]) -> list[Array]:
-    """Returns few one-dimensional views that cover the arrays: adjacent arrays of one buffer, up to alignment, share a view."""
-    done: list[Array] = []
-    for array in arrays:
-        if array.size:
-            flat = device.derive(array, _flat)
-            joined = device.join(done[-1], flat) if done else None
-            if joined is not None:
-                done[-1] = joined
-            else:
-                done.append(flat)
-    return done
