@@ -19,6 +19,7 @@ from tstatic.passes.cse import cse
 from tstatic.passes.dce import dce
 from tstatic.passes.fold import fold
 from tstatic.passes.manager import Pass, run_passes
+from tstatic.plan.memory import aligned
 
 
 def net() -> tuple[Any, Any, Any]:
@@ -81,6 +82,32 @@ def test_the_report_says_what_and_where() -> None:
     assert report.held_bytes == state_bytes
     exe.run(compiled, feed={"x": rows(64, 16)}, fetch_list=[loss])
     assert compiled.memory_report({"x": (64, 16)}, [loss]).held_bytes >= state_bytes + report.peak_bytes
+
+
+@pytest.mark.parametrize("reduce", [False, True], ids=["AllReduce", "Reduce"])
+def test_the_report_of_several_places_has_what_each_of_them_allocates(reduce: bool) -> None:
+    main, startup, loss = net()
+    build = static.BuildStrategy()
+    if reduce:
+        build.reduce_strategy = static.BuildStrategy.ReduceStrategy.Reduce
+    exe = static.Executor("cpu")
+    exe.run(startup)
+    both = static.CompiledProgram(main, build).with_data_parallel(loss.name, places=["cpu"] * 3)
+    report = both.memory_report({"x": (50, 16)}, [loss])
+    sessions: list[Any] = []
+    exe.run(both, feed={"x": rows(50, 16)}, fetch_list=[loss])
+    sessions = list(both._history.sessions)
+    arenas = sorted(session.arena.array.nbytes for session in sessions)  # type: ignore[union-attr]
+    assert sorted(one.peak_bytes for one in report.replicas) == arenas
+    assert [one.by_category["feeds"] for one in report.replicas] == [aligned(n * 16 * 4) for n in (16, 17, 17)]
+    assert report.peak_bytes == max(arenas)
+    one_place = static.CompiledProgram(main, build).memory_report({"x": (50, 16)}, [loss])
+    assert report.peak_bytes < one_place.peak_bytes
+    assert one_place.replicas == ()
+    assert [one["peak_bytes"] for one in report.to_dict()["replicas"]] == [one.peak_bytes for one in report.replicas]
+    assert f"arenas of the 3 places: {report.replicas[0].peak_bytes:,}, " in str(report)
+    with pytest.raises(FeedError, match="fewer rows than there are devices"):
+        both.memory_report({"x": (2, 16)}, [loss])
 
 
 def test_a_reshape_is_a_view_where_memory_lies_in_order_and_the_count_of_launches_follows() -> None:

@@ -36,8 +36,9 @@ class MemoryReport:
             ``parameters`` and ``other state`` in the scope.
         by_op: Live bytes at each step, with the op and the user's line.
         peak: The step at which most bytes are live.
-        held_bytes: Bytes that arenas and the scope hold at this moment.
+        held_bytes: Bytes that arenas and the scope hold at this moment, on all places.
         unknown: Values whose sizes depend on other values; they are allocated outside the arena.
+        replicas: Of a data-parallel program: the report of each place, in their order.
     """
 
     peak_bytes: int
@@ -46,10 +47,13 @@ class MemoryReport:
     peak: OpMemory | None
     held_bytes: int
     unknown: tuple[str, ...]
+    replicas: tuple[MemoryReport, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data (JSON)."""
+        shared = {"replicas": [one.to_dict() for one in self.replicas]} if self.replicas else {}
         return {
+            **shared,
             "peak_bytes": self.peak_bytes,
             "held_bytes": self.held_bytes,
             "by_category": dict(self.by_category),
@@ -65,6 +69,9 @@ class MemoryReport:
             lines.append(
                 f"  peak at step {self.peak.step}: {self.peak.op} @ {self.peak.where} ({self.peak.live_bytes:,} bytes live)"
             )
+        if self.replicas:
+            arenas = ", ".join(f"{one.peak_bytes:,}" for one in self.replicas)
+            lines.append(f"  arenas of the {len(self.replicas)} places: {arenas} bytes")
         if self.unknown:
             lines.append(f"  sizes known only at run time: {', '.join(self.unknown[:8])}")
         return "\n".join(lines)

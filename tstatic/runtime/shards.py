@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import FeedError, FeedTypeError
+from tstatic.ir.evaluate import meta_of
 from tstatic.ir.program import Program, Variable
-from tstatic.ir.types import UNKNOWN
+from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.runtime.feed import Arrays, check_feed_dict, read_feed, to_array
 from tstatic.runtime.scope import LoDTensor
 from tstatic.where import show
@@ -59,6 +60,14 @@ def shards(program: Program, feed: Any, used: frozenset[str], count: int) -> lis
             for part, piece in zip(parts, pieces, strict=True):
                 part[name] = piece
     return [read_feed(program, part, used) for part in parts]
+
+
+def shard_metas(program: Program, metas: Mapping[str, Meta], count: int) -> list[dict[str, Meta]]:
+    """Returns the metadata of each replica's part of a feed that is one dict; raises the errors that :func:`shards` would."""
+    # Arrays without memory of their own, so that feeds and their metadata are cut by the same code.
+    feed = {name: np.broadcast_to(np.zeros((), meta.dtype.np), meta.shape) for name, meta in metas.items()}
+    parts = shards(program, feed, frozenset(feed), count)
+    return [{name: meta_of(array) for name, array in part.items()} for part in parts]
 
 
 def _listed(feed: Sequence[Any], count: int) -> list[dict[str, Any]]:

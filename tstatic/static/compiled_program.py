@@ -11,6 +11,7 @@ from weakref import WeakSet
 from tstatic import places
 from tstatic.comm import launch
 from tstatic.comm.data_parallel import starts_loss_gradient
+from tstatic.comm.distribution import Distribution
 from tstatic.errors import ProgramError, ProgramTypeError, near, shown
 from tstatic.ir.checks import check_type
 from tstatic.ir.operator import OpRole
@@ -20,6 +21,7 @@ from tstatic.plan.plan import Plan
 from tstatic.plan.report import MemoryReport, memory_report
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
+from tstatic.runtime.shards import shard_metas
 from tstatic.static.as_program import as_program
 from tstatic.static.compile import Bound, Compilation, compile_program, distribution
 from tstatic.static.data_parallel import places_of
@@ -308,8 +310,10 @@ class CompiledProgram:
     ) -> MemoryReport:
         """Returns how much memory a run takes, without running the program.
 
+        For a data-parallel program the report is that of the place that needs most; its ``replicas`` has one for each place.
+
         Args:
-            feed_shapes: Input name -> shape.
+            feed_shapes: Input name -> shape; of the whole batch, which the places share.
             fetch_list: Variables that will be fetched; their memory is kept to the end.
             scope: The scope of the persistable variables; the global scope if ``None``.
 
@@ -317,18 +321,30 @@ class CompiledProgram:
             Peak bytes, by category and by op; ``held_bytes`` are the bytes that arenas and scope hold at this moment.
 
         Raises:
-            FeedError: If an input's shape is missing.
+            FeedError: If an input's shape is missing, or the batch cannot be split over the places.
             ProgramError: If ``feed_shapes`` has a name that the program does not have.
         """
         where = scope if scope is not None else global_scope()
         known = self._feed_metas(feed_shapes)
         names, _ = fetch_names(fetch_list)
-        made = compile_program(self._program, self._settings.build, [known], names, where)
-        plan = made.first.plan
+        how = self._distribution()
+        feeds = [known] if how is None else shard_metas(self._program, known, how.replicas)
+        made = compile_program(self._program, self._settings.build, feeds, names, where, how=how)
+        plans = [one.plan for one in made.replicas]
         self._history.compilation = made
         held = sum(s.held_bytes for s in self._history.sessions) + where.held_bytes()
         parameters = frozenset(p.name for p in self._program.all_parameters())
-        return memory_report(plan, made.states[0], held, parameters)
+        found = [memory_report(plan, state, held, parameters) for plan, state in zip(plans, made.states, strict=True)]
+        largest = max(found, key=lambda report: report.peak_bytes)
+        return largest if how is None else replace(largest, replicas=tuple(found))
+
+    def _distribution(self) -> Distribution | None:
+        """Returns how the program is distributed over its places; ``None`` for a program on one place."""
+        if not self._settings.parallel:
+            return None
+        build = self._settings.build
+        count = len(places_of(places.CPUPlace(), self._settings.places))
+        return distribution(build, count, launch.agree(launch.current(), build))
 
     def explain(self, fetch_list: Any = None, feed_shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
         """Explains for every property of both strategies whether it acts, and which ops were fused or not, and why.
@@ -352,10 +368,8 @@ class CompiledProgram:
                     assumed.append(f"{name} {list(shape)}")
         note = f"Sizes that the program leaves open were assumed: {', '.join(assumed)}." if assumed else ""
         names, _ = fetch_names(fetch_list)
-        build, how = self._settings.build, None
-        if self._settings.parallel:
-            count = len(places_of(places.CPUPlace(), self._settings.places))
-            how = distribution(build, count, launch.agree(launch.current(), build))
+        build, how = self._settings.build, self._distribution()
+        if how is not None:
             # Sizes are those of the whole batch; the plan is for the first replica's part.
             known = {name: _part(meta, how.replicas) for name, meta in known.items()}
         made = compile_program(self._program, build, [known], names, self._history.scope or global_scope(), how=how)
