@@ -202,7 +202,7 @@ def test_an_average_of_integers_is_refused_when_the_program_is_built() -> None:
         (F.adaptive_avg_pool2d, image),
         (F.adaptive_avg_pool1d, line),
     ):
-        with pytest.raises(DTypeError, match="average"):
+        with pytest.raises(DTypeError, match="data type of 'X'"):
             pool(x, 2)
     assert F.max_pool2d(image, 2).shape == (1, 1, 2, 2)
 
@@ -502,7 +502,7 @@ def test_integers_are_resized_to_the_nearest_alone() -> None:
     (large,) = static.Executor().run(feed={"x": labels}, fetch_list=[F.interpolate(x, [4, 4])])
     assert large.dtype == np.int64
     assert (large == labels.repeat(2, 2).repeat(2, 3)).all()
-    with pytest.raises(DTypeError, match="must hold floats"):
+    with pytest.raises(DTypeError, match="The data type of 'X' is not supported"):
         F.interpolate(x, [4, 4], mode="bilinear")
 
 
@@ -556,7 +556,7 @@ def test_space_to_depth_has_the_order_of_paddle() -> None:
     ("build", "kind", "says"),
     [
         (lambda x: F.conv2d(x, static.data("w", [2, 3, 3, 3], "float64")), ShapeError, "channels \\* groups"),
-        (lambda x: F.conv2d(x, static.data("w", [3, 2, 3, 3], "float64"), groups=2), ShapeError, "divided by groups"),
+        (lambda x: F.conv2d(x, static.data("w", [3, 2, 3, 3], "float64"), groups=2), ShapeError, "divisible by groups"),
         (lambda x: F.conv2d(x, static.data("w", [2, 4, 9, 9], "float64")), ShapeError, "does not fit"),
         (lambda x: F.conv2d(x, static.data("w", [2, 4, 3, 3], "float32")), DTypeError, "different dtypes"),
         (lambda x: F.conv2d(x, FILTERS), ProgramTypeError, "weight"),
@@ -592,7 +592,7 @@ def test_space_to_depth_has_the_order_of_paddle() -> None:
         (lambda x: F.avg_pool2d(x, 8, 1), ShapeError, "does not fit"),
         (lambda x: F.max_pool2d(x, 2, ceil_mode=1), ProgramTypeError, "ceil_mode"),
         (lambda x: F.max_pool2d(x, "2"), ProgramTypeError, "kernel_size"),
-        (lambda x: F.adaptive_avg_pool2d(x, 0), ShapeError, "positive"),
+        (lambda x: F.adaptive_avg_pool2d(x, 0), ShapeError, "at least 1"),
         (lambda x: fluid.layers.pool2d(x), ShapeError, "pool_size"),
         (lambda x: fluid.layers.pool2d(x, 2, "sum"), ShapeError, "pool_type"),
         (lambda x: F.max_pool2d(x, 2, 2, "SAME", True), UnsupportedError, "numbers"),
@@ -607,7 +607,7 @@ def test_space_to_depth_has_the_order_of_paddle() -> None:
         (lambda x: F.embedding(x, static.data("w", [4, 2], "float64")), DTypeError, "integers"),
         (lambda x: F.interpolate(x), ShapeError, "size or a scale"),
         (lambda x: F.interpolate(x, [3]), ShapeError, "size"),
-        (lambda x: F.interpolate(x, scale_factor=-1.0), ShapeError, "positive"),
+        (lambda x: F.interpolate(x, scale_factor=-1.0), ShapeError, "scale"),
         (lambda x: F.interpolate(x, [3, 3], mode="linear"), ShapeError, "rank"),
         (lambda x: F.interpolate(x, [3, 3], mode="cubic"), ShapeError, "mode"),
         (lambda x: F.interpolate(x, [3, 3], align_corners=True), ShapeError, "align_corners"),

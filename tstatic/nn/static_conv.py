@@ -7,13 +7,13 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_rank, check_static_dim
+from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_ints, check_rank, check_static_dim
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.initializer import Normal
 from tstatic.nn.param import LayerHelper, check_activation, check_enabled
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv._sliding import int_list, is_last, padding_of
+from tstatic.ops.conv._sliding import is_last, padding_of
 from tstatic.ops.conv.conv import output_attrs
 
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
@@ -164,13 +164,13 @@ def _conv(
     groups = 1 if groups is None else check_int(groups, "groups", function, 1)
     count = channels_of(input, data_format, groups, function)
     check_divisible(num_filters, groups, "the number of filters", "groups", function)
-    kernel = int_list(filter_size, rank, "filter_size", function)
+    kernel = check_ints(filter_size, rank, "filter_size", function)
     paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
     attrs = {
-        "strides": int_list(stride, rank, "stride", function),
+        "strides": check_ints(stride, rank, "stride", function),
         "paddings": paddings,
         "padding_algorithm": algorithm,
-        "dilations": int_list(dilation, rank, "dilation", function),
+        "dilations": check_ints(dilation, rank, "dilation", function),
         "groups": groups,
         "data_format": data_format,
     }
@@ -198,7 +198,7 @@ def _kernel_for(
             op="conv2d_transpose",
             var=input.name,
         )
-    sizes = int_list(output_size, 2, "output_size", "conv2d_transpose")
+    sizes = check_ints(output_size, 2, "output_size", "conv2d_transpose")
     spatial = input.shape[1:3] if last else input.shape[2:]
     pads = tuple(paddings) if len(paddings) == 4 else (paddings[0], paddings[0], paddings[1], paddings[1])
     kernel = []
@@ -265,11 +265,11 @@ def conv2d_transpose(
     count = channels_of(input, data_format, groups, function)
     check_divisible(num_filters, groups, "the number of filters", "groups", function)
     paddings, algorithm = padding_of(padding, 2, last, function)
-    strides, dilations = int_list(stride, 2, "stride", function), int_list(dilation, 2, "dilation", function)
+    strides, dilations = check_ints(stride, 2, "stride", function), check_ints(dilation, 2, "dilation", function)
     if filter_size is None:
         kernel = _kernel_for(input, output_size, strides, paddings, dilations, algorithm, last)
     else:
-        kernel = int_list(filter_size, 2, "filter_size", function)
+        kernel = check_ints(filter_size, 2, "filter_size", function)
     check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
     depthwise = groups == count == num_filters and not use_cudnn

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import FLOATS, check_choice, check_int, check_size
+from tstatic.ir.checks import FLOATS, check_choice, check_int, check_ints, check_size
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.functional_layer import functional_layer
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import check_enabled
 from tstatic.no_effect import no_effect
-from tstatic.ops.conv._sliding import int_list
 from tstatic.ops.conv.interpolate_functions import interpolate
 from tstatic.ops.indexing.embedding import padding_row
 from tstatic.ops.matmul.linear import bilinear, linear
@@ -259,7 +258,7 @@ class Pad(Layer):
     ) -> None:
         super().__init__()
         function = type(self).__name__
-        self._pad = list(int_list(padding, 2 * self._rank, "padding", function))
+        self._pad = list(check_ints(padding, 2 * self._rank, "padding", function))
         self._mode = check_choice(mode, ("constant", "reflect", "replicate", "circular"), "mode", function)
         self._value = value
         self._data_format = self._layout if data_format is None else data_format

@@ -6,13 +6,13 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_rank, check_size
+from tstatic.ir.checks import FLOATS, check_choice, check_divisible, check_int, check_ints, check_rank, check_size
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import check_enabled
 from tstatic.nn.static_conv import kaiming
-from tstatic.ops.conv._sliding import int_list, is_last, padding_of
+from tstatic.ops.conv._sliding import is_last, padding_of
 from tstatic.ops.conv.conv import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d
 from tstatic.ops.shape.pad import pad
 
@@ -47,9 +47,9 @@ class _Conv(Layer):
         self._groups = check_int(groups, "groups", function, 1)
         check_divisible(in_channels, groups, "in_channels", "groups", function)
         check_divisible(out_channels, groups, "out_channels", "groups", function)
-        self._kernel_size = int_list(kernel_size, self._rank, "kernel_size", function)
-        self._stride = int_list(stride, self._rank, "stride", function)
-        self._dilation = int_list(dilation, self._rank, "dilation", function)
+        self._kernel_size = check_ints(kernel_size, self._rank, "kernel_size", function)
+        self._stride = check_ints(stride, self._rank, "stride", function)
+        self._dilation = check_ints(dilation, self._rank, "dilation", function)
         self._padding = padding
         self._paddings, self._algorithm = padding_of(padding, self._rank, is_last(data_format), function)
         self._padding_mode = check_choice(padding_mode, PADDING_MODES, "padding_mode", function)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_rank
+from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_ints, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.initializer import Constant, Normal
@@ -16,7 +16,6 @@ from tstatic.nn.layer.layers import Layer
 from tstatic.nn.param import ParamAttr, check_enabled
 from tstatic.nn.static_norm import spectral, spectral_sizes
 from tstatic.no_effect import no_effect
-from tstatic.ops.conv._sliding import int_list
 from tstatic.ops.norm.layer_norm import layer_norm
 
 
@@ -51,7 +50,7 @@ class LayerNorm(Layer):
     ) -> None:
         super().__init__()
         count = len(normalized_shape) if isinstance(normalized_shape, list | tuple) else 1
-        sizes = int_list(normalized_shape, max(count, 1), "normalized_shape", "LayerNorm")
+        sizes = check_ints(normalized_shape, max(count, 1), "normalized_shape", "LayerNorm")
         self._normalized_shape = [check_int(s, f"normalized_shape[{i}]", "LayerNorm", 1) for i, s in enumerate(sizes)]
         self._epsilon, self._name = epsilon, name
         scale_and_bias(self, math.prod(sizes), weight_attr, bias_attr)
@@ -250,7 +249,7 @@ class SpectralNorm(Layer):
     ) -> None:
         super().__init__(dtype=dtype)
         function = "SpectralNorm"
-        shape = int_list(weight_shape, len(weight_shape), "weight_shape", function)
+        shape = check_ints(weight_shape, len(weight_shape), "weight_shape", function)
         for i, n in enumerate(shape):
             check_int(n, f"weight_shape[{i}]", function, 1)
         self._weight_shape, self._eps = shape, eps

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ShapeError
+from tstatic.errors import ShapeError
+from tstatic.ir.checks import FLOATS, check_divisible, check_dtype, check_rank, check_same_dtype, check_sizes
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Cost, Tile
 from tstatic.ir.split import CONVOLUTIONS
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
@@ -19,10 +20,8 @@ from tstatic.ops.conv._sliding import (
     assemble,
     at,
     channels,
-    check_float,
     check_lengths,
     check_no_windows,
-    check_rank,
     is_last,
     layout_attr,
     not_negative,
@@ -124,25 +123,13 @@ def _check(x: Meta, w: Meta, rank: int, attrs: Mapping[str, Any]) -> None:
     Raises:
         ShapeError, DTypeError: Says what does not fit.
     """
-    check_rank(x, (rank + 2,), "Input", attrs["data_format"])
-    check_rank(w, (rank + 2,), "Filter", "output channels, input channels / groups, kernel sizes")
+    check_rank(x, (rank + 2,), "Input", layout=attrs["data_format"])
+    check_rank(w, (rank + 2,), "Filter", layout="output channels, input channels / groups, kernel sizes")
     check_lengths(rank, **{n: attrs[n] for n in ("strides", "paddings", "dilations")})
     check_lengths(rank, **{n: attrs[n] for n in ("output_padding", "output_size") if attrs.get(n)})
-    check_float(x, "Input")
-    if x.dtype is not w.dtype:
-        raise DTypeError(
-            "Input and Filter of a convolution have different dtypes",
-            expected=x.dtype.name,
-            received=f"{x.dtype.name} and {w.dtype.name}",
-            fix=f"convert one with paddle.cast(..., '{x.dtype.name}')",
-        )
-    if 0 in w.shape:
-        raise ShapeError(
-            "Filter of a convolution is empty",
-            expected="positive sizes only",
-            received=list(w.shape),
-            fix="give every kernel size and channel count",
-        )
+    check_dtype(x, FLOATS, "Input")
+    check_same_dtype((x, w), ("Input", "Filter"))
+    check_sizes([n for n in w.shape if n != UNKNOWN], "Filter", least=1)
 
 
 def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
@@ -157,13 +144,7 @@ def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
             received=f"Input of shape {list(x.shape)}, Filter of shape {list(w.shape)}, groups={groups}",
             fix="check groups, data_format and the filter's second size",
         )
-    if filters != UNKNOWN and filters % groups:
-        raise ShapeError(
-            "The number of output channels should be divided by groups",
-            expected=f"a multiple of {groups}",
-            received=filters,
-            fix="change the number of filters or groups",
-        )
+    check_divisible(filters, groups, "The number of output channels", "groups")
     sizes = spatial(x.shape, layout)
     window = Window(sizes, w.shape[2:], attrs)
     outs = window.outputs(sizes)

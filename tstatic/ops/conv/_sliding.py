@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramTypeError, ShapeError
+from tstatic.errors import ShapeError
+from tstatic.ir.checks import check_choice, check_ints, check_length
 from tstatic.ir.opdef import Attr
 from tstatic.ir.types import UNKNOWN, Meta, Shape, dtype_of
 from tstatic.ops._low import torch_wide
 from tstatic.tuned._common import Array, Buffer
 
+T = TypeVar("T")
 Pairs = tuple[tuple[int, int], ...]
 """Padding before and after, per spatial axis."""
 
@@ -73,7 +75,7 @@ def first_shape(shape: Shape, data_format: str) -> Shape:
     return (shape[0], shape[-1], *shape[1:-1]) if is_last(data_format) else shape
 
 
-def per_axis(values: Sequence[int], rank: int) -> tuple[int, ...]:
+def per_axis(values: Sequence[T], rank: int) -> tuple[T, ...]:
     """One value per spatial axis; a single one applies to all."""
     return tuple(values) * rank if len(values) == 1 else tuple(values)
 
@@ -112,29 +114,7 @@ def check_lengths(rank: int, **values: Sequence[int]) -> None:
         ShapeError: Says which.
     """
     for name, given in values.items():
-        allowed = (1, rank, 2 * rank) if name == "paddings" else (1, rank)
-        if len(given) not in allowed:
-            raise ShapeError(
-                f"'{name}' does not fit an input with {rank} spatial axes",
-                expected=f"{' or '.join(map(str, allowed[1:]))} values",
-                received=list(given),
-                fix=f"give one value of '{name}' per spatial axis",
-            )
-
-
-def check_rank(meta: Meta, ranks: Sequence[int], what: str, layout: str) -> None:
-    """Refuses an input of another rank.
-
-    Raises:
-        ShapeError: Says what was expected.
-    """
-    if meta.rank not in ranks:
-        raise ShapeError(
-            f"{what} has the wrong number of dimensions",
-            expected=f"{' or '.join(map(str, ranks))} dimensions ({layout})",
-            received=f"shape {list(meta.shape)}",
-            fix="reshape it, for example with paddle.unsqueeze for a missing batch axis",
-        )
+        check_length(given, (1, rank, 2 * rank)[: 3 if name == "paddings" else 2], name, why="one per spatial axis")
 
 
 def check_no_windows(sizes: Sequence[int], outs: Sequence[int], kernel: Sequence[int], pads: Pairs) -> None:
@@ -151,21 +131,6 @@ def check_no_windows(sizes: Sequence[int], outs: Sequence[int], kernel: Sequence
                 received=f"size {size} with padding {pads[axis][0]} and {pads[axis][1]}",
                 fix="use a smaller kernel or dilation, more padding, or a larger input",
             )
-
-
-def check_float(meta: Meta, what: str) -> None:
-    """Refuses anything but floats.
-
-    Raises:
-        DTypeError: Says what was given.
-    """
-    if not meta.dtype.is_float:
-        raise DTypeError(
-            f"{what} must hold floats",
-            expected="float16, bfloat16, float32 or float64",
-            received=meta.dtype.name,
-            fix="convert it with paddle.cast(x, 'float32')",
-        )
 
 
 # ------------------------------------------------------------------------------------------------- scratch and tiles
@@ -213,58 +178,12 @@ def torch_gradient(torch: Any, function: Callable[[Any], Any], x: Any, dout: Any
 
 
 # ---------------------------------------------------------------------------------------------------- users' arguments
-def check_format(data_format: str, allowed: Sequence[str], function: str) -> None:
-    """Refuses a layout that the function does not take.
-
-    Raises:
-        ShapeError: Says which it takes.
-    """
-    if data_format not in allowed:
-        raise ShapeError(
-            f"Attr(data_format) of {function} should be one of {', '.join(map(repr, allowed))}",
-            expected=" or ".join(map(repr, allowed)),
-            received=repr(data_format),
-            fix="choose one of these",
-            op=function,
-        )
-
-
 _HEIGHT = {"ksize": 1, "strides": 1, "dilations": 1, "output_size": 1, "paddings": 0, "output_padding": 0}
 
 
 def on_images(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes for images of height 1 from those for one axis (paddings have one value or two)."""
     return {n: (_HEIGHT[n],) * len(v) + v if n in _HEIGHT else v for n, v in attrs.items()}
-
-
-def int_list(value: Any, rank: int, name: str, function: str) -> tuple[int, ...]:
-    """An int or a list of ints, one per spatial axis.
-
-    Raises:
-        ProgramTypeError: For anything else.
-        ShapeError: If the number of values is wrong.
-    """
-    values = (value,) * rank if isinstance(value, int | np.integer) and not isinstance(value, bool) else value
-    if not isinstance(values, list | tuple) or any(
-        isinstance(v, bool) or not isinstance(v, int | np.integer) for v in values
-    ):
-        raise ProgramTypeError(
-            f"The type of '{name}' in {function} must be int, list or tuple",
-            expected=f"an int, or a list of {rank} ints",
-            received=f"{value!r} of type {type(value).__name__}",
-            fix=f"pass {name}=2 or {name}={[2] * rank}",
-            op=function,
-        )
-    values = tuple(int(v) for v in values)
-    if len(values) != rank:
-        raise ShapeError(
-            f"'{name}' of {function} has the wrong number of values",
-            expected=f"an int, or {rank} ints",
-            received=list(values),
-            fix=f"give one value per spatial axis: {name}={[2] * rank}, for example",
-            op=function,
-        )
-    return values
 
 
 def padding_of(padding: Any, rank: int, last: bool, function: str) -> tuple[tuple[int, ...], str]:
@@ -277,24 +196,13 @@ def padding_of(padding: Any, rank: int, last: bool, function: str) -> tuple[tupl
         ProgramTypeError, ShapeError: For anything else.
     """
     if isinstance(padding, str):
-        name = padding.upper()
-        if name not in ("SAME", "VALID"):
-            raise ShapeError(
-                f"Unknown padding: '{padding}'. It can only be 'SAME' or 'VALID'.",
-                expected="'SAME', 'VALID', an int or a list",
-                received=repr(padding),
-                fix="choose one of these",
-                op=function,
-            )
-        return (0,) * rank, name
+        check_choice(padding.upper(), ALGORITHMS[1:], "padding", function, error=ShapeError)
+        return (0,) * rank, padding.upper()
     if isinstance(padding, list | tuple) and padding and all(isinstance(p, list | tuple) for p in padding):
         padding = _from_pairs(padding, rank, last, function)
-    elif isinstance(padding, list | tuple) and len(padding) == 2 * rank and rank > 1:
-        padding = int_list(padding, 2 * rank, "padding", function)
-    elif isinstance(padding, list | tuple) and len(padding) == 2 and rank == 1:
-        padding = int_list(padding, 2, "padding", function)
     else:
-        padding = int_list(padding, rank, "padding", function)
+        twice = isinstance(padding, list | tuple) and len(padding) == 2 * rank
+        padding = check_ints(padding, 2 * rank if twice else rank, "padding", function)
     if min(padding, default=0) < 0:
         raise ShapeError(
             f"Invalid padding in {function}, all values should be larger than or equal to 0",
@@ -320,4 +228,4 @@ def _from_pairs(padding: Sequence[Sequence[Any]], rank: int, last: bool, functio
             fix=f"pass padding={[[0, 0], [0, 0], *([[1, 1]] * rank)]}, for example",
             op=function,
         )
-    return int_list([v for pair in inner for v in pair], 2 * rank, "padding", function)
+    return check_ints([v for pair in inner for v in pair], 2 * rank, "padding", function)

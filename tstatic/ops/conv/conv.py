@@ -7,6 +7,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import LayerNamer, check_variable, emit
+from tstatic.ir.checks import check_choice, check_ints
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Ref, plain
@@ -29,10 +30,8 @@ from tstatic.ops.conv._convolution import (
 )
 from tstatic.ops.conv._sliding import (
     LAYOUTS_BY_RANK,
-    check_format,
     first,
     first_shape,
-    int_list,
     is_last,
     on_images,
     padding_of,
@@ -292,14 +291,14 @@ def _build(
     """
     check_variable(x, "x", function)
     check_variable(weight, "weight", function)
-    check_format(data_format, LAYOUTS_BY_RANK[rank], function)
+    check_choice(data_format, LAYOUTS_BY_RANK[rank], "data_format", function, error=ShapeError)
     last = is_last(data_format)
     paddings, algorithm = padding_of(padding, rank, last, function)
     attrs = {
-        "strides": int_list(stride, rank, "stride", function),
+        "strides": check_ints(stride, rank, "stride", function),
         "paddings": paddings,
         "padding_algorithm": algorithm,
-        "dilations": int_list(dilation, rank, "dilation", function),
+        "dilations": check_ints(dilation, rank, "dilation", function),
         "groups": groups,
         "data_format": data_format,
     }
@@ -335,7 +334,7 @@ def output_attrs(output_padding: Any, output_size: Any, rank: int, function: str
     Raises:
         ShapeError: If both are given.
     """
-    extra = int_list(output_padding, rank, "output_padding", function)
+    extra = check_ints(output_padding, rank, "output_padding", function)
     if output_size is None:
         return {"output_padding": extra if any(extra) else (), "output_size": ()}
     if any(extra):
@@ -346,7 +345,7 @@ def output_attrs(output_padding: Any, output_size: Any, rank: int, function: str
             fix="leave output_padding at 0 when output_size is set",
             op=function,
         )
-    return {"output_padding": (), "output_size": int_list(output_size, rank, "output_size", function)}
+    return {"output_padding": (), "output_size": check_ints(output_size, rank, "output_size", function)}
 
 
 @export("nn.functional.conv2d", op="conv2d")

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tstatic.errors import ShapeError, UnsupportedError
-from tstatic.ir.build import check_variable, emit
+from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_choice, check_ints, check_length, check_number, check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
-from tstatic.ops.conv._sliding import int_list, is_last, spatial
+from tstatic.ops.conv._sliding import is_last, spatial
 from tstatic.ops.conv.pool_functions import adaptive_avg_pool1d, adaptive_avg_pool2d
+from tstatic.ops.shape._shapes import emit_one
 
-_MODES = ("nearest", "linear", "bilinear", "trilinear", "bicubic", "area")
-_RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4)}
+_RANKS = {"nearest": (3, 4, 5), "linear": (3,), "bilinear": (4,), "trilinear": (5,), "bicubic": (4,), "area": (3, 4)}
+"""Mode -> ranks of the inputs that it takes."""
 _LAYOUT = {3: ("NCL", "NLC", "NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
-
-
-def _refuse(what: str, expected: str, received: object, fix: str, function: str) -> ShapeError:
-    return ShapeError(what, expected=expected, received=received, fix=fix, op=function)
 
 
 def _no_variables(value: Any, name: str, function: str) -> None:
@@ -38,60 +34,38 @@ def _no_variables(value: Any, name: str, function: str) -> None:
 def _layout(x: Variable, data_format: str, function: str) -> tuple[int, str]:
     """Number of spatial axes, and the layout in the op's spelling."""
     rank = len(x.shape)
-    if rank not in _LAYOUT or data_format not in _LAYOUT[rank]:
-        raise _refuse(
-            f"data_format of {function} does not fit an input of rank {rank}",
-            " or ".join(map(repr, _LAYOUT.get(rank, ("NCHW", "NHWC")))),
-            f"{data_format!r} for shape {list(x.shape)}",
-            "choose the layout with as many letters as the input has axes",
-            function,
-        )
+    check_rank(x, (3, 4, 5), "x", function)
+    check_choice(data_format, _LAYOUT[rank], "data_format", function, error=ShapeError)
     return rank - 2, {"NCW": "NCL", "NWC": "NLC"}.get(data_format, data_format)
 
 
 def _scales(scale: Any, rank: int, function: str) -> tuple[float, ...]:
     values = scale if isinstance(scale, list | tuple) else [scale] * rank
-    good = len(values) == rank and all(
-        isinstance(v, int | float | np.number) and not isinstance(v, bool) and v > 0 for v in values
-    )
-    if not good:
-        raise _refuse(
-            f"the scale of {function} must be a positive number, or one per spatial axis",
-            f"a number above 0, or {rank} of them",
-            repr(scale),
-            "pass scale_factor=2.0, for example",
-            function,
-        )
-    return tuple(float(v) for v in values)
+    check_length(values, rank, "scale", function, why="one per spatial axis")
+    return tuple(check_number(v, "scale", function, above=0, error=ShapeError) for v in values)
 
 
 def _resize(
-    x: Variable,
-    size: Any,
-    scale: Any,
-    mode: str,
-    attrs: dict[str, Any],
-    rank: int,
-    function: str,
-    name: str | None,
+    function: str, mode: str, x: Variable, size: Any, scale: Any, layout: str, name: str | None, **attrs: Any
 ) -> Variable:
+    """Emits the op of a mode, with sizes or with a scale."""
     if (size is None) == (scale is None):
-        raise _refuse(
+        raise ShapeError(
             f"{function} takes either the output's size or a scale",
-            "one of the two",
-            "both" if size is not None else "neither",
-            "pass size=[h, w] or scale_factor=2",
-            function,
+            expected="one of the two",
+            received="both" if size is not None else "neither",
+            fix="pass size=[h, w] or scale_factor=2",
+            op=function,
         )
+    rank = len(x.shape) - 2
     if size is not None:
         _no_variables(size, "size", function)
-        attrs |= dict(zip(("out_d", "out_h", "out_w")[3 - rank :], int_list(size, rank, "size", function), strict=True))
+        sizes = check_ints(size, rank, "size", function)
+        attrs |= dict(zip(("out_d", "out_h", "out_w")[3 - rank :], sizes, strict=True))
     else:
         _no_variables(scale, "scale_factor", function)
         attrs["scale"] = _scales(scale, rank, function)
-    type = f"{mode}_interp_v2"
-    out: Variable = emit(type, {"X": x}, attrs, name=name)
-    return out
+    return emit_one(f"{mode}_interp_v2", {"X": x}, {"interp_method": mode, "data_layout": layout, **attrs}, name=name)
 
 
 @export("nn.functional.interpolate")
@@ -138,31 +112,21 @@ def interpolate(
     # The default means channels second at any rank.
     given = _LAYOUT.get(len(x.shape), ("NCHW",))[0] if data_format == "NCHW" else data_format
     rank, layout = _layout(x, given, "interpolate")
-    if kind not in _MODES or rank + 2 not in _RANKS[kind]:
-        raise _refuse(
-            f"The '{mode}' of interpolate does not fit an input of rank {rank + 2}",
-            ", ".join(m for m in _MODES if rank + 2 in _RANKS[m]),
-            f"mode={mode!r} for shape {list(x.shape)}",
-            "choose a mode for this rank",
-            "interpolate",
-        )
+    fitting = [mode for mode, ranks in _RANKS.items() if rank + 2 in ranks]
+    fix = f"choose a mode for an input of rank {rank + 2}"
+    check_choice(kind, fitting, "mode", "interpolate", fix=fix, error=ShapeError)
     if align_corners and kind == "nearest":
-        raise _refuse(
+        raise ShapeError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear",
-            "align_corners=False with mode='nearest'",
-            "align_corners=True",
-            "leave align_corners at False, or choose another mode",
-            "interpolate",
+            expected="align_corners=False with mode='nearest'",
+            received="align_corners=True",
+            fix="leave align_corners at False, or choose another mode",
+            op="interpolate",
         )
     if kind == "area":
         return _area(x, size, scale_factor, rank, layout, name)
-    attrs = {
-        "interp_method": kind,
-        "align_corners": align_corners,
-        "align_mode": align_mode,
-        "data_layout": layout,
-    }
-    return _resize(x, size, scale_factor, kind, attrs, rank, "interpolate", name)
+    align = {"align_corners": align_corners, "align_mode": align_mode}
+    return _resize("interpolate", kind, x, size, scale_factor, layout, name, **align)
 
 
 def _area(x: Variable, size: Any, scale: Any, rank: int, layout: str, name: str | None) -> Variable:
@@ -190,12 +154,12 @@ def _scaled(x: Variable, scale: Any, rank: int, layout: str, function: str) -> t
     """
     sizes = spatial(x.shape, layout)
     if UNKNOWN in sizes:
-        raise _refuse(
+        raise ShapeError(
             f"{function} needs known sizes here to apply a scale",
-            "an input whose spatial sizes are known",
-            list(x.shape),
-            "give the sizes in static.data, or pass the output's size",
-            function,
+            expected="an input whose spatial sizes are known",
+            received=list(x.shape),
+            fix="give the sizes in static.data, or pass the output's size",
+            op=function,
         )
     return tuple(int(s * f) for s, f in zip(sizes, _scales(scale, rank, function), strict=True))
 
@@ -228,34 +192,27 @@ def upsample(
 
 # --------------------------------------------------------------------------------------------------------- names of 1.x
 def _resize_1x(
+    function: str,
+    mode: str,
     input: Variable,
     out_shape: Any,
     scale: Any,
     name: str | None,
     actual_shape: Any,
-    mode: str,
-    align_corners: bool,
-    align_mode: int,
     data_format: str,
-    function: str,
+    **align: Any,
 ) -> Variable:
     """Resizing of 1.x: a scale only says the output's size, and sizes decide the ratio."""
     check_variable(input, "input", function)
     if actual_shape is not None:
         _no_variables(actual_shape, "actual_shape", function)
-        out_shape, scale = actual_shape, None
+        out_shape = actual_shape
     rank, layout = _layout(input, data_format, function)
     if out_shape is not None:
         scale = None
     elif scale is not None and UNKNOWN not in spatial(input.shape, layout):
         out_shape, scale = _scaled(input, scale, rank, layout, function), None
-    attrs = {
-        "interp_method": mode,
-        "align_corners": align_corners,
-        "align_mode": align_mode,
-        "data_layout": layout,
-    }
-    return _resize(input, out_shape, scale, mode, attrs, rank, function, name)
+    return _resize(function, mode, input, out_shape, scale, layout, name, **align)
 
 
 @export("fluid.layers.resize_nearest", op="nearest_interp_v2")
@@ -282,9 +239,8 @@ def resize_nearest(
     Returns:
         ``input`` with its spatial sizes changed.
     """
-    return _resize_1x(
-        input, out_shape, scale, name, actual_shape, "nearest", align_corners, 1, data_format, "resize_nearest"
-    )
+    align = {"align_corners": align_corners}
+    return _resize_1x("resize_nearest", "nearest", input, out_shape, scale, name, actual_shape, data_format, **align)
 
 
 @export("fluid.layers.resize_bilinear", op="bilinear_interp_v2")
@@ -307,10 +263,8 @@ def resize_bilinear(
     Returns:
         ``input`` with its spatial sizes changed.
     """
-    return _resize_1x(
-        input, out_shape, scale, name, actual_shape, "bilinear", align_corners, align_mode, data_format,
-        "resize_bilinear",
-    )  # fmt: skip
+    align = {"align_corners": align_corners, "align_mode": align_mode}
+    return _resize_1x("resize_bilinear", "bilinear", input, out_shape, scale, name, actual_shape, data_format, **align)
 
 
 @export("fluid.layers.resize_trilinear", op="trilinear_interp_v2")
@@ -329,10 +283,10 @@ def resize_trilinear(
     Returns:
         ``input`` with its spatial sizes changed.
     """
+    align = {"align_corners": align_corners, "align_mode": align_mode}
     return _resize_1x(
-        input, out_shape, scale, name, actual_shape, "trilinear", align_corners, align_mode, data_format,
-        "resize_trilinear",
-    )  # fmt: skip
+        "resize_trilinear", "trilinear", input, out_shape, scale, name, actual_shape, data_format, **align
+    )
 
 
 @export("fluid.layers.resize_linear", op="linear_interp_v2")
@@ -351,9 +305,8 @@ def resize_linear(
     Returns:
         ``input`` with its length changed.
     """
-    return _resize_1x(
-        input, out_shape, scale, name, actual_shape, "linear", align_corners, align_mode, data_format, "resize_linear"
-    )
+    align = {"align_corners": align_corners, "align_mode": align_mode}
+    return _resize_1x("resize_linear", "linear", input, out_shape, scale, name, actual_shape, data_format, **align)
 
 
 @export("fluid.layers.image_resize")
@@ -380,15 +333,8 @@ def image_resize(
     Raises:
         ShapeError: For another method.
     """
-    mode = str(resample).lower()
-    if mode not in ("linear", "bilinear", "trilinear", "bicubic", "nearest"):
-        raise _refuse(
-            "The 'resample' of image_resize can only be 'LINEAR', 'BILINEAR', 'TRILINEAR', 'BICUBIC' or 'NEAREST'",
-            "one of these",
-            repr(resample),
-            "choose one of these",
-            "image_resize",
-        )
-    return _resize_1x(
-        input, out_shape, scale, name, actual_shape, mode, align_corners, align_mode, data_format, "image_resize"
-    )
+    mode = str(resample).upper()
+    modes = ("LINEAR", "BILINEAR", "TRILINEAR", "BICUBIC", "NEAREST")
+    check_choice(mode, modes, "resample", "image_resize", error=ShapeError)
+    align = {"align_corners": align_corners, "align_mode": align_mode}
+    return _resize_1x("image_resize", mode.lower(), input, out_shape, scale, name, actual_shape, data_format, **align)

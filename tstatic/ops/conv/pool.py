@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
+from tstatic.ir.checks import FLOATS, check_dtype, check_rank
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, ValueRange, register
 from tstatic.ir.ref import plain
 from tstatic.ir.split import IMAGES
@@ -18,10 +19,8 @@ from tstatic.ops.conv._sliding import (
     assemble,
     at,
     channels,
-    check_float,
     check_lengths,
     check_no_windows,
-    check_rank,
     first,
     first_shape,
     is_last,
@@ -145,10 +144,10 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
         DTypeError: If integers are averaged.
     """
     layout = attrs.get("data_format", "NCHW")
-    check_rank(x, (4,), "the input of a pooling", layout)
+    check_rank(x, (4,), "X", layout=layout)
     check_lengths(2, ksize=attrs["ksize"], strides=attrs["strides"], paddings=attrs["paddings"])
     if attrs.get("pooling_type") == "avg":
-        check_float(x, "the input of an average pooling")
+        check_dtype(x, FLOATS, "X")
     sizes = spatial(x.shape, layout)
     if not attrs["global_pooling"] and min(attrs["ksize"]) <= 0:
         raise ShapeError(

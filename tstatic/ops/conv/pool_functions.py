@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.errors import ProgramTypeError, ShapeError, UnsupportedError
+from tstatic.errors import ShapeError, UnsupportedError
 from tstatic.ir.build import LayerNamer, check_variable, emit
+from tstatic.ir.checks import check_choice, check_ints, check_sizes, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.no_effect import LIBRARY, no_effect
-from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, check_format, int_list, is_last, on_images, padding_of, spatial
+from tstatic.ops.conv._sliding import LAYOUTS_BY_RANK, is_last, on_images, padding_of, spatial
+from tstatic.ops.shape._shapes import emit_one
 
 Pooled = Variable | tuple[Variable, Variable]
-
-
-def check_flag(value: Any, name: str, function: str) -> None:
-    """Refuses anything but a bool.
-
-    Raises:
-        ProgramTypeError: Says what was given.
-    """
-    if not isinstance(value, bool):
-        raise ProgramTypeError(
-            f"Attr({name}) of {function} should be a bool",
-            expected="True or False",
-            received=f"{value!r} of type {type(value).__name__}",
-            fix=f"pass {name}=True or {name}=False",
-            op=function,
-        )
 
 
 def _window(
@@ -36,11 +22,11 @@ def _window(
 ) -> dict[str, Any]:
     """Returns the attributes of sliding windows after checking the arguments; sequences have the layout of images."""
     check_variable(x, "x", function)
-    check_format(data_format, LAYOUTS_BY_RANK[2], function)
+    check_choice(data_format, LAYOUTS_BY_RANK[2], "data_format", function, error=ShapeError)
     for name, value in flags.items():
-        check_flag(value, name, function)
-    kernel = int_list(size, rank, "kernel_size", function)
-    strides = kernel if stride is None else int_list(stride, rank, "stride", function)
+        check_type(value, bool, name, function)
+    kernel = check_ints(size, rank, "kernel_size", function)
+    strides = kernel if stride is None else check_ints(stride, rank, "stride", function)
     paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
     windows = {"ksize": kernel, "strides": strides, "paddings": paddings, "padding_algorithm": algorithm}
     return {**windows, **flags, "data_format": data_format}
@@ -49,7 +35,7 @@ def _window(
 def _adaptive(function: str, rank: int, x: Variable, output_size: Any, data_format: str = "NCHW") -> dict[str, Any]:
     """Returns the attributes of adaptive windows after checking the arguments; a size of ``None`` keeps the input's."""
     check_variable(x, "x", function)
-    check_format(data_format, LAYOUTS_BY_RANK[2], function)
+    check_choice(data_format, LAYOUTS_BY_RANK[2], "data_format", function, error=ShapeError)
     if isinstance(output_size, list | tuple) and None in output_size and len(output_size) == rank:
         sizes = spatial(x.shape, data_format)
         output_size = [
@@ -63,15 +49,8 @@ def _adaptive(function: str, rank: int, x: Variable, output_size: Any, data_form
                 fix="give that size in static.data, or a number in output_size",
                 op=function,
             )
-    values = int_list(output_size, rank, "output_size", function)
-    if min(values) <= 0:
-        raise ShapeError(
-            f"output_size of {function} must be positive",
-            expected="sizes of at least 1",
-            received=list(values),
-            fix="choose positive sizes",
-            op=function,
-        )
+    values = check_ints(output_size, rank, "output_size", function)
+    check_sizes(values, "output_size", function, least=1)
     return {"ksize": values, "adaptive": True, "data_format": data_format}
 
 
@@ -197,8 +176,7 @@ def avg_pool2d(
         return _average("avg_pool2d", 2, x, attrs, name)
     out = _average("avg_pool2d", 2, x, {**attrs, "exclusive": False}, name)
     factor = attrs["ksize"][0] * attrs["ksize"][1] / divisor_override
-    scaled: Variable = emit("scale", {"X": out}, {"scale": factor})
-    return scaled
+    return emit_one("scale", {"X": out}, {"scale": factor})
 
 
 @export("nn.functional.max_pool1d", op="pool2d")
@@ -333,17 +311,6 @@ def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False
 
 
 # --------------------------------------------------------------------------------------------------------- names of 1.x
-def _pool_type(pool_type: Any, function: str) -> None:
-    if pool_type not in ("max", "avg"):
-        raise ShapeError(
-            f"Unknown Attr(pool_type): '{pool_type}'. It can only be 'max' or 'avg'.",
-            expected="'max' or 'avg'",
-            received=repr(pool_type),
-            fix="choose one of the two",
-            op=function,
-        )
-
-
 @no_effect(use_cudnn=LIBRARY)
 @export("fluid.layers.pool2d", op="pool2d")
 def pool2d(
@@ -382,10 +349,10 @@ def pool2d(
         array([[[[2.5, 4.5]]]], dtype=float32)
     """
     check_variable(input, "input", "pool2d")
-    _pool_type(pool_type, "pool2d")
-    check_flag(ceil_mode, "ceil_mode", "pool2d")
-    check_flag(global_pooling, "global_pooling", "pool2d")
-    check_format(data_format, ("NCHW", "NHWC"), "pool2d")
+    check_choice(pool_type, ("max", "avg"), "pool_type", "pool2d", error=ShapeError)
+    check_type(ceil_mode, bool, "ceil_mode", "pool2d")
+    check_type(global_pooling, bool, "global_pooling", "pool2d")
+    check_choice(data_format, ("NCHW", "NHWC"), "data_format", "pool2d", error=ShapeError)
     if not global_pooling and pool_size == -1:
         raise ShapeError(
             "When Attr(global_pooling) is False, Attr(pool_size) must be passed and be a valid value",
@@ -396,8 +363,8 @@ def pool2d(
         )
     paddings, algorithm = padding_of(pool_padding, 2, is_last(data_format), "pool2d")
     attrs = {
-        "ksize": int_list(pool_size, 2, "pool_size", "pool2d"),
-        "strides": int_list(pool_stride, 2, "pool_stride", "pool2d"),
+        "ksize": check_ints(pool_size, 2, "pool_size", "pool2d"),
+        "strides": check_ints(pool_stride, 2, "pool_stride", "pool2d"),
         "paddings": paddings,
         "padding_algorithm": algorithm,
         "pooling_type": pool_type,
@@ -406,8 +373,7 @@ def pool2d(
         "exclusive": exclusive,
         "data_format": data_format,
     }
-    out: Variable = emit("pool2d", {"X": input}, attrs, name=name)
-    return out
+    return emit_one("pool2d", {"X": input}, attrs, name=name)
 
 
 @export("fluid.layers.adaptive_pool2d", op="pool2d")
@@ -423,7 +389,7 @@ def adaptive_pool2d(
         ShapeError: For an unknown ``pool_type``, or ``require_index`` with averages.
     """
     check_variable(input, "input", "adaptive_pool2d")
-    _pool_type(pool_type, "adaptive_pool2d")
+    check_choice(pool_type, ("max", "avg"), "pool_type", "adaptive_pool2d", error=ShapeError)
     if pool_type == "avg":
         if require_index:
             raise ShapeError(

@@ -8,33 +8,29 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import check_variable, emit
+from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_dtype, check_ints, check_length, check_rank, check_sizes
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import BATCHES
 from tstatic.ir.types import UNKNOWN, Meta
-from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import check_float, check_no_windows, check_rank, int_list, parts
-from tstatic.ops.norm._norm import torch_wide
+from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.conv._convolution import Window
+from tstatic.ops.conv._sliding import check_no_windows, parts
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
-from tstatic.tuned._windows import output_size
 
 
-class Blocks:
+class Blocks(Window):
     """Geometry: paddings are top, left, bottom, right, as Paddle orders them here."""
 
     def __init__(self, sizes: Sequence[int], attrs: Mapping[str, Any]) -> None:
-        self.sizes = tuple(sizes)
-        self.kernel: tuple[int, int] = attrs["kernel_sizes"]
-        self.strides: tuple[int, int] = attrs["strides"]
-        self.dilations: tuple[int, int] = attrs["dilations"]
         top, left, bottom, right = attrs["paddings"]
-        self.pads = (top, bottom), (left, right)
-        self.outs = tuple(
-            UNKNOWN if size == UNKNOWN else output_size(size, k, s, *pad, d)
-            for size, k, s, pad, d in zip(sizes, self.kernel, self.strides, self.pads, self.dilations, strict=True)
-        )
+        super().__init__(sizes, attrs["kernel_sizes"], {**attrs, "paddings": (top, bottom, left, right)})
+        self.sizes = tuple(sizes)
+        self.outs = self.outputs(sizes)
+        self.area = self.kernel[0] * self.kernel[1]
 
     @property
     def length(self) -> int:
@@ -47,10 +43,9 @@ class Blocks:
 
     def check(self) -> None:
         """Refuses blocks that do not fit."""
-        reach = [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
-        check_no_windows(self.sizes, self.outs, reach, self.pads)
+        check_no_windows(self.sizes, self.outs, self.reach, self.pads)
 
-    def inner(self, padded: Array) -> Array:
+    def inner(self, padded: Any) -> Any:
         """The input inside its padded copy."""
         (top, _), (left, _) = self.pads
         return padded[:, :, top : top + self.sizes[0], left : left + self.sizes[1]]
@@ -71,8 +66,9 @@ def _columns(y: Array, blocks: Blocks, channels: int) -> tuple[Array, bool]:
         return y.reshape(shape), True
 
 
-def im2col(x: Array, y: Array, blocks: Blocks, padded: Array) -> None:
+def _unfold_ref(x: Array, y: Array, scratch: Sequence[Array], **attrs: Any) -> None:
     """Writes every block of ``x`` as a column of ``y``."""
+    blocks, padded = Blocks(x.shape[2:], attrs), scratch[0]
     padded.fill(0)
     np.copyto(blocks.inner(padded), x)
     columns, copied = _columns(y, blocks, x.shape[1])
@@ -83,8 +79,9 @@ def im2col(x: Array, y: Array, blocks: Blocks, padded: Array) -> None:
         np.copyto(y, columns.reshape(y.shape))
 
 
-def col2im(y: Array, x: Array, blocks: Blocks, padded: Array) -> None:
+def _fold_ref(y: Array, x: Array, scratch: Sequence[Array], **attrs: Any) -> None:
     """Adds every column of ``y`` to the places of ``x`` that its block covers."""
+    blocks, padded = Blocks(x.shape[2:], attrs), scratch[0]
     padded.fill(0)
     columns, _ = _columns(y, blocks, x.shape[1])
     for a in range(blocks.kernel[0]):
@@ -94,7 +91,11 @@ def col2im(y: Array, x: Array, blocks: Blocks, padded: Array) -> None:
     np.copyto(x, blocks.inner(padded))
 
 
-def _padded_meta(x: Meta, attrs: Mapping[str, Any]) -> tuple[Meta, ...]:
+def _unfold_grad_ref(x: Array, dy: Array, dx: Array, scratch: Sequence[Array], **attrs: Any) -> None:
+    _fold_ref(dy, dx, scratch, **attrs)
+
+
+def _padded_image(x: Meta, attrs: Mapping[str, Any]) -> tuple[Meta, ...]:
     return (Meta((*x.shape[:2], *Blocks(x.shape[2:], attrs).padded), x.dtype.compute),)
 
 
@@ -104,47 +105,49 @@ def _split(*metas: Meta) -> list[Tile] | None:
     return None if tiles is None else [((p,),) * len(metas) for p in tiles]
 
 
-# --------------------------------------------------------------------------------------------------------------- unfold
+# --------------------------------------------------------------------------------------------------------------- shapes
 def _unfold_infer(x: Meta, **attrs: Any) -> Meta:
-    check_float(x, "X")
-    check_rank(x, (4,), "the input of unfold", "NCHW")
+    check_dtype(x, FLOATS, "X")
+    check_rank(x, 4, "X", layout="NCHW")
     blocks = Blocks(x.shape[2:], attrs)
     blocks.check()
-    depth = UNKNOWN if x.shape[1] == UNKNOWN else x.shape[1] * blocks.kernel[0] * blocks.kernel[1]
+    depth = UNKNOWN if x.shape[1] == UNKNOWN else x.shape[1] * blocks.area
     return x.with_shape((x.shape[0], depth, blocks.length))
 
 
-def _unfold_scratch(x: Meta, y: Meta, **attrs: Any) -> tuple[Meta, ...]:
-    return _padded_meta(x, attrs)
+def _fold_infer(x: Meta, output_sizes: tuple[int, ...], **attrs: Any) -> Meta:
+    check_dtype(x, FLOATS, "X")
+    check_rank(x, (3,), "X", layout="[n, c * kh * kw, blocks]")
+    check_length(output_sizes, 2, "output_sizes", why="height and width")
+    check_sizes(output_sizes, "output_sizes", least=1)
+    blocks = Blocks(output_sizes, attrs)
+    blocks.check()
+    place = blocks.area
+    depth, length = x.shape[1:]
+    if (length != UNKNOWN and length != blocks.length) or (depth != UNKNOWN and depth % place):
+        raise ShapeError(
+            "the columns of fold do not fit the image",
+            expected=f"a multiple of {place} rows and {blocks.length} columns",
+            received=list(x.shape),
+            fix="check output_sizes, kernel_sizes, strides, paddings and dilations",
+        )
+    return x.with_shape((x.shape[0], UNKNOWN if depth == UNKNOWN else depth // place, *output_sizes))
 
 
-@in_float32()
-def _unfold_ref(x: Array, y: Array, scratch: Sequence[Array], **attrs: Any) -> None:
-    im2col(x, y, Blocks(x.shape[2:], attrs), scratch[0])
-
-
-def _unfold_grad_scratch(x: Meta, dy: Meta, dx: Meta, **attrs: Any) -> tuple[Meta, ...]:
-    return _padded_meta(dx, attrs)
-
-
-@in_float32()
-def _unfold_grad_ref(x: Array, dy: Array, dx: Array, scratch: Sequence[Array], **attrs: Any) -> None:
-    col2im(dy, dx, Blocks(dx.shape[2:], attrs), scratch[0])
-
-
+# ---------------------------------------------------------------------------------------------------------------- torch
 def _torch_unfold(torch: Any, x: Any, attrs: Mapping[str, Any]) -> Any:
     top, left, bottom, right = attrs["paddings"]
     padded = torch.nn.functional.pad(x, (left, right, top, bottom))
     blocks = Blocks(x.shape[2:], attrs)
     if x.numel() == 0:
-        return x.new_zeros((x.shape[0], x.shape[1] * blocks.kernel[0] * blocks.kernel[1], blocks.length))
+        return x.new_zeros((x.shape[0], x.shape[1] * blocks.area, blocks.length))
     return torch.nn.functional.unfold(padded, blocks.kernel, blocks.dilations, 0, blocks.strides)
 
 
 def _torch_fold(torch: Any, y: Any, sizes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
     blocks = Blocks(sizes, attrs)
     if y.numel() == 0:
-        return y.new_zeros((y.shape[0], y.shape[1] // (blocks.kernel[0] * blocks.kernel[1]), *sizes))
+        return y.new_zeros((y.shape[0], y.shape[1] // blocks.area, *sizes))
     full = torch.nn.functional.fold(y, blocks.padded, blocks.kernel, blocks.dilations, 0, blocks.strides)
     return blocks.inner(full)
 
@@ -157,44 +160,11 @@ def _unfold_grad_lower(torch: Any, x: Any, dy: Any, **attrs: Any) -> Any:
     return _torch_fold(torch, torch_wide(dy), x.shape[2:], attrs).to(x.dtype)
 
 
-# ----------------------------------------------------------------------------------------------------------------- fold
-def _fold_infer(x: Meta, output_sizes: tuple[int, ...], **attrs: Any) -> Meta:
-    check_float(x, "X")
-    check_rank(x, (3,), "the input of fold", "[n, c * kh * kw, blocks]")
-    if len(output_sizes) != 2 or min(output_sizes) <= 0:
-        raise ShapeError(
-            "output_sizes of fold must be two positive sizes",
-            expected="[height, width]",
-            received=list(output_sizes),
-            fix="pass the image's sizes",
-        )
-    blocks = Blocks(output_sizes, attrs)
-    blocks.check()
-    place = blocks.kernel[0] * blocks.kernel[1]
-    depth, length = x.shape[1:]
-    if (length != UNKNOWN and length != blocks.length) or (depth != UNKNOWN and depth % place):
-        raise ShapeError(
-            "the columns of fold do not fit the image",
-            expected=f"a multiple of {place} rows and {blocks.length} columns",
-            received=list(x.shape),
-            fix="check output_sizes, kernel_sizes, strides, paddings and dilations",
-        )
-    return x.with_shape((x.shape[0], UNKNOWN if depth == UNKNOWN else depth // place, *output_sizes))
-
-
-def _fold_scratch(x: Meta, y: Meta, **attrs: Any) -> tuple[Meta, ...]:
-    return _padded_meta(y, attrs)
-
-
-@in_float32()
-def _fold_ref(x: Array, y: Array, scratch: Sequence[Array], **attrs: Any) -> None:
-    col2im(x, y, Blocks(y.shape[2:], attrs), scratch[0])
-
-
 def _fold_lower(torch: Any, x: Any, **attrs: Any) -> Any:
     return _torch_fold(torch, torch_wide(x), attrs["output_sizes"], attrs).to(x.dtype)
 
 
+# ------------------------------------------------------------------------------------------------------- op definitions
 def _pair(values: Sequence[int]) -> str | None:
     return None if len(values) == 2 and min(values) > 0 else "two positive sizes"
 
@@ -211,24 +181,20 @@ _GEOMETRY: dict[str, Any] = {
 }
 
 
-def _window_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    return {n: attrs[n] for n in _GEOMETRY}
+def _unfold_of(ctx: GradContext, value: str, given: str) -> list[OpSpec]:
+    """The blocks of the gradient that arrives at ``value`` are the gradient of ``given``: both ops are adjoint."""
+    if given not in ctx.in_grads or value not in ctx.out_grads:
+        return []
+    attrs = {n: ctx.attrs[n] for n in _GEOMETRY}
+    return [OpSpec("unfold", {"X": [ctx.out_grads[value]]}, {"Y": [ctx.in_grads[given]]}, attrs)]
 
 
 def _fold_grad(ctx: GradContext) -> list[OpSpec]:
-    """The blocks of the incoming gradient."""
-    x, y = ctx.inputs["X"][0], ctx.outputs["Y"][0]
-    if x not in ctx.in_grads or y not in ctx.out_grads:
-        return []
-    return [OpSpec("unfold", {"X": [ctx.out_grads[y]]}, {"Y": [ctx.in_grads[x]]}, _window_attrs(ctx.attrs))]
+    return _unfold_of(ctx, ctx.outputs["Y"][0], ctx.inputs["X"][0])
 
 
 def _unfold_grad_grad(ctx: GradContext) -> list[OpSpec]:
-    """The backward op is linear in the incoming gradient; its adjoint is ``unfold``."""
-    dy, dx = ctx.inputs["Y" + GRAD][0], ctx.outputs["X" + GRAD][0]
-    if dy not in ctx.in_grads or dx not in ctx.out_grads:
-        return []
-    return [OpSpec("unfold", {"X": [ctx.out_grads[dx]]}, {"Y": [ctx.in_grads[dy]]}, _window_attrs(ctx.attrs))]
+    return _unfold_of(ctx, ctx.outputs["X" + GRAD][0], ctx.inputs["Y" + GRAD][0])
 
 
 register(
@@ -237,12 +203,12 @@ register(
         "X -> Y",
         attrs=_GEOMETRY,
         infer=_unfold_infer,
-        ref=plain(_unfold_ref, _unfold_scratch),
+        ref=plain(in_float32()(_unfold_ref), lambda x, y, **attrs: _padded_image(x, attrs)),
         lower=_unfold_lower,
         split=_split,
         grad=GradOp(
             "X, Y@GRAD -> X@GRAD",
-            ref=plain(_unfold_grad_ref, _unfold_grad_scratch),
+            ref=plain(in_float32()(_unfold_grad_ref), lambda x, dy, dx, **attrs: _padded_image(dx, attrs)),
             lower=_unfold_grad_lower,
             split=_split,
             shape_only=("X",),
@@ -267,7 +233,7 @@ register(
         "X -> Y",
         attrs={"output_sizes": Attr(kind="ints"), **_GEOMETRY},
         infer=_fold_infer,
-        ref=plain(_fold_ref, _fold_scratch),
+        ref=plain(in_float32()(_fold_ref), lambda x, y, **attrs: _padded_image(y, attrs)),
         lower=_fold_lower,
         split=_split,
         grad=_fold_grad,
@@ -292,12 +258,12 @@ register(
 # ------------------------------------------------------------------------------------------------------------ functions
 def _geometry(kernel_sizes: Any, strides: Any, paddings: Any, dilations: Any, function: str) -> dict[str, Any]:
     four = isinstance(paddings, list | tuple) and len(paddings) == 4
-    pads = int_list(paddings, 4 if four else 2, "paddings", function)
+    pads = check_ints(paddings, 4 if four else 2, "paddings", function)
     return {
-        "kernel_sizes": int_list(kernel_sizes, 2, "kernel_sizes", function),
-        "strides": int_list(strides, 2, "strides", function),
+        "kernel_sizes": check_ints(kernel_sizes, 2, "kernel_sizes", function),
+        "strides": check_ints(strides, 2, "strides", function),
         "paddings": pads if four else (*pads, *pads),
-        "dilations": int_list(dilations, 2, "dilations", function),
+        "dilations": check_ints(dilations, 2, "dilations", function),
     }
 
 
@@ -330,8 +296,7 @@ def unfold(
                 [4., 5.]]], dtype=float32)
     """
     check_variable(x, "x", "unfold")
-    out: Variable = emit("unfold", {"X": x}, _geometry(kernel_sizes, strides, paddings, dilations, "unfold"), name=name)
-    return out
+    return emit_one("unfold", {"X": x}, _geometry(kernel_sizes, strides, paddings, dilations, "unfold"), name=name)
 
 
 @export("nn.functional.fold", op="fold")
@@ -366,6 +331,5 @@ def fold(
     """
     check_variable(x, "x", "fold")
     attrs = _geometry(kernel_sizes, strides, paddings, dilations, "fold")
-    attrs["output_sizes"] = int_list(output_sizes, 2, "output_sizes", "fold")
-    out: Variable = emit("fold", {"X": x}, attrs, name=name)
-    return out
+    attrs["output_sizes"] = check_ints(output_sizes, 2, "output_sizes", "fold")
+    return emit_one("fold", {"X": x}, attrs, name=name)

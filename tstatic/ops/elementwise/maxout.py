@@ -9,20 +9,20 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import check_float
 from tstatic.ops.norm._norm import OutputView, torch_wide
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 
 def _infer(x: Meta, groups: int, axis: int) -> Meta:
-    check_float(x, "X")
+    check_dtype(x, FLOATS, "X")
     place = normalize_axis(axis, x.rank)
     count = x.shape[place]
     if place == 0 or (count != UNKNOWN and count % groups):

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_dtype
 from tstatic.ir.opdef import (
     GRAD,
     WHOLE,
@@ -27,7 +28,6 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import IMAGES, Split
 from tstatic.ir.types import UNKNOWN, Meta, float32
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import check_float
 from tstatic.ops.indexing._scatter_add import add_rows
 from tstatic.tuned._common import Array
 
@@ -65,7 +65,7 @@ def _infer(ids: Meta, w: Meta) -> Meta:
             received=ids.dtype.name,
             fix="convert them with paddle.cast(ids, 'int64')",
         )
-    check_float(w, "the table of an embedding lookup")
+    check_dtype(w, FLOATS, "W")
     if w.rank != 2:
         raise ShapeError(
             "the table of an embedding lookup must have two dimensions",

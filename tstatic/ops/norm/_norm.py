@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
+from tstatic.ir.checks import FLOATS, check_dtype
 from tstatic.ir.types import UNKNOWN, Meta, numel
-from tstatic.ops.conv._sliding import check_float
 from tstatic.tuned._common import Array
 
 
@@ -40,7 +40,7 @@ def check_parameter(meta: Meta | None, name: str, count: int, x: Meta) -> None:
     """
     if meta is None:
         return
-    check_float(meta, name)
+    check_dtype(meta, FLOATS, name)
     if UNKNOWN not in (meta.numel, count) and meta.numel != count:
         raise ShapeError(
             f"{name} does not have one value for each place that is normalised",

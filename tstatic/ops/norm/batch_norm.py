@@ -10,13 +10,14 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_dtype, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import CHANNELS
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import as_metas, at, channels, check_float, check_rank, is_last, layout_attr, parts
+from tstatic.ops.conv._sliding import as_metas, at, channels, is_last, layout_attr, parts
 from tstatic.ops.norm._batch_norm_lower import is_global, lower_batch_norm, lower_batch_norm_grad
 from tstatic.ops.norm._norm import OutputView, check_parameter, check_wide
 from tstatic.tuned._common import Array
@@ -51,8 +52,8 @@ def _infer(
     momentum_tensor: Meta | None,
     data_layout: str,
 ) -> tuple[Meta | None, ...]:
-    check_float(x, "X")
-    check_rank(x, (2, 3, 4, 5), "the input of batch_norm", data_layout)
+    check_dtype(x, FLOATS, "X")
+    check_rank(x, (2, 3, 4, 5), "X", layout=data_layout)
     count = x.shape[1] if x.rank == 2 else channels(x.shape, data_layout)
     for name, meta in (("Scale", scale), ("Bias", bias), ("Mean", mean), ("Variance", variance)):
         check_parameter(meta, name, count, x)

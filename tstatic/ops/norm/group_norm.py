@@ -9,12 +9,13 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_dtype, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import channels, check_float, check_rank, layout_attr
+from tstatic.ops.conv._sliding import channels, layout_attr
 from tstatic.ops.norm._groups import (
     Groups,
     backward,
@@ -32,8 +33,8 @@ from tstatic.tuned._common import Array
 
 
 def _infer(x: Meta, scale: Meta | None, bias: Meta | None, groups: int, data_layout: str) -> tuple[Meta, Meta, Meta]:
-    check_float(x, "X")
-    check_rank(x, (2, 3, 4, 5), "the input of group_norm", data_layout)
+    check_dtype(x, FLOATS, "X")
+    check_rank(x, (2, 3, 4, 5), "X", layout=data_layout)
     count = x.shape[1] if x.rank == 2 else channels(x.shape, data_layout)
     if count != UNKNOWN and count % groups:
         raise ShapeError(

@@ -9,13 +9,13 @@ import numpy as np
 
 from tstatic.errors import UnsupportedError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_dtype, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, numel
 from tstatic.no_effect import no_effect
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import check_float, check_rank
 from tstatic.ops.norm._groups import (
     backward,
     backward_pieces,
@@ -32,8 +32,8 @@ from tstatic.tuned._common import Array
 
 
 def _infer(x: Meta, scale: Meta | None, bias: Meta | None) -> tuple[Meta, Meta, Meta]:
-    check_float(x, "X")
-    check_rank(x, (2, 3, 4, 5), "the input of instance_norm", "NCHW")
+    check_dtype(x, FLOATS, "X")
+    check_rank(x, (2, 3, 4, 5), "X", layout="NCHW")
     check_parameter(scale, "Scale", x.shape[1], x)
     check_parameter(bias, "Bias", x.shape[1], x)
     check_wide(x, Scale=scale, Bias=bias)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_dtype, check_ints
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
@@ -15,7 +16,7 @@ from tstatic.ir.ref import plain
 from tstatic.ir.split import BATCHES
 from tstatic.ir.types import UNKNOWN, Meta, numel
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import as_metas, check_float, int_list, parts
+from tstatic.ops.conv._sliding import as_metas, parts
 from tstatic.ops.norm._norm import OutputView, check_parameter, check_wide, torch_wide
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import layer_norm as normalize
@@ -28,7 +29,7 @@ def _matrix(shape: Sequence[int], axis: int) -> tuple[int, int]:
 
 
 def _infer(x: Meta, scale: Meta | None, bias: Meta | None, begin_norm_axis: int) -> tuple[Meta, Meta, Meta]:
-    check_float(x, "X")
+    check_dtype(x, FLOATS, "X")
     if not 0 < begin_norm_axis < max(x.rank, 1):
         raise ShapeError(
             "begin_norm_axis of layer_norm is out of range",
@@ -274,7 +275,7 @@ def layer_norm(
     """
     check_variable(x, "x", "layer_norm")
     count = len(normalized_shape) if isinstance(normalized_shape, list | tuple) else 1
-    sizes = int_list(normalized_shape, count, "normalized_shape", "layer_norm")
+    sizes = check_ints(normalized_shape, count, "normalized_shape", "layer_norm")
     axis = len(x.shape) - count
     if axis < 0 or any(UNKNOWN not in (a, b) and a != b for a, b in zip(x.shape[axis:], sizes, strict=True)):
         raise ShapeError(

@@ -9,13 +9,14 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import FLOATS, check_choice, check_dtype, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import ROWS
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import check_float, check_format, check_rank, first, is_last, layout_attr, parts
+from tstatic.ops.conv._sliding import first, is_last, layout_attr, parts
 from tstatic.ops.norm._norm import torch_wide
 from tstatic.ops.norm.batch_norm import channel_layout
 from tstatic.tuned._common import Array
@@ -38,8 +39,8 @@ def _add_window(source: Array, target: Array, before: int, after: int) -> None:
 
 
 def _infer(x: Meta, data_format: str) -> tuple[Meta, Meta]:
-    check_float(x, "X")
-    check_rank(x, (3, 4, 5), "the input of lrn", data_format)
+    check_dtype(x, FLOATS, "X")
+    check_rank(x, (3, 4, 5), "X", layout=data_format)
     return x, x
 
 
@@ -207,7 +208,7 @@ def lrn(
         ShapeError: For an even ``n``, another rank or layout.
     """
     check_variable(input, "input", "lrn")
-    check_format(data_format, ("NCHW", "NHWC"), "lrn")
+    check_choice(data_format, ("NCHW", "NHWC"), "data_format", "lrn", error=ShapeError)
     if len(input.shape) != 4 or n % 2 == 0:
         raise ShapeError(
             "lrn takes images, and windows with as many channels on either side",

@@ -9,20 +9,12 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import check_choice, check_rank
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import IMAGES, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops.conv._sliding import (
-    assemble,
-    channels,
-    check_format,
-    check_rank,
-    first,
-    is_last,
-    layout_attr,
-    spatial,
-)
+from tstatic.ops.conv._sliding import assemble, channels, first, is_last, layout_attr, spatial
 from tstatic.ops.norm._norm import OutputView
 from tstatic.tuned._common import Array
 
@@ -110,7 +102,7 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
 
     def infer(x: Meta, **given: Any) -> Meta:
         layout = layout_of(given)
-        check_rank(x, (4,), f"the input of {type}", layout)
+        check_rank(x, (4,), "X", layout=layout)
         n, c, *sizes = planner(_first_shape(x.shape, layout), given).out
         return x.with_shape(assemble(n, c, sizes, layout))
 
@@ -262,7 +254,7 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
                  [3., 4.]]]], dtype=float32)
     """
     check_variable(x, "x", "pixel_shuffle")
-    check_format(data_format, ("NCHW", "NHWC"), "pixel_shuffle")
+    check_choice(data_format, ("NCHW", "NHWC"), "data_format", "pixel_shuffle", error=ShapeError)
     attrs = {"upscale_factor": upscale_factor, "data_format": data_format}
     out: Variable = emit("pixel_shuffle", {"X": x}, attrs, name=name)
     return out
@@ -303,7 +295,7 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW
         array([1., 2., 3., 4.], dtype=float32)
     """
     check_variable(x, "x", "pixel_unshuffle")
-    check_format(data_format, ("NCHW", "NHWC"), "pixel_unshuffle")
+    check_choice(data_format, ("NCHW", "NHWC"), "data_format", "pixel_unshuffle", error=ShapeError)
     attrs = {"downscale_factor": downscale_factor, "data_format": data_format}
     out: Variable = emit("pixel_unshuffle", {"X": x}, attrs, name=name)
     return out
@@ -332,7 +324,7 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
         array([1., 3., 2., 4.], dtype=float32)
     """
     check_variable(x, "x", "channel_shuffle")
-    check_format(data_format, ("NCHW", "NHWC"), "channel_shuffle")
+    check_choice(data_format, ("NCHW", "NHWC"), "data_format", "channel_shuffle", error=ShapeError)
     out: Variable = emit("channel_shuffle", {"X": x}, {"groups": groups, "data_format": data_format}, name=name)
     return out
 
