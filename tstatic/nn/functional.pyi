@@ -68,7 +68,7 @@ from tstatic.ops.matmul.linear import cosine_similarity as cosine_similarity
 from tstatic.ops.matmul.linear import linear as linear
 from tstatic.ops.norm.batch_norm import batch_norm as batch_norm
 from tstatic.ops.norm.group_norm import group_norm as group_norm
-from tstatic.ops.norm.instance_norm import instance_norm as instance_norm
+from tstatic.ops.norm.group_norm import instance_norm as instance_norm
 from tstatic.ops.norm.layer_norm import layer_norm as layer_norm
 from tstatic.ops.norm.lrn import local_response_norm as local_response_norm
 from tstatic.ops.norm.softmax import log_softmax as log_softmax

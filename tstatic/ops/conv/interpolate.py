@@ -11,9 +11,9 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.checks import FLOATS, check_dtype, check_length, check_rank
-from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, ValueRange, register
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
-from tstatic.ir.split import ROWS
+from tstatic.ir.split import FILTERS, Tile, tiles
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import (
@@ -23,7 +23,6 @@ from tstatic.ops.conv._sliding import (
     first_shape,
     layout_attr,
     one_of,
-    parts,
     per_axis,
     spatial,
     torch_back,
@@ -198,14 +197,9 @@ def _grad_ref(x: Array, dout: Array, dx: Array, scratch: Sequence[Array], **attr
     np.copyto(first(dx, layout), gradient)
 
 
-def _split(x: Meta, out: Meta) -> list[Tile] | None:
-    tiles = parts(out.shape[0], float(out.numel), ROWS.size) if out.numel > 0 else None
-    return None if tiles is None else [((p,), (p,)) for p in tiles]
-
-
-def _grad_split(x: Meta, dout: Meta, dx: Meta) -> list[Tile] | None:
-    tiles = parts(dout.shape[0], float(dout.numel), ROWS.size) if dout.numel > 0 else None
-    return None if tiles is None else [((p,), (p,), (p,)) for p in tiles]
+def _split(*metas: Meta) -> list[Tile] | None:
+    images = metas[1]  # the result, or its gradient
+    return tiles(FILTERS.parts(images.shape[0], images.numel), *[0] * len(metas))
 
 
 def _cost(x: Meta, out: Meta) -> Cost:
@@ -299,7 +293,7 @@ def _register(method: str, rank: int, layout: str) -> None:
         ulps=0.0 if nearest else 32.0,
     )
     grad = GradOp(
-        "X, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=_grad_split, shape_only=("X",)
+        "X, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=_split, shape_only=("X",)
     )  # fmt: skip
     register(OpDef(
         f"{method}_interp_v2", "X -> Out", attrs=attrs, infer=_infer, ref=plain(_ref, _scratch), lower=_lower,

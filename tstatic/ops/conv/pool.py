@@ -7,17 +7,16 @@ from typing import Any
 
 from tstatic.errors import ShapeError
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank
-from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, Tile, ValueRange, register
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
-from tstatic.ir.split import IMAGES
-from tstatic.ir.types import UNKNOWN, Meta, int32, numel
+from tstatic.ir.split import IMAGES, Tile, tiles
+from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import (
     ALGORITHMS,
     Pairs,
     as_metas,
     assemble,
-    at,
     channels,
     check_lengths,
     check_no_windows,
@@ -28,7 +27,6 @@ from tstatic.ops.conv._sliding import (
     not_negative,
     one_of,
     pads_of,
-    parts,
     per_axis,
     positive,
     spatial,
@@ -178,16 +176,13 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
     return x.with_shape(assemble(x.shape[0], channels(x.shape, layout), pooling.outs, layout))
 
 
-def pool_pieces(x: Meta, layout: str) -> list[tuple[slice, ...]] | None:
-    """Parts along the batch; along the channels where they stand first and there is one image only."""
-    if x.numel <= 0:
-        return None
-    work = float(numel(x.shape))
-    tiles = parts(x.shape[0], work, IMAGES.size)
-    if tiles is not None:
-        return [(p,) for p in tiles]
-    by_channel = None if is_last(layout) else parts(x.shape[1], work, IMAGES.size)
-    return None if by_channel is None else [at(1, p) for p in by_channel]
+def _split(x: Meta, *rest: Meta | None, data_format: str = "NCHW") -> list[Tile] | None:
+    """``split`` of every op here: along the batch, or along channels that stand first where there are few images."""
+    for axis in (0,) if is_last(data_format) else (0, 1):
+        found = IMAGES.parts(x.shape[axis], x.numel)
+        if found is not None:
+            return tiles(found, *[axis] * (1 + len(rest)))
+    return None
 
 
 # ----------------------------------------------------------------------------------------------------- averages, maxima
@@ -212,11 +207,6 @@ def _ref(x: Array, out: Array, scratch: Sequence[Array] = (), **attrs: Any) -> N
     avg_pool2d(source, target, rows, columns, pooling.extents(attrs["exclusive"]))
 
 
-def _split(x: Meta, out: Meta, data_format: str) -> list[Tile] | None:
-    tiles = pool_pieces(x, data_format)
-    return None if tiles is None else [(p, p) for p in tiles]
-
-
 def _grad_scratch(x: Meta, out: Meta, dout: Meta, dx: Meta, **attrs: Any) -> tuple[Meta, ...]:
     layout, dtype = attrs["data_format"], dout.dtype.compute.np
     large, small = first_shape(x.shape, layout), first_shape(out.shape, layout)
@@ -235,11 +225,6 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Ar
         max_pool2d_grad(first(x, layout), first(out, layout), gradient, target, rows, columns, scratch)
         return
     avg_pool2d_grad(gradient, target, rows, columns, scratch, pooling.extents(attrs["exclusive"]))
-
-
-def _grad_split(x: Meta, out: Meta, dout: Meta, dx: Meta, data_format: str = "NCHW") -> list[Tile] | None:
-    tiles = pool_pieces(x, data_format)
-    return None if tiles is None else [(p, p, p, p) for p in tiles]
 
 
 def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
@@ -327,7 +312,7 @@ register(
             "X, Out, Out@GRAD -> X@GRAD",
             ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            split=_grad_split,
+            split=_split,
             cost=_grad_cost,
         ),
         amp="gray",
@@ -366,11 +351,6 @@ def _index_lower(torch: Any, x: Any, **attrs: Any) -> Any:
     return out[keep].to(x.dtype), torch.where(full, (row * x.shape[3] + column)[keep], -1).int()
 
 
-def _index_split(x: Meta, out: Meta, mask: Meta | None) -> list[Tile] | None:
-    tiles = pool_pieces(x, "NCHW")
-    return None if tiles is None else [(p, p, p) for p in tiles]
-
-
 def _index_grad_scratch(x: Meta, mask: Meta, dout: Meta, dx: Meta) -> tuple[Meta, ...]:
     return as_metas(max_pool2d_index_grad_scratch(dout.shape))
 
@@ -406,12 +386,12 @@ register(
         infer=_index_infer,
         ref=_index_ref,
         lower=_index_lower,
-        split=_index_split,
+        split=_split,
         grad=GradOp(
             "X, Mask, Out@GRAD -> X@GRAD",
             ref=plain(_index_grad_ref, _index_grad_scratch),
             lower=_index_grad_lower,
-            split=_grad_split,
+            split=_split,
             shape_only=("X",),
         ),
         amp="gray",

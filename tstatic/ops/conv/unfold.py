@@ -10,14 +10,14 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_dtype, check_ints, check_length, check_rank, check_sizes
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, export, register
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
-from tstatic.ir.split import BATCHES
+from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._convolution import Window
-from tstatic.ops.conv._sliding import check_no_windows, parts
+from tstatic.ops.conv._sliding import check_no_windows
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
@@ -97,12 +97,6 @@ def _unfold_grad_ref(x: Array, dy: Array, dx: Array, scratch: Sequence[Array], *
 
 def _padded_image(x: Meta, attrs: Mapping[str, Any]) -> tuple[Meta, ...]:
     return (Meta((*x.shape[:2], *Blocks(x.shape[2:], attrs).padded), x.dtype.compute),)
-
-
-def _split(*metas: Meta) -> list[Tile] | None:
-    largest = max(m.numel for m in metas)
-    tiles = parts(metas[0].shape[0], float(largest), BATCHES.size) if min(m.numel for m in metas) > 0 else None
-    return None if tiles is None else [((p,),) * len(metas) for p in tiles]
 
 
 # --------------------------------------------------------------------------------------------------------------- shapes
@@ -205,12 +199,12 @@ register(
         infer=_unfold_infer,
         ref=plain(in_float32()(_unfold_ref), lambda x, y, **attrs: _padded_image(x, attrs)),
         lower=_unfold_lower,
-        split=_split,
+        split=Split(BATCHES, 0),
         grad=GradOp(
             "X, Y@GRAD -> X@GRAD",
             ref=plain(in_float32()(_unfold_grad_ref), lambda x, dy, dx, **attrs: _padded_image(dx, attrs)),
             lower=_unfold_grad_lower,
-            split=_split,
+            split=Split(BATCHES, 0),
             shape_only=("X",),
             grad=_unfold_grad_grad,
         ),
@@ -235,7 +229,7 @@ register(
         infer=_fold_infer,
         ref=plain(in_float32()(_fold_ref), lambda x, y, **attrs: _padded_image(y, attrs)),
         lower=_fold_lower,
-        split=_split,
+        split=Split(BATCHES, 0),
         grad=_fold_grad,
         amp="gray",
         domain=Domain(

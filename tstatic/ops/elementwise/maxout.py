@@ -15,8 +15,8 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
-from tstatic.ops._low import in_float32
-from tstatic.ops.norm._norm import OutputView, torch_wide
+from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.norm._norm import OutputView
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 

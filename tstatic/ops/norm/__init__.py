@@ -1,13 +1,10 @@
 """Normalisation by statistics of rows, channels or groups.
 
 * ``batch_norm``: Batch normalisation with running statistics, in training and in inference.
-* ``group_norm``: Group normalisation: each sample's channels in groups.
-* ``instance_norm``: Instance normalisation: each channel of each sample by itself.
+* ``group_norm``: Group normalisation: each sample's channels in groups; instance normalisation: each channel by itself.
 * ``layer_norm``: Layer normalisation over the last axes.
 * ``lrn``: Local response normalisation across channels.
 * ``softmax``: `softmax` and `log_softmax` along any axis.
 * ``_batch_norm_lower``: Batch normalisation in torch, with Paddle's running statistics.
-* ``_groups``: Normalisation of groups of channels within each sample: what `group_norm` and `instance_norm`
-  share.
-* ``_norm``: What the normalisation op definitions share: views of the data, parameters, and torch's side.
+* ``_norm``: What the normalisation op definitions share: views of the data, and checks of parameters.
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tstatic.ops._low import torch_wide
 from tstatic.ops.conv._sliding import is_last
-from tstatic.ops.norm._norm import torch_wide
 
 
 def is_global(attrs: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import as_metas, at, channels, is_last, layout_attr, parts
 from tstatic.ops.norm._batch_norm_lower import is_global, lower_batch_norm, lower_batch_norm_grad
-from tstatic.ops.norm._norm import OutputView, check_parameter, check_wide
+from tstatic.ops.norm._norm import OutputView, check_parameters
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import batch_norm as normalize
 from tstatic.tuned.norm import batch_norm_grad, batch_norm_inference, batch_norm_scratch
@@ -55,9 +55,7 @@ def _infer(
     check_dtype(x, FLOATS, "X")
     check_rank(x, (2, 3, 4, 5), "X", layout=data_layout)
     count = x.shape[1] if x.rank == 2 else channels(x.shape, data_layout)
-    for name, meta in (("Scale", scale), ("Bias", bias), ("Mean", mean), ("Variance", variance)):
-        check_parameter(meta, name, count, x)
-    check_wide(x, Scale=scale, Bias=bias, Mean=mean, Variance=variance)
+    check_parameters(x, count, Scale=scale, Bias=bias, Mean=mean, Variance=variance)
     saved = Meta(mean.shape, x.dtype.compute)
     return x, mean, variance, saved, saved, None
 

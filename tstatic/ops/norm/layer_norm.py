@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import check_variable, emit
+from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_dtype, check_ints
-from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
+from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, export, register
 from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
-from tstatic.ir.split import BATCHES
+from tstatic.ir.split import BATCHES, PARTIAL_SUM, WHOLE, Split
 from tstatic.ir.types import UNKNOWN, Meta, numel
-from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import as_metas, parts
-from tstatic.ops.norm._norm import OutputView, check_parameter, check_wide, torch_wide
+from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.conv._sliding import as_metas
+from tstatic.ops.norm._norm import OutputView, check_parameters
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import layer_norm as normalize
 from tstatic.tuned.norm import layer_norm_grad, layer_norm_scratch
@@ -38,9 +39,7 @@ def _infer(x: Meta, scale: Meta | None, bias: Meta | None, begin_norm_axis: int)
             fix="normalise over the last axes, and leave at least one before them",
         )
     length = numel(x.shape[begin_norm_axis:])
-    check_parameter(scale, "Scale", length, x)
-    check_parameter(bias, "Bias", length, x)
-    check_wide(x, Scale=scale, Bias=bias)
+    check_parameters(x, length, Scale=scale, Bias=bias)
     statistics = Meta(x.shape[:begin_norm_axis], x.dtype.compute)
     return x, statistics, statistics
 
@@ -77,18 +76,6 @@ def _ref(
         done.store()
 
 
-def _row_parts(x: Meta) -> list[tuple[slice, ...]] | None:
-    tiles = parts(x.shape[0], float(x.numel), BATCHES.size) if x.numel > 0 else None
-    return None if tiles is None else [(p,) for p in tiles]
-
-
-def _split(
-    x: Meta, scale: Meta | None, bias: Meta | None, y: Meta, mean: Meta | None, variance: Meta | None
-) -> list[Tile] | None:
-    cut = _row_parts(x)
-    return None if cut is None else [(p, WHOLE, WHOLE, p, p, p) for p in cut]
-
-
 def _grad_scratch(x: Meta, *rest: Meta | None, begin_norm_axis: int) -> tuple[Meta, ...]:
     rows, length = _matrix(x.shape, begin_norm_axis)
     return as_metas(layer_norm_scratch(rows, length, x.dtype.compute.np))
@@ -121,21 +108,6 @@ def _grad_ref(
     for target in targets:
         if target is not None:
             target.store()
-
-
-def _grad_split(
-    x: Meta,
-    scale: Meta | None,
-    bias: Meta | None,
-    mean: Meta,
-    variance: Meta,
-    dy: Meta,
-    dx: Meta | None,
-    dscale: Meta | None,
-    dbias: Meta | None,
-) -> list[Tile] | None:
-    cut = _row_parts(x)
-    return None if cut is None else [(p, WHOLE, WHOLE, p, p, p, p, PARTIAL_SUM, PARTIAL_SUM) for p in cut]
 
 
 def _cost(x: Meta, *rest: Meta | None) -> Cost:
@@ -228,13 +200,13 @@ register(
         infer=_infer,
         ref=plain(_ref, _scratch),
         lower=_lower,
-        split=_split,
+        split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0),
         cost=_cost,
         grad=GradOp(
             "X, Scale?, Bias?, Mean, Variance, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
             ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            split=_grad_split,
+            split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0, 0, PARTIAL_SUM, PARTIAL_SUM),
             cost=_grad_cost,
             shape_only=("Bias",),
             inplace=(("Y@GRAD", "X@GRAD"),),
@@ -287,5 +259,4 @@ def layer_norm(
         )
     attrs = {"epsilon": epsilon, "begin_norm_axis": axis}
     ins = {"X": x, "Scale": weight, "Bias": bias}
-    out: Variable = emit("layer_norm", ins, attrs, name=name, order=("Mean", "Variance", "Y"))
-    return out
+    return emit_one("layer_norm", ins, attrs, name=name, order=("Mean", "Variance", "Y"))

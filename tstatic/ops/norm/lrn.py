@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import check_variable, emit
+from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_choice, check_dtype, check_rank
-from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
-from tstatic.ir.split import ROWS
+from tstatic.ir.split import FILTERS, Split
 from tstatic.ir.types import Meta
-from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import first, is_last, layout_attr, parts
-from tstatic.ops.norm._norm import torch_wide
+from tstatic.ops._low import in_float32, torch_wide
+from tstatic.ops.conv._sliding import first, layout_attr, torch_back, torch_first, torch_gradient
 from tstatic.ops.norm.batch_norm import channel_layout
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 
@@ -103,11 +103,6 @@ def _grad_ref(
     np.subtract(ratio, total, dx)
 
 
-def _split(x: Meta, *rest: Meta | None) -> list[Tile] | None:
-    tiles = parts(x.shape[0], float(x.numel), ROWS.size) if x.numel > 0 else None
-    return None if tiles is None else [((p,),) * (1 + len(rest)) for p in tiles]
-
-
 def _torch_mid(torch: Any, x: Any, n: int, k: float, alpha: float, before: int) -> Any:
     ahead, after = _reach(n, before)
     square = x.square().flatten(2).transpose(1, 2)
@@ -116,31 +111,16 @@ def _torch_mid(torch: Any, x: Any, n: int, k: float, alpha: float, before: int) 
 
 
 def _lower(torch: Any, x: Any, n: int, k: float, alpha: float, beta: float, before: int, data_format: str) -> Any:
-    source = torch_wide(x.movedim(-1, 1) if is_last(data_format) else x)
+    source = torch_wide(torch_first(x, data_format))
     mid = _torch_mid(torch, source, n, k, alpha, before)
-    results = (source * mid.pow(-beta), mid)
-    return tuple((r.movedim(1, -1) if is_last(data_format) else r).to(x.dtype) for r in results)
+    return tuple(torch_back(r, data_format, x.dtype) for r in (source * mid.pow(-beta), mid))
 
 
-def _grad_lower(
-    torch: Any,
-    x: Any,
-    out: Any,
-    mid: Any,
-    dout: Any,
-    n: int,
-    k: float,
-    alpha: float,
-    beta: float,
-    before: int,
-    data_format: str,
-) -> Any:
-    last = is_last(data_format)
-    with torch.enable_grad():
-        source = torch_wide(x.movedim(-1, 1) if last else x).detach().clone().requires_grad_()
-        result = source * _torch_mid(torch, source, n, k, alpha, before).pow(-beta)
-        (dx,) = torch.autograd.grad(result, source, torch_wide(dout.movedim(-1, 1) if last else dout))
-    return (dx.movedim(1, -1) if last else dx).to(x.dtype)
+def _grad_lower(torch: Any, x: Any, out: Any, mid: Any, dout: Any, beta: float, data_format: str, **attrs: Any) -> Any:
+    window = {name: attrs[name] for name in ("n", "k", "alpha", "before")}
+    return torch_gradient(
+        torch, lambda source: source * _torch_mid(torch, source, **window).pow(-beta), x, dout, data_format
+    )
 
 
 register(
@@ -158,12 +138,12 @@ register(
         infer=_infer,
         ref=plain(_ref, _scratch),
         lower=_lower,
-        split=_split,
+        split=Split(FILTERS, 0),
         grad=GradOp(
             "X, Out, MidOut, Out@GRAD -> X@GRAD",
             ref=plain(_grad_ref, _grad_scratch),
             lower=_grad_lower,
-            split=_split,
+            split=Split(FILTERS, 0),
         ),
         amp="gray",
         domain=Domain(
@@ -218,8 +198,7 @@ def lrn(
             op="lrn",
         )
     attrs = {"n": n, "k": k, "alpha": alpha, "beta": beta, "data_format": data_format}
-    out: Variable = emit("lrn", {"X": input}, attrs, name=name)
-    return out
+    return emit_one("lrn", {"X": input}, attrs, name=name)
 
 
 @export("nn.functional.local_response_norm", op="lrn")
@@ -263,5 +242,4 @@ def local_response_norm(
         "before": size // 2,
         "data_format": layout,
     }
-    out: Variable = emit("lrn", {"X": x}, attrs, name=name)
-    return out
+    return emit_one("lrn", {"X": x}, attrs, name=name)

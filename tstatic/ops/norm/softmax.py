@@ -14,6 +14,7 @@ from tstatic.ir.split import FREE, ROWS, Split
 from tstatic.ir.types import Meta, dtype_of
 from tstatic.no_effect import LIBRARY, no_effect
 from tstatic.ops._call_ref import CallRef
+from tstatic.ops._low import torch_wide
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.shape._shapes import emit_one
@@ -38,17 +39,13 @@ def _lower(name: str) -> Callable[..., Any]:
     return lambda torch, x, axis: getattr(torch, name)(x, axis)
 
 
-def _wide(*tensors: Any) -> list[Any]:
-    return [t.float() if t.itemsize == 2 else t for t in tensors]
-
-
 def _softmax_grad_lower(torch: Any, out: Any, dout: Any, axis: int) -> Any:
-    y, dy = _wide(out, dout)
+    y, dy = map(torch_wide, (out, dout))
     return (y * (dy - (y * dy).sum(axis, keepdim=True))).to(out.dtype)
 
 
 def _log_softmax_grad_lower(torch: Any, out: Any, dout: Any, axis: int) -> Any:
-    y, dy = _wide(out, dout)
+    y, dy = map(torch_wide, (out, dout))
     return (dy - y.exp() * dy.sum(axis, keepdim=True)).to(out.dtype)
 
 
