@@ -22,7 +22,7 @@ from tstatic import distributed, flags, logs, static, version
 from tstatic.comm import gloo, launch, processes
 from tstatic.comm.group import Group
 from tstatic.errors import RankFailedError
-from tstatic.ir.text import this_process
+from tstatic.ir.schema import this_process
 from tstatic.runtime.replica_threads import ReplicaThreads
 
 

@@ -22,7 +22,6 @@ LAZY_PARTS = {
     for file in (
         "tstatic/testing/__init__.py",
         "tstatic/ir/__init__.py",
-        "tstatic/ir/serial.py",
         "tstatic/static/inquiry.py",
         "tstatic/viz/__init__.py",
         "tstatic/runtime/checkpoint.py",
@@ -30,7 +29,7 @@ LAZY_PARTS = {
 }
 # Modules that act when they are imported, or that exist for an optional package.
 APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing", "tstatic.fusion.codegen.prelude",
-         "tstatic.ir.schema", "tstatic.ir.parse", "tstatic.runtime.header", "tstatic.runtime.manifest"}  # fmt: skip
+         "tstatic.ir.parse", "tstatic.runtime.header", "tstatic.runtime.manifest"}  # fmt: skip
 
 
 def lazy_imports(source: str) -> set[str]:

@@ -230,7 +230,7 @@ def test_functions_of_another_process_are_refused(monkeypatch: pytest.MonkeyPatc
     static.py_func(lambda: 1.0, None, out)
     text = str(static.default_main_program())
     assert canonical(parse(text)) == canonical(static.default_main_program())
-    monkeypatch.setattr("tstatic.ir.text.this_process", lambda: "another")
+    monkeypatch.setattr("tstatic.ir.restore.this_process", lambda: "another")
     monkeypatch.setattr("tstatic.ir.schema.this_process", lambda: "another")
     with pytest.raises(ProgramError, match="calls Python functions"):
         parse(text)

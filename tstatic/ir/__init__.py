@@ -10,7 +10,8 @@
 * ``edit``  clone, prune
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it
 * ``text``, ``parse``  print and parse
-* ``serial``, ``schema``  the saved form, and plain data that files and texts are read through
+* ``serial``  the saved form
+* ``schema``, ``restore``  what files and texts hold, stated once, and a program made of it
 """
 
 from tstatic.errors import needed_for as _needed_for

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
 from tstatic.errors import ProgramError, ProgramTypeError, near
 from tstatic.ir.program import Program
+from tstatic.ir.restore import restore
 from tstatic.ir.rng import op_position
-from tstatic.ir.schema import BlockDesc, Line, OpDesc, ProgramDesc, VarDesc, restore
-from tstatic.ir.text import REGULARIZERS, ROLES
+from tstatic.ir.schema import REGULARIZERS, BlockDesc, Line, OpDesc, ParameterDesc, ProgramDesc, VarDesc, checked_form
+from tstatic.ir.text import ROLES
 from tstatic.ir.types import DTYPES
 
 _COMMENT = re.compile(r"#\s*(.*):([0-9]{1,10})\Z")
-_VARIABLE_MARKS = ("persistable", "stop_gradient", "is_data", "need_check_feed", "lod_level", "type", "initialised")
-_PARAMETER_MARKS = ("trainable", "optimize_attr", "do_model_average", "need_clip", "is_distributed")
-_BLOCK_MARKS = ("parent", "forward", "built", "grad_prefix")
-_PROGRAM_MARKS = (
-    "random_seed", "is_test", "loss", "learning_rate", "feeds", "fetches", "current_block", "process",
-)  # fmt: skip
+_VARIABLE_MARKS = tuple(f.name for f in fields(VarDesc) if f.name in VarDesc.MARKS and f.name != "parameter")
+_PARAMETER_MARKS = tuple(name for name in ParameterDesc.MARKS if name != "regularizer")
 
 
 def parse(text: str) -> Program:
@@ -284,7 +281,7 @@ class _Parser(Reader):
 
     def checked(self, fields: dict[str, Any], kind: Any) -> Any:
         try:
-            return msgspec.convert(fields, kind)
+            return msgspec.convert(fields, checked_form(kind))
         except msgspec.ValidationError as error:
             raise self.refuse(
                 "a value is of the wrong kind", "what print(program) writes", str(error), "correct the value"
@@ -296,7 +293,7 @@ class _Parser(Reader):
             self.number = max(self.number, 1)
             self.wrong("'program', the first word of a program's text", self.peek(), "pass all of str(program)")
         self.take()
-        fields = self.marks(_PROGRAM_MARKS)
+        fields = self.marks(ProgramDesc.MARKS)
         self.end()
         blocks: list[BlockDesc] = []
         while self.advance():
@@ -312,8 +309,7 @@ class _Parser(Reader):
                 "the program has no block", "block 0 { ... }", "the end of the text", "add 'block 0 {' and '}'"
             )
         self.number = 1
-        desc: ProgramDesc = self.checked({**fields, "blocks": [], "files": self.paths}, _Header)
-        desc.blocks = blocks
+        desc: ProgramDesc = self.checked({**fields, "blocks": blocks, "files": self.paths}, ProgramDesc)
         return restore(desc, self.locate)
 
     def locate(self, kind: str, block: int, index: int) -> str:
@@ -334,7 +330,7 @@ class _Parser(Reader):
         if self.integer("the number of the block") != index:
             self.wrong(f"block {index}: blocks are numbered from 0", token, "number the blocks in order")
         self.places["block", index, 0] = self.number
-        marks = self.marks(_BLOCK_MARKS)
+        marks = self.marks(BlockDesc.MARKS)
         self.expect("{")
         self.end()
         variables: list[VarDesc] = []
@@ -363,48 +359,41 @@ class _Parser(Reader):
 
     def variable(self) -> VarDesc:
         is_parameter = self.take().text == "param"
-        fields: dict[str, Any] = {"name": self.word("a variable's name"), "where": self.where()}
+        found: dict[str, Any] = {"name": self.word("a variable's name"), "where": self.where()}
         self.expect(":")
-        fields["dtype"] = None if self.accept("?") else self.word("a dtype, or '?'")
+        found["dtype"] = None if self.accept("?") else self.word("a dtype, or '?'")
         self.expect("[")
         if self.accept("?"):
-            fields["shape"] = None
+            found["shape"] = None
             self.expect("]")
         else:
-            fields["shape"] = self.items("]", MAX_DEPTH - 1)[0]
+            found["shape"] = self.items("]", MAX_DEPTH - 1)[0]
         known = ("feed", *_VARIABLE_MARKS, *((*_PARAMETER_MARKS, *REGULARIZERS) if is_parameter else ()))
         marks = self.marks(known)
         self.end()
         if marks.pop("feed", False):
             marks["is_data"] = marks["need_check_feed"] = True
         if is_parameter:
-            more: dict[str, Any] = {"do_model_average": True}
-            more |= {n: marks.pop(n) for n in _PARAMETER_MARKS if n in marks}
+            more = {**ParameterDesc.IN_TEXT, **{n: marks.pop(n) for n in _PARAMETER_MARKS if n in marks}}
             for name in REGULARIZERS:
                 if name in marks:
                     more["regularizer"] = (name, marks.pop(name))
-            fields["parameter"] = more
-            marks.setdefault("persistable", True)
-            marks.setdefault("stop_gradient", not more.get("trainable", True))
-        desc: VarDesc = self.checked({**fields, **marks}, VarDesc)
+            marks = {**VarDesc.in_text(more.get("trainable", True)), **marks, "parameter": more}
+        desc: VarDesc = self.checked({**found, **marks}, VarDesc)
         return desc
 
     # --------------------------------------------------------------------------------------------------------------- op
     def op(self, position: int) -> OpDesc:
-        fields: dict[str, Any] = {"where": self.where(), "outputs": self.slots()}
+        found: dict[str, Any] = {"where": self.where(), "outputs": self.slots()}
         self.expect("=")
-        fields["type"] = self.word("an operator's type")
+        found["type"] = self.word("an operator's type")
         self.expect("(")
         if self.word("'inputs'") != "inputs":
             self.at -= 1
             self.wrong("'inputs'", self.peek())
         self.expect("=")
-        fields["inputs"] = self.slots()
-        fields["position"] = position
-        automatic: dict[str, Callable[[], Any]] = {
-            "op_role": self.role, "op_role_var": self.value, "op_namescope": self.value, "op_device": self.value,
-            "op_position": self.value,
-        }  # fmt: skip
+        found["inputs"] = self.slots()
+        found["position"] = position
         attrs: dict[str, Any] = {}
         given: set[str] = set()
         while not self.accept(")"):
@@ -416,12 +405,13 @@ class _Parser(Reader):
                 self.wrong("each attribute once", token, "remove one of them")
             given.add(name)
             self.expect("=")
-            if name in automatic:
-                fields[name.removeprefix("op_")] = automatic[name]()
+            field = name.removeprefix("op_")
+            if field != name and field in OpDesc.MARKS:
+                found[field] = self.role() if field == "role" else self.value()
             else:
                 attrs[name] = self.value()
         self.end()
-        desc: OpDesc = self.checked(fields, OpDesc)
+        desc: OpDesc = self.checked(found, OpDesc)
         desc.attrs = attrs
         return desc
 
@@ -452,9 +442,3 @@ class _Parser(Reader):
             role |= bits[token.text]
             if not self.accept("|"):
                 return role
-
-
-class _Header(ProgramDesc):
-    """A program whose blocks are still to come."""
-
-    blocks: list[BlockDesc]

@@ -1,53 +1,133 @@
-"""A program as plain data: what its text and its file are made of (needs msgspec, so it is imported where they are read)."""
+"""What is saved of a program, stated once: the fields from which files and texts are written, and programs made again.
+
+A description is plain data. ``serial`` writes it as JSON and ``text`` as lines; both readers check it by :func:`checked_form`
+before ``restore`` makes a program of it. Only checking needs msgspec.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-import msgspec
-
-from tstatic.errors import NotFoundError, ProgramError, TstaticError, near
-from tstatic.ir import edit
+from tstatic.ir.attrs import NO_ATTRS
 from tstatic.ir.export import PUBLIC_API
-from tstatic.ir.opdef import EMPTY, OPS, OpDef, Slot, op_def
-from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
-from tstatic.ir.text import REGULARIZERS, calls_functions, process_of, regularizer_of, this_process
-from tstatic.ir.types import DTYPES
+from tstatic.ir.program import Operator, Parameter, Program, Variable
+from tstatic.logs import warn_once
 from tstatic.where import Where
 
 MAX_BLOCKS = 100_000
+REGULARIZERS = ("L1Decay", "L2Decay")
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
-Count = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
-Index = Annotated[int, msgspec.Meta(ge=-1, lt=MAX_BLOCKS)]
-Size = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a value, named as in ``msgspec.Meta``."""
+
+    ge: int | None = None
+    le: int | None = None
+    lt: int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+
+
+Name = Annotated[str, Limits(min_length=1, max_length=65_536)]
+Count = Annotated[int, Limits(ge=0, lt=2**32)]
+Index = Annotated[int, Limits(ge=-1, lt=MAX_BLOCKS)]
+Size = Annotated[int, Limits(ge=-1, le=2**62)]
 Real = float | str
 """A number; in a file ``"inf"``, ``"-inf"`` and ``"nan"`` are texts."""
 Line = tuple[Count, Count]
 """Number of a file in ``ProgramDesc.files``, and a line in it."""
 
 
-class _Desc(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Base: unknown fields are refused, fields at their default are left out."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _once(function: F) -> F:
+    """As ``functools.cache``, whose type admits no classes as arguments."""
+    return cast(F, cache(function))
+
+
+@dataclass(slots=True, eq=False)
+class _Desc:
+    """Base of descriptions. Fields are in the order of a file, which leaves out those at their default.
+
+    Attributes:
+        MARKS: The fields that a text writes as ``name = value``, in its order.
+        SET_ONLY: Those that a text leaves out at their default even where it writes all details.
+        STORED: Field -> attribute of the program's part that holds it, where the names differ.
+    """
+
+    MARKS: ClassVar[tuple[str, ...]] = ()
+    SET_ONLY: ClassVar[frozenset[str]] = frozenset()
+    STORED: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def of(cls, part: Any, **given: Any) -> Self:
+        """Describes a part of a program as the :func:`checked_form` has it; ``given`` are fields that it does not store so."""
+        for name, stored, _ in _facts(cls):
+            if name not in given:
+                given[name] = _stored(part, stored)
+        return cast("Self", checked_form(cls)(**given))
+
+    @classmethod
+    def marks(
+        cls, part: Any, details: bool, given: Mapping[str, Any] = NO_ATTRS, usual: Mapping[str, Any] = NO_ATTRS
+    ) -> Iterator[tuple[str, Any]]:
+        """Yields the marks of a part of a program: what differs from the default, or from ``usual``; all with ``details``."""
+        for name, stored, default in _facts(cls, marks=True):
+            value = given[name] if name in given else _stored(part, stored)
+            if value != usual.get(name, default) or (details and name not in cls.SET_ONLY):
+                yield name, value
+
+
+@_once
+def _facts(description: Any, marks: bool = False) -> tuple[tuple[str, str, Any], ...]:
+    """Field, attribute that holds it, and default, of all fields or of the marks."""
+    found = {
+        f.name: (
+            f.name,
+            description.STORED.get(f.name, f.name),
+            f.default if f.default_factory is MISSING else f.default_factory(),
+        )
+        for f in fields(description)
+    }
+    return tuple(found[name] for name in (description.MARKS if marks else found))
+
+
+def _stored(part: Any, name: str) -> Any:
+    value = getattr(part, name)
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(slots=True, eq=False)
 class ParameterDesc(_Desc):
     """What a parameter has beyond a variable; the initializer stays behind, its ops stand in the startup program."""
 
     trainable: bool = True
-    optimize_attr: dict[str, Real] = msgspec.field(default_factory=lambda: {"learning_rate": 1.0})
+    optimize_attr: dict[str, Real] = field(default_factory=lambda: {"learning_rate": 1.0})
     regularizer: tuple[str, Real] | None = None
     do_model_average: bool | None = None
     need_clip: bool = True
     is_distributed: bool = False
 
+    MARKS = ("trainable", "optimize_attr", "regularizer", "do_model_average", "need_clip", "is_distributed")
+    SET_ONLY = frozenset({"regularizer"})
+    IN_TEXT: ClassVar[Mapping[str, Any]] = {"do_model_average": True}
+    """What a text leaves out where that is not the default."""
 
+
+@dataclass(slots=True, eq=False)
 class VarDesc(_Desc):
     """A variable; ``shape`` or ``dtype`` is ``None`` where it is not known yet."""
 
     name: Name
-    shape: Annotated[list[Size], msgspec.Meta(max_length=64)] | None
+    shape: Annotated[list[Size], Limits(max_length=64)] | None
     dtype: str | None
     persistable: bool = False
     stop_gradient: bool = False
@@ -59,7 +139,19 @@ class VarDesc(_Desc):
     where: Line | None = None
     parameter: ParameterDesc | None = None
 
+    MARKS = (
+        "is_data", "need_check_feed", "persistable", "parameter", "stop_gradient", "lod_level", "type", "initialised",
+    )  # fmt: skip
+    SET_ONLY = frozenset({"parameter"})
+    STORED = {"shape": "_shape"}  # noqa: RUF012 - a ClassVar of the base
 
+    @staticmethod
+    def in_text(trainable: bool | None) -> dict[str, Any]:
+        """Returns what a text leaves out of a parameter, or of a plain variable (``None``)."""
+        return {"persistable": trainable is not None, "stop_gradient": trainable is not None and not trainable}
+
+
+@dataclass(slots=True, eq=False)
 class OpDesc(_Desc):
     """An op; ``attrs`` holds Python values here, their packed form in a file."""
 
@@ -67,14 +159,17 @@ class OpDesc(_Desc):
     inputs: dict[str, list[Name]]
     outputs: dict[str, list[Name]]
     position: Count
-    attrs: dict[str, Any] = {}
+    attrs: dict[str, Any] = field(default_factory=dict)
     role: Count = 0
-    role_var: list[str] = []
+    role_var: list[str] = field(default_factory=list)
     namescope: str = ""
     device: str = ""
     where: Line | None = None
 
+    MARKS = ("role", "role_var", "namescope", "device", "position")
 
+
+@dataclass(slots=True, eq=False)
 class BlockDesc(_Desc):
     """A block; ``built`` counts the ops ever made in it."""
 
@@ -85,424 +180,127 @@ class BlockDesc(_Desc):
     forward: Index = -1
     grad_prefix: str = ""
 
+    MARKS = ("parent", "forward", "built", "grad_prefix")
+    STORED = {"parent": "parent_idx", "forward": "forward_block_idx"}  # noqa: RUF012
 
+
+@dataclass(slots=True, eq=False)
 class ProgramDesc(_Desc):
     """A whole program. ``process`` is set when ops call functions that only this process has."""
 
-    blocks: Annotated[list[BlockDesc], msgspec.Meta(min_length=1, max_length=MAX_BLOCKS)]
-    files: list[str] = []
+    blocks: Annotated[list[BlockDesc], Limits(min_length=1, max_length=MAX_BLOCKS)]
+    files: list[str] = field(default_factory=list)
     random_seed: int = 0
     current_block: Count = 0
     is_test: bool = False
     loss: str | None = None
     learning_rate: str | None = None
-    feeds: list[str] = []
-    fetches: list[str] = []
+    feeds: list[str] = field(default_factory=list)
+    fetches: list[str] = field(default_factory=list)
     process: str = ""
+
+    MARKS = ("random_seed", "is_test", "loss", "learning_rate", "feeds", "fetches", "current_block", "process")
+    SET_ONLY = frozenset({"loss", "learning_rate", "feeds", "fetches", "process"})
+    STORED = {  # noqa: RUF012
+        "random_seed": "_seed", "current_block": "current_block_idx", "is_test": "_is_test", "loss": "loss_name",
+        "feeds": "feed_names", "fetches": "fetch_names",
+    }  # fmt: skip
+
+
+@_once
+def checked_form(description: Any) -> Any:
+    """Returns the msgspec struct with a description's fields: reading data as this type checks kinds, limits and names.
+
+    Fields at their default are not written, unknown ones are refused.
+    """
+    import msgspec
+
+    def checked(hint: Any) -> Any:
+        if isinstance(hint, type) and issubclass(hint, _Desc):
+            return checked_form(hint)
+        origin, args = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            limits = {name: limit for name, limit in asdict(args[1]).items() if limit is not None}
+            return Annotated[checked(args[0]), msgspec.Meta(**limits)]
+        if origin is None:
+            return hint
+        parts = tuple(map(checked, args))
+        return reduce(or_, parts) if origin in (Union, UnionType) else origin[parts]
+
+    hints = get_type_hints(description, include_extras=True)
+    rows: list[Any] = []
+    for f in fields(description):
+        default: Any = f.default
+        if f.default_factory is not MISSING:
+            default = msgspec.field(default_factory=f.default_factory)
+        rows.append((f.name, checked(hints[f.name]), *(() if default is MISSING else (default,))))
+    return msgspec.defstruct(description.__name__, rows, forbid_unknown_fields=True, omit_defaults=True)
 
 
 # ------------------------------------------------------------------------------------------------------------ describe
 def describe(program: Program) -> ProgramDesc:
-    """Takes a program apart."""
+    """Describes a program."""
     files: dict[str, int] = {}
 
     def line(where: Where | None) -> Line | None:
         return None if where is None else (files.setdefault(where[0], len(files)), where[1])
 
+    def variable(var: Variable) -> VarDesc:
+        parameter = None
+        if isinstance(var, Parameter):
+            parameter = ParameterDesc.of(var, optimize_attr=dict(var.optimize_attr), regularizer=regularizer_of(var))
+        dtype = None if var._dtype is None else var._dtype.name
+        return VarDesc.of(var, dtype=dtype, where=line(var.made_at), parameter=parameter)
+
+    def op(op: Operator) -> OpDesc:
+        inputs, outputs = ({slot: list(row) for slot, row in side.items()} for side in (op.inputs, op.outputs))
+        return OpDesc.of(op, inputs=inputs, outputs=outputs, attrs=dict(op.attrs), where=line(op.where))
+
     blocks = [
-        BlockDesc(
-            parent=block.parent_idx,
-            forward=block.forward_block_idx,
-            built=block.built,
-            grad_prefix=block.grad_prefix,
-            vars=[_describe_variable(var, line(var.made_at)) for var in block.vars.values()],
-            ops=[
-                OpDesc(
-                    type=op.type,
-                    inputs={slot: list(row) for slot, row in op.inputs.items()},
-                    outputs={slot: list(row) for slot, row in op.outputs.items()},
-                    attrs=dict(op.attrs),
-                    role=op.role,
-                    role_var=list(op.role_var),
-                    position=op.position,
-                    namescope=op.namescope,
-                    device=op.device,
-                    where=line(op.where),
-                )
-                for op in block.ops
-            ],
-        )
+        BlockDesc.of(block, vars=[variable(v) for v in block.vars.values()], ops=[op(o) for o in block.ops])
         for block in program.blocks
     ]
-    return ProgramDesc(
-        blocks=blocks,
-        files=list(files),
-        random_seed=program._seed,
-        current_block=program.current_block_idx,
-        is_test=program._is_test,
-        loss=program.loss_name,
-        learning_rate=program.lr_var.name if program.lr_var is not None else None,
-        feeds=list(program.feed_names),
-        fetches=list(program.fetch_names),
-        process=process_of(program),
+    rate = learning_rate_of(program)
+    return ProgramDesc.of(program, blocks=blocks, files=list(files), learning_rate=rate, process=process_of(program))
+
+
+def learning_rate_of(program: Program) -> str | None:
+    """Returns the name of the variable that holds the learning rate."""
+    return None if program.lr_var is None else program.lr_var.name
+
+
+def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:
+    """Name and coefficient of a parameter's regularizer; one of your own class stays behind, and the log says so."""
+    found = parameter.regularizer
+    if found is None:
+        return None
+    kind = type(found).__name__
+    if kind not in REGULARIZERS or type(found) is not PUBLIC_API[f"regularizer.{kind}"].function:
+        warn_once(
+            ("regularizer", parameter.name, kind),
+            f"the regularizer {kind} of parameter '{parameter.name}' is not part of the program's text or file: "
+            f"only {' and '.join(REGULARIZERS)} are",
+        )
+        return None
+    return kind, float(found.coeff)
+
+
+@cache
+def this_process() -> str:
+    """A word that no other process has: functions of ``py_func`` are numbered per process."""
+    return secrets.token_hex(8)
+
+
+def calls_functions(program: Program) -> bool:
+    """Whether an op calls a Python function."""
+    return any(
+        spec.kind == "function" and op.attrs.get(name, -1) >= 0
+        for block in program.blocks
+        for op in block.ops
+        for name, spec in op.definition.attrs.items()
     )
 
 
-def _describe_variable(var: Variable, where: Line | None) -> VarDesc:
-    parameter = None
-    if isinstance(var, Parameter):
-        parameter = ParameterDesc(
-            trainable=var.trainable,
-            optimize_attr=dict(var.optimize_attr),
-            regularizer=regularizer_of(var),
-            do_model_average=var.do_model_average,
-            need_clip=var.need_clip,
-            is_distributed=var.is_distributed,
-        )
-    return VarDesc(
-        name=var.name,
-        shape=None if var._shape is None else list(var._shape),
-        dtype=None if var._dtype is None else var._dtype.name,
-        persistable=var.persistable,
-        stop_gradient=var.stop_gradient,
-        is_data=var.is_data,
-        need_check_feed=var.need_check_feed,
-        lod_level=var.lod_level,
-        type=var.type,
-        initialised=var.initialised,
-        where=where,
-        parameter=parameter,
-    )
-
-
-# ------------------------------------------------------------------------------------------------------------- restore
-MAX_NESTING = 1_000
-"""Blocks inside blocks."""
-MAX_DERIVED = 4
-"""Orders of a backward op that may have to be derived; each one costs ten times the last, the next one 20 seconds."""
-
-Place = tuple[str, int, int]
-"""``("program" | "block" | "var" | "op", block, index)``."""
-Locate = Callable[[str, int, int], str]
-"""A place to the words that say where it stands in the source."""
-
-
-def restore(desc: ProgramDesc, locate: Locate, error: type[TstaticError] = ProgramError) -> Program:
-    """Makes a program of plain data.
-
-    Args:
-        desc: The data; nothing in it is trusted.
-        locate: Says where a part stands in the text or file.
-        error: What is raised.
-
-    Raises:
-        TstaticError: Of class ``error``, for anything that no program could hold.
-    """
-    return _Restore(desc, locate, error).program()
-
-
-class _Restore:
-    def __init__(self, desc: ProgramDesc, locate: Locate, error: type[TstaticError]) -> None:
-        self.desc = desc
-        self.locate = locate
-        self.error = error
-        self.depth: list[int] = []
-        # Per block: name -> whether the block or one around it has it.
-        self.seen: list[dict[str, bool]] = []
-
-    def refuse(
-        self, place: Place, what: str, expected: object, received: object, fix: str, **context: str
-    ) -> TstaticError:
-        return self.error(f"{self.locate(*place)}: {what}", expected=expected, received=received, fix=fix, **context)
-
-    def program(self) -> Program:
-        desc = self.desc
-        made = Program()
-        made._seed = desc.random_seed
-        made._is_test = desc.is_test
-        made.loss_name = desc.loss
-        made.blocks = []
-        for index, block in enumerate(desc.blocks):
-            self.block(made, index, block)
-        self.check_owners(made)
-        if calls_functions(made) and desc.process != this_process():
-            raise self.refuse(
-                ("program", 0, 0), "the program calls Python functions, which are not part of what is saved",
-                "a program of this process, or one without py_func", f"one of process {desc.process or 'unknown'}",
-                "build the program again in this process, and load only its values", op="py_func",
-            )  # fmt: skip
-        if desc.current_block >= len(made.blocks):
-            raise self.no_block(("program", 0, 0), "the current block", desc.current_block)
-        made.current_block_idx = desc.current_block
-        names = made.global_block().vars
-        for what, row in (("feeds", desc.feeds), ("fetches", desc.fetches), ("learning_rate", [desc.learning_rate])):
-            for name in row:
-                if name is not None and name not in names:
-                    raise self.no_variable(("program", 0, 0), f"'{what}' of the program names", name, names)
-        made.feed_names, made.fetch_names = tuple(desc.feeds), tuple(desc.fetches)
-        made._from_file = True
-        made.lr_var = None if desc.learning_rate is None else names[desc.learning_rate]
-        made._touch()
-        return made
-
-    def no_block(self, place: Place, what: str, received: object, **context: str) -> TstaticError:
-        return self.refuse(
-            place, f"{what} is not a block of the program", f"a number from 0 to {len(self.desc.blocks) - 1}", received,
-            "name a block that the program has", **context,
-        )  # fmt: skip
-
-    def no_variable(self, place: Place, what: str, name: str, known: Any, **context: str) -> TstaticError:
-        return self.refuse(
-            place, f"{what} a variable that is not declared", "a variable of this block or of one around it", repr(name),
-            near(name, known) or "declare it in the block", **context,
-        )  # fmt: skip
-
-    # ----------------------------------------------------------------------------------------------------------- blocks
-    def block(self, program: Program, index: int, desc: BlockDesc) -> None:
-        place = ("block", index, 0)
-        # A block is made inside the one around it, so its parent has a smaller number: no cycle can be written.
-        if not (desc.parent == -1 if index == 0 else 0 <= desc.parent < index):
-            raise self.refuse(
-                place, f"block {index} has a parent that cannot be",
-                "-1 for block 0" if index == 0 else f"a block before it: 0 to {index - 1}", desc.parent,
-                "write blocks after the one that they stand in",
-            )  # fmt: skip
-        depth = 0 if index == 0 else self.depth[desc.parent] + 1
-        if depth > MAX_NESTING:
-            raise self.refuse(
-                place, "blocks are nested too deep", f"at most {MAX_NESTING} levels", f"{depth} levels", "nest fewer blocks"
-            )  # fmt: skip
-        if desc.forward >= len(self.desc.blocks):
-            raise self.no_block(place, f"the forward block of block {index}", desc.forward)
-        self.depth.append(depth)
-        made = Block(program, index, desc.parent, desc.forward)
-        made.built = desc.built
-        made.grad_prefix = desc.grad_prefix
-        program.blocks.append(made)
-        for i, var in enumerate(desc.vars):
-            if var.name in made.vars or var.name == EMPTY:
-                raise self.refuse(
-                    ("var", index, i), f"variable '{var.name}' cannot be declared here", "a name that is free",
-                    "a name that is reserved" if var.name == EMPTY else "a name that was declared before",
-                    "rename or remove one of them", var=var.name,
-                )  # fmt: skip
-            made.vars[var.name] = self.variable(made, ("var", index, i), var)
-        self.seen.append(dict.fromkeys(made.vars, True))
-        for i, op in enumerate(desc.ops):
-            made.ops.append(self.op(made, ("op", index, i), op))
-
-    def where(self, place: Place, line: Line | None) -> Where | None:
-        if line is None:
-            return None
-        if line[0] >= len(self.desc.files):
-            raise self.refuse(
-                place, "the source file is not in the list of files", f"a number below {len(self.desc.files)}", line[0],
-                "add the file to the list",
-            )  # fmt: skip
-        return self.desc.files[line[0]], line[1]
-
-    def variable(self, block: Block, place: Place, desc: VarDesc) -> Variable:
-        if desc.dtype is not None and desc.dtype not in DTYPES:
-            raise self.refuse(
-                place, f"variable '{desc.name}' has a dtype that tstatic lacks", f"one of {', '.join(DTYPES)}",
-                repr(desc.dtype), near(desc.dtype, DTYPES) or "use one of these", var=desc.name,
-            )  # fmt: skip
-        common: dict[str, Any] = {
-            "stop_gradient": desc.stop_gradient,
-            "is_data": desc.is_data,
-            "need_check_feed": desc.need_check_feed,
-            "lod_level": desc.lod_level,
-            "type": desc.type,
-            "where": self.where(place, desc.where),
-        }
-        more = desc.parameter
-        if more is None:
-            var = Variable(block, desc.name, desc.shape, desc.dtype, **common)
-        else:
-            if desc.shape is None or desc.dtype is None or any(size <= 0 for size in desc.shape):
-                raise self.refuse(
-                    place, f"parameter '{desc.name}' needs a dtype and known sizes", "a dtype and positive sizes",
-                    f"{desc.dtype}{desc.shape}", "write both", var=desc.name,
-                )  # fmt: skip
-            var = Parameter(
-                block, desc.name, desc.shape, desc.dtype,
-                trainable=more.trainable,
-                optimize_attr={n: self.real(place, v) for n, v in more.optimize_attr.items()},
-                regularizer=self.regularizer(place, desc.name, more.regularizer),
-                do_model_average=more.do_model_average,
-                need_clip=more.need_clip,
-                is_distributed=more.is_distributed,
-                **common,
-            )  # fmt: skip
-        var._persistable = desc.persistable
-        var.initialised = desc.initialised
-        return var
-
-    def regularizer(self, place: Place, var: str, value: tuple[str, Real] | None) -> Any:
-        if value is None:
-            return None
-        kind, coeff = value
-        if kind not in REGULARIZERS or f"regularizer.{kind}" not in PUBLIC_API:
-            raise self.refuse(
-                place, f"the regularizer of '{var}' is not known", " or ".join(REGULARIZERS), repr(kind),
-                near(kind, REGULARIZERS) or "use one of these", var=var,
-            )  # fmt: skip
-        return PUBLIC_API[f"regularizer.{kind}"].function(self.real(place, coeff))
-
-    def real(self, place: Place, value: Real) -> float:
-        if isinstance(value, str) and value not in ("inf", "-inf", "nan"):
-            raise self.refuse(place, "a number is written as a text", "a number, 'inf', '-inf' or 'nan'", repr(value[:80]),
-                              "write a number")  # fmt: skip
-        return float(value)
-
-    # -------------------------------------------------------------------------------------------------------------- ops
-    def has(self, block: Block, name: str) -> bool:
-        chain = []
-        at: Block | None = block
-        found = False
-        while at is not None:
-            known = self.seen[at.idx].get(name)
-            if known is not None:
-                found = known
-                break
-            chain.append(at.idx)
-            at = at.parent
-        for index in chain:
-            self.seen[index][name] = found
-        return found
-
-    def definition(self, place: Place, type: str) -> OpDef:
-        stem, orders = type, 0
-        known = type in OPS  # loads the op and its backward ops
-        while not known and stem not in OPS.loaded and stem.endswith("_grad"):
-            stem, orders = stem.removesuffix("_grad"), orders + 1
-        try:
-            if orders > MAX_DERIVED:
-                raise NotFoundError(
-                    "too many orders", fix=f"no backward op of order {orders} is derived for a text or file"
-                )
-            return op_def(type)
-        except NotFoundError as error:
-            raise self.refuse(
-                place, f"operator '{type[:80]}' is not one of this tstatic", "a registered op type", repr(type[:80]),
-                error.fix or "update tstatic", op=type[:80],
-            ) from None  # fmt: skip
-
-    def op(self, block: Block, place: Place, desc: OpDesc) -> Operator:
-        definition = self.definition(place, desc.type)
-        attrs = self.attributes(place, definition, desc.attrs)
-        return Operator(
-            block,
-            desc.type,
-            self.slots(block, place, definition, definition.input_slots, desc.inputs, "input"),
-            self.slots(block, place, definition, definition.output_slots, desc.outputs, "output"),
-            attrs,
-            role=desc.role,
-            role_var=tuple(desc.role_var),
-            where=self.where(place, desc.where),
-            position=desc.position,
-            namescope=desc.namescope,
-            device=desc.device,
-        )
-
-    def slots(
-        self, block: Block, place: Place, definition: OpDef, slots: Any, given: dict[str, list[str]], side: str
-    ) -> dict[str, tuple[str, ...]]:
-        for name, row in given.items():
-            slot: Slot | None = slots.get(name)
-            if slot is None:
-                raise self.refuse(
-                    place, f"operator '{definition.type}' has no {side} '{name}'", f"one of {', '.join(slots) or 'none'}",
-                    repr(name), near(name, slots) or "leave it out", op=definition.type,
-                )  # fmt: skip
-            if len(row) != 1 and not slot.many:
-                raise self.refuse(
-                    place, f"{side} '{name}' of operator '{definition.type}' takes one variable", "one name", f"{len(row)} names",
-                    "name one variable, or leave the slot out", op=definition.type,
-                )  # fmt: skip
-            for var in row:
-                if var != EMPTY and not self.has(block, var):
-                    raise self.no_variable(
-                        place,
-                        f"{side} '{name}' of operator '{definition.type}' names",
-                        var,
-                        block.vars,
-                        op=definition.type,
-                        var=var,
-                    )
-        for name, slot in slots.items():
-            # Backward ops leave out what the program does not have; gradients of a result that nothing uses, for one.
-            if name not in given and not slot.optional and not definition.type.endswith("_grad"):
-                raise self.refuse(
-                    place, f"operator '{definition.type}' needs {side} '{name}'", f"a variable in slot '{name}'", "nothing",
-                    f"name a variable for '{name}'", op=definition.type,
-                )  # fmt: skip
-        return {name: tuple(row) for name, row in given.items()}
-
-    def attributes(self, place: Place, definition: OpDef, given: dict[str, Any]) -> dict[str, Any]:
-        for name in given:
-            if name not in definition.attrs:
-                raise self.refuse(
-                    place, f"operator '{definition.type}' has no attribute '{name}'",
-                    f"one of {', '.join(definition.attrs) or 'none'}",
-                    repr(name), near(name, definition.attrs) or "leave it out", op=definition.type,
-                )  # fmt: skip
-        try:
-            done = definition.complete(given)
-        except TstaticError as error:
-            raise self.refuse(
-                place,
-                error.what,
-                error.expected,
-                error.received,
-                error.fix or "correct the attribute",
-                op=definition.type,
-            ) from None
-        except OverflowError:
-            raise self.refuse(
-                place, f"an attribute of operator '{definition.type}' is too large for a float", "numbers below 1.8e308",
-                repr(given)[:80], "write a smaller number", op=definition.type,
-            ) from None  # fmt: skip
-        for name, value in given.items():
-            # A default may be of another type than what `clean` gives (an int for a float): equal values stay as written.
-            spec = definition.attrs[name]
-            if type(value) is type(spec.default) and value == spec.default:
-                done[name] = value
-            if spec.kind == "block" and not (type(value) is int and 0 <= value < len(self.desc.blocks)):
-                raise self.no_block(
-                    place, f"attribute '{name}' of operator '{definition.type}'", repr(value), op=definition.type
-                )
-        return {name: done[name] for name in [*given, *(n for n in done if n not in given)]}
-
-    def check_owners(self, program: Program) -> None:
-        """Refuses an op whose block holds, at some depth, the op itself: running it would never end."""
-        done: set[int] = set()
-        for root in range(len(program.blocks)):
-            if root in done:
-                continue
-            path: set[int] = {root}
-            stack: list[tuple[int, Iterator[tuple[int, int]]]] = [(root, _owned(program, root))]
-            while stack:
-                block, rest = stack[-1]
-                found = next(rest, None)
-                if found is None:
-                    stack.pop()
-                    path.discard(block)
-                    done.add(block)
-                    continue
-                op, inner = found
-                if inner in path:
-                    raise self.refuse(
-                        ("op", block, op), f"operator '{program.blocks[block].ops[op].type}' owns a block that holds it",
-                        "a block of its own", f"block {inner}", "give the operator another block",
-                        op=program.blocks[block].ops[op].type,
-                    )  # fmt: skip
-                if inner not in done:
-                    path.add(inner)
-                    stack.append((inner, _owned(program, inner)))
-
-
-def _owned(program: Program, block: int) -> Iterator[tuple[int, int]]:
-    for i, op in enumerate(program.blocks[block].ops):
-        for inner in edit.sub_blocks(op):
-            yield i, inner
+def process_of(program: Program) -> str:
+    """What marks a program's saved form as bound to this process; empty when any process can run it."""
+    return this_process() if calls_functions(program) else ""

@@ -13,16 +13,15 @@ import binascii
 import hashlib
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, needed_for
 from tstatic.ir.program import Program
+from tstatic.ir.restore import restore
+from tstatic.ir.schema import ProgramDesc, checked_form, describe
 from tstatic.ir.types import DTYPES, DType
-
-if TYPE_CHECKING:
-    from tstatic.ir.schema import ProgramDesc
 
 FORMAT = 1
 MAX_BYTES = 2**30
@@ -123,8 +122,6 @@ def encode(program: Program) -> bytes:
     with needed_for("saving a program"):
         import msgspec
 
-        from tstatic.ir.schema import ProgramDesc, describe
-
     desc = describe(program)
     for number, block in enumerate(desc.blocks):
         for index, op in enumerate(block.ops):
@@ -148,7 +145,7 @@ def encode(program: Program) -> bytes:
     try:
         payload = msgspec.json.encode(desc)
         # What cannot be read must not be written.
-        msgspec.json.decode(payload, type=ProgramDesc)
+        msgspec.json.decode(payload, type=checked_form(ProgramDesc))
     except (UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
         raise ProgramError(
             "the program cannot be saved: a name or a number in it has no place in the format",
@@ -208,8 +205,6 @@ def decode(data: bytes, path: object = None) -> Program:
         )
     source = "these bytes" if path is None else str(path)
     desc = _payload(bytes(data), source)
-    from tstatic.ir.schema import restore
-
     place = ("block", 0, 0)
     try:
         for number, block in enumerate(desc.blocks):
@@ -264,14 +259,13 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
     with needed_for("reading a saved program"):
         import msgspec
 
-        from tstatic.ir.schema import ProgramDesc
-
     try:
-        return msgspec.json.decode(payload, type=ProgramDesc)
+        found: ProgramDesc = msgspec.json.decode(payload, type=checked_form(ProgramDesc))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(
             f"{source}: the program does not follow the format", f"JSON of version {FORMAT}", str(error)
         ) from None
+    return found
 
 
 __all__ = ["FORMAT", "decode", "encode", "pack", "seal", "stamped", "unpack", "unstamped"]

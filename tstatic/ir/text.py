@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.program import Block, Operator, Parameter, Program, Variable
 from tstatic.ir.rng import op_position
+from tstatic.ir.schema import (
+    BlockDesc,
+    OpDesc,
+    ParameterDesc,
+    ProgramDesc,
+    VarDesc,
+    learning_rate_of,
+    process_of,
+    regularizer_of,
+)
 from tstatic.ir.types import DType
-from tstatic.logs import warn_once
 from tstatic.where import Where, show
 
 ROLES = {1: "Backward", 2: "Optimize", 4: "RPC", 8: "Dist", 16: "LRSched", 256: "Loss", 4096: "NotSpecified"}
-REGULARIZERS = ("L1Decay", "L2Decay")
 BARE = re.compile(r"[A-Za-z_][\w.@/+-]*\Z", re.ASCII)
 """Names that stand in the text without quotes."""
 _LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff#:]+\Z")
@@ -100,56 +105,20 @@ def _marks(pairs: Iterable[tuple[str, Any]]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------- variables
-def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:
-    """Name and coefficient of a parameter's regularizer; one of your own class stays behind, and the log says so."""
-    found = parameter.regularizer
-    if found is None:
-        return None
-    kind = type(found).__name__
-    if kind not in REGULARIZERS or type(found) is not PUBLIC_API[f"regularizer.{kind}"].function:
-        warn_once(
-            ("regularizer", parameter.name, kind),
-            f"the regularizer {kind} of parameter '{parameter.name}' is not part of the program's text or file: "
-            f"only {' and '.join(REGULARIZERS)} are",
-        )
-        return None
-    return kind, float(found.coeff)
-
-
 def variable_marks(var: Variable, details: bool = False) -> Iterator[tuple[str, Any]]:
-    """What differs from a plain variable; everything if ``details``."""
+    """Yields what differs from a plain variable; everything if ``details``."""
     parameter = var if isinstance(var, Parameter) else None
+    usual = VarDesc.in_text(None if parameter is None else parameter.trainable)
     if var.is_data and var.need_check_feed and not details:
         yield "feed", True
-    else:
-        if var.is_data or details:
-            yield "is_data", var.is_data
-        if var.need_check_feed or details:
-            yield "need_check_feed", var.need_check_feed
-    if var.persistable != (parameter is not None) or details:
-        yield "persistable", var.persistable
-    if parameter is not None:
-        if not parameter.trainable or details:
-            yield "trainable", parameter.trainable
-        if parameter.optimize_attr != {"learning_rate": 1.0} or details:
-            yield "optimize_attr", parameter.optimize_attr
-        regularizer = regularizer_of(parameter)
-        if regularizer is not None:
-            yield regularizer
-        if parameter.do_model_average is not True or details:
-            yield "do_model_average", parameter.do_model_average
-        if not parameter.need_clip or details:
-            yield "need_clip", parameter.need_clip
-        if parameter.is_distributed or details:
-            yield "is_distributed", parameter.is_distributed
-    if var.stop_gradient != (parameter is not None and not parameter.trainable) or details:
-        yield "stop_gradient", var.stop_gradient
-    if var.lod_level or details:
-        yield "lod_level", var.lod_level
-    if var.type != "dense_tensor" or details:
-        yield "type", var.type
-    if var.initialised or details:
-        yield "initialised", var.initialised
+        usual |= {"is_data": True, "need_check_feed": True}
+    for name, value in VarDesc.marks(var, details, {"parameter": parameter}, usual):
+        if name == "parameter":
+            given = {"regularizer": regularizer_of(value)}
+            for mark in ParameterDesc.marks(var, details, given, ParameterDesc.IN_TEXT):
+                yield mark[1] if mark[0] == "regularizer" else mark
+        else:
+            yield name, value
 
 
 def variable_text(var: Variable, with_details: bool = False, labels: Labels | None = None) -> str:
@@ -177,31 +146,16 @@ def op_text(op: Operator, with_details: bool = False, labels: Labels | None = No
 
     parts = [f"inputs={side(op.inputs)}"]
     parts += [f"{name_text(n)} = {value_text(v)}" for n, v in op.attrs.items()]
-    if op.role or with_details:
-        parts.append(f"op_role = {role_text(op.role)}")
-    if op.role_var or with_details:
-        parts.append(f"op_role_var = {list(op.role_var)!r}")
-    if op.namescope or with_details:
-        parts.append(f"op_namescope = {op.namescope!r}")
-    if op.device or with_details:
-        parts.append(f"op_device = {op.device!r}")
-    if with_details or (index is not None and op.position != op_position(op.block.idx, index)):
-        parts.append(f"op_position = {op.position}")
+    position = op.position if index is None else op_position(op.block.idx, index)
+    for name, value in OpDesc.marks(op, with_details, usual={"position": position}):
+        parts.append(f"op_{name} = {role_text(value) if name == 'role' else value_text(value)}")
     return f"{side(op.outputs)} = {name_text(op.type)}({', '.join(parts)}){_where_text(op.where, labels)}"
 
 
 # ------------------------------------------------------------------------------------------------- blocks and programs
 def block_text(block: Block, with_details: bool = False, labels: Labels | None = None) -> str:
     """A block: its variables, then its ops."""
-    marks: list[tuple[str, Any]] = []
-    if block.parent_idx >= 0 or with_details:
-        marks.append(("parent", block.parent_idx))
-    if block.forward_block_idx >= 0 or with_details:
-        marks.append(("forward", block.forward_block_idx))
-    if block.built != len(block.ops) or with_details:
-        marks.append(("built", block.built))
-    if block.grad_prefix or with_details:
-        marks.append(("grad_prefix", block.grad_prefix))
+    marks = BlockDesc.marks(block, with_details, usual={"built": len(block.ops)})
     lines = [f"block {block.idx}{_marks(marks)} {{"]
     lines += [f"    {variable_text(v, with_details, labels)}" for v in block.vars.values()]
     if block.vars and block.ops:
@@ -219,23 +173,7 @@ def program_text(program: Program, with_details: bool = False, process: str = ""
         process: What the process is called whose functions the program calls.
     """
     labels = labels_of(program)
-    marks: list[tuple[str, Any]] = []
-    if program._seed or with_details:
-        marks.append(("random_seed", program._seed))
-    if program._is_test or with_details:
-        marks.append(("is_test", program._is_test))
-    if program.loss_name is not None:
-        marks.append(("loss", program.loss_name))
-    if program.lr_var is not None:
-        marks.append(("learning_rate", program.lr_var.name))
-    if program.feed_names:
-        marks.append(("feeds", list(program.feed_names)))
-    if program.fetch_names:
-        marks.append(("fetches", list(program.fetch_names)))
-    if program.current_block_idx or with_details:
-        marks.append(("current_block", program.current_block_idx))
-    if process:
-        marks.append(("process", process))
+    marks = ProgramDesc.marks(program, with_details, {"learning_rate": learning_rate_of(program), "process": process})
     lines = [f"program{_marks(marks)}"]
     lines += [f"file {label!r} = {file!r}" for file, label in labels.items()]
     return "\n".join([*lines, *(block_text(b, with_details, labels) for b in program.blocks)])
@@ -251,27 +189,6 @@ def text_of(part: Program | Block | Operator | Variable, with_details: bool = Fa
 
 
 # ------------------------------------------------------------------------------- programs that only this process can run
-@lru_cache(maxsize=1)
-def this_process() -> str:
-    """A word that no other process has: functions of ``py_func`` are numbered per process."""
-    return secrets.token_hex(8)
-
-
-def calls_functions(program: Program) -> bool:
-    """Whether an op calls a Python function."""
-    return any(
-        spec.kind == "function" and op.attrs.get(name, -1) >= 0
-        for block in program.blocks
-        for op in block.ops
-        for name, spec in op.definition.attrs.items()
-    )
-
-
-def process_of(program: Program) -> str:
-    """What marks a program's saved form as bound to this process; empty when any process can run it."""
-    return this_process() if calls_functions(program) else ""
-
-
 def shared_text(program: Program) -> str:
     """The text of a program as every process writes that builds the same: Python functions are numbered from 0 in it."""
     names = {
