@@ -596,7 +596,7 @@ RANDOM = (
     ),
     Mutant("tuned/philox.py", "draw_bits", "operation", "-start % 4", "0", (U + "test_philox.py",)),
     Mutant(
-        "ops/random/_dropout.py",
+        "ops/random/dropout.py",
         "scale_of",
         "operation",
         "1.0 - dropout_prob",

@@ -150,7 +150,7 @@ def test_arguments_are_checked() -> None:
     dropout = function("nn.functional.dropout")
     with pytest.raises(ProgramTypeError):
         dropout(x, "half")
-    with pytest.raises(ProgramError, match="mode argument"):
+    with pytest.raises(ProgramError, match="'mode' of dropout"):
         dropout(x, 0.5, mode="upscale")
     with pytest.raises(ShapeError):
         dropout(x, 0.5, axis=[0, 1, 2])

@@ -75,8 +75,8 @@ from tstatic.ops.norm.softmax import log_softmax as log_softmax
 from tstatic.ops.norm.softmax import softmax as softmax
 from tstatic.ops.norm.softmax import softmax as softmax_
 from tstatic.ops.random.dropout import dropout as dropout
-from tstatic.ops.random.dropout_nd import dropout2d as dropout2d
-from tstatic.ops.random.dropout_nd import dropout3d as dropout3d
+from tstatic.ops.random.dropout import dropout2d as dropout2d
+from tstatic.ops.random.dropout import dropout3d as dropout3d
 from tstatic.ops.reduce.vector_norm import normalize as normalize
 from tstatic.ops.shape.pad import pad as pad
 from tstatic.ops.shape.pad import zeropad2d as zeropad2d

@@ -141,12 +141,12 @@ from tstatic.ops.matmul.matmul import fluid_matmul as matmul
 from tstatic.ops.matmul.mul import mul as mul
 from tstatic.ops.norm.lrn import lrn as lrn
 from tstatic.ops.norm.softmax import fluid_softmax as softmax
+from tstatic.ops.random.distributions import gaussian_random as gaussian_random
+from tstatic.ops.random.distributions import gaussian_random_batch_size_like as gaussian_random_batch_size_like
+from tstatic.ops.random.distributions import uniform_random as uniform_random
+from tstatic.ops.random.distributions import uniform_random_batch_size_like as uniform_random_batch_size_like
 from tstatic.ops.random.dropout import fluid_dropout as dropout
-from tstatic.ops.random.gaussian import gaussian_random as gaussian_random
-from tstatic.ops.random.gaussian import gaussian_random_batch_size_like as gaussian_random_batch_size_like
 from tstatic.ops.random.sampling import sampling_id as sampling_id
-from tstatic.ops.random.uniform import uniform_random as uniform_random
-from tstatic.ops.random.uniform import uniform_random_batch_size_like as uniform_random_batch_size_like
 from tstatic.ops.reduce.cumsum import fluid_cumsum as cumsum
 from tstatic.ops.reduce.extrema import reduce_all as reduce_all
 from tstatic.ops.reduce.extrema import reduce_any as reduce_any

@@ -1,35 +1,130 @@
-"""Dropout: elements are zeroed at random in training, and either scaled up there or scaled down in inference."""
+"""Dropout of elements and of whole slices: zeroed at random in training, and scaled there or in inference."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
-from tstatic.ir.build import check_variable, emit
-from tstatic.ir.opdef import WHOLE, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.errors import ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_choice, check_dtype, check_number, check_rank
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.split import ELEMENTS, FIRST, Split
-from tstatic.ir.types import Meta, dtype_of
-from tstatic.ops.random._dropout import (
-    ATTRS,
-    DOWNGRADE,
-    DOWNSCALE,
-    UPSCALE,
-    check_float,
-    gradient,
-    scale_of,
-    scaled,
-    torch_keep,
-    wide,
-)
+from tstatic.ir.split import ELEMENTS, FIRST, WHOLE, Split
+from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
+from tstatic.ops._low import torch_wide
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
-from tstatic.tuned.philox import CHUNK, buffers_of_thread, philox_key
+from tstatic.tuned.philox import CHUNK, buffers_of_thread, philox_key, torch_bits
 
 Array = np.ndarray[Any, Any]
 
+UPSCALE, DOWNGRADE = "upscale_in_train", "downgrade_in_infer"
+DOWNSCALE = "downscale_in_infer"
+"""What ``nn.functional.dropout`` calls the operator's ``downgrade_in_infer``."""
 
+
+def _implementation(value: Any) -> str | None:
+    return None if value in (UPSCALE, DOWNGRADE) else f"'{UPSCALE}' or '{DOWNGRADE}'"
+
+
+def _chance(value: float) -> str | None:
+    return None if 0 <= value <= 1 else "a probability from 0 to 1"
+
+
+ATTRS = {
+    "dropout_prob": Attr(0.5, "float", _chance),
+    "is_test": False,
+    "dropout_implementation": Attr(DOWNGRADE, "str", _implementation),
+    "fix_seed": Attr.idle(False, "a seed other than 0 is used either way"),
+    "seed": 0,
+}
+
+
+def scale_of(dropout_prob: float, is_test: bool, dropout_implementation: str) -> float:
+    """What the kept elements are multiplied by."""
+    if is_test:
+        return 1.0 if dropout_implementation == UPSCALE else 1.0 - dropout_prob
+    if dropout_implementation == UPSCALE:
+        return 1.0 / (1.0 - dropout_prob) if dropout_prob < 1 else 0.0
+    return 1.0
+
+
+def _scaled(x: Array, mask: Array | None, out: Array, scale: float) -> None:
+    """``out = x * mask * scale`` (no mask: all ones); float16 and bfloat16 in float32, rounded once."""
+    if out.dtype.itemsize == 2 and scale != 1:
+        value = x.astype(np.float32)
+        if mask is not None:
+            np.multiply(value, mask, out=value)
+        np.multiply(value, np.float32(scale), out=value)
+        np.copyto(out, value, casting="unsafe")
+        return
+    if mask is None:
+        np.multiply(x, out.dtype.type(scale), out=out)
+        return
+    if out.dtype.itemsize == 2:
+        # By 0 or 1, which is exact in any type; the mask's own type would make the product a wider one.
+        mask = mask.astype(out.dtype)
+    np.multiply(x, mask, out=out)
+    if scale != 1:
+        np.multiply(out, out.dtype.type(scale), out=out)
+
+
+def _torch_keep(torch: Any, shape: Shape, dropout_prob: float, key: Any, start: int, device: Any) -> Any:
+    """The mask of kept elements as uint8."""
+    bits = torch_bits(torch, math.prod(shape), key, start, device)
+    return (bits >= draw.keep_threshold(dropout_prob)).to(torch.uint8).reshape(shape)
+
+
+def _torch_scaled(x: Any, mask: Any, factor: float) -> Any:
+    """``x * mask * factor`` in the type that ``x`` is computed in; without a mask it is all ones."""
+    value = torch_wide(x)
+    return ((value if mask is None else value * mask) * factor).to(x.dtype)
+
+
+# ------------------------------------------------------------------------------------------------------------- gradient
+def _grad_ref(
+    mask: Array, dout: Array, dx: Array, *, dropout_prob: float, is_test: bool, dropout_implementation: str
+) -> None:
+    _scaled(dout, None if is_test else mask, dx, scale_of(dropout_prob, is_test, dropout_implementation))
+
+
+def _grad_lower(
+    torch: Any, mask: Any, dout: Any, *, dropout_prob: float, is_test: bool, dropout_implementation: str
+) -> Any:
+    return _torch_scaled(dout, None if is_test else mask, scale_of(dropout_prob, is_test, dropout_implementation))
+
+
+def _again(type: str) -> Any:
+    """The gradient is linear in the incoming one, so its own gradient is the same op."""
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        incoming = ctx.out_grads.get(ctx.outputs["X" + GRAD][0])
+        wanted = ctx.in_grads.get(ctx.inputs["Out" + GRAD][0])
+        if incoming is None or wanted is None:
+            return []
+        ins = {"Mask": ctx.inputs["Mask"], "Out" + GRAD: [incoming]}
+        return [OpSpec(type, ins, {"X" + GRAD: [wanted]}, ctx.attrs)]
+
+    return rule
+
+
+def _gradient(type: str) -> GradOp:
+    """The backward op of that type."""
+    return GradOp(
+        f"Mask, Out{GRAD} -> X{GRAD}",
+        ref=_grad_ref,
+        lower=_grad_lower,
+        infer=lambda mask, dout: dout,
+        split=Split(ELEMENTS, FIRST),
+        inplace=(("Out" + GRAD, "X" + GRAD),),
+        grad=_again(type),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- dropout
 def _flat(array: Array | None) -> Array | None:
     return None if array is None else array.reshape(-1)
 
@@ -51,14 +146,14 @@ def _ref(
         if mask is not None:
             mask.fill(1)
         if out is not None:
-            scaled(x, None, out, scale)
+            _scaled(x, None, out, scale)
         return
     key = philox_key(rng, seed if seed_input is None else int(seed_input.flat[0]))
     if not all(a is None or a.flags.c_contiguous for a in (x, out, mask)):
         keep = np.empty(x.shape, np.uint8) if mask is None else mask
         draw.fill_keep(keep, dropout_prob, key, rng.start)
         if out is not None:
-            scaled(x, keep, out, scale)
+            _scaled(x, keep, out, scale)
         return
     xs, outs, masks = x.reshape(-1), _flat(out), _flat(mask)
     for at in range(0, xs.shape[0], CHUNK):
@@ -66,11 +161,11 @@ def _ref(
         keep = masks[part] if masks is not None else buffers_of_thread(np.uint8)[1][: part.stop - at]
         draw.fill_keep(keep, dropout_prob, key, rng.start + at)
         if outs is not None:
-            scaled(xs[part], keep, outs[part], scale)
+            _scaled(xs[part], keep, outs[part], scale)
 
 
 def _infer(x: Meta, seed_input: Meta | None) -> tuple[Meta, Meta]:
-    check_float(x)
+    check_dtype(x, FLOATS, "X")
     return x, x.with_dtype(dtype_of("uint8"))
 
 
@@ -80,10 +175,10 @@ def _lower(
 ) -> Any:  # fmt: skip
     scale = scale_of(dropout_prob, is_test, dropout_implementation)
     if is_test:
-        return (x.to(wide(torch, x)) * scale).to(x.dtype), torch.ones_like(x, dtype=torch.uint8)
+        return _torch_scaled(x, None, scale), torch.ones_like(x, dtype=torch.uint8)
     key = philox_key(rng, seed if seed_input is None else int(seed_input.reshape(-1)[0]))
-    mask = torch_keep(torch, x.shape, dropout_prob, key, rng.start, x.device)
-    return (x.to(wide(torch, x)) * mask * scale).to(x.dtype), mask
+    mask = _torch_keep(torch, x.shape, dropout_prob, key, rng.start, x.device)
+    return _torch_scaled(x, mask, scale), mask
 
 
 _MODES = tuple(
@@ -103,7 +198,7 @@ register(
         lower=_lower,
         split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4),
         inplace=(("X", "Out"),),
-        grad=gradient("dropout_grad"),
+        grad=_gradient("dropout_grad"),
         random=True,
         amp="gray",
         domain=Domain(
@@ -120,7 +215,81 @@ register(
 )
 
 
-# ---------------------------------------------------------------------------------------------------- public functions
+# ---------------------------------------------------------------------------------------------------------- whole slices
+def _mask_shape(x: Shape, axis: tuple[int, ...]) -> Shape:
+    kept = {normalize_axis(a, len(x)) for a in axis}
+    return tuple(s if i in kept else 1 for i, s in enumerate(x))
+
+
+def _infer_nd(x: Meta, seed_input: Meta | None, axis: tuple[int, ...]) -> tuple[Meta, Meta]:
+    check_dtype(x, FLOATS, "X")
+    return x, Meta(_mask_shape(x.shape, axis), dtype_of("uint8"))
+
+
+def _ref_nd(
+    x: Array,
+    seed_input: Array | None,
+    out: Array | None,
+    mask: Array | None,
+    *,
+    dropout_prob: float,
+    is_test: bool,
+    dropout_implementation: str,
+    seed: int,
+    axis: tuple[int, ...],
+    rng: Any,
+) -> None:
+    keep = np.empty(_mask_shape(x.shape, axis), np.uint8) if mask is None else mask
+    if is_test:
+        keep.fill(1)
+    else:
+        key = philox_key(rng, seed if seed_input is None else int(seed_input.flat[0]))
+        draw.fill_keep(keep, dropout_prob, key, rng.start)
+    if out is not None:
+        _scaled(x, None if is_test else keep, out, scale_of(dropout_prob, is_test, dropout_implementation))
+
+
+def _lower_nd(
+    torch: Any, x: Any, seed_input: Any, *, dropout_prob: float, is_test: bool, dropout_implementation: str, seed: int,
+    axis: tuple[int, ...], rng: Any,
+) -> Any:  # fmt: skip
+    scale = scale_of(dropout_prob, is_test, dropout_implementation)
+    shape = _mask_shape(tuple(x.shape), axis)
+    if is_test:
+        mask = torch.ones(shape, dtype=torch.uint8, device=x.device)
+    else:
+        key = philox_key(rng, seed if seed_input is None else int(seed_input.reshape(-1)[0]))
+        mask = _torch_keep(torch, shape, dropout_prob, key, rng.start, x.device)
+    return _torch_scaled(x, mask, scale), mask
+
+
+register(
+    OpDef(
+        "dropout_nd",
+        "X, Seed? -> Out, Mask~",
+        attrs={**ATTRS, "axis": Attr((0,), "ints")},
+        infer=_infer_nd,
+        ref=_ref_nd,
+        lower=_lower_nd,
+        inplace=(("X", "Out"),),
+        grad=_gradient("dropout_nd_grad"),
+        random=True,
+        amp="gray",
+        domain=Domain(
+            cases=(
+                Case(((40, 3),), {"axis": (0,), "dropout_implementation": UPSCALE}),
+                Case(((4, 30),), {"axis": (1,)}),
+                Case(((4, 6, 3, 2),), {"axis": (0, 1), "dropout_implementation": UPSCALE}),
+                Case(((4, 6, 3, 2),), {"axis": (0, -1), "is_test": True}),
+                Case(((0, 6),), {"axis": (1,)}),
+            ),
+            ulps=1,
+        ),
+    )
+)
+
+
+# ------------------------------------------------------------------------------------------------------ public functions
 @export("fluid.layers.dropout", "fluid.layers.nn.dropout", op="dropout")
 def fluid_dropout(
     x: Variable,
@@ -150,7 +319,7 @@ def fluid_dropout(
     check_variable(x, "x", "dropout")
     attrs = {"dropout_prob": dropout_prob, "is_test": bool(is_test), "dropout_implementation": dropout_implementation,
              "seed": seed or 0, "fix_seed": bool(seed)}  # fmt: skip
-    return emit("dropout", {"X": x}, attrs, name=name)  # type: ignore[no-any-return]
+    return emit_one("dropout", {"X": x}, attrs, name=name)
 
 
 @export("nn.functional.dropout", op="dropout")
@@ -184,36 +353,14 @@ def dropout(
         array([0., 4.], dtype=float32)
     """
     check_variable(x, "x", "dropout")
-    if isinstance(p, bool) or not isinstance(p, int | float):
-        raise ProgramTypeError(
-            "p argument should be a number",
-            expected="a float from 0 to 1",
-            received=repr(p),
-            fix="pass p=0.5",
-            op="dropout",
-        )
-    if not 0 <= p <= 1:
-        raise ProgramError(
-            "p argument should between 0 and 1",
-            expected="0 <= p <= 1",
-            received=p,
-            fix="pass a probability",
-            op="dropout",
-        )
-    if mode not in (UPSCALE, DOWNSCALE, DOWNGRADE):
-        raise ProgramError(
-            "mode argument should be 'downscale_in_infer' or 'upscale_in_train'",
-            expected=f"'{UPSCALE}' or '{DOWNSCALE}'",
-            received=repr(mode),
-            fix="pass one of these words",
-            op="dropout",
-        )
+    check_number(p, "p", "dropout", least=0, most=1)
+    check_choice(mode, (UPSCALE, DOWNSCALE, DOWNGRADE), "mode", "dropout")
     mode = UPSCALE if mode == UPSCALE else DOWNGRADE
     if p == 0:
         return x
     attrs: dict[str, Any] = {"dropout_prob": p, "is_test": not training, "dropout_implementation": mode}
     if axis is None:
-        return emit("dropout", {"X": x}, attrs, name=name)  # type: ignore[no-any-return]
+        return emit_one("dropout", {"X": x}, attrs, name=name)
     axes = [axis] if isinstance(axis, int) else list(axis)
     if not axes or len(axes) > x.ndim:
         raise ShapeError(
@@ -224,4 +371,49 @@ def dropout(
             op="dropout",
             var=x.name,
         )
-    return emit("dropout_nd", {"X": x}, {**attrs, "axis": axes}, name=name, prefix="dropout")  # type: ignore[no-any-return]
+    return emit_one("dropout_nd", {"X": x}, {**attrs, "axis": axes}, name=name, prefix="dropout")
+
+
+def _per_channel(
+    x: Variable, p: float, training: bool, data_format: str, formats: tuple[str, str], name: str | None, function: str
+) -> Variable:
+    check_variable(x, "x", function)
+    check_choice(data_format, formats, "data_format", function)
+    check_rank(x, len(formats[0]), "x", function, layout=data_format)
+    if p == 0:
+        return x
+    attrs = {"dropout_prob": p, "is_test": not training, "dropout_implementation": UPSCALE,
+             "axis": (0, data_format.index("C"))}  # fmt: skip
+    return emit_one("dropout_nd", {"X": x}, attrs, name=name, prefix="dropout")
+
+
+@export("nn.functional.dropout2d", op="dropout_nd")
+def dropout2d(
+    x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """Zeroes whole channels of ``x`` ([N, C, H, W], or [N, H, W, C]) with chance ``p``.
+
+    Example:
+        >>> x = paddle.ones([50, 2, 3, 3])
+        >>> y = paddle.nn.functional.dropout2d(x, p=0.75)
+        >>> value = static.Executor().run(fetch_list=[y])[0]
+        >>> np.unique(value), bool((value == value[:, :, :1, :1]).all())
+        (array([0., 4.], dtype=float32), True)
+    """
+    return _per_channel(x, p, training, data_format, ("NCHW", "NHWC"), name, "dropout2d")
+
+
+@export("nn.functional.dropout3d", op="dropout_nd")
+def dropout3d(
+    x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCDHW", name: str | None = None
+) -> Variable:
+    """Zeroes whole channels of ``x`` ([N, C, D, H, W], or [N, D, H, W, C]) with chance ``p``.
+
+    Example:
+        >>> x = paddle.ones([50, 2, 3, 3, 3])
+        >>> y = paddle.nn.functional.dropout3d(x, p=0.75)
+        >>> value = static.Executor().run(fetch_list=[y])[0]
+        >>> np.unique(value), bool((value == value[:, :, :1, :1, :1]).all())
+        (array([0., 4.], dtype=float32), True)
+    """
+    return _per_channel(x, p, training, data_format, ("NCDHW", "NDHWC"), name, "dropout3d")

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, UnsupportedError
-from tstatic.ir.build import emit
+from tstatic.errors import ProgramError, UnsupportedError
+from tstatic.ir.checks import check_dtype, check_int
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
 from tstatic.ops.random._random import DRAWN, SHAPE, SHAPES, to_dtype
 from tstatic.ops.shape._shape_arg import check_sizes, has_variable, known_shape
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key, torch_bits
 
@@ -24,14 +25,7 @@ Array = np.ndarray[Any, Any]
 # ------------------------------------------------------------------------------------------------------------- integers
 def _randint_infer(shape: Shape, dtype: DType, low: int, high: int) -> Meta:
     check_sizes(shape, "randint")
-    if dtype.name not in ("int32", "int64"):
-        raise DTypeError(
-            "'randint' draws whole numbers",
-            expected="int32 or int64",
-            received=dtype.name,
-            fix="draw int64 and cast the result",
-            op="randint",
-        )
+    check_dtype(Meta(shape, dtype), ("int64", "int32"), "Out", "randint")
     info = np.iinfo(dtype.np)
     if not (info.min <= low < high <= info.max + 1):
         raise ProgramError(
@@ -125,18 +119,6 @@ register(
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
-def _int(value: Any, name: str, function: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ProgramTypeError(
-            f"The type of '{name}' in {function} must be int",
-            expected="an int",
-            received=f"{value!r} of type {type(value).__name__}",
-            fix=f"pass {name} as an int",
-            op=function,
-        )
-    return int(value)
-
-
 @export("tensor.randint", op="randint")
 def randint(
     low: int = 0, high: int | None = None, shape: Any = (1,), dtype: Any = None, name: str | None = None
@@ -160,11 +142,11 @@ def randint(
         )
     first, last = (0, low) if high is None else (low, high)
     attrs = {"shape": known_shape(shape, "randint"), "dtype": int64 if dtype is None else dtype_of(dtype),
-             "low": _int(first, "low", "randint"), "high": _int(last, "high", "randint")}  # fmt: skip
-    return emit("randint", {}, attrs, name=name)  # type: ignore[no-any-return]
+             "low": check_int(first, "low", "randint"), "high": check_int(last, "high", "randint")}  # fmt: skip
+    return emit_one("randint", {}, attrs, name=name)
 
 
 @export("tensor.randperm", op="randperm")
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
     """The numbers 0 to ``n - 1`` in random order, of shape [n]."""
-    return emit("randperm", {}, {"n": _int(n, "n", "randperm"), "dtype": dtype}, name=name)  # type: ignore[no-any-return]
+    return emit_one("randperm", {}, {"n": check_int(n, "n", "randperm"), "dtype": dtype}, name=name)

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, FeedError, ProgramError, ShapeError
-from tstatic.ir.build import check_variable, emit
+from tstatic.errors import FeedError, ProgramError, ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_dtype, check_rank
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, float32, int64
 from tstatic.ops.random._random import DRAWN, in_order, to_dtype
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 
@@ -24,19 +26,8 @@ def _bad_probabilities(op: str, expected: str, received: object, fix: str) -> Fe
     )
 
 
-def _float_input(op: str, x: Meta) -> None:
-    if not x.dtype.is_float:
-        raise DTypeError(
-            f"'{op}' takes probabilities as floating-point numbers",
-            expected="a float dtype",
-            received=x.dtype.name,
-            fix="convert the input with paddle.cast(x, 'float32')",
-            op=op,
-        )
-
-
 def _bernoulli_infer(x: Meta) -> Meta:
-    _float_input("bernoulli", x)
+    check_dtype(x, FLOATS, "X", "bernoulli")
     return x
 
 
@@ -76,15 +67,8 @@ register(
 
 
 def _multinomial_infer(x: Meta, num_samples: int, replacement: bool) -> Meta:
-    _float_input("multinomial", x)
-    if x.rank not in (1, 2):
-        raise ShapeError(
-            "'multinomial' takes one row of probabilities, or a matrix with one row each",
-            expected="rank 1 or 2",
-            received=list(x.shape),
-            fix="reshape the input to [rows, categories]",
-            op="multinomial",
-        )
+    check_dtype(x, FLOATS, "X", "multinomial")
+    check_rank(x, (1, 2), "X", "multinomial", layout="[categories] or [rows, categories]")
     if num_samples < 1 or (not replacement and 0 <= x.shape[-1] < num_samples):
         raise ProgramError(
             "'multinomial' cannot draw that many samples",
@@ -170,7 +154,7 @@ register(
 
 
 def _sampling_id_infer(x: Meta, dtype: DType, min: float, max: float) -> Meta:
-    _float_input("sampling_id", x)
+    check_dtype(x, FLOATS, "X", "sampling_id")
     in_order("sampling_id", min, max)
     if x.rank != 2 or x.shape[1] == 0:
         raise ShapeError(
@@ -224,11 +208,11 @@ register(
 )
 
 
-# ---------------------------------------------------------------------------------------------------- public functio
+# ---------------------------------------------------------------------------------------------------- public functions
 @export("tensor.bernoulli", "Variable.bernoulli", op="bernoulli")
 def bernoulli(x: Variable, name: str | None = None) -> Variable:
     """1 with chance ``x`` and 0 otherwise, elementwise; float of the shape of ``x``."""
-    return emit("bernoulli", {"X": check_variable(x, "x", "bernoulli")}, name=name)  # type: ignore[no-any-return]
+    return emit_one("bernoulli", {"X": check_variable(x, "x", "bernoulli")}, name=name)
 
 
 @export("tensor.multinomial", "Variable.multinomial", op="multinomial")
@@ -245,11 +229,11 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
         int64 of shape [num_samples] or [rows, num_samples].
     """
     attrs = {"num_samples": num_samples, "replacement": replacement}
-    return emit("multinomial", {"X": check_variable(x, "x", "multinomial")}, attrs, name=name)  # type: ignore[no-any-return]
+    return emit_one("multinomial", {"X": check_variable(x, "x", "multinomial")}, attrs, name=name)
 
 
 @export("fluid.layers.sampling_id", op="sampling_id")
 def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
     """Draws one category per row of ``x`` ([batch, categories], rows of probabilities); shape [batch]."""
     attrs = {"min": min, "max": max, "seed": seed, "dtype": dtype}
-    return emit("sampling_id", {"X": check_variable(x, "x", "sampling_id")}, attrs)  # type: ignore[no-any-return]
+    return emit_one("sampling_id", {"X": check_variable(x, "x", "sampling_id")}, attrs)
