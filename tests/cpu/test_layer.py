@@ -12,7 +12,7 @@ import tstatic as paddle
 from tests.cpu.layer_check import check_error
 from tstatic import nn, static
 from tstatic.errors import IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, ShapeError, UnsupportedError
-from tstatic.nn.layer._state import snake
+from tstatic.nn.layer.layers import snake
 
 HERE = "test_layer.py"
 

@@ -28,6 +28,24 @@ def statistic(helper: LayerHelper, name: str | None, count: int, value: float, d
     return helper.create_parameter(attr, (count,), dtype, stop_gradient=True)
 
 
+def _per_channel(helper: LayerHelper, count: int, param_attr: Any, bias_attr: Any, dtype: DType) -> dict[str, Variable]:
+    found: dict[str, Variable] = {}
+    if param_attr is not False:
+        found["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
+    if bias_attr is not False:
+        found["Bias"] = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
+    return found
+
+
+def _channels(input: Variable, data_layout: str, function: str) -> int:
+    """The number of channels of a checked input of rank 2 to 5."""
+    check_variable(input, "input", function, FLOATS)
+    first = check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", function) == "NCHW"
+    check_rank(input, range(2, 6), "input", function, layout="[n, c, ...]" if first else "[n, ..., c]")
+    at = 1 if first else len(input.shape) - 1
+    return check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
+
+
 @no_effect(in_place=IN_PLACE, do_model_average_for_mean_and_var="there is no averaging of parameters")
 @export("static.nn.batch_norm", "fluid.layers.batch_norm", op="batch_norm")
 def batch_norm(
@@ -78,21 +96,16 @@ def batch_norm(
                [ 1.,  1.]], dtype=float32)
     """
     function = "batch_norm"
-    check_variable(input, "input", function, FLOATS)
-    check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
-    check_rank(input, range(2, 6), "input", function, layout="[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]")
-    at = 1 if data_layout == "NCHW" else len(input.shape) - 1
-    count = check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
+    count = _channels(input, data_layout, function)
     check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
     check_enabled(bias_attr, "bias_attr", function)
     helper = LayerHelper(function, name)
     dtype = parameter_dtype(input)
-    scale = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
-    bias = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
+    inputs: dict[str, Any] = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, dtype)}
     mean = statistic(helper, moving_mean_name, count, 0.0, dtype)
     variance = statistic(helper, moving_variance_name, count, 1.0, dtype)
-    inputs: dict[str, Any] = {"X": input, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
+    inputs |= {"Mean": mean, "Variance": variance}
     attrs: dict[str, Any] = {
         "epsilon": epsilon,
         "is_test": is_test,
@@ -178,15 +191,6 @@ def layer_norm(
     return helper.append_activation(out, act)  # type: ignore[no-any-return]
 
 
-def _per_channel(helper: LayerHelper, count: int, param_attr: Any, bias_attr: Any, dtype: DType) -> dict[str, Variable]:
-    found: dict[str, Variable] = {}
-    if param_attr is not False:
-        found["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
-    if bias_attr is not False:
-        found["Bias"] = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
-    return found
-
-
 @export("static.nn.group_norm", "fluid.layers.group_norm", op="group_norm")
 def group_norm(
     input: Variable,
@@ -218,11 +222,7 @@ def group_norm(
         ProgramError: For another layout.
     """
     function = "group_norm"
-    check_variable(input, "input", function, FLOATS)
-    check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", function)
-    check_rank(input, range(2, 6), "input", function, layout="[n, c, ...]" if data_layout == "NCHW" else "[n, ..., c]")
-    at = 1 if data_layout == "NCHW" else len(input.shape) - 1
-    count = check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
+    count = _channels(input, data_layout, function)
     check_int(groups, "groups", function, 1)
     check_activation(act, function)
     helper = LayerHelper(function, name)
@@ -261,9 +261,7 @@ def instance_norm(
         array([-1.,  1., -1.,  1.], dtype=float32)
     """
     function = "instance_norm"
-    check_variable(input, "input", function, FLOATS)
-    check_rank(input, range(2, 6), "input", function, layout="[n, c, ...]")
-    count = check_static_dim(input.shape[1], input, "axis 1 (the channels)", function)
+    count = _channels(input, "NCHW", function)
     if (param_attr is False) != (bias_attr is False):
         check_enabled(param_attr, "param_attr", f"{function} with a bias")
         check_enabled(bias_attr, "bias_attr", f"{function} with a scale")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tstatic.errors import IndexRangeError, ProgramTypeError
+from tstatic.errors import IndexRangeError, ProgramTypeError, shown
 from tstatic.ir.checks import check_known, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter
@@ -231,7 +231,7 @@ class LayerDict(Layer):
                 raise ProgramTypeError(
                     "LayerDict takes a mapping, or pairs of a name and a layer",
                     expected="{'name': layer} or [('name', layer)]",
-                    received=f"{pair!r} of type {type(pair).__name__}",
+                    received=shown(pair),
                     fix="pass a dict",
                     op="LayerDict",
                 )

@@ -1,4 +1,4 @@
-"""Layer, group, instance and spectral normalisation layers."""
+"""Batch (also synchronised), layer, group, instance and spectral normalisation layers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,274 @@ from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.checks import FLOATS, check_axis, check_choice, check_int, check_ints, check_rank
 from tstatic.ir.opdef import export
-from tstatic.ir.program import Variable
+from tstatic.ir.program import Parameter, Variable
+from tstatic.ir.types import dtype_of
 from tstatic.nn.initializer import Constant, Normal
-from tstatic.nn.layer.batch_norm import BatchNorm, BatchNorm1D, BatchNorm2D, BatchNorm3D, SyncBatchNorm, scale_and_bias
 from tstatic.nn.layer.layers import Layer
-from tstatic.nn.param import ParamAttr, check_enabled
-from tstatic.nn.static_norm import spectral, spectral_sizes
-from tstatic.no_effect import no_effect
+from tstatic.nn.param import ParamAttr, check_activation, check_enabled
+from tstatic.nn.static_norm import normalised, spectral, spectral_sizes
+from tstatic.no_effect import IN_PLACE, no_effect
+from tstatic.ops.norm.batch_norm import batch_norm
 from tstatic.ops.norm.layer_norm import layer_norm
+
+
+def scale_and_bias(layer: Layer, count: int, weight_attr: Any, bias_attr: Any) -> None:
+    """Makes ``weight`` (1) and ``bias`` (0), each unless its attribute is ``False``."""
+    layer.weight = layer.create_parameter((count,), weight_attr, default_initializer=Constant(1.0))
+    layer.bias = layer.create_parameter((count,), bias_attr, is_bias=True)
+
+
+def _statistic(layer: Layer, name: str | None, count: int, value: float) -> Parameter:
+    attr = ParamAttr(name=name, initializer=Constant(value), trainable=False)
+    return layer.create_parameter((count,), attr)  # type: ignore[no-any-return]
+
+
+class _BatchNorm(Layer):
+    """Normalises each channel over the batch and all positions (Ioffe and Szegedy, 2015).
+
+    Args:
+        num_features: Number of channels.
+        momentum: Weight of the OLD running statistic.
+        epsilon: Added to the variance, at most 0.001.
+        weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for none.
+        bias_attr: The same for the bias.
+        data_format: Where channels stand.
+        use_global_stats: ``True``: running statistics always; ``False``: the batch's always; ``None``: the batch's in training.
+        name: Name of the op's layer; parameters keep the generated name.
+    """
+
+    _ranks: tuple[int, ...] = (2, 3, 4, 5)
+    _layouts: tuple[str, ...] = ("NCHW", "NC", "NCL", "NLC", "NHWC", "NCDHW", "NDHWC")
+
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str | None = None,
+        use_global_stats: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        function = type(self).__name__
+        self._num_features = check_int(num_features, "num_features", function, 1)
+        layout = self._layouts[0] if data_format is None else data_format
+        self._data_format = check_choice(layout, self._layouts, "data_format", function)
+        self._momentum, self._epsilon = momentum, epsilon
+        self._use_global_stats, self._name = use_global_stats, name
+        if self._dtype.is_low:
+            self.__dict__["_dtype"] = dtype_of("float32")
+        scale_and_bias(self, num_features, weight_attr, bias_attr)
+        self._mean = _statistic(self, None, num_features, 0.0)
+        self._variance = _statistic(self, None, num_features, 1.0)
+
+    def forward(self, input: Variable) -> Variable:
+        """Same shape as ``input``."""
+        function = type(self).__name__
+        check_variable(input, "input", function, FLOATS)
+        check_rank(input, self._ranks, "input", function, layout=self._data_format)
+        return batch_norm(
+            input,
+            self._mean,
+            self._variance,
+            self.weight,
+            self.bias,
+            training=self.training,
+            momentum=self._momentum,
+            epsilon=self._epsilon,
+            data_format=self._data_format,
+            use_global_stats=self._use_global_stats,
+            name=self._name,
+        )
+
+    def extra_repr(self) -> str:
+        """Size, momentum and epsilon."""
+        layout = f", data_format={self._data_format}" if self._data_format != self._layouts[0] else ""
+        return f"num_features={self._num_features}, momentum={self._momentum}, epsilon={self._epsilon}{layout}"
+
+
+@export("nn.BatchNorm1D", op="batch_norm")
+class BatchNorm1D(_BatchNorm):
+    """Batch normalisation of ``[n, c]`` or ``[n, c, l]`` (``NLC``: ``[n, l, c]``).
+
+    Example:
+        >>> layer = paddle.nn.BatchNorm1D(2, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[1.0, 10.0], [3.0, 30.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
+    """
+
+    _ranks, _layouts = (2, 3), ("NCL", "NC", "NLC")
+
+
+@export("nn.BatchNorm2D", op="batch_norm")
+class BatchNorm2D(_BatchNorm):
+    """Batch normalisation of images ``[n, c, h, w]`` (``NHWC``: ``[n, h, w, c]``).
+
+    Example:
+        >>> layer = paddle.nn.BatchNorm2D(1, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[[[1.0, 3.0], [3.0, 1.0]]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[-1.,  1.],
+                 [ 1., -1.]]]], dtype=float32)
+    """
+
+    _ranks, _layouts = (4,), ("NCHW", "NHWC")
+
+
+@export("nn.BatchNorm3D", op="batch_norm")
+class BatchNorm3D(_BatchNorm):
+    """Batch normalisation of volumes ``[n, c, d, h, w]`` (``NDHWC``: ``[n, d, h, w, c]``).
+
+    Example:
+        >>> layer = paddle.nn.BatchNorm3D(1, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[[[[1.0, 3.0], [3.0, 1.0]]]]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[[[[-1.,  1.],
+                  [ 1., -1.]]]]], dtype=float32)
+    """
+
+    _ranks, _layouts = (5,), ("NCDHW", "NDHWC")
+
+
+@export("nn.SyncBatchNorm", op="batch_norm")
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over the batches of all devices; on one device it is :class:`BatchNorm2D` of any rank.
+
+    Over several places, ``BuildStrategy.sync_batch_norm = True`` makes the statistics of every batch norm common.
+
+    Example:
+        >>> layer = paddle.nn.SyncBatchNorm(2, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[1.0, 10.0], [3.0, 30.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str = "NCHW",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, None, name)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, layer: Layer) -> Layer:
+        """Replaces every batch norm in ``layer`` by one of this class with the same parameters; returns the result."""
+        twins: dict[int, Layer] = {}
+
+        def converted(child: Layer) -> Layer:
+            if not isinstance(child, _BatchNorm) or isinstance(child, SyncBatchNorm):
+                return child
+            if id(child) not in twins:
+                twins[id(child)] = twin = cls.__new__(cls)
+                twin.__dict__.update(child.__dict__)
+            return twins[id(child)]
+
+        for owner in layer.sublayers(include_self=True):
+            table = owner.__dict__["_sub_layers"]
+            table.update({name: converted(child) for name, child in table.items() if child is not None})
+        return converted(layer)
+
+
+@no_effect(in_place=IN_PLACE, do_model_average_for_mean_and_var="there is no averaging of parameters")
+@export("nn.BatchNorm", "fluid.dygraph.BatchNorm", op="batch_norm")
+class BatchNorm(Layer):
+    """The 1.x class of batch normalisation, for inputs of rank 2 to 5.
+
+    Args:
+        num_channels: Number of channels.
+        act: Op type of an activation.
+        is_test: Uses the running statistics in every call.
+        momentum: Weight of the OLD running statistic.
+        epsilon: Added to the variance, at most 0.001.
+        param_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` fixes it at 1.
+        bias_attr: The same for the bias, fixed at 0.
+        dtype: Float type of the parameters.
+        data_layout: ``"NCHW"`` or ``"NHWC"``.
+        moving_mean_name, moving_variance_name: Names of the running statistics.
+        use_global_stats: Uses the running statistics in training too.
+        trainable_statistics: Takes the batch's statistics in inference too.
+
+    Example:
+        >>> layer = paddle.nn.BatchNorm(2, epsilon=0.0)
+        >>> y = layer(paddle.to_tensor([[1.0, 10.0], [3.0, 30.0]]))
+        >>> exe = static.Executor()
+        >>> _ = exe.run(static.default_startup_program())
+        >>> exe.run(fetch_list=[y])[0]
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        act: str | None = None,
+        is_test: bool = False,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        dtype: Any = "float32",
+        data_layout: str = "NCHW",
+        in_place: bool = False,
+        moving_mean_name: str | None = None,
+        moving_variance_name: str | None = None,
+        do_model_average_for_mean_and_var: bool = True,
+        use_global_stats: bool = False,
+        trainable_statistics: bool = False,
+    ) -> None:
+        super().__init__(dtype="float32" if dtype_of(dtype).is_low else dtype)
+        count = check_int(num_channels, "num_channels", "BatchNorm", 1)
+        check_activation(act, "BatchNorm")
+        self._data_layout = check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", "BatchNorm")
+        self._act, self._is_test, self._momentum, self._epsilon = act, is_test, momentum, epsilon
+        self._use_global_stats, self._trainable_statistics = use_global_stats, trainable_statistics
+        fixed = ParamAttr(trainable=False)
+        self.weight = self.create_parameter(
+            (count,), fixed if param_attr is False else param_attr, default_initializer=Constant(1.0)
+        )
+        self.bias = self.create_parameter((count,), fixed if bias_attr is False else bias_attr, is_bias=True)
+        self._mean = _statistic(self, moving_mean_name, count, 0.0)
+        self._variance = _statistic(self, moving_variance_name, count, 1.0)
+
+    def forward(self, input: Variable) -> Variable:
+        """Same shape as ``input``."""
+        layout = "[n, c, ...]" if self._data_layout == "NCHW" else "[n, ..., c]"
+        check_variable(input, "input", "BatchNorm", FLOATS)
+        check_rank(input, range(2, 6), "input", "BatchNorm", layout=layout)
+        inputs = {
+            "X": input,
+            "Scale": self.weight,
+            "Bias": self.bias,
+            "Mean": self._mean,
+            "Variance": self._variance,
+        }
+        attrs = {
+            "momentum": self._momentum,
+            "epsilon": self._epsilon,
+            "is_test": self._is_test or not self.training,
+            "data_layout": self._data_layout,
+            "use_global_stats": self._use_global_stats,
+            "trainable_statistics": self._trainable_statistics,
+        }
+        return normalised(self._helper, inputs, attrs, self._act)
 
 
 @export("nn.LayerNorm", op="layer_norm")
