@@ -15,8 +15,8 @@ from tstatic import static
 
 PACKAGE = os.path.dirname(paddle.__file__) + os.sep
 
-# Of these, two per parameter are its update: one that runs the arithmetic, one that works out the learning rate of the step.
-MOST_CALLS = 51
+# Of these, one per parameter is its update.
+MOST_CALLS = 47
 MOST_TO_FIND = 15
 """Of these, calls that find the plan and check the feed."""
 

@@ -69,6 +69,10 @@ CASES = (
     Case("adam f64", lambda: opt.Adam(0.1), ("adam",), "float64"),
     Case("adam bf16", lambda: opt.Adam(0.1), ("adam",), "bfloat16"),
     Case("adam bf16 master", lambda: opt.Adam(0.1, multi_precision=True), ("adam",), "bfloat16"),
+    Case("adagrad bf16", lambda: opt.Adagrad(0.1), ("adagrad",), "bfloat16"),
+    Case("adadelta", lambda: opt.Adadelta(0.1), ("adadelta",)),
+    Case("rmsprop", lambda: opt.RMSProp(0.1, momentum=0.3), ("rmsprop",)),
+    Case("rmsprop centered", lambda: opt.RMSProp(0.1, centered=True), ("rmsprop",)),
     Case("adamw", lambda: opt.AdamW(0.1), ("fused_adam",), switch="fuse_adamw"),
     Case("adamw by all", lambda: opt.AdamW(0.1), ("fused_adam",)),
     Case(

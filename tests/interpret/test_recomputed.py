@@ -17,7 +17,6 @@ from tests.interpret.test_bn_act import DTYPES, STATISTICS, arrays_for, backward
 from tstatic import static
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
-from tstatic.fusion.pattern import activations
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS
 
@@ -71,7 +70,9 @@ def test_the_mask_is_that_of_the_forward_kernel(settings: dict[str, Any], dtype:
         assert found[name].tobytes() == wanted[name].tobytes(), name
 
 
-FROM_RESULTS = [a for a in activations() if {s.name for s in OPS[f"{a}_grad"].inputs} == {"Out", "Out@GRAD"}]
+FROM_RESULTS = [
+    a for a, d in OPS.items() if d.activation and {s.name for s in OPS[f"{a}_grad"].inputs} == {"Out", "Out@GRAD"}
+]
 
 
 @pytest.mark.parametrize("act", FROM_RESULTS)

@@ -217,9 +217,9 @@ FAULTS = (
     ("relu_depthwise", ">= 0) &", ">= 1) &"),
     ("relu_depthwise_grad", "tl.where(a > 0, total, 0.0)", "total"),
     ("relu_depthwise_grad", "t1 += a * d", "t1 += d"),
-    ("update", "new_p = p - ", "new_p = p + "),
+    ("update", "paramout = param - ", "paramout = param + "),
     ("update", "own = offsets < ", "own = offsets + 1 < "),
-    ("update", "correct = tl.sqrt(1 - beta2", "correct = tl.sqrt(1 - 0.5 * beta2"),
+    ("update", "tl.sqrt((1.0 - beta2pow))", "tl.sqrt((1.0 - 0.5 * beta2pow))"),
     ("square_sum", "tl.sum(x * x, 0)", "tl.sum(x, 0)"),
     ("square_sum", "for first in range(1, count, 8)", "for first in range(3, count, 8)"),
 )

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tstatic.tuned import conv, norm, pool, softmax, special, update
+from tstatic.ir.evaluate import evaluate, metas_of
+from tstatic.ir.opdef import op_def
+from tstatic.tuned import conv, norm, pool, softmax, special
 from tstatic.tuned._common import BLOCK, make
 from tstatic.tuned._windows import COLS, conv_plan, output_size
 
@@ -586,24 +588,16 @@ def run_updates(
     check(param, tensor, 1.0, ulps)
 
 
-def scalars(dtype: Any, **values: float) -> dict[str, Array]:
-    return {n: np.array(v, dtype) for n, v in values.items()}
-
-
-def adam_scalars(dtype: Any, rate: float, epsilon: float, shrink: float) -> dict[str, Array]:
-    return scalars(
-        dtype, rate=rate, epsilon=epsilon, beta1=0.9, rest1=1 - 0.9, beta2=0.999, rest2=1 - 0.999, shrink=shrink
-    )
-
-
-def perform(calls: update.Calls) -> None:
-    for function, args in calls:
+def update_in_place(type: str, attrs: dict[str, Any], **given: Array) -> None:
+    """One step of an update op that overwrites what it is given; scratch holds NaN."""
+    definition = op_def(type)
+    ins = [given.get(s.name) for s in definition.inputs]
+    outs = [given.get(s.name.removesuffix("Out")) for s in definition.outputs]
+    done = definition.complete(attrs)
+    metas = definition.ref.scratch(metas_of(ins), metas_of(outs), done)
+    scratch = buffers([(m.shape, m.dtype.np) for m in metas])
+    for function, args in definition.ref.bind(ins, outs, done, scratch, {}):
         function(*args)
-
-
-def blockwise(bind: Callable[..., update.Calls], *arrays: Array) -> None:
-    for at in range(0, arrays[0].size, BLOCK):
-        perform(bind(*(a[at : at + BLOCK] for a in arrays)))
 
 
 COUNTS = st.sampled_from([0, 1, 1000, 3000, BLOCK + 5])
@@ -612,14 +606,12 @@ COUNTS = st.sampled_from([0, 1, 1000, 3000, BLOCK + 5])
 @given(COUNTS, DTYPES, SEEDS, st.sampled_from([0.0, 0.1]))
 def test_adam(count: int, dtype: Any, seed: int, decay: float) -> None:
     param = np.random.default_rng(seed).standard_normal(count).astype(dtype)
-    m, v = np.zeros(count, dtype), np.zeros(count, dtype)
-    scratch = buffers(update.update_scratch(count, dtype))
+    state = {"Moment1": np.zeros(count, dtype), "Moment2": np.zeros(count, dtype)}
+    state |= {"Beta1Pow": np.full(1, 0.9), "Beta2Pow": np.full(1, 0.999), "LearningRate": np.full(1, 0.01)}
     tensor = wide(param, True)
 
     def step(p: Array, g: Array, t: int) -> None:
-        root = math.sqrt(1 - 0.999**t)
-        s = adam_scalars(dtype, 0.01 * root / (1 - 0.9**t), 1e-8 * root, 1 - 0.01 * decay)
-        blockwise(lambda p, g, m, v: update.adam(p, g, m, v, s, decay != 0, p, m, v, scratch), p, g, m, v)
+        update_in_place("adamw", {"coeff": decay}, Param=p, Grad=g, **state)
 
     run_updates(step, torch.optim.AdamW([tensor], lr=0.01, weight_decay=decay), tensor, param, seed, 32)
 
@@ -627,18 +619,14 @@ def test_adam(count: int, dtype: Any, seed: int, decay: float) -> None:
 @given(COUNTS, DTYPES, SEEDS, st.booleans(), st.sampled_from([0.0, 0.1]), st.sampled_from([1.0, 0.5]))
 def test_momentum(count: int, dtype: Any, seed: int, nesterov: bool, decay: float, rescale: float) -> None:
     param = np.random.default_rng(seed).standard_normal(count).astype(dtype)
-    velocity = np.zeros(count, dtype)
-    scratch = buffers(update.momentum_scratch(count, dtype))
+    state = {"Velocity": np.zeros(count, dtype), "LearningRate": np.full(1, 0.1)}
     tensor = wide(param, True)
     optimizer = torch.optim.SGD([tensor], lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=decay)
+    attrs = {"mu": 0.9, "use_nesterov": nesterov, "regularization_coeff": decay, "rescale_grad": rescale}
 
     def step(p: Array, g: Array, t: int) -> None:
         whole = (g / dtype.type(rescale)).astype(dtype)
-        s = scalars(dtype, rate=0.1, mu=0.9, decay=decay, rescale=rescale)
-        blockwise(
-            lambda p, g, v: update.momentum(p, g, v, s, nesterov, decay != 0, rescale != 1, p, v, scratch),
-            p, whole, velocity,
-        )  # fmt: skip
+        update_in_place("momentum", {**attrs, "regularization_method": "l2_decay"}, Param=p, Grad=whole, **state)
 
     run_updates(step, optimizer, tensor, param, seed, 64)
 
@@ -646,23 +634,21 @@ def test_momentum(count: int, dtype: Any, seed: int, nesterov: bool, decay: floa
 @given(COUNTS, DTYPES, SEEDS)
 def test_sgd(count: int, dtype: Any, seed: int) -> None:
     param = np.random.default_rng(seed).standard_normal(count).astype(dtype)
-    scratch = buffers(update.update_scratch(count, dtype))
     tensor = wide(param, True)
 
     def step(p: Array, g: Array, t: int) -> None:
-        blockwise(lambda p, g: update.sgd(p, g, scalars(dtype, rate=0.1), p, scratch), p, g)
+        update_in_place("sgd", {}, Param=p, Grad=g, LearningRate=np.full(1, 0.1))
 
     run_updates(step, torch.optim.SGD([tensor], lr=0.1), tensor, param, seed, 16)
 
 
 def test_updates_write_elsewhere_when_told_to() -> None:
-    param, grad = np.ones(10, np.float32), np.full(10, 2, np.float32)
-    out, scratch = np.empty(10, np.float32), make(update.update_scratch(10, param.dtype))
-    perform(update.sgd(param, grad, scalars(np.float32, rate=0.5), out, scratch))
+    param, grad, one = np.ones(10, np.float32), np.full(10, 2, np.float32), np.full(1, 0.5, np.float32)
+    (out, *_) = evaluate(op_def("sgd"), [param, one, grad, None], {})
     assert (param == 1).all()
     assert (out == 0).all()
-    m, v, m2, v2 = (np.zeros(10, np.float32) for _ in range(4))
-    perform(update.adam(param, grad, m, v, adam_scalars(np.float32, 0.1, 0.0, 1.0), False, out, m2, v2, scratch))
+    m, v, powers = np.zeros(10, np.float32), np.zeros(10, np.float32), [np.full(1, 0.5), np.full(1, 0.5)]
+    _, m2, v2, *_ = evaluate(op_def("adam"), [param, grad, one, m, v, *powers, *[None] * 6], {})
     assert (param == 1).all()
     assert (m == 0).all()
     assert (v == 0).all()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from tstatic.fusion.codegen.square_sum import square_sum_kernel
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.multi_tensor import ADAMW as UPDATE_ADAMW
 from tstatic.fusion.multi_tensor import ALL as UPDATE_ALL
-from tstatic.fusion.multi_tensor import ALL_KINDS, Proposal
+from tstatic.fusion.multi_tensor import Proposal, is_adamw, is_update
 from tstatic.fusion.view import View
+from tstatic.ir.opdef import OpDef
 
 
-def _propose(kinds: tuple[str, ...], view: View) -> Iterator[Proposal]:
-    if not any(view.of_type(kind) for kind in kinds):
+def _propose(fits: Callable[[OpDef], bool], view: View) -> Iterator[Proposal]:
+    if not any(fits(op.definition) for op in view.ops):
         return
     for index in view.of_type("sum"):
         entries = view.ops[index].input("X")
@@ -48,13 +49,13 @@ def _cast(view: View, norm: int) -> int | None:
 ADAMW = Fusion(
     "adamw_norm",
     UPDATE_ADAMW.switch,
-    proposes=partial(_propose, ("adamw",)),
+    proposes=partial(_propose, is_adamw),
     kernel=square_sum_kernel,
 )
 
 ALL = Fusion(
     "all_optimizer_norm",
     UPDATE_ALL.switch,
-    proposes=partial(_propose, ALL_KINDS),
+    proposes=partial(_propose, is_update),
     kernel=square_sum_kernel,
 )

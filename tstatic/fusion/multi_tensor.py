@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tstatic.fusion.codegen.update import DEVICE_NUMBERS, update_kernel
+from tstatic.fusion.codegen.update import update_kernel
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ops.update._update import ROW_MASK
+from tstatic.ir.opdef import OpDef
+from tstatic.ops.update._update import ROW_MASK, TENSORS
 
-SHARED = ("LearningRate", "SkipUpdate", *DEVICE_NUMBERS)
+SHARED = ("LearningRate", "SkipUpdate", *TENSORS)
 """Slots that hold one number for all members."""
 
 ADAM_LISTS = {
@@ -77,11 +78,11 @@ def _leaves_rows(op: FrozenOp) -> bool:
     return any(s.name == ROW_MASK and e is not None for s, e in zip(op.definition.inputs, op.inputs, strict=True))
 
 
-def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Proposal]:
+def _propose(fits: Callable[[OpDef], bool], alone: bool, view: View) -> Iterator[Proposal]:
     """Yields rejections, then groups in program order.
 
     Args:
-        kinds: Types of the ops.
+        fits: Whether ops of a definition are taken.
         alone: Whether a single op is a group, too.
         view: The program.
     """
@@ -94,7 +95,7 @@ def _propose(kinds: tuple[str, ...], alone: bool, view: View) -> Iterator[Propos
     products: dict[int, int | None] = {}
     for index, op in enumerate(view.ops):
         before = frozenset().union(*(after[v] for v in op.reads() if v in after))
-        if op.type in kinds and not op.body and index not in view.forbidden:
+        if fits(op.definition) and not op.body and index not in view.forbidden:
             if _leaves_rows(op):
                 lazy.append(index)
                 continue
@@ -210,21 +211,29 @@ def _adam_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def is_adamw(definition: OpDef) -> bool:
+    """Returns whether ``fuse_adamw`` takes an op."""
+    return definition.type == "adamw"
+
+
+def is_update(definition: OpDef) -> bool:
+    """Returns whether ``fuse_all_optimizer_ops`` takes an op: an update that one launch can compute."""
+    return definition.formula is not None and definition.formula.single_pass
+
+
 ADAMW = Fusion(
     "adamw",
     "fuse_adamw",
-    proposes=partial(_propose, ("adamw",), True),
+    proposes=partial(_propose, is_adamw, True),
     kernel=update_kernel,
     exact=True,
 )
 """Every ``adamw`` becomes part of a ``fused_adam``, as in Paddle even if it is the only op with its settings."""
 
-ALL_KINDS = ("sgd", "momentum", "adam", "adamw")
-
 ALL = Fusion(
     "all_optimizer",
     "fuse_all_optimizer_ops",
-    proposes=partial(_propose, ALL_KINDS, False),
+    proposes=partial(_propose, is_update, False),
     kernel=update_kernel,
     exact=True,
 )

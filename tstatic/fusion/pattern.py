@@ -82,8 +82,9 @@ class Pattern:
 
 
 def activations() -> tuple[str, ...]:
-    """Returns the types of the ops whose definitions say that they are activations."""
-    return tuple(type for type, definition in OPS.items() if definition.activation)
+    """Returns the types of the ops that are loaded and whose definitions say that they are activations."""
+    # Those of a program are loaded; to load all takes half a second.
+    return tuple(type for type, definition in [*OPS.loaded.items()] if definition.activation)
 
 
 def activation_grads() -> tuple[str, ...]:

@@ -4,7 +4,7 @@
 * ``attrs``, ``opdef``, ``export``, ``registry``  attributes and slots, what an op is, its public names, and loading them
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
 * ``split``  how its work is cut into tiles
-* ``expr``, ``expr_numpy``, ``pointwise``  expressions, and what follows from them
+* ``expr``, ``expr_numpy``, ``pointwise``, ``formula``  expressions, and what follows from them; those of updates
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``checks``, ``declare``, ``names``  how it is built
 * ``edit``  clone, prune

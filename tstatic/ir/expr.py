@@ -46,6 +46,7 @@ class Function:
         kind: ``"float"`` (result of the arguments' type) or ``"bool"``.
         triton: A text over ``{a}, {b}, {c}`` for generated kernels; empty where they use ``expand``, or have no form. Names
             that begin with ``_`` are functions of ``fusion/codegen/prelude.py``.
+        rounded: The same, rounded once, where ``triton`` is approximate in 32 bits; no form in 64 bits.
         exact: Jumps where its arguments are rounded otherwise: kernels round low precision before it.
     """
 
@@ -56,6 +57,7 @@ class Function:
     kind: str = "float"
     triton: str = ""
     exact: bool = False
+    rounded: str = ""
 
 
 FUNCTIONS: dict[str, Function] = {}
@@ -70,18 +72,20 @@ def define(
     kind: str = "float",
     triton: str = "",
     exact: bool = False,
+    rounded: str = "",
 ) -> None:
     """Adds a function to the language; ``torch`` defaults to torch's function of the same name."""
     lowered = torch if torch is not None else (lambda t, *args: getattr(t, name)(*args))
     derivatives = grads or ("0", "0", "0")
-    FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact or kind == "bool")
+    FUNCTIONS[name] = Function(numpy, lowered, derivatives, expand, kind, triton, exact or kind == "bool", rounded)
 
 
 # numpy 2.4 wants the output of these two as a keyword.
 define("add", np.add, lambda t, a, b: a + b, "1", "1", triton="{a} + {b}")
 define("sub", np.subtract, lambda t, a, b: a - b, "1", "-1", triton="{a} - {b}")
 define("mul", np.multiply, lambda t, a, b: a * b, "b", "a", triton="{a} * {b}")
-define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b", triton="{a} / {b}")
+define("div", np.true_divide, lambda t, a, b: a / b, "1 / b", "-r / b", triton="{a} / {b}",
+       rounded="tl.div_rn({a}, {b})")  # fmt: skip
 define("neg", np.negative, lambda t, a: -a, "-1", triton="_neg({a})")
 define("floordiv", np.floor_divide, lambda t, a, b: t.floor_divide(a, b), triton="_floor_div({a}, {b})", exact=True)
 define(
@@ -101,7 +105,7 @@ define("log", np.log, None, "1 / a", triton="tl.log({a})")
 define("log2", np.log2, None, "1 / (a * 0.6931471805599453)", triton="tl.log2({a})")
 define("log10", np.log10, None, "1 / (a * 2.302585092994046)")
 define("log1p", np.log1p, None, "1 / (1 + a)", triton="_log1p({a})")
-define("sqrt", np.sqrt, None, "0.5 / r", triton="tl.sqrt({a})")
+define("sqrt", np.sqrt, None, "0.5 / r", triton="tl.sqrt({a})", rounded="tl.sqrt_rn({a})")
 define("rsqrt", None, None, "-0.5 * r / a", expand="1 / sqrt(a)", triton="1 / tl.sqrt({a})")
 define("reciprocal", np.reciprocal, None, "-r * r", triton="1 / {a}")
 define("sin", np.sin, None, "cos(a)", triton="tl.sin({a})")
@@ -217,8 +221,8 @@ def to_text(node: Node) -> str:
 
 
 # ------------------------------------------------------------------------------------------------- build and simplify
-def const(value: Number) -> Node:
-    """A number."""
+def const(value: Number | str) -> Node:
+    """A number, or the text of an attribute."""
     return Node("const", value=value)
 
 
@@ -231,6 +235,7 @@ def _is(node: Node, value: Number) -> bool:
 
 _FOLDED_TESTS: Mapping[str, Callable[..., bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne,
+    "both": lambda a, b: bool(a and b), "either": lambda a, b: bool(a or b),
 }  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -208,8 +208,38 @@ class _Compiler:
             self.instructions.append(Instruction(np.copyto, (out, result), ("unsafe",)))
 
 
-def _allocate(instructions: list[Instruction]) -> Code:
-    """Gives registers whose values are no longer read to later values of the same dtype."""
+def _through_outputs(instructions: Sequence[Instruction], shared: Mapping[int, int]) -> list[Instruction]:
+    """Puts a value that is only read to make an output into that output's memory, if nothing else needs what is there."""
+    done = list(instructions)
+    for at, instruction in enumerate(done):
+        *read, target = instruction.operands
+        if target.kind != "out" or not isinstance(instruction.function, np.ufunc):
+            continue
+        barred = {("out", target.index), ("in", shared.get(target.index))}
+        for r in read:
+            touching = [k for k, one in enumerate(done) if _touches(one.operands, {(r.kind, r.index)})]
+            first = done[touching[0]]
+            if r.kind != "reg" or r.dtype != target.dtype or len(touching) != 2 or first.operands[-1] != r:
+                continue
+            between = (*(o for one in done[touching[0] + 1 : at] for o in one.operands), *read)
+            if isinstance(first.function, np.ufunc) and not _touches(between, barred):
+                done[touching[0]] = replace(first, operands=(*first.operands[:-1], target))
+                done[at] = replace(instruction, operands=tuple(target if o is r else o for o in instruction.operands))
+                break
+    return done
+
+
+def _touches(operands: Iterable[Operand], memory: Collection[tuple[str, int | None]]) -> bool:
+    return any((o.kind, o.index) in memory for o in operands)
+
+
+def _allocate(instructions: list[Instruction], in_place: bool) -> Code:
+    """Gives registers whose values are no longer read to later values of the same dtype.
+
+    Args:
+        instructions: The last operand of each is written.
+        in_place: Let a ufunc write to the register of an operand that is not read again.
+    """
     last: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
         for o in instruction.operands:
@@ -219,10 +249,19 @@ def _allocate(instructions: list[Instruction]) -> Code:
     placed: dict[int, int] = {}
     dtypes: list[np.dtype[Any]] = []
     done = []
+
+    def release(operands: tuple[Operand, ...], at: int) -> None:
+        for o in operands:
+            if o.kind == "reg" and last.get(o.index) == at:
+                del last[o.index]
+                free.setdefault(dtypes[placed[o.index]], []).append(placed[o.index])
+
     for at, instruction in enumerate(instructions):
         operands = []
-        dying = []
+        target = instruction.operands[-1]
         for o in instruction.operands:
+            if o is target and in_place and isinstance(instruction.function, np.ufunc):
+                release(tuple(r for r in instruction.operands if (r.kind, r.index) != (o.kind, o.index)), at)
             if o.kind == "reg":
                 if o.index not in placed:
                     pool = free.setdefault(o.dtype, [])
@@ -231,13 +270,9 @@ def _allocate(instructions: list[Instruction]) -> Code:
                     else:
                         placed[o.index] = len(dtypes)
                         dtypes.append(o.dtype)
-                if last[o.index] == at and o.index not in dying:
-                    dying.append(o.index)
                 o = Operand("reg", placed[o.index], o.dtype, o.as_int)
             operands.append(o)
-        for index in dying:
-            dtype = dtypes[placed[index]]
-            free.setdefault(dtype, []).append(placed[index])
+        release(instruction.operands, at)
         done.append(Instruction(instruction.function, tuple(operands), instruction.extra))
     return Code(tuple(done), tuple(dtypes))
 
@@ -247,6 +282,7 @@ def compile_numpy(
     inputs: Mapping[str, tuple[int, np.dtype[Any]]],
     out_dtypes: Mapping[int, np.dtype[Any]],
     values: Mapping[str, Any],
+    in_place: Mapping[int, int] | None = None,
 ) -> Code:
     """Compiles expressions to numpy code.
 
@@ -255,9 +291,13 @@ def compile_numpy(
         inputs: Variable name -> (input position, dtype).
         out_dtypes: Output position -> dtype.
         values: Attribute name -> number.
+        in_place: For arrays that are large beside the cache: output position -> position of the input that may share its
+            memory. Then as few registers as possible are used.
     """
     used = set().union(*(variables(n) for n in outputs.values())) if outputs else set()
     compiler = _Compiler({n: s for n, s in inputs.items() if n in used}, values)
     for position, node in outputs.items():
         compiler.store(node, position, out_dtypes[position])
-    return _allocate(compiler.instructions)
+    if in_place is None:
+        return _allocate(compiler.instructions, in_place=False)
+    return _allocate(_through_outputs(compiler.instructions, in_place), in_place=True)

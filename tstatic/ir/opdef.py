@@ -14,6 +14,7 @@ from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
 from tstatic.ir.domain import Case, Domain, ValueRange
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
+from tstatic.ir.formula import Formula
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.registry import Registry
@@ -191,6 +192,7 @@ class OpDef:
         kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
         activation: An elementwise function of one input that fusions join with the op before or after it.
         pairwise: Of an op that folds a list: the op of two inputs of which a chain in the list's order gives the same bits.
+        formula: What an optimizer update computes; fusions of updates take those that state one.
         softmax: (input slot, output slot) if the output is the softmax of the input along attribute ``axis``.
         uses_blas: It or its backward op calls BLAS, whose threads a session then limits to one.
         collective: All replicas meet in it; ``ref`` gets this replica's place among them as ``group``.
@@ -225,6 +227,7 @@ class OpDef:
     rows: Callable[..., Rows | None] | None = None
     activation: bool = False
     pairwise: str = ""
+    formula: Formula | None = None
     softmax: tuple[str, str] | None = None
     uses_blas: bool = False
     collective: bool = False

@@ -5,7 +5,6 @@
 * ``pool``: maximum and average pooling, sliding or adaptive windows, places of maxima; ``pool_pairs``: windows of 2 x 2
 * ``norm``: layer norm, batch norm; ``norm_rows``: batch norm with channels last
 * ``softmax``: softmax, log-softmax, softmax with cross entropy; ``special``: erf, gelu
-* ``update``: sgd, momentum, Adam and AdamW; ``update_rules``: the other optimizers
 * ``philox``, ``draw``: random numbers
 * ``_common``: types and helpers
 

@@ -6,6 +6,6 @@
 * ``rows``, ``row_blocks``, ``sums``  kernels along rows, and sums in a fixed order
 * ``per_channel``, ``batch_norm``, ``batch_norm_grad``, ``norm_module``, ``norm_reference``  batch norm
 * ``depthwise``  depthwise convolution of relu
-* ``segments``, ``update``, ``update_rules``, ``square_sum``  many tensors in one launch
+* ``segments``, ``update``, ``square_sum``  many tensors in one launch
 * ``script``, ``reference``  the part that runs alone, and the numpy that it compares with
 """

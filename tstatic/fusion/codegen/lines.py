@@ -93,31 +93,70 @@ def number(value: bool | int | float, dtype: DType) -> str:
     return repr(real) if real >= 0 and not (real == 0 and math.copysign(1, real) < 0) else f"({real!r})"
 
 
-class Lines:
+class Writer:
+    """Writes expressions as lines of one function.
+
+    Attributes:
+        lines: Comments, and ``name = text``.
+        used: Functions of the prelude that the lines call.
+        reductions: Names that lines make from whole rows.
+        rounds_once: Divisions and roots are rounded as numpy rounds them, instead of being approximate in 32 bits.
+    """
+
+    def __init__(self, rounds_once: bool = False) -> None:
+        self.lines: list[str] = []
+        self.used: set[str] = set()
+        self.reductions: dict[str, Reduction] = {}
+        self.rounds_once = rounds_once
+        self._count = 0
+
+    def add(self, name: str, node: Node, environment: Mapping[str, Typed], op: str) -> Typed:
+        """Adds the line ``name = ...`` of an expression over typed names, after those of its shared parts."""
+        value = Expression(self, environment, op).value(node)
+        if value.text == f"v{self._count}":
+            # The last line is this value's, named because it is long.
+            self.lines[-1] = self.lines[-1].replace(value.text, name, 1)
+        else:
+            self.lines.append(f"{name} = {_bare(value.text)}")
+        return Typed(name, value.dtype)
+
+    def name(self, value: Typed, low: DType | None = None) -> Typed:
+        """Gives a value a name of its own, unless it has one."""
+        if value.text.isidentifier() and low is value.low:
+            return value
+        self._count += 1
+        name = f"v{self._count}"
+        self.lines.append(f"{name} = {_bare(value.text)}")
+        return Typed(name, value.dtype, low)
+
+    def rounded(self, value: Typed) -> Typed:
+        """The value as its 16-bit type holds it."""
+        if value.low is None:
+            return value
+        function = "round_bf16" if value.low.name == "bfloat16" else "round_fp16"
+        self.used.add(function)
+        return Typed(f"{function}({_bare(value.text)})", value.dtype)
+
+
+class Lines(Writer):
     """Writes the lines of a group.
 
     A 16-bit value that is written and read by later lines is rounded for them, too; any other keeps what is rounded off,
     unless ``FLAGS_numerics`` is ``strict``.
 
     Attributes:
-        lines: Comments, and ``name = text``.
         done: The program's values -> typed names.
-        used: Functions of the prelude that the lines call.
-        reductions: Names that lines make from whole rows.
     """
 
     def __init__(self, group: LoopNest, loaded: Mapping[int, Typed]) -> None:
+        super().__init__()
         self.group = group
         self.loaded = loaded
-        self.lines: list[str] = []
         self.done: dict[str, Typed] = {}
-        self.used: set[str] = set()
-        self.reductions: dict[str, Reduction] = {}
         shown = {o.value for o in group.outputs if o not in group.summed}
         every = {v for op, _ in group.ops for v in op.writes()}
         self._shown = (every if strict_numerics() else shown) & {*group.reads.values()}
         self._exact: dict[str, DType] = {}
-        self._count = 0
 
     def write(self) -> None:
         """Writes all ops."""
@@ -128,7 +167,7 @@ class Lines:
                 environment[name] = self.done[source] if isinstance(source, str) else self.loaded[source]
             where = show(op.where)
             self.lines.append(safe(f"# {op.type}" + (f", {where.rsplit('/', 1)[-1]}" if where else "")))
-            writer = _Expression(self, environment, op.type)
+            writer = Expression(self, environment, op.type)
             for position, node in formula.nodes.items():
                 entry = op.outputs[position]
                 assert isinstance(entry, str)
@@ -148,23 +187,6 @@ class Lines:
                     # A gradient reads it from memory: statistics must be those of what it reads.
                     self.done[entry] = self.name(self.rounded(self.done[entry]))
                     self._exact[self.done[entry].text] = dtype
-
-    def name(self, value: Typed, low: DType | None = None) -> Typed:
-        """Gives a value a name of its own, unless it has one."""
-        if value.text.isidentifier() and low is value.low:
-            return value
-        self._count += 1
-        name = f"v{self._count}"
-        self.lines.append(f"{name} = {_bare(value.text)}")
-        return Typed(name, value.dtype, low)
-
-    def rounded(self, value: Typed) -> Typed:
-        """The value as its 16-bit type holds it."""
-        if value.low is None:
-            return value
-        function = "round_bf16" if value.low.name == "bfloat16" else "round_fp16"
-        self.used.add(function)
-        return Typed(f"{function}({_bare(value.text)})", value.dtype)
 
 
 def _bare(text: str) -> str:
@@ -192,10 +214,10 @@ def _target(text: str) -> str:
     return text if text.isidentifier() or text.startswith("(") else f"({text})"
 
 
-class _Expression:
+class Expression:
     """One op's expressions; equal parts are computed once."""
 
-    def __init__(self, lines: Lines, environment: Mapping[str, Typed], op: str) -> None:
+    def __init__(self, lines: Writer, environment: Mapping[str, Typed], op: str) -> None:
         self.lines = lines
         self.environment = environment
         self.op = op
@@ -295,7 +317,8 @@ class _Expression:
         return self._call(node.op, operands, bool_ if function.kind == "bool" else dtype)
 
     def _call(self, name: str, operands: tuple[Typed, ...], dtype: DType) -> Typed:
-        text = FUNCTIONS[name].triton
+        function = FUNCTIONS[name]
+        text = function.rounded if self.lines.rounds_once and dtype is float32 and function.rounded else function.triton
         self.lines.used.update(word for word in _words(text) if word.startswith("_"))
         texts = dict(zip("abc", (o.text for o in operands), strict=False))
         filled = text.format(**texts)

@@ -17,11 +17,12 @@ from tstatic.fusion.codegen.kernel import (
     Table,
     power_of_two,
 )
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, number
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, Writer
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.script import Parts, bounds, entry, script
 from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
-from tstatic.fusion.codegen.update_rules import RULES
+from tstatic.ir.expr import Node
+from tstatic.ir.formula import to_python
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta, float64
 from tstatic.target import Target
@@ -33,8 +34,7 @@ MIXED_BLOCK = 512
 
 NUMBERS = KernelLocal("partial:numbers")
 
-DEVICE_NUMBERS = ("Beta1Tensor", "Beta2Tensor", "EpsilonTensor")
-"""Slots that replace an attribute by a number in memory; kernels have attributes as constants."""
+_RATE = Node("var", value="learningrate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +60,46 @@ class _Update:
         self.raw = {str(op.output("Out")): str(op.input("X")) for op in products}
         self.factor = products[0].input("Y") if products else None
         assert all(op.type == "elementwise_mul" and op.input("Y") == self.factor for op in products)
-        self.rule = RULES[self.first.type]
-        self.attrs = self.first.attrs
-        self.inputs = {s.name for s in self.first.definition.inputs}
+        definition = self.first.definition
+        formula = definition.formula
+        if formula is None or not formula.single_pass:
+            raise CodegenUnsupported("NO_KERNEL_FORM", "the update takes several passes over its tensors", self.first)
+        slots = [*zip((s.name for s in definition.inputs), self.first.inputs, strict=True)]
+        slots += zip((s.name for s in definition.outputs), self.first.outputs, strict=True)
+        self.slots = [n for n, entry in slots if entry is not None]
+        self.inputs = {s.name for s in definition.inputs}
         self.used: set[str] = set()
         self.master = self.given("MasterParam")
         self.skip = self.given("SkipUpdate")
         self.compute = self.dtype("MasterParam" if self.master else "Param").compute
-        if any(self.given(s) for s in DEVICE_NUMBERS) or self.dtype("LearningRate").is_low:
-            raise CodegenUnsupported("NO_KERNEL_FORM", "the rule's numbers lie in memory", self.first)
-        if any(self.dtype(s).is_low for s, _ in self.rule.powers):
-            raise CodegenUnsupported("NO_KERNEL_FORM", "the powers of the betas have 16 bits", self.first)
+        numbers = [n for n in formula.numbers if self.given(n)]
+        if "LearningRate" not in numbers:
+            raise CodegenUnsupported("NO_KERNEL_FORM", "the update has no learning rate", self.first)
+        if any(n in formula.replaces or self.dtype(n).is_low for n in numbers):
+            raise CodegenUnsupported(
+                "NO_KERNEL_FORM", "a number that is a constant elsewhere lies in memory", self.first
+            )
+        self.formula = formula.bind(self.first.attrs, self.slots)
+        self.numbers = self.formula.numbers
+        # With nothing but the learning rate, which all tensors share, no launch over the tensors is needed.
+        self.prepared = bool(self.formula.moved) or any(node != _RATE for node in self.numbers.values())
+        left_out = (*numbers, "SkipUpdate", "Grad", "Param", "MasterParam")
+        self.state = [s for s in self.slots if s in self.inputs and s not in left_out]
         self.reads = self._reads()
         self.writes = [
-            _Stream("ParamOut", "p", self.dtype("Param")),
-            *(_Stream(f"{s}Out", n, self.dtype(s)) for s, n in self.rule.state),
-            *([_Stream("MasterParamOut", "p", self.dtype("MasterParam"))] if self.master else []),
+            _Stream("ParamOut", "param", self.dtype("Param")),
+            *(self._stream(s) for s in self.slots if s.removesuffix("Out") in self.state and s not in self.inputs),
+            *([_Stream("MasterParamOut", "param", self.dtype("MasterParam"))] if self.master else []),
         ]
-        self.powers = [_Stream(s, a, self.dtype(s)) for s, a in self.rule.powers]
-        self.row = (
-            *(s.slot for s in self.reads),
-            *(s.slot for s in self.writes),
-            *(s.slot for s in self.powers),
-            *(f"{s.slot}Out" for s in self.powers),
-        )
+        self.powers = [self._stream(n) for n in numbers if n != "LearningRate"]
+        self.moved = [self._stream(n) for n in self.formula.moved]
+        self.row = tuple(s.slot for s in (*self.reads, *self.writes, *self.powers, *self.moved))
+
+    def _stream(self, slot: str) -> _Stream:
+        return _Stream(slot, slot.removesuffix("Out").lower(), self.dtype(slot))
 
     def given(self, slot: str) -> bool:
-        return slot in self.inputs and self.first.input(slot) is not None
+        return slot in self.slots
 
     def value(self, op: FrozenOp, slot: str) -> str:
         entry = op.input(slot) if slot in self.inputs else op.output(slot)
@@ -98,13 +111,12 @@ class _Update:
         return self.metas[self.value(self.first, slot)].dtype
 
     def _reads(self) -> list[_Stream]:
-        streams = [_Stream("Grad", "g", self.dtype("Grad"))]
-        streams += [_Stream(s, n, self.dtype(s)) for s, n in self.rule.state]
+        streams = [_Stream("Grad", "grad", self.dtype("Grad")), *map(self._stream, self.state)]
         if self.master:
-            streams.append(_Stream("MasterParam", "p", self.dtype("MasterParam")))
+            streams.append(_Stream("MasterParam", "param", self.dtype("MasterParam")))
         if not self.master or self.skip:
             # Beside a master the parameter itself is only needed where a skipped step must leave it.
-            streams.append(_Stream("Param", "rounded" if self.master else "p", self.dtype("Param")))
+            streams.append(_Stream("Param", "rounded" if self.master else "param", self.dtype("Param")))
         return streams
 
     def place(self, slot: str) -> int:
@@ -116,7 +128,7 @@ class _Update:
             KernelParameter("addresses", "pointer", "i64", ADDRESSES),
             KernelParameter("blocks", "pointer", "i64", BLOCKS),
         ]
-        if self.powers:
+        if self.prepared:
             found.append(KernelParameter("numbers", "pointer", TYPES[self.compute.name], NUMBERS))
         else:
             rate = self.value(self.first, "LearningRate")
@@ -127,13 +139,8 @@ class _Update:
             found.append(KernelParameter("skip", "pointer", "i1", self.value(self.first, "SkipUpdate")))
         return (*found, KernelParameter("BLOCK", "constant"))
 
-    def constant(self, name: str, value: float, dtype: DType) -> str:
-        kind = LANGUAGE[dtype.name]
-        return f"{name} = tl.full((), {number(float(value), dtype)}, {kind})"
-
     def kernel(self) -> str:
         """The launch over all elements."""
-        constants, lines = self.rule.lines(self.attrs, self.compute)
         kind = LANGUAGE[self.compute.name]
         body = [
             "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
@@ -144,16 +151,13 @@ class _Update:
             "own = offsets < tl.load(block + 2).to(tl.int32)",
             f"mask = offsets < tl.multiple_of(tl.load(block + 3).to(tl.int32), {STEP})",
         ]
-        if self.powers:
-            body.append("tensor = tl.load(block) * 3")
-            body += [f"{n} = tl.load(numbers + tensor + {i})" for i, n in enumerate(("rate", "epsilon"))]
-            if self.attrs.get("with_decay"):
-                body.append("shrink = tl.load(numbers + tensor + 2)")
+        if self.prepared:
+            body.append(f"numbers += tl.load(block) * {len(self.numbers)}")
+            body += [f"{name} = tl.load(numbers + {i})" for i, name in enumerate(self.numbers)]
         else:
-            body.append(f"rate = tl.load(learning_rate).to({kind})")
+            body += [f"{name} = tl.load(learning_rate).to({kind})" for name in self.numbers]
         if self.skip:
             body.append("skipped = tl.load(skip) != 0")
-        body += [self.constant(n, v, self.compute) for n, v in constants.items()]
         for s in self.reads:
             body.append(f"at_{s.name} = {self.pointer(s)} + start")
             body.append(f"old_{s.name} = tl.load(at_{s.name} + offsets, mask=mask, other=0)")
@@ -161,10 +165,15 @@ class _Update:
                 body.append(f"{s.name} = old_{s.name}" + ("" if s.dtype is self.compute else f".to({kind})"))
         if self.factor is not None:
             body += self.scaled()
-        body += lines
+        names = {name: Typed(name, self.compute) for name in (*(s.name for s in self.reads), *self.numbers)}
+        writer = Writer(rounds_once=True)
+        for term, node in self.formula.elements.items():
+            names[term.lower()] = writer.add(term.lower(), node, names, self.first.type)
+        self.used |= writer.used
+        body += writer.lines
         for s in self.writes:
             # What is beyond the tensor's own elements is padding, and stays zero.
-            text = f"tl.where(own, new_{s.name}, 0.0)"
+            text = f"tl.where(own, {s.name}out, 0.0)"
             new = stored(Typed(text, self.compute), s.dtype, self.used)
             if self.skip:
                 old = "old_rounded" if s.slot == "ParamOut" and self.master else f"old_{s.name}"
@@ -175,13 +184,13 @@ class _Update:
 
     def scaled(self) -> list[str]:
         """The product of gradient and factor, rounded as the gradient's type holds it."""
-        product = f"g * tl.load(factor).to({LANGUAGE[self.compute.name]})"
+        product = f"grad * tl.load(factor).to({LANGUAGE[self.compute.name]})"
         dtype = self.dtype("Grad")
         if dtype.is_low:
             helper = "round_bf16" if dtype.name == "bfloat16" else "round_fp16"
             self.used.add(helper)
             product = f"{helper}({product})"
-        return [f"g = {product}"]
+        return [f"grad = {product}"]
 
     def pointer(self, stream: _Stream) -> str:
         """The text of where a stream's tensor begins; memory of plans and scopes is aligned to 16 bytes and more."""
@@ -194,8 +203,10 @@ class _Update:
         return f"tl.load(row + {self.place(slot)}, mask=mask, other=0).to(tl.pointer_type({kind}))"
 
     def prepare(self) -> str:
-        """The launch over tensors: numbers that are one per tensor, in 64 bits as the references have them."""
-        kind = LANGUAGE[self.compute.name]
+        """The launch over tensors: numbers that are one per tensor, in 64 bits as the references have them.
+
+        They may move on, so programs of the other launch could not read them without a race.
+        """
         parameters = [KernelParameter("addresses", "pointer"), KernelParameter("learning_rate", "pointer")]
         parameters += [KernelParameter("skip", "pointer")] if self.skip else []
         parameters += [
@@ -207,32 +218,27 @@ class _Update:
             "tensor = tl.program_id(0) * TENSORS + tl.arange(0, TENSORS)",
             "mask = tensor < count",
             f"row = addresses + tensor * {len(self.row)}",
-            "numbers += tensor * 3",
-            self.constant("ratio", self.attrs.get("lr_ratio", 1.0), float64),
-            self.constant("small", self.attrs["epsilon"], float64),
-            "rate = tl.load(learning_rate).to(tl.float64) * ratio",
+            f"numbers += tensor * {len(self.numbers)}",
+            "learningrate = tl.load(learning_rate).to(tl.float64)",
         ]
+        names = {"learningrate": Typed("learningrate", float64)}
+        own: dict[str, Typed] = {}
         for s in self.powers:
             body.append(f"at = {self.pointers(s, s.slot)}")
-            body.append(f"{s.name} = tl.load(at, mask=mask, other=0)")
-        body += [
-            "correct = tl.sqrt(1 - beta2.to(tl.float64))",
-            f"tl.store(numbers, (rate * correct / (1 - beta1.to(tl.float64))).to({kind}), mask=mask)",
-            f"tl.store(numbers + 1, (small * correct).to({kind}), mask=mask)",
-        ]
-        if self.attrs.get("with_decay"):
-            body.append(self.constant("coefficient", self.attrs["coeff"], float64))
-            body.append("shrink = tl.full((TENSORS,), 1, tl.float64) - rate * coefficient")
-            body.append(f"tl.store(numbers + 2, shrink.to({kind}), mask=mask)")
-        for s in self.powers:
-            factor = 1.0 if self.attrs["use_global_beta_pow"] else self.attrs[s.name]
-            body.append(self.constant("factor", factor, s.dtype))
-            new = f"{s.name} * factor"
-            if self.skip:
-                new = f"tl.where(tl.load(skip) != 0, {s.name}, {new})"
-            body.append(f"at = {self.pointers(s, f'{s.slot}Out')}")
-            body.append(f"tl.store(at, {new}, mask=mask)")
-        return function("prepare", tuple(parameters), body)
+            body.append(f"old_{s.name} = tl.load(at, mask=mask, other=0)")
+            body.append(f"{s.name} = old_{s.name}.to(tl.float64)")
+            own[s.name] = Typed(f"old_{s.name}", s.dtype)
+            names[s.name] = Typed(s.name, float64)
+        writer = Writer()
+        for i, (name, node) in enumerate(self.numbers.items()):
+            writer.add(name, node, names, self.first.type)
+            writer.lines.append(f"tl.store(numbers + {i}, {name}.to({LANGUAGE[self.compute.name]}), mask=mask)")
+        for s in self.moved:
+            writer.add(f"new_{s.name}", self.formula.moved[s.slot], own, self.first.type)
+            new = f"tl.where(tl.load(skip) != 0, old_{s.name}, new_{s.name})" if self.skip else f"new_{s.name}"
+            writer.lines += [f"at = {self.pointers(s, s.slot)}", f"tl.store(at, {new}, mask=mask)"]
+        self.used |= writer.used
+        return function("prepare", tuple(parameters), [*body, *writer.lines])
 
     def prepare_types(self) -> tuple[str, ...]:
         """Triton's types of the arguments of ``prepare``."""
@@ -258,7 +264,7 @@ class _Update:
         inputs += [self._tensors(s, bounds(self.body, self.value(self.first, s.slot), self.metas)) for s in self.reads]
         inputs += [self._tensors(s, (0.1, 0.9), one=True) for s in self.powers]
         outputs = [self._tensors(s) for s in self.writes]
-        outputs += [self._tensors(_Stream(f"{s.slot}Out", s.name, s.dtype), one=True) for s in self.powers]
+        outputs += [self._tensors(s, one=True) for s in self.moved]
         return Parts(inputs, outputs, keys, "**given", self._reference(), [HELPER], sizes)
 
     def _tensors(self, s: _Stream, limits: tuple[float, float] | None = None, one: bool = False) -> str:
@@ -268,26 +274,27 @@ class _Update:
         return f'**{{f"{s.slot}{{i}}": ({shape}, torch.{s.dtype.name}{more}) for i, n in enumerate(SIZES)}},'
 
     def _reference(self) -> list[str]:
-        names = {s.slot: s.name for s in (*self.reads, *self.powers)}
+        streams = (*self.reads, *self.powers)
+        # ``rounded`` is a function here.
+        names = {s.slot: "rounded_param" if s.name == "rounded" else s.name for s in streams}
         lines = [f'{name} = given[f"{slot}{{i}}"]' for slot, name in names.items()]
         if self.factor is not None:
             low = self.dtype("Grad")
-            product = 'g * given["factor"].reshape(())'
-            lines.append(f"g = rounded({product}, torch.{low.name})" if low.is_low else f"g = {product}")
-        lines += self.rule.exact(self.attrs)
-        for s in (*self.writes, *(_Stream(f"{p.slot}Out", p.name, p.dtype) for p in self.powers)):
-            new = f"new_{s.name}"
+            product = 'grad * given["factor"].reshape(())'
+            lines.append(f"grad = rounded({product}, torch.{low.name})" if low.is_low else f"grad = {product}")
+        lines += [f"{n.lower()} = {to_python(node, str, arrays=True)}" for n, node in self.formula.terms.items()]
+        for s in (*self.writes, *self.moved):
+            new = f"{s.name}out"
             if self.skip:
-                old = "rounded_p" if s.slot == "ParamOut" and self.master else s.name
+                old = "rounded_param" if s.slot == "ParamOut" and self.master else s.name
                 new = f'np.where(given["SkipUpdate"].reshape(()), {old}, {new})'
             lines.append(f'results[f"{s.slot}{{i}}"] = {new}')
-        start = ["results = {}", 'rate = given["LearningRate"].reshape(())', "for i in range(len(SIZES)):"]
-        # ``rounded`` is a function here.
-        return [*start, *(f"    {line.replace('rounded = ', 'rounded_p = ')}" for line in lines), "return results"]
+        start = ["results = {}", 'learningrate = given["LearningRate"].reshape(())', "for i in range(len(SIZES)):"]
+        return [*start, *(f"    {line}" for line in lines), "return results"]
 
 
 def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """The kernel of updates of one rule with equal attributes, types and shared inputs.
+    """The kernel of updates of one op type with equal attributes, types and shared inputs.
 
     Args:
         body: The updates; before them, products (``elementwise_mul``) of all their gradients with one number.
@@ -304,7 +311,7 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
         if not all(v in wanted for v in op.writes()):
             raise CodegenUnsupported("NO_KERNEL_FORM", "a result is not wanted", op)
     functions = update.kernel()
-    if update.powers:
+    if update.prepared:
         functions = f"{update.prepare()}\n\n\n{functions}"
     text = helpers(update.used)
     name = named(module("", text, functions), "update")
@@ -326,8 +333,8 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
         rows = segments(sizes, block, step)
         launches: list[Launch] = []
         partials: dict[KernelLocal, tuple[int, DType]] = {}
-        if update.powers:
-            partials[NUMBERS] = 3 * len(sizes), update.compute
+        if update.prepared:
+            partials[NUMBERS] = len(update.numbers) * len(sizes), update.compute
             tensors = power_of_two(len(sizes), 16, 1 << 12 if target.large_programs else 128)
             skip = (update.value(update.first, "SkipUpdate"),) if update.skip else ()
             given = (ADDRESSES, update.value(update.first, "LearningRate"), *skip, NUMBERS, len(sizes))

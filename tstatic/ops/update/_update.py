@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
+from tstatic.ir.expr import Node, variables
+from tstatic.ir.expr_numpy import Code, compile_numpy
+from tstatic.ir.formula import Formula, Numbers, compiled, evaluate
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
 from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
 from tstatic.ops._flat import store
 from tstatic.tuned._common import BLOCK
-from tstatic.tuned.update import Scalars
 
 Array = np.ndarray[Any, Any]
 
@@ -36,59 +38,48 @@ def same_sizes(a: Meta, b: Meta) -> bool:
     return a.rank == b.rank and all(x == y or UNKNOWN in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
-@dataclass(frozen=True)
-class Values:
-    """Flat arrays of one block of an update, by slot name; ``p`` is the master parameter where there is one."""
-
-    named: Mapping[str, Array]
-    p: Array
-    out_p: Array
-
-    def __getitem__(self, slot: str) -> Array:
-        return self.named[slot]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One pass of an update over the blocks of its arrays.
-
-    Attributes:
-        scalars: Names of the numbers that the calls use.
-        numbers: ``(attributes and numbers of the scalar slots) -> values`` of ``scalars``; runs once in every step. It may
-            set further entries of its argument.
-        calls: ``(arrays, scalars, attributes, scratch blocks) -> calls`` that update one block; runs once per plan, so only
-            attributes may decide here, never numbers.
-    """
-
-    scalars: tuple[str, ...]
-    numbers: Callable[[dict[str, Any]], Sequence[float]]
-    calls: Callable[[Values, Scalars, dict[str, Any], Sequence[Array]], Calls]
-
-
 TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2", "EpsilonTensor": "epsilon"}
 """Scalar slots that take the place of an attribute."""
 
 
+@dataclass(frozen=True)
+class _PassCode:
+    """One pass of an update as numpy code over one block.
+
+    Its inputs are the blocks of all slots, then the numbers; its outputs the blocks of all slots, then those of ``squared``.
+
+    Attributes:
+        numbers: Names of the numbers with their expressions.
+        values: ``(values by name) -> the numbers``.
+        squares: Name of each sum of squares -> position of what is squared among the slots, and then among ``squared``.
+        squared: How many values that no slot holds are squared.
+    """
+
+    code: Code
+    numbers: Mapping[str, Node]
+    values: Numbers
+    squares: Mapping[str, int]
+    squared: int
+
+    @property
+    def registers(self) -> int:
+        return len(self.code.registers) + self.squared
+
+
 class UpdateRef(Ref):
-    """The reference of an optimizer op: one rule over flat arrays, whatever the dtypes and strides are.
+    """The reference of an optimizer op: its formula over flat arrays, whatever the dtypes and strides are.
 
     C-contiguous arrays of the computed type are passed as they are. Others go through blocks in the scratch space,
     which are rounded once when they are written back.
-
-    Args:
-        slots: Slots of the op definition.
-        rules: The rule on flat arrays: one pass, or several over all blocks. Only the last may write the parameter.
-        blocks: Scratch blocks that the rule needs.
-        powers: Output slot -> (input slot, attribute): a number that is multiplied by an attribute.
     """
 
-    def __init__(self, slots: str, rules: Sequence[Rule], blocks: int, powers: Mapping[str, tuple[str, str]]) -> None:
-        self.inputs, self.outputs = (tuple(s.name for s in side) for side in parse_slots(slots))
-        self.rules = tuple(rules)
-        self.blocks = blocks
-        self.powers = powers
+    def __init__(self, formula: Formula) -> None:
+        self.inputs, self.outputs = formula.inputs, formula.outputs
+        self.formula = formula
         self.attrs = None
         self.pairs = tuple((o.removesuffix("Out"), o) for o in self.outputs)
+        self.powers = frozenset(o for i, o in self.pairs if i in formula.numbers)
+        self._known: dict[tuple[object, ...], list[_PassCode]] = {}
 
     def _computed(self, named: Mapping[str, Any]) -> np.dtype[Any]:
         """The type that is computed in."""
@@ -97,23 +88,58 @@ class UpdateRef(Ref):
         found: np.dtype[Any] = dtype_of(dtype).compute.np
         return found
 
+    def _passes(self, named: Mapping[str, Any], attrs: Attrs) -> list[_PassCode]:
+        """The formula as numpy code; what was compiled before is found again."""
+        given = frozenset(n for n, a in named.items() if a is not None)
+        key = given, self._computed(named), repr(sorted(attrs.items()))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._compiled(named, attrs, given)
+        return found
+
+    def _compiled(self, named: Mapping[str, Any], attrs: Attrs, given: frozenset[str]) -> list[_PassCode]:
+        compute = self._computed(named)
+        slots = list(self._bodies(named))
+        places = {n.replace("MasterParam", "Param").lower(): i for i, n in enumerate(slots)}
+        found = []
+        for one in self.formula.bind(attrs, given).passes():
+            outputs = {places[n.lower()]: node for n, node in one.outputs.items()}
+            squares: dict[str, int] = {}
+            for name, node in one.squares.items():
+                squares[name] = places[node.value] if node.op == "var" else len(slots) + len(outputs) - len(one.outputs)
+                if node.op != "var":
+                    outputs[squares[name]] = node
+            inputs = {n: (i, compute) for i, n in enumerate((*places, *one.numbers))}
+            pairs = {i: slots.index(o.removesuffix("Out")) for i, o in enumerate(slots) if o in self.outputs}
+            code = compile_numpy(outputs, inputs, dict.fromkeys(outputs, compute), {}, pairs)
+            assert not _reads_overwritten(code, pairs), "a term reads a slot after its new value was written"
+            found.append(
+                _PassCode(
+                    code, one.numbers, compiled(list(one.numbers.values())), squares, len(outputs) - len(one.outputs)
+                )
+            )
+        return found
+
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
-        """Blocks of the rule, one for each array that cannot be used as it is, and the rows that a lazy update gathers."""
+        """Blocks of the code, one for each array that cannot be used as it is, and the rows that a lazy update gathers."""
         named = self._named(ins, outs)
         param = named["Param"]
         assert param is not None
-        compute = dtype_of(self._computed({n: m for n, m in named.items() if m is not None and n in self.inputs}))
-        block: Meta = Meta((min(max(param.numel, 0), BLOCK),), compute)
+        compute = dtype_of(self._computed(named))
+        size = (min(max(param.numel, 0), BLOCK),)
         bodies = self._bodies(named)
         odd = [n for n, m in bodies.items() if n in self.inputs and m.dtype != compute]
-        found = (block,) * (self.blocks + len(odd))
-        if not self._lazy(named, attrs):
-            return found
-        rows, width = _rows_of(param.shape)
-        return (
-            *found,
-            *(Meta((min(rows, _rows_at_once(width)), *param.shape[1:]), m.dtype) for _, m in self._tables(named)),
-        )
+        blocks = [
+            Meta(size, dtype_of(d))
+            for one in self._passes(named, attrs)
+            for d in (*one.code.registers, *(compute.np,) * one.squared)
+        ]
+        blocks += [Meta(size, compute) for _ in odd]
+        if self._lazy(named, attrs):
+            rows, width = _rows_of(param.shape)
+            rows = min(rows, _rows_at_once(width))
+            blocks += [Meta((rows, *param.shape[1:]), m.dtype) for _, m in self._tables(named)]
+        return tuple(blocks)
 
     @staticmethod
     def _lazy(named: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
@@ -142,10 +168,14 @@ class UpdateRef(Ref):
         Only the rows that a lazy update gathers are known no sooner than in the step.
         """
         named = self._named(ins, outs)
-        step = _UpdateStep(dict(attrs))
+        step = _UpdateStep()
         if named["ParamOut"] is not None:
             compute = self._computed(named)
-            step.passes = [_Pass(rule, {n: np.empty((), compute) for n in rule.scalars}) for rule in self.rules]
+            codes = self._passes(named, attrs)
+            step.passes = [
+                _Pass(one, [np.empty((), compute) for _ in one.numbers], dict.fromkeys(one.squares, 0.0))
+                for one in codes
+            ]
             if self._lazy(named, attrs):
                 assert len(step.passes) == 1
                 step.passes[0].calls = [(self._update_rows, (named, step, scratch))]
@@ -153,19 +183,18 @@ class UpdateRef(Ref):
                 for one, calls in zip(step.passes, self._calls(named, step, scratch), strict=True):
                     one.calls = calls
         step.skip = named.get("SkipUpdate")
-        step.read = [(TENSORS.get(n, n), named[n]) for n in SCALARS if n != "SkipUpdate" and named.get(n) is not None]
+        step.read = [(TENSORS.get(n, n.lower()), named[n]) for n in self.formula.numbers if named.get(n) is not None]
         step.kept = [
             (np.copyto, (named[target], named[source]))
             for source, target in self.pairs
             if named[target] is not None and named[target] is not named[source]
         ]
-        # After the rule has read them: input and output may be one array.
-        for target, (source, attr) in self.powers.items():
-            if named[target] is not None:
-                factor = np.full((), 1.0 if attrs.get("use_global_beta_pow") else attrs[attr], named[source].dtype)
-                if not attrs.get("use_global_beta_pow"):
-                    step.factors.append((factor, attr))
-                step.after.append((np.multiply, (named[source], factor, named[target])))
+        # After the formula has read them: input and output may be one array.
+        given = [n for n, a in named.items() if a is not None]
+        for target, node in self.formula.bind(attrs, given).moved.items():
+            step.moved.append(
+                _moved(node, target.removesuffix("Out").lower(), named[target.removesuffix("Out")], named[target])
+            )
         return [(step.run, ())]
 
     def _calls(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> list[Calls]:
@@ -177,7 +206,8 @@ class UpdateRef(Ref):
         assert target in bodies, f"{target} must be written"
         total = bodies[source].size
         odd = [n for n, a in bodies.items() if not (a.dtype == compute and a.flags.c_contiguous)]
-        own, spare = scratch[: self.blocks], list(scratch[self.blocks :])
+        used = sum(one.code.registers for one in step.passes)
+        own, spare = list(scratch[:used]), list(scratch[used:])
         buffers: dict[str, Array] = {}
         # Inputs come before outputs, so an output finds the buffer of the value that it replaces.
         for n in odd:
@@ -186,16 +216,16 @@ class UpdateRef(Ref):
         found: list[Calls] = []
         for turn, one in enumerate(step.passes):
             last = turn == len(step.passes) - 1
+            registers, own = own[: one.code.registers], own[one.code.registers :]
             calls: Calls = []
             for at in range(0, total, BLOCK):
                 part = slice(at, min(at + BLOCK, total))
-                views = {
-                    n: buffers[n][: part.stop - at] if n in buffers else a.reshape(-1)[part] for n, a in bodies.items()
-                }
+                size = part.stop - at
+                views = {n: buffers[n][:size] if n in buffers else a.reshape(-1)[part] for n, a in bodies.items()}
                 for n in odd:
                     if n in self.inputs or (turn and n != target):
                         calls.append(_load(views[n], bodies[n], part))
-                calls += one.rule.calls(Values(views, views[source], views[target]), one.scalars, step.known, own)
+                calls += one.block([*views.values()], [r[:size] for r in registers])
                 for n in odd:
                     if n in self.outputs and (last or n != target):
                         calls.append(_store(bodies[n], part, views[n]))
@@ -230,33 +260,57 @@ class UpdateRef(Ref):
 
 @dataclass(slots=True)
 class _Pass:
-    rule: Rule
-    scalars: dict[str, Array]
+    """One pass over the blocks, bound to arrays.
+
+    Attributes:
+        numbers: Arrays of no dimension for the code's numbers.
+        sums: Sums of squares of this step.
+    """
+
+    code: _PassCode
+    numbers: list[Array]
+    sums: dict[str, float]
     calls: Calls = field(default_factory=list)
+
+    def block(self, views: list[Array], registers: Sequence[Array]) -> Calls:
+        """The calls over one block."""
+        scratch, squared = registers[: len(self.code.code.registers)], registers[len(self.code.code.registers) :]
+        outs = [*views, *squared]
+        calls: Calls = self.code.code.bind([*views, *self.numbers], outs, scratch)
+        return [*calls, *((self.add_squares, (name, outs[at])) for name, at in self.code.squares.items())]
+
+    def add_squares(self, name: str, values: Array) -> None:
+        self.sums[name] += float(np.dot(values, values))
+
+
+@dataclass(slots=True)
+class _Moved:
+    """A number that the update itself moves on: the calls, and constants of its type that a step fills."""
+
+    constants: list[Array]
+    values: Numbers
+    calls: Calls
 
 
 class _UpdateStep:
     """One update bound to arrays.
 
     Attributes:
-        known: The attributes, and the numbers that are read in each step.
-        passes: The rules with their arithmetic.
+        passes: The formula with its arithmetic.
         skip: A truth value: this step changes nothing.
-        read: Names and arrays of the numbers.
+        read: Names and arrays of the numbers that are read in each step.
         kept: Calls in the place of all others in a step that changes nothing.
-        factors, after: Numbers that an attribute, or what is read for it, gives, and the calls that multiply by them.
+        moved: Numbers that the update moves on.
     """
 
-    __slots__ = ("after", "factors", "kept", "known", "passes", "read", "skip")
+    __slots__ = ("kept", "moved", "passes", "read", "skip")
 
-    def __init__(self, known: dict[str, Any]) -> None:
-        self.known = known
+    def __init__(self) -> None:
         self.passes: list[_Pass] = []
         self.skip: Array | None = None
         self.read: list[tuple[str, Array]] = []
         self.kept: Calls = []
-        self.factors: list[tuple[Array, str]] = []
-        self.after: Calls = []
+        self.moved: list[_Moved] = []
 
     def run(self) -> None:
         """One step."""
@@ -264,18 +318,57 @@ class _UpdateStep:
             for function, args in self.kept:
                 function(*args)
             return
-        known = self.known
+        known: dict[str, float] = {}
         for name, array in self.read:
             known[name] = float(array.item())
         for one in self.passes:
-            for scalar, number in zip(one.scalars.values(), one.rule.numbers(known), strict=True):
-                scalar.fill(number)
+            if one.numbers:
+                try:
+                    numbers = one.code.values(known)
+                except (ArithmeticError, ValueError):
+                    numbers = evaluate(list(one.code.numbers.values()), known)
+                for array, number in zip(one.numbers, numbers, strict=True):
+                    array.fill(number)
+            for name in one.sums:
+                one.sums[name] = 0.0
             for function, args in one.calls:
                 function(*args)
-        for factor, attr in self.factors:
-            factor.fill(known[attr])
-        for function, args in self.after:
-            function(*args)
+            known |= one.sums
+        for moved in self.moved:
+            for constant, value in zip(moved.constants, moved.values(known), strict=True):
+                constant.fill(value)
+            for function, args in moved.calls:
+                function(*args)
+
+
+def _moved(node: Node, name: str, x: Array, out: Array) -> _Moved:
+    """Binds the expression of a number's new value; constants are rounded to its type first."""
+    constants: list[Node] = []
+
+    def in_own_type(part: Node) -> Node:
+        if name not in variables(part):
+            constants.append(part)
+            return Node("var", value=f"constant{len(constants)}")
+        return part if part.op == "var" else Node(part.op, tuple(in_own_type(a) for a in part.args))
+
+    node = in_own_type(node)
+    arrays = [np.empty((), x.dtype) for _ in constants]
+    inputs = {n: (i, x.dtype) for i, n in enumerate((name, *(f"constant{i + 1}" for i in range(len(constants)))))}
+    code = compile_numpy({0: node}, inputs, {0: x.dtype}, {})
+    scratch = [np.empty(out.shape, d) for d in code.registers]
+    return _Moved(arrays, compiled(constants), code.bind([x, *arrays], [out], scratch))
+
+
+def _reads_overwritten(code: Code, pairs: Mapping[int, int]) -> bool:
+    """Whether an instruction reads an input whose memory an earlier one may have overwritten, as inputs may be outputs."""
+    written: set[int] = set()
+    for instruction in code.instructions:
+        if any(o.kind == "in" and o.index in written for o in instruction.operands):
+            return True
+        target = instruction.operands[0 if instruction.function is np.copyto else -1]
+        if target.kind == "out" and target.index in pairs:
+            written.add(pairs[target.index])
+    return False
 
 
 def _load(view: Array, array: Array, part: slice) -> Call:
@@ -391,11 +484,9 @@ def register_update(
     type: str,
     slots: str,
     attrs: Mapping[str, Any],
-    rules: Sequence[Rule],
-    blocks: int,
+    texts: Mapping[str, str],
     lower: Callable[..., Any],
     domain: Domain,
-    powers: Mapping[str, tuple[str, str]] | None = None,
 ) -> OpDef:
     """Registers the op definition of an update: outputs ``XOut`` are the new values of inputs ``X``, which they may overwrite.
 
@@ -403,21 +494,20 @@ def register_update(
         type: Op type.
         slots: Its slots.
         attrs: Its attributes.
-        rules: The rule on flat arrays, in passes; with one pass the work may be cut.
-        blocks: Scratch blocks that the rule needs.
+        texts: Its formula (:class:`~tstatic.ir.formula.Formula`); with a master parameter, ``param`` and ``ParamOut`` are
+            the master's. If it needs one pass over the elements, the work may be cut.
         lower: The torch form.
         domain: Where tests may sample.
-        powers: Output slot -> (input slot, attribute) of numbers that the op itself moves on.
     """
     ins, outs = parse_slots(slots)
     in_names, out_names = tuple(s.name for s in ins), tuple(s.name for s in outs)
-    pairs = tuple((o.removesuffix("Out"), o) for o in out_names)
-    assert all(i in in_names for i, _ in pairs), type
-    powers = powers or {}
-    ref = UpdateRef(slots, rules, blocks, powers)
+    numbers = tuple(n for n in SCALARS if n in in_names and n != "SkipUpdate")
+    formula = Formula(in_names, out_names, texts, numbers, {n: a for n, a in TENSORS.items() if n in in_names})
+    ref = UpdateRef(formula)
+    assert all(i in in_names for i, _ in ref.pairs), type
 
     def split(*metas: Any) -> list[Tile] | None:
-        tiles: list[Tile] | None = _split(in_names, out_names, frozenset(powers), *metas)
+        tiles: list[Tile] | None = _split(in_names, out_names, ref.powers, *metas)
         return tiles
 
     return register(
@@ -428,13 +518,13 @@ def register_update(
             infer=functools.partial(_infer, type, ins, outs),
             ref=ref,
             lower=lower,
-            split=split if len(rules) == 1 else None,
-            state=pairs,
-            numbers=tuple(source for source, _ in powers.values()),
-            inplace=pairs,
+            split=split if formula.single_pass else None,
+            state=ref.pairs,
+            numbers=tuple(i for i, o in ref.pairs if o in ref.powers),
+            inplace=ref.pairs,
             update=True,
-            # Passes before the last sum squares.
-            uses_blas=len(rules) > 1,
+            formula=formula,
+            uses_blas=not formula.single_pass,
             domain=domain,
         )
     )

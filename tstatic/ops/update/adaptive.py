@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from tstatic.ir.opdef import Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
-from tstatic.ops.update._update import MULTI_PRECISION, Rule, Values, register_update, torch_end, torch_start
-from tstatic.ops.update.common import ONE, POSITIVE, POWERS, SHAPES
-from tstatic.tuned import update_rules as rules
-from tstatic.tuned.update import Calls, Scalars
+from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
+from tstatic.ops.update.common import MOMENTS, ONE, POSITIVE, POWERS, SHAPES
 
-Array = np.ndarray[Any, Any]
 Attrs = Mapping[str, Any]
 
 
@@ -28,14 +23,6 @@ def _cases(pattern: str, *attrs: Attrs) -> tuple[Case, ...]:
 
 
 # -------------------------------------------------------------------------------------------------------------- adamax
-def _adamax_numbers(n: Attrs) -> tuple[float, ...]:
-    return n["LearningRate"] / (1 - n["Beta1Pow"]), n["beta1"], 1 - n["beta1"], n["beta2"], n["epsilon"]
-
-
-def _adamax(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
-    return rules.adamax(a.p, a["Grad"], a["Moment"], a["InfNorm"], s, a.out_p, a["MomentOut"], a["InfNormOut"], scratch)
-
-
 def _adamax_lower(
     torch: Any,
     param: Any,
@@ -60,8 +47,11 @@ register_update(
     "adamax",
     "Param, Grad, LearningRate, Moment, InfNorm, Beta1Pow -> ParamOut, MomentOut, InfNormOut",
     {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
-    [Rule(("rate", "beta1", "rest1", "beta2", "epsilon"), _adamax_numbers, _adamax)],
-    1,
+    {
+        "MomentOut": "moment * beta1 + grad * (1 - beta1)",
+        "InfNormOut": "maximum(abs(grad), infnorm * beta2 + epsilon)",
+        "ParamOut": "param - momentout / infnormout * (learningrate / (1 - beta1pow))",
+    },
     _adamax_lower,
     Domain(
         cases=_cases("bbsbbs", {}, {"beta1": 0.5, "beta2": 0.7, "epsilon": 1e-3}),
@@ -72,14 +62,6 @@ register_update(
 
 
 # ------------------------------------------------------------------------------------------------------------- adagrad
-def _adagrad_numbers(n: Attrs) -> tuple[float, ...]:
-    return n["LearningRate"], n["epsilon"]
-
-
-def _adagrad(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
-    return rules.adagrad(a.p, a["Grad"], a["Moment"], s, a.out_p, a["MomentOut"], scratch)
-
-
 def _adagrad_lower(torch: Any, param: Any, grad: Any, moment: Any, lr: Any, master: Any, *, epsilon: float) -> Any:
     p, g = torch_start(torch, param, grad, master)
     s = moment.to(p.dtype) + g * g
@@ -91,8 +73,10 @@ register_update(
     "adagrad",
     "Param, Grad, Moment, LearningRate, MasterParam? -> ParamOut, MomentOut, MasterParamOut?",
     {"epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
-    [Rule(("rate", "epsilon"), _adagrad_numbers, _adagrad)],
-    2,
+    {
+        "MomentOut": "moment + grad * grad",
+        "ParamOut": "param - grad * learningrate / (sqrt(momentout) + epsilon)",
+    },
     _adagrad_lower,
     Domain(
         cases=(
@@ -106,17 +90,6 @@ register_update(
 
 
 # ------------------------------------------------------------------------------------------------------------ adadelta
-def _adadelta_numbers(n: Attrs) -> tuple[float, ...]:
-    return n.get("LearningRate", 1.0), n["rho"], 1 - n["rho"], n["epsilon"]
-
-
-def _adadelta(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
-    return rules.adadelta(
-        a.p, a["Grad"], a["AvgSquaredGrad"], a["AvgSquaredUpdate"], s, a.out_p, a["AvgSquaredGradOut"],
-        a["AvgSquaredUpdateOut"], scratch,
-    )  # fmt: skip
-
-
 def _adadelta_lower(
     torch: Any, param: Any, grad: Any, square_grad: Any, square_update: Any, lr: Any, master: Any, *, rho: float,
     epsilon: float,
@@ -135,8 +108,12 @@ register_update(
     "Param, Grad, AvgSquaredGrad, AvgSquaredUpdate, LearningRate?, MasterParam? "
     "-> ParamOut, AvgSquaredGradOut, AvgSquaredUpdateOut, MasterParamOut?",
     {"rho": 0.95, "epsilon": 1e-6, "multi_precision": MULTI_PRECISION},
-    [Rule(("rate", "rho", "rest", "epsilon"), _adadelta_numbers, _adadelta)],
-    2,
+    {
+        "AvgSquaredGradOut": "avgsquaredgrad * rho + grad * grad * (1 - rho)",
+        "step": "sqrt(avgsquaredupdate + epsilon) / sqrt(avgsquaredgradout + epsilon) * grad",
+        "AvgSquaredUpdateOut": "avgsquaredupdate * rho + step * step * (1 - rho)",
+        "ParamOut": "param - step * learningrate",
+    },
     _adadelta_lower,
     Domain(
         cases=(
@@ -155,21 +132,6 @@ register_update(
 
 
 # ------------------------------------------------------------------------------------------------------------- rmsprop
-def _rmsprop_numbers(n: Attrs) -> tuple[float, ...]:
-    return n["LearningRate"], n["decay"], 1 - n["decay"], n["momentum"], n["epsilon"]
-
-
-def _rmsprop(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
-    centered = attrs["centered"]
-    calls = rules.rmsprop(
-        a.p, a["Grad"], a["Moment"], a["MeanSquare"], a["MeanGrad"] if centered else None, s, a.out_p, a["MomentOut"],
-        a["MeanSquareOut"], a["MeanGradOut"] if centered else None, scratch,
-    )  # fmt: skip
-    if not centered and "MeanGrad" in a.named and "MeanGradOut" in a.named:
-        calls.append((np.copyto, (a["MeanGradOut"], a["MeanGrad"])))
-    return calls
-
-
 def _rmsprop_lower(
     torch: Any, param: Any, square: Any, grad: Any, moment: Any, lr: Any, mean: Any, master: Any, *, decay: float,
     momentum: float, epsilon: float, centered: bool,
@@ -191,8 +153,13 @@ register_update(
     "Param, MeanSquare, Grad, Moment, LearningRate, MeanGrad?, MasterParam? "
     "-> ParamOut, MomentOut, MeanSquareOut, MeanGradOut?, MasterParamOut?",
     {"epsilon": 1e-10, "decay": 0.9, "momentum": 0.0, "centered": False, "multi_precision": MULTI_PRECISION},
-    [Rule(("rate", "rho", "rest", "momentum", "epsilon"), _rmsprop_numbers, _rmsprop)],
-    2,
+    {
+        "MeanSquareOut": "meansquare * decay + grad * grad * (1 - decay)",
+        "MeanGradOut": "where(centered, meangrad * decay + grad * (1 - decay), meangrad)",
+        "spread": "where(centered, meansquareout - meangradout * meangradout, meansquareout)",
+        "MomentOut": "moment * momentum + grad * learningrate / sqrt(spread + epsilon)",
+        "ParamOut": "param - momentout",
+    },
     _rmsprop_lower,
     Domain(
         cases=(
@@ -208,37 +175,16 @@ register_update(
 
 
 # ---------------------------------------------------------------------------------------------------------------- lamb
-def _lamb_first_numbers(n: dict[str, Any]) -> tuple[float, ...]:
-    n["squares_p"] = n["squares_r"] = 0.0
-    return n["beta1"], 1 - n["beta1"], n["beta2"], 1 - n["beta2"], *_lamb_direction(n)
-
-
-def _lamb_first(a: Values, s: Scalars, attrs: dict[str, Any], scratch: Sequence[Array]) -> Calls:
-    return rules.lamb_moments(
-        a.p, a["Grad"], a["Moment1"], a["Moment2"], s, attrs["weight_decay"] != 0, attrs, a["Moment1Out"],
-        a["Moment2Out"], scratch,
-    )  # fmt: skip
-
-
-def _lamb_second_numbers(n: Attrs) -> tuple[float, ...]:
-    adapts = n["always_adapt"] or n["weight_decay"] != 0
-    ratio = rules.trust_ratio(n["squares_p"], n["squares_r"]) if adapts else 1.0
-    return n["LearningRate"] * ratio, *_lamb_direction(n)
-
-
-def _lamb_second(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
-    return rules.lamb_step(a.p, a["Moment1Out"], a["Moment2Out"], s, attrs["weight_decay"] != 0, a.out_p, scratch)
-
-
-def _lamb_direction(n: Attrs) -> tuple[float, ...]:
-    return 1 - n["Beta1Pow"], 1 - n["Beta2Pow"], n["epsilon"], n["weight_decay"]
-
-
-_DIRECTION = ("correct1", "correct2", "epsilon", "decay")
-LAMB = (
-    Rule(("beta1", "rest1", "beta2", "rest2", *_DIRECTION), _lamb_first_numbers, _lamb_first),
-    Rule(("rate", *_DIRECTION), _lamb_second_numbers, _lamb_second),
-)
+LAMB = {
+    **MOMENTS,
+    "adam": "moment1out / (1 - beta1pow) / (sqrt(moment2out / (1 - beta2pow)) + epsilon)",
+    "direction": "where(weight_decay != 0, adam + param * weight_decay, adam)",
+    "param_squares": "squares(param)",
+    "direction_squares": "squares(direction)",
+    "ratio": "where((param_squares > 0) & (direction_squares > 0), sqrt(param_squares) / sqrt(direction_squares), 1)",
+    "ParamOut": "param - direction * (learningrate * where(always_adapt | (weight_decay != 0), ratio, 1))",
+    **POWERS,
+}
 
 
 def _lamb_lower(
@@ -274,7 +220,6 @@ register_update(
         "always_adapt": False,
     },
     LAMB,
-    2,
     _lamb_lower,
     Domain(
         cases=(
@@ -291,5 +236,4 @@ register_update(
         },
         ulps=64,
     ),
-    POWERS,
 )

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from tstatic.ir.opdef import Attr, Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
-from tstatic.ops.update._update import MULTI_PRECISION, Rule, Values, register_update, torch_end, torch_start
-from tstatic.tuned import update
-from tstatic.tuned.update import Calls, Scalars
+from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
 
-Array = np.ndarray[Any, Any]
 Attrs = Mapping[str, Any]
 
 POSITIVE = Range(0.01, 1.0)
@@ -32,14 +26,6 @@ def cases(scalars: int, bodies: int, *attrs: Attrs, tail: tuple[Any, ...] = ()) 
 
 
 # ----------------------------------------------------------------------------------------------------------------- sgd
-def _sgd_numbers(n: Attrs) -> tuple[float, ...]:
-    return (n["LearningRate"],)
-
-
-def _sgd(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
-    return update.sgd(a.p, a["Grad"], s, a.out_p, scratch)
-
-
 def _sgd_lower(torch: Any, param: Any, lr: Any, grad: Any, master: Any) -> Any:
     p, g = torch_start(torch, param, grad, master)
     new = p - lr.to(p.dtype).reshape(()) * g
@@ -55,26 +41,13 @@ register_update(
     "sgd",
     "Param, LearningRate, Grad, MasterParam? -> ParamOut, MasterParamOut?",
     {"multi_precision": MULTI_PRECISION},
-    [Rule(("rate",), _sgd_numbers, _sgd)],
-    1,
+    {"ParamOut": "param - grad * learningrate"},
     _sgd_lower,
     Domain(cases=_sgd_cases(), values={"LearningRate": POSITIVE}, ulps=2),
 )
 
 
 # ------------------------------------------------------------------------------------------------------------ momentum
-def _momentum_numbers(n: Attrs) -> tuple[float, ...]:
-    return n["LearningRate"], n["mu"], n["regularization_coeff"], n["rescale_grad"]
-
-
-def _momentum(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
-    decays = attrs["regularization_method"] == "l2_decay" and attrs["regularization_coeff"] != 0
-    return update.momentum(
-        a.p, a["Grad"], a["Velocity"], s, attrs["use_nesterov"], decays, attrs["rescale_grad"] != 1, a.out_p,
-        a["VelocityOut"], scratch,
-    )  # fmt: skip
-
-
 def _momentum_lower(
     torch: Any, param: Any, grad: Any, velocity: Any, lr: Any, master: Any, *, mu: float, use_nesterov: bool,
     regularization_method: str, regularization_coeff: float, rescale_grad: float,
@@ -104,8 +77,14 @@ register_update(
         "multi_precision": MULTI_PRECISION,
         "rescale_grad": 1.0,
     },
-    [Rule(("rate", "mu", "decay", "rescale"), _momentum_numbers, _momentum)],
-    2,
+    {
+        "scaled": "grad * rescale_grad",
+        "decayed": "where((regularization_method == 'l2_decay') & (regularization_coeff != 0),"
+        " scaled + param * regularization_coeff, scaled)",
+        "VelocityOut": "velocity * mu + decayed",
+        "step": "where(use_nesterov, velocityout * mu + decayed, velocityout)",
+        "ParamOut": "param - step * learningrate",
+    },
     _momentum_lower,
     Domain(
         cases=(
@@ -138,26 +117,27 @@ ADAM_ATTRS = {
     "multi_precision": MULTI_PRECISION,
     "use_global_beta_pow": False,
 }
-POWERS = {"Beta1PowOut": ("Beta1Pow", "beta1"), "Beta2PowOut": ("Beta2Pow", "beta2")}
-
-
-def _adam_numbers(n: Attrs) -> tuple[float, ...]:
-    correct = math.sqrt(1 - n["Beta2Pow"])
-    rate = n["LearningRate"] * n.get("lr_ratio", 1.0)
-    shrink = 1 - rate * n["coeff"] if n.get("with_decay") else 1.0
-    beta1, beta2 = n["beta1"], n["beta2"]
-    epsilon = n["epsilon"] * correct
-    return rate * correct / (1 - n["Beta1Pow"]), epsilon, beta1, 1.0 - beta1, beta2, 1.0 - beta2, shrink
-
-
-def _adam(a: Values, s: Scalars, attrs: Attrs, scratch: Sequence[Array]) -> Calls:
-    decays = bool(attrs.get("with_decay") and attrs["coeff"] != 0)
-    return update.adam(
-        a.p, a["Grad"], a["Moment1"], a["Moment2"], s, decays, a.out_p, a["Moment1Out"], a["Moment2Out"], scratch
-    )
-
-
-ADAM = Rule(("rate", "epsilon", "beta1", "rest1", "beta2", "rest2", "shrink"), _adam_numbers, _adam)
+POWERS = {"Beta1PowOut": "beta1pow * beta1", "Beta2PowOut": "beta2pow * beta2"}
+MOMENTS = {
+    "Moment1Out": "moment1 * beta1 + grad * (1 - beta1)",
+    "Moment2Out": "moment2 * beta2 + grad * grad * (1 - beta2)",
+}
+# D. P. Kingma and J. Ba, 2015, with the corrections in the step size.
+ADAM = {
+    "rate": "learningrate",
+    **MOMENTS,
+    "correct": "sqrt(1 - beta2pow)",
+    "root": "sqrt(moment2out) + epsilon * correct",
+    "step": "moment1out / root * (rate * correct / (1 - beta1pow))",
+    "ParamOut": "param - step",
+    **{n: f"where(use_global_beta_pow, {n[:-3].lower()}, {text})" for n, text in POWERS.items()},
+}
+# I. Loshchilov and F. Hutter, 2019.
+ADAMW = {
+    **ADAM,
+    "rate": "learningrate * lr_ratio",
+    "ParamOut": "where(with_decay & (coeff != 0), param * (1 - rate * coeff), param) - step",
+}
 
 
 def _number(tensor: Any, other: float) -> Any:
@@ -227,14 +207,12 @@ def _adam_domain(*more: Attrs) -> Domain:
     )
 
 
-register_update("adam", ADAM_SLOTS, ADAM_ATTRS, [ADAM], 1, _adam_lower, _adam_domain({}), POWERS)
+register_update("adam", ADAM_SLOTS, ADAM_ATTRS, ADAM, _adam_lower, _adam_domain({}))
 register_update(
     "adamw",
     ADAM_SLOTS,
     {**ADAM_ATTRS, "lr_ratio": 1.0, "coeff": 0.01, "with_decay": True},
-    [ADAM],
-    1,
+    ADAMW,
     _adam_lower,
     _adam_domain({"coeff": 0.1}, {"coeff": 0.1, "lr_ratio": 0.5}, {"with_decay": False}),
-    POWERS,
 )
