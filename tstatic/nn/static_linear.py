@@ -8,7 +8,16 @@ from typing import Any
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_choice, check_each, check_int, check_length, check_rank, check_static_dim
+from tstatic.ir.checks import (
+    FLOATS,
+    INTEGERS,
+    check_choice,
+    check_each,
+    check_int,
+    check_length,
+    check_rank,
+    check_static_dim,
+)
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.initializer import Constant
@@ -17,7 +26,6 @@ from tstatic.no_effect import no_effect
 from tstatic.ops.indexing.embedding import DISTRIBUTED as TABLE
 from tstatic.ops.indexing.embedding import padding_row
 from tstatic.ops.matmul.linear import bilinear_product
-from tstatic.ops.shape._shapes import INTEGERS
 
 
 def _fc(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import FLOATS, check_choice, check_int, check_ints, check_size
+from tstatic.ir.checks import FLOATS, INTEGERS, check_choice, check_int, check_ints, check_size
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.nn.layer.functional_layer import functional_layer
@@ -15,7 +15,6 @@ from tstatic.no_effect import no_effect
 from tstatic.ops.conv.interpolate_functions import interpolate
 from tstatic.ops.indexing.embedding import padding_row
 from tstatic.ops.matmul.linear import bilinear, linear
-from tstatic.ops.shape._shapes import INTEGERS
 from tstatic.ops.shape.pad import pad
 from tstatic.ops.shape.reshape import flatten
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tstatic.ir.checks import check_index
 from tstatic.ir.opdef import WHOLE, Tile
 from tstatic.ir.split import COLUMNS, ELEMENTS, equal, tiles
 from tstatic.ir.types import Meta
 from tstatic.ops.indexing._scatter_add import add_rows
-from tstatic.ops.shape._shapes import Array, check_index
+from tstatic.ops.shape._shapes import Array
 
 
 def take(x: Array, index: Array, axis: int, out: Array) -> None:

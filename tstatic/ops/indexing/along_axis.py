@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, free_axis, tiles
@@ -15,23 +16,14 @@ from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
 from tstatic.ops.indexing._indexing import add_flat, positions
-from tstatic.ops.shape._shapes import (
-    INTEGERS,
-    Array,
-    add_op_context,
-    check_index,
-    check_integer,
-    check_rank,
-    emit_one,
-)
+from tstatic.ops.shape._shapes import ANY, Array, add_op_context, emit_one
 from tstatic.ops.shape.expanding import broadcast_tensors, expand
-from tstatic.ops.shape.reshape import ANY
 
 
 def infer_along(x: Meta, index: Meta, axis: int, slot: str) -> int:
     """Checks an index of the rank of ``x``, whose sizes may be smaller; returns the positive axis."""
-    check_integer(index, "Index")
-    check_rank(x, 1, None, slot)
+    check_dtype(index, INTEGERS, "Index")
+    check_rank(x, range(1, ANY_RANK), slot)
     at = normalize_axis(axis, x.rank, "Axis")
     fits = index.rank == x.rank and all(
         d == at or UNKNOWN in (a, b) or b <= a for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True))
@@ -166,9 +158,9 @@ def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool
 
 # -------------------------------------------------------------------------------------------------------- index_sample
 def _infer_sample(x: Meta, index: Meta) -> Meta:
-    check_integer(index, "Index")
-    check_rank(x, 2, 2, "X")
-    check_rank(index, 2, 2, "Index")
+    check_dtype(index, INTEGERS, "Index")
+    check_rank(x, 2, "X")
+    check_rank(index, 2, "Index")
     if UNKNOWN not in (x.shape[0], index.shape[0]) and x.shape[0] != index.shape[0]:
         raise ShapeError(
             "X and Index must have the same number of rows",

@@ -8,6 +8,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
@@ -16,8 +17,7 @@ from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
 from tstatic.ops.indexing._indexing import add_nd, split_columns, split_take, take, take_nd, torch_add
 from tstatic.ops.indexing._scatter_add import add_rows
-from tstatic.ops.shape._shapes import INTEGERS, Array, check_index, check_integer, check_rank, emit_one
-from tstatic.ops.shape.reshape import ANY
+from tstatic.ops.shape._shapes import ANY, Array, emit_one
 
 
 def _flat(index: Array) -> Array:
@@ -25,8 +25,8 @@ def _flat(index: Array) -> Array:
 
 
 def _infer_along(x: Meta, index: Meta, axis: int) -> Meta:
-    check_integer(index, "Index")
-    check_rank(x, 1, None, "X")
+    check_dtype(index, INTEGERS, "Index")
+    check_rank(x, range(1, ANY_RANK), "X")
     if index.rank > 1 and not (index.rank == 2 and index.shape[1] in (1, UNKNOWN)):
         raise ShapeError(
             "Index must be a list of positions",
@@ -198,8 +198,8 @@ def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None =
 
 # ----------------------------------------------------------------------------------------------------------- gather_nd
 def _infer_nd(x: Meta, index: Meta) -> Meta:
-    check_integer(index, "Index")
-    check_rank(index, 1, None, "Index")
+    check_dtype(index, INTEGERS, "Index")
+    check_rank(index, range(1, ANY_RANK), "Index")
     depth = index.shape[-1]
     if depth == UNKNOWN or depth > x.rank:
         raise ShapeError(

@@ -15,8 +15,8 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.indexing.masking import nonzero
 from tstatic.ops.shape._shapes import add_op_context, emit_list, emit_one, size_variable
-from tstatic.ops.shape._slicing import END
-from tstatic.ops.shape.squeeze import squeeze, unsqueeze
+from tstatic.ops.shape.reshape import squeeze, unsqueeze
+from tstatic.ops.shape.slicing import END
 from tstatic.ops.shape.transpose import transpose
 
 

@@ -7,28 +7,21 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_same_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._low import in_float32
 from tstatic.ops.indexing._scatter_add import add_rows
-from tstatic.ops.shape._joining import common_shape
-from tstatic.ops.shape._shapes import (
-    INTEGERS,
-    Array,
-    check_index,
-    check_integer,
-    check_rank,
-    check_same_dtype,
-    emit_one,
-)
+from tstatic.ops.shape._shapes import Array, emit_one
+from tstatic.ops.shape.joining import common_shape
 
 
 def _infer(x: Meta, index: Meta, value: Meta, *, axis: int) -> Meta:
-    check_integer(index, "Index")
-    check_rank(index, 1, 1, "Index")
-    check_rank(x, 1, None, "X")
-    check_same_dtype((x, value), "X and AddValue")
+    check_dtype(index, INTEGERS, "Index")
+    check_rank(index, 1, "Index")
+    check_rank(x, range(1, ANY_RANK), "X")
+    check_same_dtype((x, value), ("X", "AddValue"))
     at = normalize_axis(axis, x.rank)
     common_shape([value.shape, (*x.shape[:at], index.shape[0], *x.shape[at + 1 :])], None)
     return x

@@ -12,8 +12,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, re
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.shape._shapes import Array, add_op_context, emit_one
-from tstatic.ops.shape.reshape import ANY
+from tstatic.ops.shape._shapes import ANY, Array, add_op_context, emit_one
 
 
 # ------------------------------------------------------------------------------------------------------- masked_select

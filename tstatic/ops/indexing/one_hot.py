@@ -8,19 +8,12 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32
-from tstatic.ops.shape._shapes import (
-    INTEGERS,
-    Array,
-    check_index,
-    check_integer,
-    check_rank,
-    check_sizes,
-    emit_one,
-)
+from tstatic.ops.shape._shapes import Array, emit_one
 
 
 def _depth(depth: int) -> int:
@@ -35,9 +28,9 @@ def _depth(depth: int) -> int:
 
 
 def _infer(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
-    check_integer(x, "X")
+    check_dtype(x, INTEGERS, "X")
     if given is not None:
-        check_integer(given, "depth_tensor")
+        check_dtype(given, INTEGERS, "depth_tensor")
     shape = (*x.shape, UNKNOWN if given is not None else _depth(depth))
     check_sizes(shape)
     return Meta(shape, dtype)
@@ -143,7 +136,7 @@ def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False)
 
 # ------------------------------------------------------------------------------------------------- the older operator
 def _infer_last(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
-    check_rank(x, 1, None, "X")
+    check_rank(x, range(1, ANY_RANK), "X")
     if x.shape[-1] not in (1, UNKNOWN):
         raise ShapeError(
             "the last dimension of one_hot's input must be 1",

@@ -8,15 +8,16 @@ import numpy as np
 
 from tstatic.errors import ProgramError, UnsupportedError
 from tstatic.ir.build import as_variable, check_variable
+from tstatic.ir.checks import INTEGERS, check_index, check_same_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._low import in_float32
 from tstatic.ops.indexing._indexing import add_flat, positions
 from tstatic.ops.indexing.along_axis import broadcast_index, infer_along
-from tstatic.ops.shape._joining import common_shape
-from tstatic.ops.shape._shapes import INTEGERS, Array, add_op_context, check_index, check_same_dtype, emit_one
+from tstatic.ops.shape._shapes import Array, add_op_context, emit_one
 from tstatic.ops.shape.expanding import expand_as
+from tstatic.ops.shape.joining import common_shape
 
 _REDUCE = {"assign": "assign", "add": "add", "mul": "mul", "multiply": "mul", "amin": "amin", "amax": "amax"}
 _TORCH = {"add": "sum", "mul": "prod", "amin": "amin", "amax": "amax"}
@@ -24,7 +25,7 @@ _TORCH = {"add": "sum", "mul": "prod", "amin": "amin", "amax": "amax"}
 
 def _infer(x: Meta, index: Meta, value: Meta, *, Axis: int) -> Meta:
     infer_along(x, index, Axis, "Input")
-    check_same_dtype((x, value), "Input and Value")
+    check_same_dtype((x, value), ("Input", "Value"))
     common_shape([value.shape, index.shape], None)
     return x
 

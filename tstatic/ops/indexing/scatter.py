@@ -8,30 +8,22 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_same_dtype
 from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.indexing._indexing import add_nd
 from tstatic.ops.indexing._scatter_add import add_rows
-from tstatic.ops.shape._joining import common_shape
-from tstatic.ops.shape._shapes import (
-    INTEGERS,
-    Array,
-    as_list,
-    check_index,
-    check_integer,
-    check_rank,
-    check_same_dtype,
-    emit_one,
-)
+from tstatic.ops.shape._shapes import Array, as_list, emit_one
+from tstatic.ops.shape.joining import common_shape
 
 
 # ------------------------------------------------------------------------------------------------------------- scatter
 def _infer(x: Meta, ids: Meta, updates: Meta) -> Meta:
-    check_integer(ids, "Ids")
-    check_rank(x, 1, None, "X")
-    check_same_dtype((x, updates), "X and Updates")
+    check_dtype(ids, INTEGERS, "Ids")
+    check_rank(x, range(1, ANY_RANK), "X")
+    check_same_dtype((x, updates), ("X", "Updates"))
     if ids.rank > 1 and not (ids.rank == 2 and ids.shape[1] in (1, UNKNOWN)):
         raise ShapeError(
             "Ids must be a list of rows",
@@ -232,9 +224,9 @@ def fluid_scatter(
 
 # ------------------------------------------------------------------------------------------------------ scatter_nd_add
 def _infer_nd(x: Meta, index: Meta, updates: Meta) -> Meta:
-    check_integer(index, "Index")
-    check_rank(index, 1, None, "Index")
-    check_same_dtype((x, updates), "X and Updates")
+    check_dtype(index, INTEGERS, "Index")
+    check_rank(index, range(1, ANY_RANK), "Index")
+    check_same_dtype((x, updates), ("X", "Updates"))
     depth = index.shape[-1]
     if depth == UNKNOWN or depth > x.rank:
         raise ShapeError(

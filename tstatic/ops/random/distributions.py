@@ -17,8 +17,8 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ops.random._random import DRAWN, DRAWN_LIKE, SHAPE, SHAPES, in_order, to_dtype
-from tstatic.ops.shape._shape_arg import batch_shape, check_sizes, filled, has_variable, known_shape
 from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.fill import batch_shape, check_known_sizes, filled, has_variable, known_shape
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 
@@ -51,7 +51,7 @@ def _register_filled(
     """Registers the op that draws numbers of a shape."""
 
     def infer(shape: Shape, dtype: DType, **attrs: Any) -> Meta:
-        check_sizes(shape, type)
+        check_known_sizes(shape, type)
         _float_only(type, dtype)
         check(type, *(attrs[n] for n in parameters))
         return Meta(shape, dtype)
@@ -184,7 +184,7 @@ _register_like(
 
 
 def _infer(shape: Shape, dtype: DType, min: float, max: float, diag_num: int, diag_step: int) -> Meta:
-    check_sizes(shape, "uniform_random")
+    check_known_sizes(shape, "uniform_random")
     _float_only("uniform_random", dtype)
     in_order("uniform_random", min, max)
     if diag_num and not (diag_num > 0 and 0 <= (diag_num - 1) * (diag_step + 1) < math.prod(shape)):

@@ -13,8 +13,8 @@ from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import Meta, dtype_of, normalize_axis
 from tstatic.ops._gradients import passed
 from tstatic.ops._low import in_float32
-from tstatic.ops.shape._reshaping import reshape_to
 from tstatic.ops.shape._shapes import Array, emit_one
+from tstatic.ops.shape.reshape import reshape_to
 
 
 # -------------------------------------------------------------------------------------------------------------- cumsum

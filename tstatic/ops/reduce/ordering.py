@@ -12,12 +12,13 @@ import numpy as np
 
 from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import INTEGERS, check_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._gradients import passed
-from tstatic.ops.shape._shapes import Array, check_integer, emit_one
+from tstatic.ops.shape._shapes import Array, emit_one
 
 # Rows longer than this are first narrowed down when only few of their elements are asked for.
 _LONG = 512
@@ -192,7 +193,7 @@ def fluid_argsort(
 # ------------------------------------------------------------------------------------------------------------ top_k_v2
 def _infer_topk(x: Meta, given: Meta | None, *, k: int, axis: int) -> tuple[Meta, Meta]:
     if given is not None:
-        check_integer(given, "K")
+        check_dtype(given, INTEGERS, "K")
         out = _with_size(x, normalize_axis(axis, x.rank), UNKNOWN)
     else:
         out = _with_size(x, _check_k(k, x, axis), k)

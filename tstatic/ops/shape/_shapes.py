@@ -1,4 +1,4 @@
-"""What the shape and indexing families share: axes, sizes given as Variables, copies, tiles, index checks."""
+"""What the shape and indexing families share: axes, sizes given as Variables, copies, tiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, IndexRangeError, ShapeError, TstaticError
+from tstatic.errors import ShapeError, TstaticError
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
@@ -16,8 +16,8 @@ from tstatic.where import show, user_line
 
 Array = np.ndarray[Any, Any]
 
-INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
-MAX_ELEMENTS = 1 << 62
+ANY = ("int64", "bool", "int32")
+"""Dtypes that tests try beside floats where values are only moved."""
 
 
 # ------------------------------------------------------------------------------------------------------------- building
@@ -114,87 +114,6 @@ def axes_of(axes: Sequence[int], rank: int, what: str = "axis") -> tuple[int, ..
             fix=f"remove the repeated {what}",
         )
     return tuple(sorted(found))
-
-
-def check_rank(meta: Meta, low: int, high: int | None, slot: str) -> None:
-    """Raises ShapeError unless the rank lies in ``[low, high]``."""
-    if meta.rank < low or (high is not None and meta.rank > high):
-        wanted = f"{low}" if high == low else f"{low} or more" if high is None else f"{low} to {high}"
-        raise ShapeError(
-            f"{slot} has the wrong number of dimensions",
-            expected=f"{wanted} dimensions",
-            received=f"shape {list(meta.shape)}",
-            fix=f"reshape {slot} first",
-        )
-
-
-def check_integer(meta: Meta, slot: str) -> None:
-    """Raises DTypeError unless the value holds integers."""
-    if not meta.dtype.is_integer:
-        raise DTypeError(
-            f"{slot} must hold integers",
-            expected="int64 or int32",
-            received=meta.dtype.name,
-            fix=f"convert {slot} with paddle.cast(..., 'int64')",
-        )
-
-
-def check_same_dtype(metas: Sequence[Meta], slot: str) -> None:
-    """Raises DTypeError unless all values have one dtype."""
-    for meta in metas[1:]:
-        if meta.dtype is not metas[0].dtype:
-            raise DTypeError(
-                f"all values of {slot} must have the same dtype",
-                expected=metas[0].dtype.name,
-                received=meta.dtype.name,
-                fix=f"convert with paddle.cast(..., '{metas[0].dtype.name}')",
-            )
-
-
-def check_nonempty_list(items: Sequence[Any], slot: str) -> None:
-    """Raises ShapeError for an empty list of inputs."""
-    if not items:
-        raise ShapeError(
-            f"the list of variables in slot {slot} is empty",
-            expected="at least one Variable",
-            received="an empty list",
-            fix=f"pass Variables in {slot}",
-        )
-
-
-def check_sizes(shape: Sequence[int], what: str = "shape") -> None:
-    """Raises ShapeError for a negative size (other than unknown) or more elements than can be addressed."""
-    total = 1
-    for size in shape:
-        if size < UNKNOWN:
-            raise ShapeError(
-                f"the {what} has a negative size",
-                expected="sizes of at least 0",
-                received=list(shape),
-                fix=f"check the {what}",
-            )
-        total *= max(size, 1)
-    if total > MAX_ELEMENTS:
-        raise ShapeError(
-            f"the {what} has more elements than can be addressed",
-            expected="fewer than 2**62 elements",
-            received=list(shape),
-            fix=f"check the {what}",
-        )
-
-
-def check_index(index: Array, size: int, what: str = "Index", low: int = 0) -> None:
-    """Raises IndexRangeError if a value lies outside ``[low, size)``; costs two passes over the indices."""
-    if index.size == 0:
-        return
-    least, most = int(index.min()), int(index.max())
-    if least < low or most >= size:
-        raise IndexRangeError(
-            f"{what} holds a value that is out of range",
-            expected=f"integers from {low} to {size - 1}",
-            received=f"values from {least} to {most}",
-            fix=f"check the data fed to {what}, or the size it points into ({size})",
-        )
 
 
 # --------------------------------------------------------------------------------------------------------------- copies

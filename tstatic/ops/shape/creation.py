@@ -16,7 +16,8 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, dtype_of
 from tstatic.no_effect import PLACE, no_effect
-from tstatic.ops.shape._shape_arg import filled, has_variable, known_shape
+from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape.fill import filled, has_variable, known_shape
 
 
 def _float(dtype: Any) -> DType:
@@ -50,7 +51,7 @@ def _constant(
         made = filled(shape, dtype, value, function, name)
         return made if out is None else emit("assign", {"X": made}, outputs=outputs)
     attrs = {"shape": known_shape(shape, function), "dtype": dtype, "value": value}
-    return emit("fill_constant", {}, attrs, name=name, prefix=prefix, outputs=outputs)  # type: ignore[no-any-return]
+    return emit_one("fill_constant", {}, attrs, name=name, prefix=prefix, outputs=outputs)
 
 
 def _spread(shape: Any, value: Variable, dtype: DType, function: str, name: str | None) -> Variable:
@@ -117,7 +118,7 @@ def empty(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     if has_variable(shape):
         return filled(shape, _float(dtype), 0, "empty", name)
     attrs = {"shape": known_shape(shape, "empty"), "dtype": _float(dtype)}
-    return emit("empty", {}, attrs, name=name)  # type: ignore[no-any-return]
+    return emit_one("empty", {}, attrs, name=name)
 
 
 def _like(x: Any, value: Any, dtype: Any, function: str, name: str | None) -> Variable:
@@ -126,11 +127,11 @@ def _like(x: Any, value: Any, dtype: Any, function: str, name: str | None) -> Va
         ones_ = _like(x, 1, dtype, function, None)
         if value.dtype is not ones_.dtype:
             value = emit("cast", {"X": value}, {"in_dtype": value.dtype, "out_dtype": ones_.dtype})
-        return emit("elementwise_mul", {"X": ones_, "Y": value}, name=name)  # type: ignore[no-any-return]
+        return emit_one("elementwise_mul", {"X": ones_, "Y": value}, name=name)
     attrs: dict[str, Any] = {"value": value.item() if isinstance(value, np.generic) else value}
     if dtype is not None:
         attrs["dtype"] = dtype_of(dtype)
-    return emit("fill_any_like", {"X": x}, attrs, name=name, prefix="full_like")  # type: ignore[no-any-return]
+    return emit_one("fill_any_like", {"X": x}, attrs, name=name, prefix="full_like")
 
 
 @export("tensor.full_like", op="fill_any_like")
@@ -202,7 +203,7 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
     """
     outputs = None if output is None else {"Out": check_variable(output, "output", "assign")}
     if isinstance(x, Variable):
-        return emit("assign", {"X": x}, outputs=outputs)  # type: ignore[no-any-return]
+        return emit_one("assign", {"X": x}, outputs=outputs)
     array = _array(x, None, "assign")
     if output is not None and output.dtype.np != array.dtype and not isinstance(x, np.ndarray):
         array = array.astype(output.dtype.np)
@@ -210,7 +211,7 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
         # A scalar that exists already keeps its shape.
         array = array.reshape(() if output is not None and output._shape == () else (1,))
     attrs = {"shape": array.shape, "dtype": dtype_of(array.dtype), "values": packed(array)}
-    return emit("assign_value", {}, attrs, outputs=outputs, prefix="assign")  # type: ignore[no-any-return]
+    return emit_one("assign_value", {}, attrs, outputs=outputs, prefix="assign")
 
 
 def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:

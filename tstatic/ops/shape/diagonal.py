@@ -1,24 +1,26 @@
-"""Diagonals: reading them, making matrices from them, and the identity."""
+"""Diagonals and triangles of matrices, and the identity."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import ANY_RANK, check_rank, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
+from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
 from tstatic.ops._call_ref import copies
-from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.shape._shapes import Array, as_list, check_rank, check_sizes, clear, copy, emit_one
-from tstatic.ops.shape._slicing import embed
+from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
+from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one
 from tstatic.ops.shape.expanding import expand
-from tstatic.ops.shape.reshape import ANY
+from tstatic.ops.shape.slicing import embed
 
 
 # ------------------------------------------------------------------------------------------------------------ diagonal
@@ -41,7 +43,7 @@ def _diagonal_size(rows: int, columns: int, offset: int) -> int:
 
 
 def _infer_diagonal(x: Meta, *, offset: int, axis1: int, axis2: int) -> Meta:
-    check_rank(x, 2, None, "Input")
+    check_rank(x, range(2, ANY_RANK), "Input")
     a, b = _two_axes(x.rank, axis1, axis2)
     rest = [s for i, s in enumerate(x.shape) if i not in (a, b)]
     return x.with_shape((*rest, _diagonal_size(x.shape[a], x.shape[b], offset)))
@@ -80,37 +82,23 @@ def _lower_diagonal_back(torch: Any, x: Any, dout: Any, *, offset: int, axis1: i
     return dx
 
 
-register(
-    OpDef(
-        "diagonal",
-        "Input -> Out",
-        attrs={"offset": 0, "axis1": 0, "axis2": 1},
-        infer=_infer_diagonal,
-        ref=copies(_diagonal_calls),
-        lower=lambda torch, x, *, offset, axis1, axis2: torch.diagonal(x, offset, axis1, axis2).contiguous(),
-        view=_view,
-        grad=GradOp(
-            "Input, Out@GRAD -> Input@GRAD",
-            ref=copies(_diagonal_back),
-            lower=_lower_diagonal_back,
-            shape_only=("Input",),
-            grad=grad_is_forward_op("diagonal", "Input", "Out"),
+register(OpDef(
+    "diagonal", "Input -> Out", attrs={"offset": 0, "axis1": 0, "axis2": 1}, infer=_infer_diagonal,
+    ref=copies(_diagonal_calls),
+    lower=lambda torch, x, *, offset, axis1, axis2: torch.diagonal(x, offset, axis1, axis2).contiguous(), view=_view,
+    grad=GradOp(
+        "Input, Out@GRAD -> Input@GRAD", ref=copies(_diagonal_back), lower=_lower_diagonal_back, shape_only=("Input",),
+        grad=grad_is_forward_op("diagonal", "Input", "Out"),
+    ),
+    domain=Domain(
+        cases=(
+            Case(((4, 4),), {}), Case(((3, 5),), {"offset": 2}), Case(((5, 3),), {"offset": -1}),
+            Case(((2, 3, 4),), {"axis1": -1, "axis2": 0}), Case(((2, 3),), {"offset": 7}), Case(((0, 3),), {}),
+            Case(((2, 1, 3, 2),), {"offset": 1, "axis1": 1, "axis2": 2}),
         ),
-        domain=Domain(
-            cases=(
-                Case(((4, 4),), {}),
-                Case(((3, 5),), {"offset": 2}),
-                Case(((5, 3),), {"offset": -1}),
-                Case(((2, 3, 4),), {"axis1": -1, "axis2": 0}),
-                Case(((2, 3),), {"offset": 7}),
-                Case(((0, 3),), {}),
-                Case(((2, 1, 3, 2),), {"offset": 1, "axis1": 1, "axis2": 2}),
-            ),
-            others=ANY,
-            ulps=0,
-        ),
-    )
-)
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.diagonal", "Variable.diagonal", op="diagonal")
@@ -126,7 +114,7 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
 
 # ------------------------------------------------------------------------------------------------------------- diag_v2
 def _infer_diag(x: Meta, *, offset: int) -> Meta:
-    check_rank(x, 0, 2, "X")
+    check_rank(x, (0, 1, 2), "X")
     if x.rank == 2:
         return x.with_shape((_diagonal_size(x.shape[0], x.shape[1], offset),))
     size = x.shape[0] if x.rank else 1
@@ -161,44 +149,22 @@ def _lower_diag_back(torch: Any, x: Any, dout: Any, *, offset: int) -> Any:
     return torch.diagonal(dout, offset).reshape(x.shape)
 
 
-def _diag_again(ctx: Any) -> Any:
-    # The padding is a constant, so no gradient's gradient flows to it.
-    return [
-        type(spec)(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "padding_value": 0.0})
-        for spec in grad_is_forward_op("diag_v2")(ctx)
-    ]
-
-
-register(
-    OpDef(
-        "diag_v2",
-        "X -> Out",
-        attrs={"offset": 0, "padding_value": 0.0},
-        infer=_infer_diag,
-        ref=copies(_diag_calls),
-        lower=_lower_diag,
-        grad=GradOp(
-            "X, Out@GRAD -> X@GRAD",
-            ref=copies(_diag_back),
-            lower=_lower_diag_back,
-            shape_only=("X",),
-            grad=_diag_again,
+register(OpDef(
+    "diag_v2", "X -> Out", attrs={"offset": 0, "padding_value": 0.0}, infer=_infer_diag, ref=copies(_diag_calls),
+    lower=_lower_diag,
+    grad=GradOp(
+        "X, Out@GRAD -> X@GRAD", ref=copies(_diag_back), lower=_lower_diag_back, shape_only=("X",),
+        grad=grad_is_forward_op("diag_v2", changed={"padding_value": 0.0}),
+    ),
+    domain=Domain(
+        cases=(
+            Case(((4,),), {}), Case(((3,),), {"offset": -2, "padding_value": 1.5}), Case(((3, 5),), {"offset": 1}),
+            Case(((4, 3),), {"offset": -2}), Case(((0,),), {"offset": 2}), Case(((2, 2),), {"offset": 5}),
+            Case(((1,),), {"offset": 1}),
         ),
-        domain=Domain(
-            cases=(
-                Case(((4,),), {}),
-                Case(((3,),), {"offset": -2, "padding_value": 1.5}),
-                Case(((3, 5),), {"offset": 1}),
-                Case(((4, 3),), {"offset": -2}),
-                Case(((0,),), {"offset": 2}),
-                Case(((2, 2),), {"offset": 5}),
-                Case(((1,),), {"offset": 1}),
-            ),
-            others=("int64", "int32"),
-            ulps=0,
-        ),
-    )
-)
+        others=("int64", "int32"), ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.diag", "Variable.diag", op="diag_v2")
@@ -243,25 +209,19 @@ def _eye_lower(torch: Any, *, num_rows: int, num_columns: int, dtype: DType) -> 
     return torch.eye(*_eye_shape(num_rows, num_columns), dtype=getattr(torch, dtype.name))
 
 
-register(
-    OpDef(
-        "eye",
-        "-> Out",
-        attrs={"num_rows": Attr(kind="int"), "num_columns": -1, "dtype": Attr(float32, "dtype")},
-        infer=lambda *, num_rows, num_columns, dtype: Meta(_eye_shape(num_rows, num_columns), dtype),
-        ref=copies(_eye_calls),
-        lower=_eye_lower,
-        domain=Domain(
-            cases=tuple(
-                Case((), {"num_rows": n, "num_columns": m, "dtype": d})
-                for n, m, d in ((3, -1, "float32"), (2, 4, "float64"), (4, 2, "int64"), (0, 3, "float32"),
-                                (1, 1, "bool"), (5, -1, "bfloat16"), (3, 0, "float16"))
-            ),
-            floats=("float32",),
-            ulps=0,
+register(OpDef(
+    "eye", "-> Out", attrs={"num_rows": Attr(kind="int"), "num_columns": -1, "dtype": Attr(float32, "dtype")},
+    infer=lambda *, num_rows, num_columns, dtype: Meta(_eye_shape(num_rows, num_columns), dtype),
+    ref=copies(_eye_calls), lower=_eye_lower,
+    domain=Domain(
+        cases=tuple(
+            Case((), {"num_rows": n, "num_columns": m, "dtype": d})
+            for n, m, d in ((3, -1, "float32"), (2, 4, "float64"), (4, 2, "int64"), (0, 3, "float32"),
+                            (1, 1, "bool"), (5, -1, "bfloat16"), (3, 0, "float16"))
         ),
-    )
-)  # fmt: skip
+        floats=("float32",), ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.eye", op="eye")
@@ -290,3 +250,65 @@ def fluid_eye(
     """The identity matrix, repeated along leading axes of sizes ``batch_shape``."""
     out = _eye(num_rows, num_columns, dtype, name)
     return out if batch_shape is None else expand(out, [*as_list(batch_shape), *out.shape])
+
+
+# ------------------------------------------------------------------------------------------------------------ triangles
+@lru_cache(maxsize=16)
+def _mask(rows: int, columns: int, diagonal: int, lower: bool) -> Array:
+    """Where the elements that stay stand; kept, since attention makes the same causal mask in every layer."""
+    mask = np.tri(rows, columns, diagonal if lower else diagonal - 1, dtype=bool)
+    mask = mask if lower else ~mask
+    mask.setflags(write=False)
+    return mask
+
+
+def _calls(x: Array, out: Array, *, diagonal: int, lower: bool) -> list[Call]:
+    mask = _mask(x.shape[-2], x.shape[-1], diagonal, lower)
+    # Not a product with the mask: NaN times 0 is NaN.
+    return [clear(out), (np.copyto, (out, x, "same_kind", mask))]
+
+
+def _infer(x: Meta) -> Meta:
+    check_rank(x, range(2, ANY_RANK), "X")
+    return x
+
+
+def _lower(torch: Any, x: Any, *, diagonal: int, lower: bool) -> Any:
+    return torch.tril(x, diagonal) if lower else torch.triu(x, diagonal)
+
+
+register(OpDef(
+    "tril_triu", "X -> Out", attrs={"diagonal": 0, "lower": True}, infer=_infer, ref=copies(_calls), lower=_lower,
+    split=Split(ELEMENTS, FREE, taken=lambda x: (-2, -1)), grad=grad_is_op("tril_triu", lambda ctx: ctx.attrs),
+    domain=Domain(
+        cases=(
+            Case(((4, 4),), {"lower": True}), Case(((4, 4),), {"lower": False}),
+            Case(((3, 5),), {"lower": True, "diagonal": 1}), Case(((2, 5, 3),), {"lower": False, "diagonal": -2}),
+            Case(((0, 3),), {"lower": True}), Case(((2, 3, 1, 4),), {"lower": False, "diagonal": 2}),
+            Case(((2, 2),), {"lower": True, "diagonal": -9}),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu")
+def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """The lower triangle of the last two axes, zeros above; ``diagonal`` moves the border up.
+
+    Raises:
+        ShapeError: If ``x`` has fewer than two dimensions.
+    """
+    attrs = {"diagonal": diagonal, "lower": True}
+    return emit_one("tril_triu", {"X": check_variable(x, "x", "tril")}, attrs, name=name, prefix="tril")
+
+
+@export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu")
+def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """The upper triangle of the last two axes, zeros below; ``diagonal`` moves the border up.
+
+    Raises:
+        ShapeError: If ``x`` has fewer than two dimensions.
+    """
+    attrs = {"diagonal": diagonal, "lower": False}
+    return emit_one("tril_triu", {"X": check_variable(x, "x", "triu")}, attrs, name=name, prefix="triu")

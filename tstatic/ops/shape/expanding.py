@@ -1,4 +1,4 @@
-"""Broadcasting to a shape: expand, expand_as, broadcast_to, broadcast_tensors."""
+"""Repeating values: broadcasting to a shape, tiling, and repeating each entry."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
+from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_rank, check_sizes
+from tstatic.ir.opdef import (
+    NO_ATTRS,
+    Attr,
+    Case,
+    Domain,
+    GradContext,
+    GradOp,
+    OpDef,
+    OpSpec,
+    ValueRange,
+    export,
+    register,
+)
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
-from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
+from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes, normalize_axis
 from tstatic.ops._call_ref import CallRef, copies
+from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops._low import in_float32
+from tstatic.ops.indexing._scatter_add import add_rows
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape._joining import variables
-from tstatic.ops.shape._shapes import (
-    Array,
-    add_op_context,
-    check_sizes,
-    copy,
-    emit_list,
-    emit_one,
-    sizes_given,
-    sizes_of,
-    tensor_rank,
-)
-from tstatic.ops.shape.reshape import ANY
+from tstatic.ops.shape._shapes import ANY, Array, clear, copy, emit_list, emit_one, sizes_given, sizes_of, tensor_rank
+from tstatic.ops.shape.joining import variables
+from tstatic.ops.shape.reshape import flatten
 
 
 # ----------------------------------------------------------------------------------------------------------- expand_v2
@@ -79,8 +85,7 @@ def _fresh(x: Array, given: Any, each: Any, out: None, *, shape: Sequence[int]) 
 
 
 def _lower(torch: Any, x: Any, given: Any, each: Any, *, shape: Sequence[int]) -> Any:
-    sizes = [int(t) for t in each] if each else given.tolist() if given is not None else list(shape)
-    return x.expand(sizes).contiguous()
+    return x.expand(sizes_of(shape, given, each)).contiguous()
 
 
 def _summed(old: Shape, new: Shape) -> tuple[int, ...]:
@@ -101,49 +106,29 @@ def _back_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta
 _BACK = CallRef(_back_calls, _back_scratch_metas, unread=(0,))
 
 
-def _expand_like(ctx: GradContext) -> list[OpSpec]:
-    wanted = ctx.in_grads.get(ctx.inputs["Out@GRAD"][0])
-    arriving = ctx.out_grads.get(ctx.outputs["X@GRAD"][0])
-    if wanted is None or arriving is None:
-        return []
-    return [OpSpec("expand_as_v2", {"X": [arriving], "Y": ctx.inputs["Out@GRAD"]}, {"Out": [wanted]})]
-
-
 _GRAD = GradOp(
     "X, Out@GRAD -> X@GRAD",
     ref=_BACK,
     lower=lambda torch, x, dout: dout.sum_to_size(tuple(x.shape)),
     shape_only=("X",),
     # The new shape may be known at run time only, so the gradient's gradient follows the incoming gradient's.
-    grad=_expand_like,
+    grad=grad_is_forward_op("expand_as_v2", keep={"Y": "Out@GRAD"}, attrs=NO_ATTRS),
 )
 
 _NONE = (None, None)
-register(
-    OpDef(
-        "expand_v2",
-        "X, Shape?, expand_shapes_tensor*? -> Out",
-        attrs={"shape": Attr((), "ints")},
-        infer=_infer,
-        ref=copies(_calls, _fresh),
-        lower=_lower,
-        grad=_GRAD,
-        amp="gray",
-        uses_blas=True,
-        domain=Domain(
-            cases=(
-                Case(((3, 1), *_NONE), {"shape": (3, 4)}),
-                Case(((3, 1), *_NONE), {"shape": (2, -1, 4)}),
-                Case(((4,), *_NONE), {"shape": (2, 3, 4)}),
-                Case(((), *_NONE), {"shape": (2, 3)}),
-                Case(((1, 3), *_NONE), {"shape": (0, 3)}),
-                Case(((2, 0), *_NONE), {"shape": (2, -1)}),
-                Case(((1, 5, 1), *_NONE), {"shape": (2, 5, 3)}),
-            ),
-            others=ANY,
+register(OpDef(
+    "expand_v2", "X, Shape?, expand_shapes_tensor*? -> Out", attrs={"shape": Attr((), "ints")}, infer=_infer,
+    ref=copies(_calls, _fresh), lower=_lower, grad=_GRAD, amp="gray", uses_blas=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 1), *_NONE), {"shape": (3, 4)}), Case(((3, 1), *_NONE), {"shape": (2, -1, 4)}),
+            Case(((4,), *_NONE), {"shape": (2, 3, 4)}), Case(((), *_NONE), {"shape": (2, 3)}),
+            Case(((1, 3), *_NONE), {"shape": (0, 3)}), Case(((2, 0), *_NONE), {"shape": (2, -1)}),
+            Case(((1, 5, 1), *_NONE), {"shape": (2, 5, 3)}),
         ),
-    )
-)
+        others=ANY,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.expand", "Variable.expand", op="expand_v2")
@@ -197,31 +182,17 @@ def _as_lower(torch: Any, x: Any, y: Any, *, target_shape: Sequence[int]) -> Any
     return x.expand(tuple(y.shape) if y is not None else list(target_shape)).contiguous()
 
 
-register(
-    OpDef(
-        "expand_as_v2",
-        "X, Y? -> Out",
-        attrs={"target_shape": Attr((), "ints")},
-        infer=_infer_as,
-        ref=copies(_as_calls),
-        lower=_as_lower,
-        grad=_GRAD,
-        shape_only=("Y",),
-        amp="gray",
-        uses_blas=True,
-        domain=Domain(
-            cases=(
-                Case(((3, 1), (3, 4))),
-                Case(((4,), (2, 3, 4))),
-                Case(((), (3,))),
-                Case(((1, 3), (0, 3))),
-                Case(((2, 1), None), {"target_shape": (3, 2, 2)}),
-                Case(((1,), (1,))),
-            ),
-            others=ANY,
+register(OpDef(
+    "expand_as_v2", "X, Y? -> Out", attrs={"target_shape": Attr((), "ints")}, infer=_infer_as, ref=copies(_as_calls),
+    lower=_as_lower, grad=_GRAD, shape_only=("Y",), amp="gray", uses_blas=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 1), (3, 4))), Case(((4,), (2, 3, 4))), Case(((), (3,))), Case(((1, 3), (0, 3))),
+            Case(((2, 1), None), {"target_shape": (3, 2, 2)}), Case(((1,), (1,))),
         ),
-    )
-)
+        others=ANY,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.expand_as", "Variable.expand_as", op="expand_as_v2")
@@ -256,27 +227,17 @@ def _all_grad(ctx: GradContext) -> list[OpSpec]:
     ]
 
 
-register(
-    OpDef(
-        "broadcast_tensors",
-        "X* -> Out*",
-        infer=_infer_all,
-        ref=copies(_all_calls),
-        lower=lambda torch, xs: ([t.contiguous() for t in torch.broadcast_tensors(*xs)],),
-        grad=_all_grad,
-        domain=Domain(
-            cases=(
-                Case(([(3, 1), (1, 4)],)),
-                Case(([(4,), (2, 3, 4), ()],)),
-                Case(([(2, 3)],)),
-                Case(([(0, 1), (1, 3)],)),
-                Case(([(), ()],)),
-                Case(([(2, 1, 2), (3, 1)],)),
-            ),
-            others=ANY,
+register(OpDef(
+    "broadcast_tensors", "X* -> Out*", infer=_infer_all, ref=copies(_all_calls),
+    lower=lambda torch, xs: ([t.contiguous() for t in torch.broadcast_tensors(*xs)],), grad=_all_grad,
+    domain=Domain(
+        cases=(
+            Case(([(3, 1), (1, 4)],)), Case(([(4,), (2, 3, 4), ()],)), Case(([(2, 3)],)), Case(([(0, 1), (1, 3)],)),
+            Case(([(), ()],)), Case(([(2, 1, 2), (3, 1)],)),
         ),
-    )
-)
+        others=ANY,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.broadcast_tensors", op="broadcast_tensors")
@@ -299,4 +260,333 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
     try:
         return list(broadcast_shapes(tuple(x_shape), tuple(y_shape)))
     except ShapeError as error:
-        raise add_op_context(error, "broadcast_shape") from None
+        raise error.add_context(op="broadcast_shape") from None
+
+
+# ----------------------------------------------------------------------------------------------------------------- tile
+def _aligned(old: Shape, times: Sequence[int]) -> tuple[Shape, Shape]:
+    """Shape and repetitions with leading ones, of equal length."""
+    rank = max(len(old), len(times))
+    return (1,) * (rank - len(old)) + tuple(old), (1,) * (rank - len(times)) + tuple(times)
+
+
+def _tiled(old: Shape, times: Sequence[int]) -> Shape:
+    if any(n < 0 for n in times):
+        raise ShapeError(
+            "a value cannot be repeated a negative number of times",
+            expected="repetitions of at least 0",
+            received=list(times),
+            fix="check repeat_times",
+        )
+    new = tuple(0 if n == 0 else UNKNOWN if s == UNKNOWN else s * n for s, n in zip(*_aligned(old, times), strict=True))
+    check_sizes(new)
+    return new
+
+
+def _pairs(old: Shape, new: Shape) -> Shape:
+    """The result's shape with each axis as (repetitions, size)."""
+    sizes = (1,) * (len(new) - len(old)) + tuple(old)
+    return tuple(v for s, n in zip(sizes, new, strict=True) for v in (n // s if s else 1, s))
+
+
+def _infer_tile(x: Meta, given: Meta | None, each: list[Meta] | None, times: Sequence[int]) -> Meta:
+    rank = tensor_rank(given, each, "repeat_times")
+    if rank is None:
+        return x.with_shape(_tiled(x.shape, times))
+    if len(times) != rank:
+        return x.with_shape((UNKNOWN,) * max(rank, x.rank))
+    sizes = zip(*_aligned(x.shape, times), strict=True)
+    return x.with_shape(UNKNOWN if UNKNOWN in (s, n) else s * n for s, n in sizes)
+
+
+def _calls_tile(x: Array, given: Any, each: Any, out: Array) -> list[Call]:
+    if out.size == 0:
+        return []
+    pairs = _pairs(x.shape, out.shape)
+    ones = tuple(1 if i % 2 == 0 else s for i, s in enumerate(pairs))
+    # Splitting an axis never needs a copy, whatever the strides are.
+    return [copy(out.reshape(pairs, copy=False), x.reshape(ones, copy=False))]
+
+
+def _lower_tile(torch: Any, x: Any, given: Any, each: Any, times: Sequence[int]) -> Any:
+    counts = sizes_of(times, given, each)
+    return torch.tile(x, tuple(counts)) if counts else x.clone()
+
+
+def _back_axes(pairs: Shape) -> tuple[int, ...]:
+    return tuple(i for i in range(0, len(pairs), 2) if pairs[i] != 1)
+
+
+def _back_calls_tile(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
+    dout, dx = ins[1], outs[0]
+    if dout.size == 0:
+        return [clear(dx)]
+    pairs = _pairs(dx.shape, dout.shape)
+    return sum_calls(dout.reshape(pairs, copy=False), _back_axes(pairs), dx, scratch)
+
+
+def _back_scratch_metas_tile(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+    dout, dx = ins[1], outs[0]
+    if dout.numel == 0:
+        return ()
+    pairs = _pairs(dx.shape, dout.shape)
+    return sum_scratch(dout.with_shape(pairs), _back_axes(pairs))
+
+
+_BACK_tile = CallRef(_back_calls_tile, _back_scratch_metas_tile, unread=(0,))
+
+
+def _lower_back(torch: Any, x: Any, dout: Any) -> Any:
+    if dout.numel() == 0:
+        return torch.zeros(tuple(x.shape), dtype=dout.dtype, device=dout.device)
+    pairs = _pairs(tuple(x.shape), tuple(dout.shape))
+    axes = _back_axes(pairs)
+    folded = dout.reshape(pairs)
+    return (folded.sum(axes) if axes else folded).reshape(tuple(x.shape))
+
+
+def _grad(again_rule: Any) -> GradOp:
+    return GradOp(
+        "X, Out@GRAD -> X@GRAD",
+        ref=_BACK_tile,
+        lower=_lower_back,
+        shape_only=("X",),
+        grad=again_rule,
+    )
+
+
+def _fresh_tile(x: Array, given: Any, each: Any, times: Sequence[int]) -> list[Any]:
+    return [np.array(np.tile(x, sizes_of(times, given, each)))]
+
+
+_NONE_tile = (None, None)
+register(OpDef(
+    "tile", "X, RepeatTimes?, repeat_times_tensor*? -> Out", attrs={"repeat_times": Attr((), "ints")},
+    infer=lambda x, given, each, *, repeat_times: _infer_tile(x, given, each, repeat_times),
+    ref=copies(_calls_tile, lambda x, given, each, out, *, repeat_times: _fresh_tile(x, given, each, repeat_times)),
+    lower=lambda torch, x, given, each, *, repeat_times: _lower_tile(torch, x, given, each, repeat_times),
+    grad=_grad(grad_is_forward_op("tile")), amp="gray", uses_blas=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 2), *_NONE_tile), {"repeat_times": (2, 3)}), Case(((3, 2), *_NONE_tile), {"repeat_times": (2,)}),
+            Case(((4,), *_NONE_tile), {"repeat_times": (2, 1, 3)}), Case(((), *_NONE_tile), {"repeat_times": (3,)}),
+            Case(((2, 0), *_NONE_tile), {"repeat_times": (2, 2)}),
+            Case(((2, 3), *_NONE_tile), {"repeat_times": (0, 1)}),
+            Case(((2, 1, 2), *_NONE_tile), {"repeat_times": (1, 1, 1)}),
+            Case(((2,), *_NONE_tile), {"repeat_times": ()}),
+        ),
+        others=ANY,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.tile", "Variable.tile", op="tile")
+def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
+    """Repeats a value as a whole along each axis.
+
+    Args:
+        x: ``[...]``, any dtype.
+        repeat_times: How often along each axis, the last ones if there are fewer; more of them add leading axes. A
+            list of ints and Variables, or one Variable.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If a number is negative.
+    """
+    attr, given, each = sizes_given(repeat_times)
+    inputs = {"X": check_variable(x, "x", "tile"), "RepeatTimes": given, "repeat_times_tensor": each}
+    return emit_one("tile", inputs, {"repeat_times": attr}, name=name)
+
+
+# ------------------------------------------------------------------------------------------------------ older spellings
+def _need_all(x: Meta, times: Sequence[int]) -> None:
+    if len(times) != x.rank:
+        raise ShapeError(
+            "expand_times must have one entry for each dimension",
+            expected=f"{x.rank} numbers",
+            received=list(times),
+            fix="give one number for each dimension",
+        )
+
+
+def _infer_expand(x: Meta, given: Meta | None, each: list[Meta] | None, *, expand_times: Sequence[int]) -> Meta:
+    if given is None and not each:
+        _need_all(x, expand_times)
+    return _infer_tile(x, given, each, expand_times)
+
+
+register(OpDef(
+    "expand", "X, ExpandTimes?, expand_times_tensor*? -> Out", attrs={"expand_times": Attr((), "ints")},
+    infer=_infer_expand,
+    ref=copies(_calls_tile, lambda x, given, each, out, *, expand_times: _fresh_tile(x, given, each, expand_times)),
+    lower=lambda torch, x, given, each, *, expand_times: _lower_tile(torch, x, given, each, expand_times),
+    grad=_grad(grad_is_forward_op("expand")), uses_blas=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 2), *_NONE_tile), {"expand_times": (2, 3)}), Case(((4,), *_NONE_tile), {"expand_times": (3,)}),
+            Case(((1, 3), *_NONE_tile), {"expand_times": (4, 1)}), Case(((), *_NONE_tile), {"expand_times": ()}),
+            Case(((2, 0), *_NONE_tile), {"expand_times": (2, 2)}),
+            Case(((2, 1, 3), *_NONE_tile), {"expand_times": (1, 2, 2)}),
+        ),
+        others=ANY,
+    ),
+))  # fmt: skip
+
+
+@export("fluid.layers.expand", op="expand")
+def fluid_expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
+    """Repeats a value as a whole, ``expand_times[i]`` times along axis ``i``."""
+    attr, given, each = sizes_given(expand_times)
+    inputs = {"X": check_variable(x, "x", "expand"), "ExpandTimes": given, "expand_times_tensor": each}
+    return emit_one("expand", inputs, {"expand_times": attr}, name=name)
+
+
+def _infer_as_tile(x: Meta, target: Meta) -> Meta:
+    fits = x.rank == target.rank and all(
+        UNKNOWN in (a, b) or (b % a == 0 if a else b == 0) for a, b in zip(x.shape, target.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            "the target's sizes must be multiples of the value's",
+            expected=f"multiples of {list(x.shape)}",
+            received=list(target.shape),
+            fix="use paddle.expand_as to broadcast",
+        )
+    return x.with_shape(target.shape)
+
+
+def _lower_as(torch: Any, x: Any, target: Any) -> Any:
+    return torch.tile(x, tuple(b // a if a else 1 for a, b in zip(x.shape, target.shape, strict=True)))
+
+
+register(OpDef(
+    "expand_as", "X, target_tensor -> Out", infer=_infer_as_tile,
+    ref=copies(lambda x, target, out: _calls_tile(x, None, None, out)), lower=_lower_as,
+    grad=_grad(grad_is_forward_op("expand_as", keep={"target_tensor": "Out@GRAD"}, attrs=NO_ATTRS)),
+    shape_only=("target_tensor",), uses_blas=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 2), (6, 2))), Case(((1, 4), (3, 4))), Case(((2,), (6,))), Case(((), ())), Case(((0, 2), (0, 4))),
+            Case(((2, 1, 2), (2, 3, 4))),
+        ),
+        others=ANY,
+    ),
+))  # fmt: skip
+
+
+@export("fluid.layers.expand_as", op="expand_as")
+def fluid_expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
+    """Repeats a value as a whole until it has the target's shape."""
+    target = check_variable(target_tensor, "target_tensor", "expand_as")
+    return emit_one("expand_as", {"X": check_variable(x, "x", "expand_as"), "target_tensor": target}, name=name)
+
+
+# ---------------------------------------------------------------------------------------------------- repeat_interleave
+def _infer_repeat(x: Meta, counts: Meta | None, *, Repeats: int, dim: int) -> Meta:
+    check_rank(x, range(1, ANY_RANK), "X")
+    at = normalize_axis(dim, x.rank)
+    size = x.shape[at]
+    if counts is not None:
+        check_dtype(counts, INTEGERS, "RepeatsTensor")
+        check_rank(counts, 1, "RepeatsTensor")
+        if UNKNOWN not in (size, counts.shape[0]) and counts.shape[0] not in (size, 1):
+            raise ShapeError(
+                "repeats must say a number for each entry",
+                expected=f"{size} numbers",
+                received=list(counts.shape),
+                fix=f"give as many numbers as axis {at} has entries",
+            )
+        new = UNKNOWN
+    else:
+        if Repeats < 0:
+            raise ShapeError(
+                "an entry cannot be repeated a negative number of times",
+                expected="repeats of at least 0",
+                received=Repeats,
+                fix="check repeats",
+            )
+        new = UNKNOWN if size == UNKNOWN else size * Repeats
+    return x.with_shape((*x.shape[:at], new, *x.shape[at + 1 :]))
+
+
+def _counts(counts: Array | None, repeats: int, size: int) -> Array:
+    if counts is None:
+        return np.full(size, repeats)
+    if counts.size and int(counts.min()) < 0:
+        raise IndexRangeError(
+            "repeats holds a negative number",
+            expected="numbers of at least 0",
+            received=int(counts.min()),
+            fix="check the values fed to repeats",
+        )
+    return np.broadcast_to(counts, (size,))
+
+
+def _ref(x: Array, counts: Array | None, out: Array | None, *, Repeats: int, dim: int) -> list[Array] | None:
+    at = normalize_axis(dim, x.ndim)
+    if out is None:
+        return [np.repeat(x, _counts(counts, Repeats, x.shape[at]), axis=at)]
+    if out.size:
+        # Splitting the axis never needs a copy, whatever the strides are.
+        split = out.reshape((*x.shape[: at + 1], Repeats, *x.shape[at + 1 :]), copy=False)
+        np.copyto(split, np.expand_dims(x, at + 1))
+    return None
+
+
+def _lower_repeat(torch: Any, x: Any, counts: Any, *, Repeats: int, dim: int) -> Any:
+    return torch.repeat_interleave(x, Repeats if counts is None else counts, dim)
+
+
+@in_float32()
+def _back(x: Array, counts: Array | None, dout: Array, dx: Array, *, Repeats: int, dim: int) -> None:
+    at = normalize_axis(dim, x.ndim)
+    dx.fill(0)
+    index = np.repeat(np.arange(x.shape[at]), _counts(counts, Repeats, x.shape[at]))
+    add_rows(np.moveaxis(dx, at, 0), index, np.moveaxis(dout, at, 0), fresh=True)
+
+
+def _lower_back_repeat(torch: Any, x: Any, counts: Any, dout: Any, *, Repeats: int, dim: int) -> Any:
+    size = x.shape[dim]
+    times = torch.full((size,), Repeats) if counts is None else counts.expand(size)
+    index = torch.repeat_interleave(torch.arange(size, device=dout.device), times.to(dout.device))
+    wide = dout.float() if dout.element_size() == 2 else dout
+    return torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device).index_add(dim, index, wide).to(dout.dtype)
+
+
+register(OpDef(
+    "repeat_interleave", "X, RepeatsTensor? -> Out", attrs={"Repeats": 1, "dim": Attr(0, "int")}, infer=_infer_repeat,
+    ref=_ref, lower=_lower_repeat,
+    grad=GradOp(
+        "X, RepeatsTensor?, Out@GRAD -> X@GRAD", ref=_back, lower=_lower_back_repeat, shape_only=("X",),
+        grad=grad_is_forward_op("repeat_interleave", keep=("RepeatsTensor",)),
+    ),
+    domain=Domain(
+        cases=(
+            Case(((3, 2), None), {"Repeats": 2, "dim": 0}), Case(((3, 2), None), {"Repeats": 3, "dim": -1}),
+            Case(((4,), None), {"Repeats": 1, "dim": 0}), Case(((2, 3, 2), None), {"Repeats": 2, "dim": 1}),
+            Case(((2, 3), None), {"Repeats": 0, "dim": 1}), Case(((0, 3), None), {"Repeats": 2, "dim": 0}),
+        ),
+        values={"RepeatsTensor": ValueRange(0, 3, dtype="int64")}, others=ANY,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.repeat_interleave", "Variable.repeat_interleave", op="repeat_interleave")
+def repeat_interleave(x: Variable, repeats: Any, axis: int | None = None, name: str | None = None) -> Variable:
+    """Repeats each entry along an axis.
+
+    Args:
+        x: ``[...]``, any dtype.
+        repeats: How often: a number, or an integer Variable of one number for each entry.
+        axis: Which axis; without it the flattened value is used.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If a number is negative or the counts do not fit the axis.
+    """
+    x = check_variable(x, "x", "repeat_interleave")
+    if axis is None:
+        x, axis = flatten(x), 0
+    given = repeats if isinstance(repeats, Variable) else None
+    attrs = {"Repeats": 0 if given is not None else repeats, "dim": axis}
+    return emit_one("repeat_interleave", {"X": x, "RepeatsTensor": given}, attrs, name=name)

@@ -1,4 +1,4 @@
-"""Values from nothing: one number everywhere, or given numbers."""
+"""Values from nothing: one number everywhere, given numbers, and the ``shape`` argument that says how many."""
 
 from __future__ import annotations
 
@@ -8,15 +8,129 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.attrs import packed
+from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
+from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.no_effect import PLACE
 from tstatic.ops._call_ref import CallRef, copies
-from tstatic.ops.shape._shape_arg import batch_shape, check_sizes
+from tstatic.ops.shape._shapes import emit_one
 
+
+def has_variable(shape: Any) -> bool:
+    """Whether a size is known at run time only."""
+    return isinstance(shape, Variable) or (
+        isinstance(shape, list | tuple) and any(isinstance(s, Variable) for s in shape)
+    )
+
+
+def known_shape(shape: Any, function: str) -> Shape:
+    """Returns the sizes of a shape without Variables.
+
+    Raises:
+        ProgramTypeError: If it is not a list of ints.
+        ShapeError: If a size is negative.
+    """
+    if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
+        shape = [shape]
+    if isinstance(shape, np.ndarray) and shape.dtype.kind in "iu" and shape.ndim == 1:
+        shape = shape.tolist()
+    if not isinstance(shape, list | tuple) or any(
+        isinstance(s, bool) or not isinstance(s, int | np.integer) for s in shape
+    ):
+        raise ProgramTypeError(
+            f"The type of 'shape' in {function} must be list or tuple of ints, or an int64 Variable",
+            expected="a list of ints",
+            received=f"{shape!r} of type {type(shape).__name__}",
+            fix="pass shape=[2, 3], for example",
+            op=function,
+        )
+    sizes = tuple(int(s) for s in shape)
+    check_known_sizes(sizes, function)
+    return sizes
+
+
+def check_known_sizes(sizes: Sequence[int], function: str) -> None:
+    """Refuses negative sizes, and shapes that cannot be addressed.
+
+    Raises:
+        ShapeError: Says which.
+    """
+    total = 1
+    for size in sizes:
+        if size < 0:
+            raise ShapeError(
+                f"'shape' of {function} holds a size that is not known",
+                expected="sizes of at least 0",
+                received=list(sizes),
+                fix="take the size from paddle.shape(x)[0], or use paddle.full_like(x, ...) for a value shaped like x",
+                op=function,
+            )
+        total *= max(size, 1)
+    if total > 2**60:
+        raise ShapeError(
+            f"the shape in {function} has more elements than can be addressed",
+            expected="at most 2**60 elements",
+            received=list(sizes),
+            fix="check the sizes",
+            op=function,
+        )
+
+
+def shape_variable(shape: Any, function: str) -> Variable:
+    """An int64 Variable of shape [rank] from a shape that holds Variables."""
+    if isinstance(shape, Variable):
+        kind = check_variable(shape, "shape", function, ("int32", "int64"))
+        return kind if kind.dtype.name == "int64" else _cast(kind)
+    sizes = []
+    for size in shape:
+        if isinstance(size, Variable):
+            one = check_variable(size, "shape", function, ("int32", "int64"))
+            one = one if one.dtype.name == "int64" else _cast(one)
+            sizes.append(emit("reshape2", {"X": one}, {"shape": (1,)}))
+        else:
+            check_known_sizes([size], function)
+            sizes.append(as_variable([size], dtype="int64"))
+    return emit_one("concat", {"X": sizes}, {"axis": 0})
+
+
+def _cast(x: Variable) -> Variable:
+    return emit_one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": "int64"})
+
+
+def filled(shape: Any, dtype: Any, value: Any, function: str, name: str | None = None) -> Variable:
+    """A Variable of a shape that holds Variables, every element ``value``."""
+    sizes = shape_variable(shape, function)
+    known = () if isinstance(shape, Variable) else tuple(-1 if isinstance(s, Variable) else int(s) for s in shape)
+    attrs = {"dtype": dtype, "value": value, "shape": known}
+    return emit_one("full_with_tensor", {"ShapeTensor": sizes}, attrs, name=name)
+
+
+def batch_shape(op: str, x: Meta, shape: Shape, input_dim_idx: int, output_dim_idx: int) -> Shape:
+    """``shape`` with the size of one axis taken from another value.
+
+    Raises:
+        ProgramError: If an axis is out of range.
+    """
+    for name, axis, rank in (("input_dim_idx", input_dim_idx, x.rank), ("output_dim_idx", output_dim_idx, len(shape))):
+        if not 0 <= axis < rank:
+            raise ProgramError(
+                f"'{name}' of '{op}' is out of range",
+                expected=f"a number from 0 to {rank - 1}",
+                received=axis,
+                fix=f"choose an axis of the {'input' if rank == x.rank else 'shape'}",
+                op=op,
+            )
+    sizes = list(shape)
+    sizes[output_dim_idx] = x.shape[input_dim_idx]
+    check_known_sizes([s for i, s in enumerate(sizes) if i != output_dim_idx], op)
+    return tuple(sizes)
+
+
+# ------------------------------------------------------------------------------------------------------- op definitions
 Array = np.ndarray[Any, Any]
 Number = bool | int | float
 
@@ -74,7 +188,7 @@ def as_scalar(value: Number, dtype: DType) -> Number:
     return bool(value) if dtype.name == "bool" else int(value)
 
 
-def filled(value: Callable[..., Number], *attrs: str) -> CallRef:
+def number_ref(value: Callable[..., Number], *attrs: str) -> CallRef:
     """A reference that fills its output with a number; bound to the array's own ``fill``.
 
     Args:
@@ -93,7 +207,7 @@ def _plain(value: Number) -> Number:
 
 
 def _fill_infer(shape: Shape, dtype: DType, value: Number, str_value: str) -> Meta:
-    check_sizes(shape, "fill_constant")
+    check_known_sizes(shape, "fill_constant")
     fits("fill_constant", number_of(value, str_value), dtype)
     return Meta(shape, dtype)
 
@@ -116,24 +230,15 @@ _FILL_CASES = (
     Case((), {"shape": (2,), "dtype": "float16", "str_value": "inf"}),
 )
 
-register(
-    OpDef(
-        "fill_constant",
-        "-> Out",
-        attrs={
-            "shape": Attr((), "ints"),
-            "dtype": float32,
-            "value": Attr(0.0, "number"),
-            "str_value": "",
-            "force_cpu": Attr.idle(False, PLACE),
-            "place_type": Attr.idle(-1, PLACE),
-        },
-        infer=_fill_infer,
-        ref=filled(number_of, "value", "str_value"),
-        lower=_fill_lower,
-        domain=Domain(cases=_FILL_CASES, ulps=0),
-    )
-)
+register(OpDef(
+    "fill_constant", "-> Out",
+    attrs={
+        "shape": Attr((), "ints"), "dtype": float32, "value": Attr(0.0, "number"), "str_value": "",
+        "force_cpu": Attr.idle(False, PLACE), "place_type": Attr.idle(-1, PLACE),
+    },
+    infer=_fill_infer, ref=number_ref(number_of, "value", "str_value"), lower=_fill_lower,
+    domain=Domain(cases=_FILL_CASES, ulps=0),
+))  # fmt: skip
 
 
 def _like(x: Meta, dtype: DType | None) -> Meta:
@@ -151,38 +256,22 @@ def _like_lower(torch: Any, x: Any, *, dtype: DType | None, value: Number) -> An
     return _full(torch, x.shape, kind, value, x.device)
 
 
-register(
-    OpDef(
-        "fill_any_like",
-        "X -> Out",
-        attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")},
-        infer=_like_infer,
-        ref=filled(_plain, "value"),
-        lower=_like_lower,
-        shape_only=("X",),
-        domain=Domain(
-            "unary",
-            attrs=({"value": 1.0}, {"value": 3, "dtype": "int64"}, {}),
-            others=("int64", "bool"),
-            ulps=0,
-            check_grad="the result does not depend on the values of X",
-        ),
-    )
-)
+register(OpDef(
+    "fill_any_like", "X -> Out", attrs={"value": Attr(0.0, "number"), "dtype": Attr(None, "dtype")}, infer=_like_infer,
+    ref=number_ref(_plain, "value"), lower=_like_lower, shape_only=("X",),
+    domain=Domain(
+        "unary", attrs=({"value": 1.0}, {"value": 3, "dtype": "int64"}, {}), others=("int64", "bool"), ulps=0,
+        check_grad="the result does not depend on the values of X",
+    ),
+))  # fmt: skip
 
-register(
-    OpDef(
-        "fill_zeros_like",
-        "X -> Out",
-        infer=lambda x: x,
-        ref=filled(lambda: 0),
-        lower=lambda torch, x: torch.zeros_like(x),
-        shape_only=("X",),
-        domain=Domain(
-            "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X"
-        ),
-    )
-)
+register(OpDef(
+    "fill_zeros_like", "X -> Out", infer=lambda x: x, ref=number_ref(lambda: 0),
+    lower=lambda torch, x: torch.zeros_like(x), shape_only=("X",),
+    domain=Domain(
+        "unary", others=("int64", "bool"), ulps=0, check_grad="the result does not depend on the values of X",
+    ),
+))  # fmt: skip
 
 
 def _batch_infer(x: Meta, shape: Shape, dtype: DType, value: Number, input_dim_idx: int, output_dim_idx: int) -> Meta:
@@ -198,54 +287,35 @@ def _batch_lower(
     return _full(torch, sizes, dtype, value, x.device)
 
 
-register(
-    OpDef(
-        "fill_constant_batch_size_like",
-        "Input -> Out",
-        attrs={
-            "shape": Attr(kind="ints"),
-            "dtype": float32,
-            "value": Attr(0.0, "number"),
-            "input_dim_idx": 0,
-            "output_dim_idx": 0,
-            "force_cpu": Attr.idle(False, PLACE),
-        },
-        infer=_batch_infer,
-        ref=filled(_plain, "value"),
-        lower=_batch_lower,
-        shape_only=("Input",),
-        domain=Domain(
-            cases=(
-                Case(((5, 2),), {"shape": (-1, 3), "value": 1.5}),
-                Case(
-                    ((5, 2),), {"shape": (3, 7), "value": 2, "input_dim_idx": 1, "output_dim_idx": 1, "dtype": "int32"}
-                ),
-                Case(((0, 2),), {"shape": (1, 3)}),
-            ),
-            ulps=0,
-            check_grad="the result does not depend on the values of Input",
+register(OpDef(
+    "fill_constant_batch_size_like", "Input -> Out",
+    attrs={
+        "shape": Attr(kind="ints"), "dtype": float32, "value": Attr(0.0, "number"), "input_dim_idx": 0,
+        "output_dim_idx": 0, "force_cpu": Attr.idle(False, PLACE),
+    },
+    infer=_batch_infer, ref=number_ref(_plain, "value"), lower=_batch_lower, shape_only=("Input",),
+    domain=Domain(
+        cases=(
+            Case(((5, 2),), {"shape": (-1, 3), "value": 1.5}),
+            Case(((5, 2),), {"shape": (3, 7), "value": 2, "input_dim_idx": 1, "output_dim_idx": 1, "dtype": "int32"}),
+            Case(((0, 2),), {"shape": (1, 3)}),
         ),
-    )
-)
+        ulps=0, check_grad="the result does not depend on the values of Input",
+    ),
+))  # fmt: skip
 
 
 def _empty_infer(shape: Shape, dtype: DType) -> Meta:
-    check_sizes(shape, "empty")
+    check_known_sizes(shape, "empty")
     return Meta(shape, dtype)
 
 
-register(
-    OpDef(
-        "empty",
-        "-> Out",
-        attrs={"shape": Attr((), "ints"), "dtype": float32},
-        infer=_empty_infer,
-        # Any content is right; zeros make runs repeatable.
-        ref=filled(lambda: 0),
-        lower=lambda torch, *, shape, dtype: _full(torch, shape, dtype, 0),
-        domain=Domain(cases=tuple(Case((), {"shape": s}) for s in ((), (0,), (2, 3))), ulps=0),
-    )
-)
+register(OpDef(
+    "empty", "-> Out", attrs={"shape": Attr((), "ints"), "dtype": float32}, infer=_empty_infer,
+    # Any content is right; zeros make runs repeatable.
+    ref=number_ref(lambda: 0), lower=lambda torch, *, shape, dtype: _full(torch, shape, dtype, 0),
+    domain=Domain(cases=tuple(Case((), {"shape": s}) for s in ((), (0,), (2, 3))), ulps=0),
+))  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------- a shape known at run time only
@@ -264,7 +334,7 @@ def _dynamic_infer(given: Meta, dtype: DType, value: Number, shape: Sequence[int
 
 def _dynamic_ref(given: Array, out: Any, *, dtype: DType, value: Number) -> list[Array]:
     sizes = tuple(int(s) for s in given)
-    check_sizes(sizes, "full_with_tensor")
+    check_known_sizes(sizes, "full_with_tensor")
     return [np.full(sizes, as_scalar(value, dtype), dtype.np)]
 
 
@@ -272,27 +342,19 @@ def _dynamic_lower(torch: Any, given: Any, *, dtype: DType, value: Number) -> An
     return _full(torch, given.tolist(), dtype, value, given.device)
 
 
-register(
-    OpDef(
-        "full_with_tensor",
-        "ShapeTensor -> Out",
-        attrs={
-            "dtype": float32,
-            "value": Attr(0.0, "number"),
-            # -1 for sizes that only the run knows.
-            "shape": Attr.idle((), "it tells which sizes are known when the program is built", "ints"),
-        },
-        infer=_dynamic_infer,
-        ref=_dynamic_ref,
-        lower=_dynamic_lower,
-        dynamic=True,
-        domain=Domain(
-            cases=(Case(((3,),), {"value": 2.5}), Case(((0,),), {"dtype": "int64", "value": 7}), Case(((1,),))),
-            values={"ShapeTensor": ValueRange(0, 3, dtype="int64")},
-            ulps=0,
-        ),
-    )
-)
+register(OpDef(
+    "full_with_tensor", "ShapeTensor -> Out",
+    attrs={
+        "dtype": float32, "value": Attr(0.0, "number"),
+        # -1 for sizes that only the run knows.
+        "shape": Attr.idle((), "it tells which sizes are known when the program is built", "ints"),
+    },
+    infer=_dynamic_infer, ref=_dynamic_ref, lower=_dynamic_lower, dynamic=True,
+    domain=Domain(
+        cases=(Case(((3,),), {"value": 2.5}), Case(((0,),), {"dtype": "int64", "value": 7}), Case(((1,),))),
+        values={"ShapeTensor": ValueRange(0, 3, dtype="int64")}, ulps=0,
+    ),
+))  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------------- given numbers
@@ -306,7 +368,7 @@ def unpacked(values: Any, dtype: DType, shape: Shape) -> Array:
 
 
 def _assign_infer(shape: Shape, dtype: DType, values: Any) -> Meta:
-    check_sizes(shape, "assign_value")
+    check_known_sizes(shape, "assign_value")
     if not isinstance(values, bytes | tuple | list):
         raise ProgramTypeError(
             "'values' of 'assign_value' must be numbers",
@@ -344,24 +406,17 @@ def _assign_lower(torch: Any, *, shape: Shape, dtype: DType, values: Any) -> Any
     return torch.tensor(values, dtype=kind).reshape(shape)
 
 
-register(
-    OpDef(
-        "assign_value",
-        "-> Out",
-        attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
-        infer=_assign_infer,
-        ref=copies(_assign_calls),
-        lower=_assign_lower,
-        domain=Domain(
-            cases=(
-                *(Case((), {"shape": (2, 2), "dtype": d, "values": (0, 1, 1, 0)}) for d in ANY_DTYPE),
-                Case((), {"shape": (), "values": (1.5,)}),
-                Case((), {"shape": (0, 3), "values": ()}),
-                Case((), {"shape": (2,), "dtype": "int64", "values": (2**63 - 1, -(2**63))}),
-                Case((), {"shape": (2,), "dtype": "float16", "values": packed(np.array([np.nan, 3.25], np.float16))}),
-                Case((), {"shape": (9, 9), "values": packed(np.linspace(-1, 1, 81, dtype=np.float32))}),
-            ),
-            ulps=0,
+register(OpDef(
+    "assign_value", "-> Out", attrs={"shape": Attr((), "ints"), "dtype": float32, "values": Attr(kind="any")},
+    infer=_assign_infer, ref=copies(_assign_calls), lower=_assign_lower,
+    domain=Domain(
+        cases=(
+            *(Case((), {"shape": (2, 2), "dtype": d, "values": (0, 1, 1, 0)}) for d in ANY_DTYPE),
+            Case((), {"shape": (), "values": (1.5,)}), Case((), {"shape": (0, 3), "values": ()}),
+            Case((), {"shape": (2,), "dtype": "int64", "values": (2**63 - 1, -(2**63))}),
+            Case((), {"shape": (2,), "dtype": "float16", "values": packed(np.array([np.nan, 3.25], np.float16))}),
+            Case((), {"shape": (9, 9), "values": packed(np.linspace(-1, 1, 81, dtype=np.float32))}),
         ),
-    )
-)
+        ulps=0,
+    ),
+))  # fmt: skip

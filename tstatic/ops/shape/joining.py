@@ -1,4 +1,4 @@
-"""Joining values along an axis, and splitting one into several."""
+"""Joining values along an axis, old or new, splitting one into several, and taking one apart."""
 
 from __future__ import annotations
 
@@ -6,32 +6,117 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.errors import ShapeError
+from tstatic.errors import ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_not_empty, check_same_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.split import along
-from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import gathered, scattered
-from tstatic.ops.shape._joining import common_shape, section_sizes, variables
-from tstatic.ops.shape._shapes import (
-    Array,
-    add_op_context,
-    as_list,
-    check_nonempty_list,
-    check_same_dtype,
-    copy,
-    emit_list,
-    emit_one,
-)
-from tstatic.ops.shape.reshape import ANY
+from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit_one
 
 
+def variables(items: Any, arg: str, function: str) -> list[Variable]:
+    """A list of Variables from a list, or from a single Variable.
+
+    Raises:
+        ProgramTypeError: If it is neither, or an entry is not a Variable.
+    """
+    if isinstance(items, Variable):
+        return [items]
+    if not isinstance(items, list | tuple):
+        raise ProgramTypeError(
+            f"The type of '{arg}' in {function} must be a list or tuple of Variables",
+            expected="a list of Variables",
+            received=f"{items!r} of type {type(items).__name__}",
+            fix=f"pass {arg}=[x, y]",
+            op=function,
+            var=arg,
+        )
+    return [check_variable(v, f"{arg}[{i}]", function) for i, v in enumerate(items)]
+
+
+def common_shape(shapes: Sequence[Shape], free: int | None) -> Shape:
+    """The shape that values agree on, an unknown size taking what another one knows; axis ``free`` may differ.
+
+    Raises:
+        ShapeError: If ranks or sizes differ.
+    """
+    first = list(shapes[0])
+    for i, shape in enumerate(shapes[1:], 1):
+        for axis, (a, b) in enumerate(zip(first, shape, strict=False)):
+            if axis == free or b == UNKNOWN:
+                continue
+            if a == UNKNOWN:
+                first[axis] = b
+            elif a != b:
+                raise _differ(shapes, i, free)
+        if len(shape) != len(first):
+            raise _differ(shapes, i, free)
+    if free is not None:
+        first[free] = UNKNOWN
+    return tuple(first)
+
+
+def _differ(shapes: Sequence[Shape], i: int, free: int | None) -> ShapeError:
+    return ShapeError(
+        f"value {i} does not fit the others",
+        expected="the same shape" if free is None else f"the same sizes except along axis {free}",
+        received=" and ".join(str(list(s)) for s in (shapes[0], shapes[i])),
+        fix="reshape or slice the values so that they agree",
+    )
+
+
+def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> list[int]:
+    """Sizes of the tiles that ``split`` makes from an axis.
+
+    Args:
+        size: The axis's size, or -1.
+        num: Number of equal tiles; 0 when ``sections`` say the sizes.
+        sections: Sizes, one of which may be -1.
+        axis: For messages.
+
+    Raises:
+        ShapeError: If they do not add up.
+    """
+    if num > 0:
+        if size >= 0 and size % num:
+            raise ShapeError(
+                f"axis {axis} of size {size} cannot be split into {num} equal tiles",
+                expected=f"a size that {num} divides",
+                received=size,
+                fix="pass a list of sizes instead of a number",
+            )
+        return [size // num if size >= 0 else UNKNOWN] * num
+    rest = [s for s in sections if s != UNKNOWN]
+    total = sum(rest)
+    wild = len(sections) - len(rest)
+    good = len(sections) > 0 and wild <= 1 and all(s >= 0 for s in rest)
+    if good and size >= 0:
+        good = total == size if wild == 0 else total <= size
+    if not good:
+        raise ShapeError(
+            f"these sizes do not make up axis {axis}",
+            expected="sizes of at least 0, at most one -1" + (f", that add up to {size}" if size >= 0 else ""),
+            received=list(sections),
+            fix="check num_or_sections",
+        )
+    left = size - total if size >= 0 else UNKNOWN
+    return [left if s == UNKNOWN else s for s in sections]
+
+
+def without(meta: Meta, axis: int) -> Meta:
+    """The metadata with one axis removed."""
+    return meta.with_shape(meta.shape[:axis] + meta.shape[axis + 1 :])
+
+
+# ----------------------------------------------------------------------------------------------------- concat and split
 # -------------------------------------------------------------------------------------------------------------- concat
 def _infer_concat(xs: Sequence[Meta], *, axis: int) -> Meta:
-    check_nonempty_list(xs, "X")
+    check_not_empty(xs, "X")
     check_same_dtype(xs, "X")
     if xs[0].rank == 0:
         raise ShapeError(
@@ -83,19 +168,11 @@ _CONCAT_CASES = (
     Case(([(2, 1, 2), (2, 1, 2), (2, 1, 2)],), {"axis": -3}),
 )
 
-register(
-    OpDef(
-        "concat",
-        "X* -> Out",
-        attrs={"axis": 0},
-        infer=_infer_concat,
-        ref=copies(_concat_calls),
-        lower=lambda torch, xs, *, axis: torch.cat(list(xs), axis),
-        grad=_concat_grad,
-        amp="gray",
-        domain=Domain(cases=_CONCAT_CASES, others=ANY, ulps=0),
-    )
-)
+register(OpDef(
+    "concat", "X* -> Out", attrs={"axis": 0}, infer=_infer_concat, ref=copies(_concat_calls),
+    lower=lambda torch, xs, *, axis: torch.cat(list(xs), axis), grad=_concat_grad, amp="gray",
+    domain=Domain(cases=_CONCAT_CASES, others=ANY, ulps=0),
+))  # fmt: skip
 
 
 def _back_calls(xs: Sequence[Array], dout: Array, dxs: Sequence[Array | None], *, axis: int) -> list[Call]:
@@ -123,29 +200,18 @@ def _split_lower(torch: Any, xs: Sequence[Any], dout: Any, *, axis: int) -> Any:
     return (list(torch.split(dout, [x.shape[axis] for x in xs], axis)),)
 
 
-register(
-    OpDef(
-        "concat_grad",
-        "X*, Out@GRAD -> X@GRAD*",
-        attrs={"axis": 0},
-        infer=lambda xs, dout, *, axis: (list(xs),),
-        ref=copies(_back_calls),
-        lower=_split_lower,
-        grad=_back_grad,
-        shape_only=("X",),
-        domain=Domain(
-            cases=(
-                Case(([(2, 3), (4, 3)], (6, 3)), {"axis": 0}),
-                Case(([(2, 3), (2, 1), (2, 2)], (2, 6)), {"axis": -1}),
-                Case(([(3,)], (3,)), {"axis": 0}),
-                Case(([(2, 0, 3), (2, 2, 3)], (2, 2, 3)), {"axis": 1}),
-                Case(([(0, 2), (0, 2)], (0, 2)), {"axis": 0}),
-                Case(([(1, 2), (3, 2)], (4, 2)), {"axis": -2}),
-            ),
-            ulps=0,
+register(OpDef(
+    "concat_grad", "X*, Out@GRAD -> X@GRAD*", attrs={"axis": 0}, infer=lambda xs, dout, *, axis: (list(xs),),
+    ref=copies(_back_calls), lower=_split_lower, grad=_back_grad, shape_only=("X",),
+    domain=Domain(
+        cases=(
+            Case(([(2, 3), (4, 3)], (6, 3)), {"axis": 0}), Case(([(2, 3), (2, 1), (2, 2)], (2, 6)), {"axis": -1}),
+            Case(([(3,)], (3,)), {"axis": 0}), Case(([(2, 0, 3), (2, 2, 3)], (2, 2, 3)), {"axis": 1}),
+            Case(([(0, 2), (0, 2)], (0, 2)), {"axis": 0}), Case(([(1, 2), (3, 2)], (4, 2)), {"axis": -2}),
         ),
-    )
-)
+        ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.concat", op="concat")
@@ -214,31 +280,19 @@ def _split_grad(ctx: GradContext) -> list[OpSpec]:
     return [*specs, OpSpec("concat", {"X": parts}, {"Out": [wanted]}, {"axis": ctx.attrs["axis"]})]
 
 
-register(
-    OpDef(
-        "split",
-        "X -> Out*",
-        attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0},
-        infer=_infer_split,
-        ref=copies(_split_calls),
-        lower=_lower_split,
-        grad=_split_grad,
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((6, 2),), {"num": 3, "axis": 0}),
-                Case(((2, 6),), {"num": 0, "sections": (1, 2, 3), "axis": 1}),
-                Case(((2, 6),), {"num": 0, "sections": (1, -1), "axis": -1}),
-                Case(((2, 0, 3),), {"num": 3, "axis": 2}),
-                Case(((0, 4),), {"num": 2, "axis": 0}),
-                Case(((4,),), {"num": 1, "axis": 0}),
-                Case(((3, 4),), {"num": 0, "sections": (0, 3), "axis": 0}),
-            ),
-            others=ANY,
-            ulps=0,
+register(OpDef(
+    "split", "X -> Out*", attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0}, infer=_infer_split,
+    ref=copies(_split_calls), lower=_lower_split, grad=_split_grad, amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((6, 2),), {"num": 3, "axis": 0}), Case(((2, 6),), {"num": 0, "sections": (1, 2, 3), "axis": 1}),
+            Case(((2, 6),), {"num": 0, "sections": (1, -1), "axis": -1}), Case(((2, 0, 3),), {"num": 3, "axis": 2}),
+            Case(((0, 4),), {"num": 2, "axis": 0}), Case(((4,),), {"num": 1, "axis": 0}),
+            Case(((3, 4),), {"num": 0, "sections": (0, 3), "axis": 0}),
         ),
-    )
-)
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.split", "Variable.split", op="split")
@@ -270,15 +324,13 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
     else:
         attrs = {"num": num_or_sections, "axis": axis}
         if isinstance(num_or_sections, int) and num_or_sections < 1:
-            raise add_op_context(
-                ShapeError(
-                    "the number of tiles must be positive",
-                    expected="an int of at least 1, or a list of sizes",
-                    received=num_or_sections,
-                    fix="pass a positive number",
-                ),
-                "split",
-                x.name,
+            raise ShapeError(
+                "the number of tiles must be positive",
+                expected="an int of at least 1, or a list of sizes",
+                received=num_or_sections,
+                fix="pass a positive number",
+                op="split",
+                var=x.name,
             )
     return emit_list("split", {"X": x}, attrs, name=name)
 
@@ -310,3 +362,176 @@ def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> l
 def vsplit(x: Variable, num_or_sections: int | Sequence[int], name: str | None = None) -> list[Variable]:
     """Splits along the first axis of a value of at least two dimensions."""
     return split(x, num_or_sections, 0, name)
+
+
+# ---------------------------------------------------------------------------------------------------- stack and unstack
+def _place(whole: Array, axis: int, k: int) -> Array:
+    """Entry ``k`` along an axis, as a view (0-d too)."""
+    return whole[along(axis, slice(k, k + 1))].squeeze(axis)
+
+
+# --------------------------------------------------------------------------------------------------------------- stack
+def _infer_stack(xs: Sequence[Meta], *, axis: int) -> Meta:
+    check_not_empty(xs, "X")
+    check_same_dtype(xs, "X")
+    shape = list(common_shape([x.shape for x in xs], None))
+    shape.insert(normalize_axis(axis, xs[0].rank + 1), len(xs))
+    return xs[0].with_shape(shape)
+
+
+def _stack_calls(xs: Sequence[Array], y: Array, *, axis: int) -> list[Call]:
+    at = normalize_axis(axis, y.ndim)
+    return [copy(_place(y, at, k), x) for k, x in enumerate(xs)]
+
+
+def _stack_grad(ctx: GradContext) -> list[OpSpec]:
+    names = ctx.inputs["X"]
+    arriving = ctx.out_grads.get(ctx.outputs["Y"][0])
+    if arriving is None or not any(n in ctx.in_grads for n in names):
+        return []
+    attrs = {"axis": ctx.attrs["axis"], "num": len(names)}
+    return [OpSpec("unstack", {"X": [arriving]}, {"Y": scattered(ctx, "X")}, attrs)]
+
+
+register(OpDef(
+    "stack", "X* -> Y", attrs={"axis": 0}, infer=_infer_stack, ref=copies(_stack_calls),
+    lower=lambda torch, xs, *, axis: torch.stack(list(xs), axis), grad=_stack_grad, amp="gray",
+    domain=Domain(
+        cases=(
+            Case(([(2, 3), (2, 3)],), {"axis": 0}), Case(([(2, 3), (2, 3), (2, 3)],), {"axis": -1}),
+            Case(([(), ()],), {"axis": 0}), Case(([(0, 2), (0, 2)],), {"axis": 1}), Case(([(4,)],), {"axis": 1}),
+            Case(([(1, 2, 2), (1, 2, 2)],), {"axis": -3}),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.stack", "fluid.layers.stack", op="stack")
+def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
+    """Joins values of one shape along a new axis.
+
+    Raises:
+        ShapeError: If the shapes differ, or the list is empty.
+
+    Example:
+        >>> x, y = paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([3.0, 4.0])
+        >>> z = paddle.stack([x, y], axis=1)
+        >>> static.Executor().run(fetch_list=[z])[0]
+        array([[1., 3.],
+               [2., 4.]], dtype=float32)
+    """
+    return emit_one("stack", {"X": variables(x, "x", "stack")}, {"axis": axis}, name=name)
+
+
+@export("Variable.stack", op="stack")
+def variable_stack(x: Variable, axis: int = 0, name: str | None = None) -> Variable:
+    """A stack of this value alone."""
+    return stack([x], axis, name)
+
+
+# ------------------------------------------------------------------------------------------------------------- unstack
+def _pieces(x: Meta, *, axis: int, num: int) -> tuple[list[Meta]]:
+    if not x.rank:
+        raise ShapeError(
+            "a 0-d value cannot be taken apart",
+            expected="at least one dimension",
+            received="shape []",
+            fix="reshape first",
+        )
+    at = normalize_axis(axis, x.rank)
+    size = x.shape[at]
+    if num and size not in (UNKNOWN, num):
+        raise ShapeError(
+            f"axis {at} does not have as many entries as asked for", expected=num, received=size, fix="leave out num"
+        )
+    count = num or size
+    if count == UNKNOWN:
+        raise ShapeError(
+            f"the size of axis {at} must be known, or the number of results is not",
+            expected="a known size",
+            received=list(x.shape),
+            fix="give the axis a size in static.data, or pass num",
+        )
+    return ([without(x, at)] * count,)
+
+
+def _apart_calls(x: Array, outs: Sequence[Array | None], *, axis: int) -> list[Call]:
+    at = normalize_axis(axis, x.ndim)
+    return [copy(out, _place(x, at, k)) for k, out in enumerate(outs) if out is not None]
+
+
+def _lower_apart(torch: Any, x: Any, *, axis: int) -> Any:
+    return ([p.contiguous() for p in torch.unbind(x, axis)],)
+
+
+def _together(slot: str) -> Any:
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        found = gathered(ctx, "X", slot)
+        if found is None:
+            return []
+        wanted, parts, specs = found
+        return [*specs, OpSpec("stack", {"X": parts}, {"Y": [wanted]}, {"axis": ctx.attrs["axis"]})]
+
+    return rule
+
+
+_CASES = (
+    Case(((3, 2),), {"axis": 0, "num": 3}),
+    Case(((2, 3),), {"axis": -1, "num": 3}),
+    Case(((4,),), {"axis": 0, "num": 4}),
+    Case(((2, 0, 3),), {"axis": 2, "num": 3}),
+    Case(((1, 2, 2),), {"axis": 0, "num": 1}),
+    Case(((2, 3, 1),), {"axis": -2, "num": 3}),
+)
+
+
+# Sizes may be unknown while a program is built, so ops with a list of results say how many there are.
+_DOMAIN = Domain(cases=_CASES, others=ANY, ulps=0)
+
+
+register(OpDef(
+    "unstack", "X -> Y*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
+    grad=_together("Y"), amp="gray", domain=_DOMAIN,
+))  # fmt: skip
+
+register(OpDef(
+    "unbind", "X -> Out*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
+    grad=_together("Out"), amp="gray", domain=_DOMAIN,
+))  # fmt: skip
+
+
+@export("tensor.unstack", "Variable.unstack", "fluid.layers.unstack", op="unstack")
+def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """The entries along an axis, which is removed, as a list of Variables.
+
+    Args:
+        x: ``[...]``, any dtype.
+        axis: Which axis.
+        num: Its size; needed when that is unknown.
+
+    Raises:
+        ShapeError: If the size is unknown and ``num`` is not given, or they differ.
+    """
+    x = check_variable(x, "x", "unstack")
+    count = _count(x, axis, "unstack") if num is None else num
+    return emit_list("unstack", {"X": x}, {"axis": axis, "num": count}) if count else []
+
+
+@export("tensor.unbind", "Variable.unbind", "fluid.layers.unbind", op="unbind")
+def unbind(input: Variable, axis: int = 0) -> list[Variable]:
+    """The entries along an axis of known size, which is removed, as a list of Variables.
+
+    Raises:
+        ShapeError: If the size is unknown.
+    """
+    x = check_variable(input, "input", "unbind")
+    count = _count(x, axis, "unbind")
+    return emit_list("unbind", {"X": x}, {"axis": axis, "num": count}) if count else []
+
+
+def _count(x: Variable, axis: int, function: str) -> int:
+    try:
+        return len(_pieces(x.meta, axis=axis, num=0)[0])
+    except ShapeError as error:
+        raise error.add_context(op=function, var=x.name) from None

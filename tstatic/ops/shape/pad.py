@@ -5,21 +5,160 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_rank, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
 from tstatic.ir.split import ELEMENTS, FREE, Split
-from tstatic.ir.types import Meta
+from tstatic.ir.types import UNKNOWN, Meta, Shape
 from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
-from tstatic.ops.shape._padding import Pads, fold_calls, pad_calls, padded, torch_fold, torch_pad
-from tstatic.ops.shape._shapes import Array, add_op_context, as_list, check_rank, emit_one
-from tstatic.ops.shape._slicing import END
-from tstatic.ops.shape.squeeze import squeeze, unsqueeze
+from tstatic.ops.shape._shapes import Array, as_list, emit_one
+from tstatic.ops.shape.reshape import squeeze, unsqueeze
+from tstatic.ops.shape.slicing import END
+
+Pads = Sequence[tuple[int, int]]
+"""For each axis the elements added before and after."""
 
 
+def padded(shape: Shape, pads: Pads, mode: str) -> Shape:
+    """The shape after padding.
+
+    Raises:
+        ShapeError: For negative padding, or more of it than a mode can take from the value.
+    """
+    if any(low < 0 or high < 0 for low, high in pads):
+        raise ShapeError(
+            "padding cannot be negative",
+            expected="paddings of at least 0",
+            received=[p for pair in pads for p in pair],
+            fix="slice the value to make it smaller",
+        )
+    for axis, (size, pair) in enumerate(zip(shape, pads, strict=True)):
+        limit = {"constant": None, "reflect": size - 1, "circular": size}.get(mode, 2**62 if size else 0)
+        if size != UNKNOWN and limit is not None and max(pair) > max(limit, 0):
+            raise ShapeError(
+                f"mode '{mode}' cannot pad axis {axis} of size {size} by {max(pair)}",
+                expected=f"paddings of at most {max(limit, 0)}",
+                received=list(pair),
+                fix="pad less, or use another mode",
+            )
+    new = tuple(UNKNOWN if s == UNKNOWN else s + low + high for s, (low, high) in zip(shape, pads, strict=True))
+    check_sizes(new)
+    return new
+
+
+def center(array: Array, pads: Pads) -> Array:
+    """The part of a padded array that is the value itself."""
+    if not pads:
+        return array
+    return array[tuple(slice(low, size - high) for size, (low, high) in zip(array.shape, pads, strict=True))]
+
+
+def _borders(array: Array, pads: Pads, axis: int, mode: str) -> list[tuple[Array, Array]]:
+    """(border, what it shows) for one axis of a padded array; axes before it are whole, those behind it unpadded."""
+    low, high = pads[axis]
+    end = array.shape[axis] - high
+    lines = [
+        slice(None) if i < axis else slice(p, n - q)
+        for i, (n, (p, q)) in enumerate(zip(array.shape, pads, strict=True))
+    ]
+
+    def line(start: int, stop: int | None, step: int = 1) -> Array:
+        return array[(*lines[:axis], slice(start, stop, step), *lines[axis + 1 :])]
+
+    if mode == "reflect":
+        last = end - 2 - high
+        before, after = line(2 * low, low, -1), line(end - 2, last if last >= 0 else None, -1)
+    elif mode == "circular":
+        before, after = line(end - low, end), line(low, low + high)
+    else:
+        before, after = line(low, low + 1), line(end - 1, end)
+    return [pair for pair, size in (((line(0, low), before), low), ((line(end, None), after), high)) if size]
+
+
+def pad_calls(x: Array, out: Array, pads: Pads, mode: str, value: float) -> Calls:
+    """Calls that write the padded value."""
+    calls: Calls = [(np.copyto, (center(out, pads), x))]
+    if out.size == 0:
+        return []
+    for axis, pair in enumerate(pads):
+        if not any(pair):
+            continue
+        if mode != "constant":
+            calls += [(np.copyto, pair) for pair in _borders(out, pads, axis, mode)]
+            continue
+        fill = np.asarray(value).astype(out.dtype)[()]
+        calls += [(np.copyto, (border, fill)) for border, _ in _borders(out, pads, axis, "replicate")]
+    return calls
+
+
+def fold_calls(dout: Array, dx: Array, pads: Pads, mode: str, buffer: Array | None) -> Calls:
+    """Calls that add each border's gradient to what the border shows.
+
+    Args:
+        dout: The gradient of the padded value.
+        dx: Receives the gradient of the value.
+        pads, mode: As the forward op has them.
+        buffer: A copy of ``dout`` to work in; not needed for constant borders.
+    """
+    if mode == "constant" or buffer is None:
+        return [(np.copyto, (dx, center(dout, pads)))]
+    calls: Calls = [(np.copyto, (buffer, dout))]
+    # The last axis was filled last, from borders that were complete by then.
+    for axis in range(len(pads) - 1, -1, -1):
+        for border, shown in _borders(buffer, pads, axis, mode) if any(pads[axis]) else ():
+            if border.shape == shown.shape:
+                calls.append((np.add, (shown, border, shown)))
+                continue
+            layers = np.moveaxis(border, axis, 0)
+            calls += [(np.add, (shown, np.expand_dims(layer, axis), shown)) for layer in layers]
+    return [*calls, (np.copyto, (dx, center(buffer, pads)))]
+
+
+def torch_pad(torch: Any, x: Any, pads: Pads, mode: str, value: float) -> Any:
+    """The same with torch: by index along each axis, so that all axes and modes are alike."""
+    if mode == "constant":
+        flat = [p for pair in reversed(list(pads)) for p in pair]
+        return torch.nn.functional.pad(x, flat, value=value) if flat else x.clone()
+    for axis, (low, high) in enumerate(pads):
+        if low or high:
+            x = x.index_select(axis, torch.tensor(_shown(x.shape[axis], low, high, mode), device=x.device))
+    return x.contiguous()
+
+
+def _shown(size: int, low: int, high: int, mode: str) -> list[int]:
+    """Which element each place of a padded axis shows."""
+    places = range(-low, size + high)
+    if mode == "circular":
+        return [p % size for p in places]
+    if mode == "replicate":
+        return [min(max(p, 0), size - 1) for p in places]
+    return [-p if p < 0 else 2 * size - 2 - p if p >= size else p for p in places]
+
+
+def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: str) -> Any:
+    """The gradient of :func:`torch_pad`."""
+    if mode == "constant":
+        for axis, (low, _) in enumerate(pads):
+            dout = dout.narrow(axis, low, shape[axis])
+        return dout.contiguous()
+    wide = dout.double()
+    for axis in range(len(pads) - 1, -1, -1):
+        low, high = pads[axis]
+        if low or high:
+            sizes = list(wide.shape)
+            sizes[axis] = shape[axis]
+            index = torch.tensor(_shown(shape[axis], low, high, mode), device=dout.device)
+            wide = torch.zeros(sizes, dtype=wide.dtype, device=dout.device).index_add(axis, index, wide)
+    return wide.to(dout.dtype)
+
+
+# ------------------------------------------------------------------------------------------------------- op definitions
 # ----------------------------------------------------------------------------------------------------------------- pad
 def _pairs(paddings: Sequence[int], rank: int) -> Pads:
     if len(paddings) != 2 * rank:
@@ -51,39 +190,23 @@ def _cut_out(ctx: GradContext) -> Mapping[str, Any]:
     return {"axes": axes, "starts": [pads[i][0] for i in axes], "ends": ends, "infer_flags": [1] * len(axes)}
 
 
-def _grad(ctx: GradContext) -> Any:
-    specs = grad_is_op("slice", _cut_out)(ctx)
-    return [type(s)(s.type, {"Input": s.inputs["X"]}, s.outputs, s.attrs) for s in specs]
-
-
 def _padded_axes(out: Meta, paddings: Sequence[int]) -> list[int]:
     return [i for i, pair in enumerate(_pairs(paddings, out.rank)) if any(pair)]
 
 
-register(
-    OpDef(
-        "pad",
-        "X -> Out",
-        attrs={"paddings": Attr(kind="ints"), "pad_value": 0.0},
-        infer=_infer,
-        ref=copies(_calls),
-        lower=_lower,
-        split=Split(ELEMENTS, FREE, taken=_padded_axes),
-        grad=_grad,
-        domain=Domain(
-            cases=(
-                Case(((3, 4),), {"paddings": (1, 0, 2, 3)}),
-                Case(((3, 4),), {"paddings": (0, 0, 0, 0)}),
-                Case(((5,),), {"paddings": (2, 1), "pad_value": 1.5}),
-                Case(((2, 3, 2),), {"paddings": (0, 1, 0, 0, 2, 0), "pad_value": -1.0}),
-                Case(((0, 3),), {"paddings": (1, 2, 0, 0)}),
-                Case(((),), {"paddings": ()}),
-            ),
-            others=("int64", "int32"),
-            ulps=0,
+register(OpDef(
+    "pad", "X -> Out", attrs={"paddings": Attr(kind="ints"), "pad_value": 0.0}, infer=_infer, ref=copies(_calls),
+    lower=_lower, split=Split(ELEMENTS, FREE, taken=_padded_axes), grad=grad_is_op("slice", _cut_out, slot="Input"),
+    domain=Domain(
+        cases=(
+            Case(((3, 4),), {"paddings": (1, 0, 2, 3)}), Case(((3, 4),), {"paddings": (0, 0, 0, 0)}),
+            Case(((5,),), {"paddings": (2, 1), "pad_value": 1.5}),
+            Case(((2, 3, 2),), {"paddings": (0, 1, 0, 0, 2, 0), "pad_value": -1.0}),
+            Case(((0, 3),), {"paddings": (1, 2, 0, 0)}), Case(((),), {"paddings": ()}),
         ),
-    )
-)
+        others=("int64", "int32"), ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("fluid.layers.pad", op="pad")
@@ -134,7 +257,7 @@ def _definition(
         return _spatial(attrs["paddings"], attrs["data_format"], order), modes[attrs["mode"]]
 
     def infer(x: Meta, **attrs: Any) -> Meta:
-        check_rank(x, rank, rank, "X")
+        check_rank(x, rank, "X")
         return x.with_shape(padded(x.shape, *pads_of(attrs)))
 
     names = ("paddings", "mode", value, "data_format")
@@ -158,10 +281,6 @@ def _definition(
 
     back = CallRef(back_calls, back_scratch_metas, unread=(0,))
 
-    def gradient(ctx: GradContext) -> Any:
-        specs = grad_is_forward_op(type)(ctx)
-        return [_without_value(spec, value) for spec in specs]
-
     return OpDef(
         type,
         "X -> Out",
@@ -181,53 +300,36 @@ def _definition(
             lower=lambda torch, x, dout, **attrs: torch_fold(torch, x.shape, dout, *pads_of(attrs)),
             split=split,
             shape_only=("X",),
-            grad=gradient,
+            grad=grad_is_forward_op(type, changed={value: 0.0}),
         ),
         domain=Domain(cases=cases, others=("int64", "int32")),
     )
 
 
-def _without_value(spec: Any, value: str) -> Any:
-    # The border's constant takes no part in the gradient.
-    return type(spec)(spec.type, spec.inputs, spec.outputs, {**spec.attrs, value: 0.0})
+register(_definition(
+    "pad2d", (0, 1), {"constant": "constant", "reflect": "reflect", "edge": "replicate"}, "pad_value", ("NCHW", "NHWC"),
+    (
+        Case(((2, 1, 3, 4),), {"paddings": (1, 0, 2, 1), "pad_value": 0.5}),
+        Case(((1, 2, 3, 4),), {"paddings": (2, 1, 0, 3), "mode": "reflect"}),
+        Case(((1, 2, 3, 2),), {"paddings": (1, 2, 3, 0), "mode": "edge"}),
+        Case(((2, 3, 2, 2),), {"paddings": (2, 0, 1, 1), "mode": "reflect", "data_format": "NHWC"}),
+        Case(((0, 1, 2, 2),), {"paddings": (1, 1, 1, 1), "mode": "edge"}),
+        Case(((1, 1, 2, 2),), {"paddings": (0, 0, 0, 0)}),
+    ),
+))  # fmt: skip
 
-
-register(
-    _definition(
-        "pad2d",
-        (0, 1),
-        {"constant": "constant", "reflect": "reflect", "edge": "replicate"},
-        "pad_value",
-        ("NCHW", "NHWC"),
-        (
-            Case(((2, 1, 3, 4),), {"paddings": (1, 0, 2, 1), "pad_value": 0.5}),
-            Case(((1, 2, 3, 4),), {"paddings": (2, 1, 0, 3), "mode": "reflect"}),
-            Case(((1, 2, 3, 2),), {"paddings": (1, 2, 3, 0), "mode": "edge"}),
-            Case(((2, 3, 2, 2),), {"paddings": (2, 0, 1, 1), "mode": "reflect", "data_format": "NHWC"}),
-            Case(((0, 1, 2, 2),), {"paddings": (1, 1, 1, 1), "mode": "edge"}),
-            Case(((1, 1, 2, 2),), {"paddings": (0, 0, 0, 0)}),
-        ),
-    )
-)
-
-register(
-    _definition(
-        "pad3d",
-        (2, 1, 0),
-        {m: m for m in ("constant", "reflect", "replicate", "circular")},
-        "value",
-        ("NCDHW", "NDHWC"),
-        (
-            Case(((1, 2, 2, 3, 3),), {"paddings": (1, 0, 2, 1, 0, 1), "value": 0.5}),
-            Case(((1, 1, 2, 3, 4),), {"paddings": (3, 1, 0, 2, 1, 1), "mode": "reflect"}),
-            Case(((2, 1, 1, 2, 3),), {"paddings": (2, 1, 1, 0, 0, 2), "mode": "replicate"}),
-            Case(((1, 1, 2, 2, 3),), {"paddings": (3, 1, 2, 0, 1, 2), "mode": "circular"}),
-            Case(((1, 2, 3, 2, 2),), {"paddings": (1, 1, 0, 2, 1, 0), "mode": "circular", "data_format": "NDHWC"}),
-            Case(((0, 1, 2, 2, 2),), {"paddings": (1, 1, 1, 1, 1, 1), "mode": "reflect"}),
-            Case(((1, 2, 1, 1, 2),), {"paddings": (0, 0, 0, 0, 0, 0), "mode": "replicate"}),
-        ),
-    )
-)
+register(_definition(
+    "pad3d", (2, 1, 0), {m: m for m in ("constant", "reflect", "replicate", "circular")}, "value", ("NCDHW", "NDHWC"),
+    (
+        Case(((1, 2, 2, 3, 3),), {"paddings": (1, 0, 2, 1, 0, 1), "value": 0.5}),
+        Case(((1, 1, 2, 3, 4),), {"paddings": (3, 1, 0, 2, 1, 1), "mode": "reflect"}),
+        Case(((2, 1, 1, 2, 3),), {"paddings": (2, 1, 1, 0, 0, 2), "mode": "replicate"}),
+        Case(((1, 1, 2, 2, 3),), {"paddings": (3, 1, 2, 0, 1, 2), "mode": "circular"}),
+        Case(((1, 2, 3, 2, 2),), {"paddings": (1, 1, 0, 2, 1, 0), "mode": "circular", "data_format": "NDHWC"}),
+        Case(((0, 1, 2, 2, 2),), {"paddings": (1, 1, 1, 1, 1, 1), "mode": "reflect"}),
+        Case(((1, 2, 1, 1, 2),), {"paddings": (0, 0, 0, 0, 0, 0), "mode": "replicate"}),
+    ),
+))  # fmt: skip
 
 
 @export("fluid.layers.pad2d", op="pad2d")
@@ -303,23 +405,25 @@ def pad(
     layouts = _BY_RANK.get(rank, ())
     layout = layouts[0] if data_format == "NCHW" and layouts else data_format
     if layout not in layouts:
-        error = ProgramError(
+        raise ProgramError(
             f"data_format '{data_format}' does not fit a value of {rank} dimensions",
             expected=f"one of {', '.join(layouts)}"
             if layouts
             else f"{2 * rank} paddings for a value of {rank} dimensions",
             received=f"{data_format!r} and {len(given)} paddings",
             fix="choose the format by the number of dimensions (3: NCL, 4: NCHW, 5: NCDHW)",
+            op="pad",
+            var=x.name,
         )
-        raise add_op_context(error, "pad", x.name)
     if len(given) != 2 * (rank - 2):
-        wrong = ShapeError(
+        raise ShapeError(
             "pad must have two entries for each spatial dimension, or for each dimension",
             expected=f"{2 * (rank - 2)} or {2 * rank} numbers",
             received=given,
             fix="check the length of pad",
+            op="pad",
+            var=x.name,
         )
-        raise add_op_context(wrong, "pad", x.name)
     axes, before, behind = _LIFT[layout]
     attrs = {
         "paddings": [0] * before + given + [0] * behind,

@@ -1,7 +1,8 @@
-"""Changing the shape without moving an element: reshape and flatten."""
+"""Changing the shape without moving an element: reshape, flatten, squeeze, unsqueeze."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,17 +10,19 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_axis, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis, numel
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops._call_ref import copies
-from tstatic.ops.shape._reshaping import plain_copy, reshape_back, resolve, with_shape
+from tstatic.ops._gradients import grad_is_op, passed
 from tstatic.ops.shape._shapes import (
+    ANY,
     Array,
-    add_op_context,
     as_list,
+    axes_of,
     copy_reshaped,
     emit_one,
     sizes_given,
@@ -28,9 +31,117 @@ from tstatic.ops.shape._shapes import (
     view_of,
 )
 
-ANY = ("int64", "bool", "int32")
+
+def resolve(old: Shape, wanted: Sequence[int]) -> Shape:
+    """The shape that ``reshape`` gives: 0 copies the input's size at that position, one -1 is computed.
+
+    Args:
+        old: The input's shape, with unknown sizes.
+        wanted: What was asked for.
+
+    Raises:
+        ShapeError: For a second -1, another negative size, a 0 without a size to copy, or counts that differ.
+    """
+    guesses = [i for i, s in enumerate(wanted) if s == UNKNOWN]
+    if len(guesses) > 1 or any(s < UNKNOWN for s in wanted):
+        raise ShapeError(
+            "only one size of a new shape may be -1" if len(guesses) > 1 else "a new shape has a negative size",
+            expected="sizes of at least 0, and at most one -1",
+            received=list(wanted),
+            fix="give all other sizes as numbers; 0 copies the size of the input",
+        )
+    check_sizes(wanted)
+    new = _copied(old, wanted)
+    copied = [i for i, s in enumerate(wanted) if s == 0]
+    count = numel(old)
+    if guesses:
+        new[guesses[0]] = _guess(old, new, copied, guesses[0])
+    elif count >= 0 and UNKNOWN not in new and math.prod(new) != count:
+        raise _mismatch(old, wanted, count, math.prod(new))
+    return tuple(new)
 
 
+def _copied(old: Shape, wanted: Sequence[int]) -> list[int]:
+    new = []
+    for i, size in enumerate(wanted):
+        if size == 0 and i < len(old):
+            size = old[i]
+        elif size == 0:
+            raise ShapeError(
+                f"position {i} of the new shape is 0, but the input has no such dimension to copy",
+                expected=f"0 at positions below {len(old)} only",
+                received=f"shape {list(wanted)} for an input of shape {list(old)}",
+                fix="replace the 0 by a number, or by -1 when the value is empty",
+            )
+        new.append(size)
+    return new
+
+
+def _guess(old: Shape, new: Sequence[int], copied: Sequence[int], at: int) -> int:
+    """Returns the size that replaces -1; ``UNKNOWN`` if it depends on sizes that are not known yet."""
+    rest = math.prod([s for i, s in enumerate(new) if i != at and not (i in copied and s == UNKNOWN)])
+    open_old = {i for i, s in enumerate(old) if s == UNKNOWN}
+    open_new = {i for i in copied if new[i] == UNKNOWN}
+    if open_old != open_new:
+        return UNKNOWN
+    # Unknown sizes stand on both sides and cancel.
+    count = math.prod([s for s in old if s != UNKNOWN])
+    if rest == 0:
+        if open_old or count:
+            if open_old:
+                return UNKNOWN
+            raise _mismatch(old, new, count, 0)
+        raise ShapeError(
+            "-1 in a new shape cannot be computed beside a size of 0",
+            expected="a number in the place of -1",
+            received=f"shape {list(new)} for an input of shape {list(old)}",
+            fix="give every size of an empty value",
+        )
+    if count % rest:
+        raise _mismatch(old, new, count, rest)
+    return count // rest
+
+
+def _mismatch(old: Shape, wanted: Sequence[int], have: int, need: int) -> ShapeError:
+    divides = UNKNOWN in wanted
+    elements = f"{need} elements{' without -1' if divides else ''}"
+    return ShapeError(
+        "the new shape does not hold as many elements as the input",
+        expected=f"sizes whose product divides {have}" if divides else f"a shape of {have} elements",
+        received=f"shape {list(wanted)} ({elements}) for an input of shape {list(old)}",
+        fix="check the sizes, or use -1 for one of them",
+    )
+
+
+def with_shape(x: Meta, shape: Shape) -> tuple[Meta, Meta]:
+    """Metadata of ``Out`` and of ``XShape``, which has no element and the input's shape behind a 0."""
+    return x.with_shape(shape), x.with_shape((0, *x.shape))
+
+
+def plain_copy(x: Array, out: Array, xshape: Any) -> list[Call]:
+    """Copies the elements in their order: the reference of an op ``X -> Out, XShape~`` whose output is not a view."""
+    return [copy_reshaped(out, x)]
+
+
+def reshape_back(ctx: GradContext) -> list[OpSpec]:
+    """Gradient of an op that keeps the order of elements: ``reshape2`` to the input's shape.
+
+    When the input has several unknown sizes no list of numbers says that shape; ``reshape2_grad`` then reads it from
+    the input itself.
+    """
+    names = passed(ctx)
+    return [] if names is None else [reshape_to(ctx, ctx.inputs["X"][0], *names)]
+
+
+def reshape_to(ctx: GradContext, x: str, arriving: str, wanted: str) -> OpSpec:
+    """The op that gives a gradient the shape of ``x``."""
+    shape = ctx.meta(x).shape
+    if shape.count(UNKNOWN) <= 1 and 0 not in shape:
+        return OpSpec("reshape2", {"X": [arriving]}, {"Out": [wanted]}, {"shape": shape})
+    return OpSpec("reshape2_grad", {"X": [x], "Out@GRAD": [arriving]}, {"X@GRAD": [wanted]})
+
+
+# -------------------------------------------------------------------------------------------------- reshape and flatten
 # ------------------------------------------------------------------------------------------------------------- reshape2
 def _infer_reshape(x: Meta, given: Meta | None, each: list[Meta] | None, *, shape: Sequence[int]) -> tuple[Meta, Meta]:
     rank = tensor_rank(given, each, "shape")
@@ -50,39 +161,24 @@ def _reshape_fresh(x: Array, given: Any, each: Any, out: Any, xshape: Any, *, sh
 
 
 def _reshape_lower(torch: Any, x: Any, given: Any, each: Any, *, shape: Sequence[int]) -> Any:
-    wanted = [int(t) for t in each] if each else given.tolist() if given is not None else shape
-    return torch.reshape(x, resolve(tuple(x.shape), wanted)), None
+    return torch.reshape(x, resolve(tuple(x.shape), sizes_of(shape, given, each))), None
 
 
-register(
-    OpDef(
-        "reshape2",
-        "X, Shape?, ShapeTensor*? -> Out, XShape~",
-        attrs={"shape": Attr((), "ints")},
-        infer=_infer_reshape,
-        ref=copies(_reshape_calls, _reshape_fresh),
-        lower=_reshape_lower,
-        view=lambda x, *, shape: view_of(x, resolve(x.shape, shape)),
-        grad=reshape_back,
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((2, 3, 4), None, None), {"shape": (6, 4)}),
-                Case(((2, 3, 4), None, None), {"shape": (0, -1)}),
-                Case(((2, 3, 4), None, None), {"shape": (4, 0, 2)}),
-                Case(((2, 3, 4), None, None), {"shape": (-1,)}),
-                Case(((1, 1), None, None), {"shape": ()}),
-                Case(((), None, None), {"shape": (1, 1)}),
-                Case(((0, 3), None, None), {"shape": (3, -1)}),
-                Case(((0, 3), None, None), {"shape": (0, 1, 3)}),
-                Case(((2, 0, 3), None, None), {"shape": (-1, 3)}),
-                Case(((12,), None, None), {"shape": (3, 1, 4)}),
-            ),
-            others=ANY,
-            ulps=0,
+register(OpDef(
+    "reshape2", "X, Shape?, ShapeTensor*? -> Out, XShape~", attrs={"shape": Attr((), "ints")}, infer=_infer_reshape,
+    ref=copies(_reshape_calls, _reshape_fresh), lower=_reshape_lower,
+    view=lambda x, *, shape: view_of(x, resolve(x.shape, shape)), grad=reshape_back, amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((2, 3, 4), None, None), {"shape": (6, 4)}), Case(((2, 3, 4), None, None), {"shape": (0, -1)}),
+            Case(((2, 3, 4), None, None), {"shape": (4, 0, 2)}), Case(((2, 3, 4), None, None), {"shape": (-1,)}),
+            Case(((1, 1), None, None), {"shape": ()}), Case(((), None, None), {"shape": (1, 1)}),
+            Case(((0, 3), None, None), {"shape": (3, -1)}), Case(((0, 3), None, None), {"shape": (0, 1, 3)}),
+            Case(((2, 0, 3), None, None), {"shape": (-1, 3)}), Case(((12,), None, None), {"shape": (3, 1, 4)}),
         ),
-    )
-)
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 def _like_calls(x: Array, dout: Array, dx: Array) -> list[Call]:
@@ -90,11 +186,11 @@ def _like_calls(x: Array, dout: Array, dx: Array) -> list[Call]:
 
 
 def _like_grad(ctx: GradContext) -> list[OpSpec]:
-    dout = ctx.inputs["Out@GRAD"][0]
-    wanted, arriving = ctx.in_grads.get(dout), ctx.out_grads.get(ctx.outputs["X@GRAD"][0])
-    if wanted is None or arriving is None:
+    names = passed(ctx, "Out@GRAD", "X@GRAD")
+    if names is None:
         return []
-    return [OpSpec("reshape2_grad", {"X": [dout], "Out@GRAD": [arriving]}, {"X@GRAD": [wanted]})]
+    inputs = {"X": ctx.inputs["Out@GRAD"], "Out@GRAD": [names[0]]}
+    return [OpSpec("reshape2_grad", inputs, {"X@GRAD": [names[1]]})]
 
 
 def _infer_like(x: Meta, dout: Meta) -> Meta:
@@ -108,28 +204,17 @@ def _infer_like(x: Meta, dout: Meta) -> Meta:
     return dout.with_shape(x.shape)
 
 
-register(
-    OpDef(
-        "reshape2_grad",
-        "X, Out@GRAD -> X@GRAD",
-        infer=_infer_like,
-        ref=copies(_like_calls),
-        lower=lambda torch, x, dout: torch.reshape(dout, x.shape),
-        grad=_like_grad,
-        shape_only=("X",),
-        domain=Domain(
-            cases=(
-                Case(((2, 3, 4), (6, 4))),
-                Case(((0, 3), (3, 0))),
-                Case(((), (1, 1))),
-                Case(((4, 1), (2, 2))),
-                Case(((2, 0, 3), (0,))),
-                Case(((12,), (3, 4))),
-            ),
-            ulps=0,
+register(OpDef(
+    "reshape2_grad", "X, Out@GRAD -> X@GRAD", infer=_infer_like, ref=copies(_like_calls),
+    lower=lambda torch, x, dout: torch.reshape(dout, x.shape), grad=_like_grad, shape_only=("X",),
+    domain=Domain(
+        cases=(
+            Case(((2, 3, 4), (6, 4))), Case(((0, 3), (3, 0))), Case(((), (1, 1))), Case(((4, 1), (2, 2))),
+            Case(((2, 0, 3), (0,))), Case(((12,), (3, 4))),
         ),
-    )
-)
+        ulps=0,
+    ),
+))  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------------------- flatten
@@ -147,31 +232,23 @@ def _flat_shape(shape: Shape, start: int, stop: int) -> Shape:
     return (*shape[:start], numel(shape[start : stop + 1]), *shape[stop + 1 :])
 
 
-register(
-    OpDef(
-        "flatten_contiguous_range",
-        "X -> Out, XShape~",
-        attrs={"start_axis": 1, "stop_axis": 1},
-        infer=lambda x, *, start_axis, stop_axis: with_shape(x, _flat_shape(x.shape, start_axis, stop_axis)),
-        ref=copies(plain_copy),
-        lower=lambda torch, x, *, start_axis, stop_axis: (torch.flatten(x, start_axis, stop_axis), None),
-        view=lambda x, *, start_axis, stop_axis: view_of(x, _flat_shape(x.shape, start_axis, stop_axis)),
-        grad=reshape_back,
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((2, 3, 4, 5),), {"start_axis": 1, "stop_axis": 2}),
-                Case(((2, 3, 4),), {"start_axis": 0, "stop_axis": -1}),
-                Case(((2, 3, 4),), {"start_axis": -2, "stop_axis": -1}),
-                Case(((),), {"start_axis": 0, "stop_axis": 0}),
-                Case(((2, 0, 3),), {"start_axis": 1, "stop_axis": 2}),
-                Case(((5,),), {"start_axis": 0, "stop_axis": 0}),
-            ),
-            others=ANY,
-            ulps=0,
+register(OpDef(
+    "flatten_contiguous_range", "X -> Out, XShape~", attrs={"start_axis": 1, "stop_axis": 1},
+    infer=lambda x, *, start_axis, stop_axis: with_shape(x, _flat_shape(x.shape, start_axis, stop_axis)),
+    ref=copies(plain_copy),
+    lower=lambda torch, x, *, start_axis, stop_axis: (torch.flatten(x, start_axis, stop_axis), None),
+    view=lambda x, *, start_axis, stop_axis: view_of(x, _flat_shape(x.shape, start_axis, stop_axis)), grad=reshape_back,
+    amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((2, 3, 4, 5),), {"start_axis": 1, "stop_axis": 2}),
+            Case(((2, 3, 4),), {"start_axis": 0, "stop_axis": -1}),
+            Case(((2, 3, 4),), {"start_axis": -2, "stop_axis": -1}), Case(((),), {"start_axis": 0, "stop_axis": 0}),
+            Case(((2, 0, 3),), {"start_axis": 1, "stop_axis": 2}), Case(((5,),), {"start_axis": 0, "stop_axis": 0}),
         ),
-    )
-)
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 def _matrix_shape(shape: Shape, axis: int) -> Shape:
@@ -186,31 +263,19 @@ def _matrix_shape(shape: Shape, axis: int) -> Shape:
     return numel(shape[:at]), numel(shape[at:])
 
 
-register(
-    OpDef(
-        "flatten2",
-        "X -> Out, XShape~",
-        attrs={"axis": 1},
-        infer=lambda x, *, axis: with_shape(x, _matrix_shape(x.shape, axis)),
-        ref=copies(plain_copy),
-        lower=lambda torch, x, *, axis: (torch.reshape(x, _matrix_shape(tuple(x.shape), axis)), None),
-        view=lambda x, *, axis: view_of(x, _matrix_shape(x.shape, axis)),
-        grad=reshape_back,
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((2, 3, 4),), {"axis": 1}),
-                Case(((2, 3, 4),), {"axis": 0}),
-                Case(((2, 3, 4),), {"axis": 3}),
-                Case(((2, 3, 4),), {"axis": -1}),
-                Case(((0, 3),), {"axis": 1}),
-                Case(((4,),), {"axis": 0}),
-            ),
-            others=ANY,
-            ulps=0,
+register(OpDef(
+    "flatten2", "X -> Out, XShape~", attrs={"axis": 1},
+    infer=lambda x, *, axis: with_shape(x, _matrix_shape(x.shape, axis)), ref=copies(plain_copy),
+    lower=lambda torch, x, *, axis: (torch.reshape(x, _matrix_shape(tuple(x.shape), axis)), None),
+    view=lambda x, *, axis: view_of(x, _matrix_shape(x.shape, axis)), grad=reshape_back, amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((2, 3, 4),), {"axis": 1}), Case(((2, 3, 4),), {"axis": 0}), Case(((2, 3, 4),), {"axis": 3}),
+            Case(((2, 3, 4),), {"axis": -1}), Case(((0, 3),), {"axis": 1}), Case(((4,),), {"axis": 0}),
         ),
-    )
-)
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ functions
@@ -312,10 +377,165 @@ def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = N
         ShapeError: If the sizes do not make up the axis.
     """
     x = check_variable(x, "x", "unflatten")
+    at = check_axis(axis, x, "axis", "unflatten")
     try:
-        at = normalize_axis(axis, len(x.shape))
         sizes = resolve(x.shape[at : at + 1] or (1,), as_list(shape))
     except ShapeError as error:
-        raise add_op_context(error, "unflatten", x.name) from None
+        raise error.add_context(op="unflatten", var=x.name) from None
     # Leading sizes are copied by position; those behind the axis must be known.
     return reshape(x, [*[0] * at, *sizes, *x.shape[at + 1 :]], name)
+
+
+# ------------------------------------------------------------------------------------------------ squeeze and unsqueeze
+def _squeezed(shape: Shape, axes: Sequence[int]) -> tuple[int, ...]:
+    """The axes that go: of the named ones those of size 1 (an unknown size counts as 1), or all known to be 1."""
+    if not len(axes):
+        return tuple(i for i, s in enumerate(shape) if s == 1)
+    return tuple(i for i in axes_of(axes, len(shape)) if shape[i] in (1, UNKNOWN))
+
+
+def _squeeze_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    gone = _squeezed(shape, axes)
+    return tuple(s for i, s in enumerate(shape) if i not in gone)
+
+
+def _unsqueezed(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
+    """Positions of the new sizes in the result; axes are inserted one after the other, as Paddle does."""
+    new: list[int] = []
+    for axis in axes:
+        at = normalize_axis(axis, rank + len(new) + 1)
+        new = [p + (p >= at) for p in new] + [at]
+    return tuple(sorted(new))
+
+
+def _unsqueeze_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    new = _unsqueezed(len(shape), axes)
+    rest = iter(shape)
+    return tuple(1 if i in new else next(rest) for i in range(len(shape) + len(new)))
+
+
+def _squeeze_grad(ctx: GradContext) -> list[OpSpec]:
+    shape = ctx.meta(ctx.inputs["X"][0]).shape
+    axes = _squeezed(shape, ctx.attrs["axes"])
+    if any(shape[a] == UNKNOWN for a in axes):
+        # An axis of unknown size is still there if its size turns out not to be 1: only the input says the shape.
+        names = passed(ctx)
+        if names is None:
+            return []
+        inputs = {"X": ctx.inputs["X"], "Out@GRAD": [names[0]]}
+        return [OpSpec("reshape2_grad", inputs, {"X@GRAD": [names[1]]})]
+    return _one_op(ctx, "unsqueeze2", axes)
+
+
+def _unsqueeze_grad(ctx: GradContext) -> list[OpSpec]:
+    return _one_op(ctx, "squeeze2", _unsqueezed(ctx.meta(ctx.inputs["X"][0]).rank, ctx.attrs["axes"]))
+
+
+def _one_op(ctx: GradContext, type: str, axes: Sequence[int]) -> list[OpSpec]:
+    # squeeze2 without axes would remove every size of 1.
+    return grad_is_op(type, {"axes": tuple(axes)})(ctx) if len(axes) else grad_is_op("assign")(ctx)
+
+
+register(OpDef(
+    "squeeze2", "X -> Out, XShape~", attrs={"axes": Attr((), "ints")},
+    infer=lambda x, *, axes: with_shape(x, _squeeze_shape(x.shape, axes)), ref=copies(plain_copy),
+    lower=lambda torch, x, *, axes: (torch.reshape(x, _squeeze_shape(tuple(x.shape), axes)), None),
+    view=lambda x, *, axes: view_of(x, _squeeze_shape(x.shape, axes)), grad=_squeeze_grad, amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((1, 3, 1, 4),), {"axes": (0, 2)}), Case(((1, 3, 1, 4),), {"axes": (-2,)}),
+            Case(((3, 4),), {"axes": ()}), Case(((1,),), {"axes": (0,)}), Case(((1, 0, 2),), {"axes": (0,)}),
+            Case(((1, 1, 1),), {"axes": (0, 1, 2)}),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+register(OpDef(
+    "unsqueeze2", "X -> Out, XShape~", attrs={"axes": Attr(kind="ints")},
+    infer=lambda x, *, axes: with_shape(x, _unsqueeze_shape(x.shape, axes)), ref=copies(plain_copy),
+    lower=lambda torch, x, *, axes: (torch.reshape(x, _unsqueeze_shape(tuple(x.shape), axes)), None),
+    view=lambda x, *, axes: view_of(x, _unsqueeze_shape(x.shape, axes)), grad=_unsqueeze_grad, amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((3, 4),), {"axes": (0,)}), Case(((3, 4),), {"axes": (0, -1)}), Case(((3, 4),), {"axes": (1, 1)}),
+            Case(((),), {"axes": (0, 0)}), Case(((0, 2),), {"axes": (-2,)}), Case(((2,),), {"axes": (1, 0)}),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.squeeze", "Variable.squeeze", op="squeeze2")
+def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
+    """Removes axes of size 1.
+
+    Args:
+        x: ``[...]``, any dtype.
+        axis: Which ones; a named axis of another size stays. Without it all sizes known to be 1 go (an unknown size
+            stays, whatever it turns out to be).
+        name: Name of the layer.
+
+    Example:
+        >>> x = paddle.ones([1, 3, 1])
+        >>> paddle.squeeze(x).shape
+        (3,)
+        >>> paddle.squeeze(x, axis=0).shape
+        (3, 1)
+    """
+    x = check_variable(x, "x", "squeeze")
+    axes = [] if axis is None else as_list(axis)
+    if not axes and UNKNOWN in x.shape:
+        axes = [i for i, s in enumerate(x.shape) if s == 1]
+        if not axes:
+            return reshape(x, [0] * len(x.shape), name)
+    return emit_one("squeeze2", {"X": x}, {"axes": axes}, name=name, prefix="squeeze")
+
+
+@export("fluid.layers.squeeze", op="squeeze2")
+def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
+    """:func:`squeeze` under its older signature.
+
+    Example:
+        >>> x = paddle.ones([1, 3, 1])
+        >>> fluid.layers.squeeze(x, axes=[]).shape
+        (3,)
+        >>> fluid.layers.squeeze(x, axes=[0]).shape
+        (3, 1)
+    """
+    return squeeze(input, axes, name)
+
+
+@export("tensor.unsqueeze", "Variable.unsqueeze", op="unsqueeze2")
+def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
+    """Inserts axes of size 1, one after the other; a negative axis counts from the end of the shape reached so far.
+
+    Raises:
+        ShapeError: If an axis is out of range.
+
+    Example:
+        >>> x = paddle.ones([2, 3])
+        >>> paddle.unsqueeze(x, 0).shape
+        (1, 2, 3)
+        >>> paddle.unsqueeze(x, [1, -1]).shape
+        (2, 1, 3, 1)
+    """
+    return emit_one("unsqueeze2", {"X": check_variable(x, "x", "unsqueeze")}, {"axes": as_list(axis)}, name=name)
+
+
+@export("fluid.layers.unsqueeze", op="unsqueeze2")
+def fluid_unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
+    """:func:`unsqueeze` under its older signature."""
+    return unsqueeze(input, axes, name)
+
+
+@export("tensor.squeeze_", "Variable.squeeze_", op="squeeze2")
+def squeeze_(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
+    """Same as :func:`squeeze`: a program's values are never changed in place."""
+    return squeeze(x, axis, name)
+
+
+@export("tensor.unsqueeze_", "Variable.unsqueeze_", op="unsqueeze2")
+def unsqueeze_(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
+    """Same as :func:`unsqueeze`: a program's values are never changed in place."""
+    return unsqueeze(x, axis, name)

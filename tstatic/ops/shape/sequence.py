@@ -1,22 +1,27 @@
-"""Number sequences: ``range`` (arange) and ``linspace``."""
+"""Number sequences, coordinate grids, and the sizes of a value as values."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
 from tstatic.ir.build import as_variable, check_variable, emit
+from tstatic.ir.checks import check_not_empty, check_rank, check_same_dtype, check_sizes
 from tstatic.ir.declare import default_dtype
-from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.types import DType, Meta, dtype_of, float32, int64
-from tstatic.ops.shape._shape_arg import check_sizes
+from tstatic.ir.ref import Call
+from tstatic.ir.types import DType, Meta, dtype_of, float32, int32, int64
+from tstatic.ops._call_ref import copies
+from tstatic.ops.shape._shapes import ANY, Array, copy, emit_list, emit_one
+from tstatic.ops.shape.fill import check_known_sizes
+from tstatic.ops.shape.joining import variables
 from tstatic.tuned.philox import CHUNK
 
-Array = np.ndarray[Any, Any]
 Number = int | float
 
 
@@ -47,7 +52,7 @@ def fill_steps(out: Array, start: Number, step: Number) -> None:
 
 def _range_infer(start: Number, end: Number, step: Number, dtype: DType) -> Meta:
     size = _length(start, end, step, "range")
-    check_sizes([size], "range")
+    check_known_sizes([size], "range")
     _numbers("range", dtype)
     return Meta((size,), dtype)
 
@@ -66,29 +71,21 @@ def _range_lower(torch: Any, *, start: Number, end: Number, step: Number, dtype:
     return (count * step + start).to(getattr(torch, dtype.name))
 
 
-register(
-    OpDef(
-        "range",
-        "-> Out",
-        attrs={"start": Attr(0, "number"), "end": Attr(kind="number"), "step": Attr(1, "number"), "dtype": int64},
-        infer=_range_infer,
-        ref=lambda out, *, start, step: fill_steps(out, start, step),
-        lower=_range_lower,
-        domain=Domain(
-            cases=(
-                *(Case((), {"start": 1, "end": 9, "step": 2, "dtype": d}) for d in ("int64", "int32", "float16")),
-                *(Case((), {"end": 7, "dtype": d}) for d in ("float32", "float64", "bfloat16", "uint8")),
-                Case((), {"start": 5, "end": -5, "step": -3}),
-                Case((), {"start": 5, "end": 5}),
-                Case((), {"start": 5, "end": 1}),
-                Case((), {"start": 0.1, "end": 2.05, "step": 0.1, "dtype": "float32"}),
-                Case((), {"start": 2**62, "end": 2**62 + 3}),
-                Case((), {"start": 0.5, "end": 4.0, "dtype": "int64"}),
-            ),
-            ulps=1,
+register(OpDef(
+    "range", "-> Out",
+    attrs={"start": Attr(0, "number"), "end": Attr(kind="number"), "step": Attr(1, "number"), "dtype": int64},
+    infer=_range_infer, ref=lambda out, *, start, step: fill_steps(out, start, step), lower=_range_lower,
+    domain=Domain(
+        cases=(
+            *(Case((), {"start": 1, "end": 9, "step": 2, "dtype": d}) for d in ("int64", "int32", "float16")),
+            *(Case((), {"end": 7, "dtype": d}) for d in ("float32", "float64", "bfloat16", "uint8")),
+            Case((), {"start": 5, "end": -5, "step": -3}), Case((), {"start": 5, "end": 5}),
+            Case((), {"start": 5, "end": 1}), Case((), {"start": 0.1, "end": 2.05, "step": 0.1, "dtype": "float32"}),
+            Case((), {"start": 2**62, "end": 2**62 + 3}), Case((), {"start": 0.5, "end": 4.0, "dtype": "int64"}),
         ),
-    )
-)
+        ulps=1,
+    ),
+))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------- bounds known at run time only
@@ -118,22 +115,14 @@ def _arange_lower(torch: Any, start: Any, end: Any, step: Any) -> Any:
     return (steps * step.item() + start.item()).to(start.dtype)
 
 
-register(
-    OpDef(
-        "arange",
-        "Start, End, Step -> Out",
-        infer=_arange_infer,
-        ref=_arange_ref,
-        lower=_arange_lower,
-        dynamic=True,
-        domain=Domain(
-            cases=(Case(((), (), ())), Case(((1,), (1,), (1,)))),
-            values={"Start": ValueRange(-3, 3), "End": ValueRange(2, 9), "Step": ValueRange(1, 2)},
-            floats=("float32", "float64"),
-            others=("int64", "int32"),
-        ),
-    )
-)
+register(OpDef(
+    "arange", "Start, End, Step -> Out", infer=_arange_infer, ref=_arange_ref, lower=_arange_lower, dynamic=True,
+    domain=Domain(
+        cases=(Case(((), (), ())), Case(((1,), (1,), (1,)))),
+        values={"Start": ValueRange(-3, 3), "End": ValueRange(2, 9), "Step": ValueRange(1, 2)},
+        floats=("float32", "float64"), others=("int64", "int32"),
+    ),
+))  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ linspace
@@ -142,7 +131,7 @@ def _linspace_infer(num: int, dtype: DType) -> Meta:
         raise ProgramError(
             "'linspace' makes at least one number", expected="num >= 1", received=num, fix="pass num=2", op="linspace"
         )
-    check_sizes([num], "linspace")
+    check_known_sizes([num], "linspace")
     _numbers("linspace", dtype)
     return Meta((num,), dtype)
 
@@ -159,28 +148,22 @@ def _linspace_lower(torch: Any, *, start: float, stop: float, num: int, dtype: D
     return torch.linspace(start, stop, num, dtype=torch.float64).to(getattr(torch, dtype.name))
 
 
-register(
-    OpDef(
-        "linspace",
-        "-> Out",
-        attrs={"start": Attr(kind="float"), "stop": Attr(kind="float"), "num": Attr(kind="int"), "dtype": float32},
-        infer=_linspace_infer,
-        ref=_linspace_ref,
-        lower=_linspace_lower,
-        domain=Domain(
-            cases=(
-                *(Case((), {"start": 0, "stop": 10, "num": n}) for n in (1, 2, 5, 8)),
-                *(
-                    Case((), {"start": -1, "stop": 2.5, "num": 8, "dtype": d})
-                    for d in ("float64", "float16", "bfloat16")
-                ),
-                Case((), {"start": 4, "stop": -4, "num": 9, "dtype": "int32"}),
-                Case((), {"start": 3, "stop": 3, "num": 4}),
+register(OpDef(
+    "linspace", "-> Out",
+    attrs={"start": Attr(kind="float"), "stop": Attr(kind="float"), "num": Attr(kind="int"), "dtype": float32},
+    infer=_linspace_infer, ref=_linspace_ref, lower=_linspace_lower,
+    domain=Domain(
+        cases=(
+            *(Case((), {"start": 0, "stop": 10, "num": n}) for n in (1, 2, 5, 8)),
+            *(
+                Case((), {"start": -1, "stop": 2.5, "num": 8, "dtype": d})
+                for d in ("float64", "float16", "bfloat16")
             ),
-            ulps=2,
+            Case((), {"start": 4, "stop": -4, "num": 9, "dtype": "int32"}), Case((), {"start": 3, "stop": 3, "num": 4}),
         ),
-    )
-)
+        ulps=2,
+    ),
+))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
@@ -227,12 +210,12 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
             if one.dtype is not kind:
                 one = emit("cast", {"X": one}, {"in_dtype": one.dtype, "out_dtype": kind})
             ins.append(one)
-        return emit("arange", dict(zip(("Start", "End", "Step"), ins, strict=True)), name=name)  # type: ignore[no-any-return]
+        return emit_one("arange", dict(zip(("Start", "End", "Step"), ins, strict=True)), name=name)
     numbers = [_number(b, n, "arange") for b, n in zip(bounds, ("start", "end", "step"), strict=True)]
     natural = int64 if all(isinstance(n, int) for n in numbers) else default_dtype()
     kind = natural if dtype is None else dtype_of(dtype)
     attrs = {"start": numbers[0], "end": numbers[1], "step": numbers[2], "dtype": kind}
-    return emit("range", {}, attrs, name=name)  # type: ignore[no-any-return]
+    return emit_one("range", {}, attrs, name=name)
 
 
 @export("fluid.layers.range", "fluid.layers.tensor.range", op="range")
@@ -271,7 +254,142 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
         part = emit("linspace", {}, {"start": 0.0, "stop": 1.0, "num": int(num), "dtype": kind})
         reach = emit("elementwise_sub", {"X": high, "Y": low})
         scaled = emit("elementwise_mul", {"X": part, "Y": reach})
-        return emit("elementwise_add", {"X": scaled, "Y": low}, name=name)  # type: ignore[no-any-return]
+        return emit_one("elementwise_add", {"X": scaled, "Y": low}, name=name)
     attrs = {"start": _number(start, "start", "linspace"), "stop": _number(stop, "stop", "linspace"),
              "num": int(num), "dtype": kind}  # fmt: skip
-    return emit("linspace", {}, attrs, name=name)  # type: ignore[no-any-return]
+    return emit_one("linspace", {}, attrs, name=name)
+
+
+# ---------------------------------------------------------------------------------------------------------------- grids
+def _infer(xs: Sequence[Meta]) -> tuple[list[Meta]]:
+    check_not_empty(xs, "X")
+    check_same_dtype(xs, "X")
+    for x in xs:
+        check_rank(x, (0, 1), "X")
+    shape = tuple(x.shape[0] if x.rank else 1 for x in xs)
+    check_sizes(shape)
+    return ([x.with_shape(shape) for x in xs],)
+
+
+def _calls(xs: Sequence[Array], outs: Sequence[Array | None]) -> list[Call]:
+    rank = len(xs)
+    return [
+        copy(out, x.reshape((-1, *[1] * (rank - 1 - i)), copy=False) if x.ndim else x)
+        for i, (x, out) in enumerate(zip(xs, outs, strict=True))
+        if out is not None
+    ]
+
+
+def _grad(ctx: GradContext) -> list[OpSpec]:
+    names = ctx.inputs["X"]
+    specs = []
+    for i, (x, out) in enumerate(zip(names, ctx.outputs["Out"], strict=True)):
+        if x not in ctx.in_grads or out not in ctx.out_grads:
+            continue
+        axes = tuple(a for a in range(len(names)) if a != i or not ctx.meta(x).rank)
+        inputs, outputs = {"X": [ctx.out_grads[out]]}, {"Out": [ctx.in_grads[x]]}
+        if axes:
+            specs.append(OpSpec("reduce_sum", inputs, outputs, {"dim": axes, "reduce_all": len(axes) == len(names)}))
+        else:
+            specs.append(OpSpec("assign", inputs, outputs))
+    return specs
+
+
+register(OpDef(
+    "meshgrid", "X* -> Out*", infer=_infer, ref=copies(_calls),
+    lower=lambda torch, xs: ([t.contiguous() for t in torch.meshgrid(*xs, indexing="ij")],), grad=_grad,
+    domain=Domain(
+        cases=(
+            Case(([(2,), (3,)],)), Case(([(2,), (3,), (4,)],)), Case(([(5,)],)), Case(([(0,), (2,)],)),
+            Case(([(), (3,)],)), Case(([(1,), (1,)],)),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.meshgrid", op="meshgrid")
+def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:
+    """Grids of the coordinates ``x``, ``y``, ...: entry ``[i, j, ...]`` of grid ``k`` is element ``(i, j, ...)[k]`` of vector k.
+
+    Args:
+        *args: Vectors (0-d values count as vectors of one), or one list of them.
+        **kwargs: ``name``, the name of the layer.
+
+    Returns:
+        As many Variables as vectors, each of shape ``[len(x), len(y), ...]``.
+    """
+    given = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
+    return emit_list("meshgrid", {"X": variables(list(given), "args", "meshgrid")}, name=kwargs.get("name"))
+
+
+# ---------------------------------------------------------------------------------------------------------------- sizes
+MOST = 2**31 - 1
+_SHAPES = ((3, 4), (), (0, 3), (5,), (1, 2, 3), (2, 0))
+
+
+def _infer_shape(x: Meta) -> Meta:
+    if any(s > MOST for s in x.shape):
+        raise ShapeError(
+            "a size does not fit the int32 values that shape gives",
+            expected=f"sizes of at most {MOST}",
+            received=list(x.shape),
+            fix="use paddle.numel, which gives an int64, or divide the value into smaller ones",
+        )
+    return Meta((x.rank,), int32)
+
+
+def _shape_calls(x: Array, out: Array) -> list[Call]:
+    return [copy(out, np.array(x.shape, out.dtype))]
+
+
+register(OpDef(
+    "shape", "Input -> Out", infer=_infer_shape, ref=copies(_shape_calls),
+    lower=lambda torch, x: torch.tensor(tuple(x.shape), dtype=torch.int32, device=x.device), shape_only=("Input",),
+    domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
+))  # fmt: skip
+
+
+@export("tensor.shape", "fluid.layers.shape", op="shape")
+def shape(input: Variable) -> Variable:
+    """The shape when the program runs: ``[rank]``, int32.
+
+    Raises:
+        ShapeError: If a size is above ``2**31 - 1``.
+
+    Example:
+        >>> x = static.data("x", [None, 3])
+        >>> size = paddle.shape(x)
+        >>> static.Executor().run(feed={"x": np.zeros((5, 3), "float32")}, fetch_list=[size])[0]
+        array([5, 3], dtype=int32)
+    """
+    return emit_one("shape", {"Input": check_variable(input, "input", "shape")})
+
+
+def _size_calls(x: Array, out: Array) -> list[Call]:
+    return [copy(out, x.size)]
+
+
+register(OpDef(
+    "size", "Input -> Out", infer=lambda x: Meta((), int64), ref=copies(_size_calls),
+    lower=lambda torch, x: torch.tensor(x.numel(), device=x.device), shape_only=("Input",),
+    domain=Domain(cases=tuple(Case((s,)) for s in _SHAPES), others=ANY, ulps=0),
+))  # fmt: skip
+
+
+@export("tensor.numel", "Variable.numel", "Variable.size", op="size")
+def numel(x: Variable, name: str | None = None) -> Variable:
+    """The number of elements when the program runs: a 0-d int64."""
+    return emit_one("size", {"Input": check_variable(x, "x", "numel")}, name=name, prefix="numel")
+
+
+@export("fluid.layers.size", op="size")
+def fluid_size(input: Variable) -> Variable:
+    """The number of elements when the program runs, as :func:`numel`."""
+    return numel(input)
+
+
+@export("tensor.rank", "Variable.rank", "fluid.layers.rank")
+def rank(input: Variable) -> Variable:
+    """The number of dimensions, as a 0-d int32."""
+    return as_variable(len(check_variable(input, "input", "rank").shape), dtype="int32")

@@ -1,18 +1,228 @@
-"""Selecting runs along axes: slice and strided_slice."""
+"""Selecting runs along axes: slice, strided_slice and crop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Attr, Case, Domain, export, register
-from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, Meta, Shape
-from tstatic.ops.shape._shapes import as_list, emit_one, sizes_given, sizes_of, tensor_rank
-from tstatic.ops.shape._slicing import Runs, length, positive, runs_of, selected, selection
-from tstatic.ops.shape.reshape import ANY
+import numpy as np
 
+from tstatic.errors import IndexRangeError, ShapeError
+from tstatic.ir.build import check_variable
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
+from tstatic.ir.program import Variable
+from tstatic.ir.ref import Call, keywords
+from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
+from tstatic.ops._call_ref import copies
+from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one, sizes_given, sizes_of, tensor_rank
+
+Runs = dict[int, tuple[int, int, int]]
+"""Axis -> (start, stop, step), as ``slice`` was asked for."""
+
+END = 2**63 - 1
+"""The end of every axis. Paddle writes 2**31 - 1, which is a place inside of an axis of more elements."""
+
+
+def runs_of(axes: Sequence[int], starts: Sequence[int], ends: Sequence[int], steps: Sequence[int], rank: int) -> Runs:
+    """Pairs axes with their bounds.
+
+    Raises:
+        ShapeError: If the lists differ in length, an axis is out of range or a step is 0.
+    """
+    steps = steps if len(steps) else [1] * len(axes)
+    if not len(axes) == len(starts) == len(ends) == len(steps):
+        raise ShapeError(
+            "axes, starts, ends and strides must have the same length",
+            expected=f"{len(axes)} entries each",
+            received=f"{len(starts)} starts, {len(ends)} ends, {len(steps)} strides",
+            fix="give each axis one start and one end",
+        )
+    runs: Runs = {}
+    for axis, start, stop, step in zip(axes, starts, ends, steps, strict=True):
+        if step == 0:
+            raise ShapeError(
+                "a stride of 0 selects nothing",
+                expected="a stride other than 0",
+                received=list(steps),
+                fix="use a positive stride, or a negative one to go backwards",
+            )
+        runs[normalize_axis(axis, rank)] = (start, stop, step)
+    return runs
+
+
+def bounded(size: int, start: int, stop: int, step: int) -> slice:
+    """A Python slice of an axis of known size.
+
+    Bounds count from the end when negative and are cut to the axis. With a negative step a stop of -1 means "past the
+    first element", as in Paddle's ``strided_slice``.
+    """
+    if step > 0:
+        low = min(max(start + size if start < 0 else start, 0), size)
+        high = min(max(stop + size if stop < 0 else stop, 0), size)
+        return slice(low, max(low, high), step)
+    low = min(max(start + size if start < 0 else start, -1), size - 1)
+    high = -1 if stop == -1 else max(stop + size if stop < 0 else stop, 0)
+    if low <= high:
+        return slice(0, 0, 1)
+    return slice(low, None if high < 0 else high, step)
+
+
+def length(size: int, start: int, stop: int, step: int) -> int:
+    """How many elements a run selects; -1 when that depends on an unknown size."""
+    if size == UNKNOWN:
+        same_side = (start < 0) == (stop < 0)
+        if step > 0 and same_side and stop <= start:
+            return 0
+        return UNKNOWN
+    return len(range(*bounded(size, start, stop, step).indices(size)))
+
+
+def selected(shape: Shape, runs: Runs, gone: Sequence[int], op: str) -> Shape:
+    """The shape after a selection; axes in ``gone`` hold one element and are removed.
+
+    Raises:
+        IndexRangeError: If an axis that is to be removed does not hold exactly one element (an index out of range).
+    """
+    new = []
+    for axis, size in enumerate(shape):
+        kept = length(size, *runs[axis]) if axis in runs else size
+        if axis not in gone:
+            new.append(kept)
+        elif kept not in (1, UNKNOWN):
+            raise IndexRangeError(
+                f"index {runs[axis][0] if axis in runs else 0} is out of range for axis {axis} of size {size}",
+                expected=f"an index from {-size} to {size - 1}",
+                received=runs[axis][0] if axis in runs else 0,
+                fix="check the index, or the size of the value that is sliced",
+                op=op,
+            )
+    return tuple(new)
+
+
+def window(array: Array, runs: Runs, gone: Sequence[int] = ()) -> Array:
+    """The selection as a view."""
+    index = tuple(bounded(s, *runs[i]) if i in runs else slice(None) for i, s in enumerate(array.shape))
+    part = array[index] if index else array
+    return part.squeeze(tuple(gone)) if len(gone) else part
+
+
+def positive(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Axes without their signs."""
+    return tuple(normalize_axis(a, rank) for a in axes)
+
+
+def embed(target: Array, place: Array, value: Array) -> list[Call]:
+    """Zeros everywhere, then ``value`` in its place (a view of ``target``)."""
+    if place.size == target.size:
+        return [copy(place, value)]
+    return [clear(target), copy(place, value)]
+
+
+Find = Callable[..., tuple[Runs, Sequence[int]]]
+"""``(shape, bounds given at run time, **attributes) -> (runs, axes that go)``."""
+
+
+def selection(
+    type: str,
+    x: str,
+    tensors: Sequence[str],
+    attrs: Mapping[str, Any],
+    find: Find,
+    infer: Callable[..., Meta],
+    domain: Domain,
+) -> OpDef:
+    """The definition of an op that selects a run along each axis.
+
+    Args:
+        type: Op type.
+        x: The slot that is selected from.
+        tensors: Slots (with their marks) that hold bounds given at run time.
+        attrs: Attributes.
+        find: Says what is selected; a bound of a ``*`` slot is a list of arrays.
+        infer: ``(x, *tensors, **attributes) -> Meta``.
+        domain: Where tests may sample.
+    """
+    count = len(tensors)
+
+    def view(array: Array, *given: Any, **values: Any) -> Array:
+        runs, gone = find(array.shape, given, **values)
+        selected(array.shape, runs, gone, type)
+        return window(array, runs, gone)
+
+    def calls(array: Array, *rest: Any, **values: Any) -> list[Call]:
+        if any(_is_given(t) for t in rest[:count]):
+            return [(late, (array, rest, values))]
+        return [copy(rest[count], view(array, *rest[:count], **values))]
+
+    def late(array: Array, rest: Sequence[Any], values: Mapping[str, Any]) -> None:
+        # The bounds are values: they are not there yet when calls are made.
+        np.copyto(rest[count], view(array, *rest[:count], **values))
+
+    def fresh(array: Array, *rest: Any, **values: Any) -> list[Any]:
+        return [np.array(view(array, *rest[:count], **values), order="C", copy=True)]
+
+    def lower(torch: Any, tensor: Any, *given: Any, **values: Any) -> Any:
+        runs, gone = find(tuple(tensor.shape), _to_numpy(given), **values)
+        for axis, run in runs.items():
+            places = range(*bounded(tensor.shape[axis], *run).indices(tensor.shape[axis]))
+            tensor = tensor.index_select(axis, torch.tensor(list(places), dtype=torch.int64, device=tensor.device))
+        return tensor.squeeze(tuple(gone)) if len(gone) else tensor
+
+    def back_calls(like: Array, *rest: Any, **values: Any) -> list[Call]:
+        dout, dx = rest[count], rest[count + 1]
+        if any(_is_given(t) for t in rest[:count]):
+            return [(back_late, (rest, values))]
+        return embed(dx, view(dx, *rest[:count], **values), dout)
+
+    def back_late(rest: Sequence[Any], values: Mapping[str, Any]) -> None:
+        dout, dx = rest[count], rest[count + 1]
+        for function, args in embed(dx, view(dx, *rest[:count], **values), dout):
+            function(*args)
+
+    def back_lower(torch: Any, like: Any, *rest: Any, **values: Any) -> Any:
+        # Positions of the selected elements: negative strides, which torch's slices lack, need no case of their own.
+        places = view(np.arange(like.numel()).reshape(tuple(like.shape)), *_to_numpy(rest[:count]), **values)
+        dout = rest[count]
+        dx = torch.zeros(like.numel(), dtype=dout.dtype, device=dout.device)
+        dx[torch.as_tensor(places.reshape(-1).copy(), device=dout.device)] = dout.reshape(-1)
+        return dx.reshape(like.shape)
+
+    names = keywords(find)
+    slots = ", ".join((x, *tensors))
+    plain = [t.rstrip("*?") for t in tensors]
+    return OpDef(
+        type,
+        f"{slots} -> Out",
+        attrs=attrs,
+        infer=infer,
+        ref=copies(calls, fresh, attrs=names),
+        lower=lambda torch, *given, **values: lower(torch, *given, **{n: values[n] for n in names}),
+        view=lambda array, **values: view(array, *[None] * count, **{n: values[n] for n in names}),
+        grad=GradOp(
+            f"{slots}, Out@GRAD -> {x}@GRAD",
+            ref=copies(back_calls, attrs=names),
+            lower=lambda torch, *given, **values: back_lower(torch, *given, **{n: values[n] for n in names}),
+            shape_only=(x,),
+            grad=grad_is_forward_op(type, x, "Out", plain),
+        ),
+        amp="gray",
+        domain=domain,
+    )
+
+
+def _is_given(tensor: Any) -> bool:
+    return tensor is not None and not (isinstance(tensor, list | tuple) and len(tensor) == 0)
+
+
+def _to_numpy(given: Sequence[Any]) -> list[Any]:
+    return [
+        [t.cpu().numpy() for t in g] if isinstance(g, list | tuple) else None if g is None else g.cpu().numpy()
+        for g in given
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- slice and strided_slice
 _INTS = Attr((), "ints")
 
 
@@ -74,36 +284,27 @@ def _infer_slice(
 
 
 _NONE = (None,) * 4
-register(
-    selection(
-        "slice",
-        "Input",
-        ("StartsTensor?", "EndsTensor?", "StartsTensorList*?", "EndsTensorList*?"),
-        {
-            "axes": Attr(kind="ints"),
-            "starts": _INTS,
-            "ends": _INTS,
-            "infer_flags": Attr.idle((), "the slots say which bounds are Variables", "ints"),
-            "decrease_axis": _INTS,
-        },
-        _find,
-        _infer_slice,
-        Domain(
-            cases=(
-                Case(((5, 4), *_NONE), {"axes": (0,), "starts": (1,), "ends": (3,)}),
-                Case(((5, 4), *_NONE), {"axes": (0, 1), "starts": (-3, 0), "ends": (-1, 100)}),
-                Case(((5, 4), *_NONE), {"axes": (0,), "starts": (2,), "ends": (3,), "decrease_axis": (0,)}),
-                Case(((3, 4, 2), *_NONE), {"axes": (-1, 0), "starts": (1, 0), "ends": (2, 2), "decrease_axis": (2,)}),
-                Case(((5, 4), *_NONE), {"axes": (1,), "starts": (3,), "ends": (1,)}),
-                Case(((0, 4), *_NONE), {"axes": (0,), "starts": (0,), "ends": (2,)}),
-                Case(((6,), *_NONE), {"axes": (0,), "starts": (5,), "ends": (6,), "decrease_axis": (0,)}),
-                Case(((2, 3), *_NONE), {"axes": (), "starts": (), "ends": ()}),
-            ),
-            others=ANY,
-            ulps=0,
+register(selection(
+    "slice", "Input", ("StartsTensor?", "EndsTensor?", "StartsTensorList*?", "EndsTensorList*?"),
+    {
+        "axes": Attr(kind="ints"), "starts": _INTS, "ends": _INTS,
+        "infer_flags": Attr.idle((), "the slots say which bounds are Variables", "ints"), "decrease_axis": _INTS,
+    },
+    _find, _infer_slice,
+    Domain(
+        cases=(
+            Case(((5, 4), *_NONE), {"axes": (0,), "starts": (1,), "ends": (3,)}),
+            Case(((5, 4), *_NONE), {"axes": (0, 1), "starts": (-3, 0), "ends": (-1, 100)}),
+            Case(((5, 4), *_NONE), {"axes": (0,), "starts": (2,), "ends": (3,), "decrease_axis": (0,)}),
+            Case(((3, 4, 2), *_NONE), {"axes": (-1, 0), "starts": (1, 0), "ends": (2, 2), "decrease_axis": (2,)}),
+            Case(((5, 4), *_NONE), {"axes": (1,), "starts": (3,), "ends": (1,)}),
+            Case(((0, 4), *_NONE), {"axes": (0,), "starts": (0,), "ends": (2,)}),
+            Case(((6,), *_NONE), {"axes": (0,), "starts": (5,), "ends": (6,), "decrease_axis": (0,)}),
+            Case(((2, 3), *_NONE), {"axes": (), "starts": (), "ends": ()}),
         ),
-    )
-)
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 def bounds(value: Any, first: str, each: str, inputs: dict[str, Any], flags: list[int]) -> list[Any]:
@@ -181,47 +382,31 @@ def _infer_strided(
 
 
 _SIX = (None,) * 6
-register(
-    selection(
-        "strided_slice",
-        "Input",
-        (
-            "StartsTensor?",
-            "EndsTensor?",
-            "StridesTensor?",
-            "StartsTensorList*?",
-            "EndsTensorList*?",
-            "StridesTensorList*?",
-        ),
-        {
-            "axes": Attr(kind="ints"),
-            "starts": _INTS,
-            "ends": _INTS,
-            "strides": _INTS,
-            "infer_flags": Attr.idle((), "the slots say which bounds are Variables", "ints"),
-            "decrease_axis": _INTS,
-        },
-        _find_strided,
-        _infer_strided,
-        Domain(
-            cases=(
-                Case(((7, 4), *_SIX), {"axes": (0,), "starts": (1,), "ends": (6,), "strides": (2,)}),
-                Case(((7, 4), *_SIX), {"axes": (0,), "starts": (100,), "ends": (-1,), "strides": (-1,)}),
-                Case(((7, 4), *_SIX), {"axes": (0, 1), "starts": (5, -1), "ends": (1, -4), "strides": (-2, -1)}),
-                Case(((7, 4), *_SIX), {"axes": (-1,), "starts": (0,), "ends": (2**31 - 1,), "strides": (3,)}),
-                Case(((0, 4), *_SIX), {"axes": (0,), "starts": (0,), "ends": (3,), "strides": (2,)}),
-                Case(((0, 4), *_SIX), {"axes": (0,), "starts": (3,), "ends": (-1,), "strides": (-2,)}),
-                Case(((6,), *_SIX), {"axes": (0,), "starts": (1,), "ends": (4,), "strides": (-1,)}),
-                Case(
-                    ((3, 4), *_SIX),
-                    {"axes": (0, 1), "starts": (1, 0), "ends": (2, 4), "strides": (1, 2), "decrease_axis": (0,)},
-                ),
+register(selection(
+    "strided_slice", "Input",
+    ("StartsTensor?", "EndsTensor?", "StridesTensor?", "StartsTensorList*?", "EndsTensorList*?", "StridesTensorList*?"),
+    {
+        "axes": Attr(kind="ints"), "starts": _INTS, "ends": _INTS, "strides": _INTS,
+        "infer_flags": Attr.idle((), "the slots say which bounds are Variables", "ints"), "decrease_axis": _INTS,
+    },
+    _find_strided, _infer_strided,
+    Domain(
+        cases=(
+            Case(((7, 4), *_SIX), {"axes": (0,), "starts": (1,), "ends": (6,), "strides": (2,)}),
+            Case(((7, 4), *_SIX), {"axes": (0,), "starts": (100,), "ends": (-1,), "strides": (-1,)}),
+            Case(((7, 4), *_SIX), {"axes": (0, 1), "starts": (5, -1), "ends": (1, -4), "strides": (-2, -1)}),
+            Case(((7, 4), *_SIX), {"axes": (-1,), "starts": (0,), "ends": (2**31 - 1,), "strides": (3,)}),
+            Case(((0, 4), *_SIX), {"axes": (0,), "starts": (0,), "ends": (3,), "strides": (2,)}),
+            Case(((0, 4), *_SIX), {"axes": (0,), "starts": (3,), "ends": (-1,), "strides": (-2,)}),
+            Case(((6,), *_SIX), {"axes": (0,), "starts": (1,), "ends": (4,), "strides": (-1,)}),
+            Case(
+                ((3, 4), *_SIX),
+                {"axes": (0, 1), "starts": (1, 0), "ends": (2, 4), "strides": (1, 2), "decrease_axis": (0,)},
             ),
-            others=ANY,
-            ulps=0,
         ),
-    )
-)
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.strided_slice", "Variable.strided_slice", op="strided_slice")
@@ -258,3 +443,93 @@ def strided_slice(
 def fluid_strided_slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any) -> Variable:
     """:func:`strided_slice` under its older signature."""
     return strided_slice(input, axes, starts, ends, strides)
+
+
+# ----------------------------------------------------------------------------------------------------------------- crop
+def _sizes(old: Shape, shape: Sequence[int], offsets: Sequence[int]) -> tuple[list[int], list[int]]:
+    """(offsets, sizes), -1 meaning up to the end; checks what is known."""
+    offsets = list(offsets) if len(offsets) else [0] * len(old)
+    if len(shape) != len(old) or len(offsets) != len(old):
+        raise ShapeError(
+            "shape and offsets of a crop must have one entry for each dimension",
+            expected=f"{len(old)} entries each",
+            received=f"shape {list(shape)} and offsets {offsets}",
+            fix="give each dimension a size (-1: up to the end) and an offset",
+        )
+    sizes = []
+    for size, low, kept in zip(old, offsets, shape, strict=True):
+        kept = (size - low if size >= 0 else UNKNOWN) if kept == UNKNOWN else kept
+        if low < 0 or kept < UNKNOWN or (size >= 0 and low + max(kept, 0) > size):
+            raise ShapeError(
+                "the window lies outside the value",
+                expected=f"offsets of at least 0 and offset + size within {list(old)}",
+                received=f"shape {list(shape)} and offsets {offsets}",
+                fix="check shape and offsets",
+            )
+        sizes.append(kept)
+    return offsets, sizes
+
+
+def _find_crop(
+    old: Shape, given: Sequence[Any], *, shape: Sequence[int], offsets: Sequence[int]
+) -> tuple[Runs, Sequence[int]]:
+    size, sizes, offset, offset_list = given
+    lows, kept = _sizes(old, sizes_of(shape, size, sizes), sizes_of(offsets, offset, offset_list))
+    return {i: (low, low + n, 1) for i, (low, n) in enumerate(zip(lows, kept, strict=True))}, ()
+
+
+def _infer_crop(x: Meta, *given: Any, shape: Sequence[int], offsets: Sequence[int]) -> Meta:
+    size, sizes, offset, offset_list = given
+    free_size = tensor_rank(size, sizes, "shape") is not None
+    free_offset = tensor_rank(offset, offset_list, "offsets") is not None
+    if free_size:
+        return x.with_shape(max(s, UNKNOWN) for s in shape) if len(shape) == x.rank else x.with_shape([-1] * x.rank)
+    if free_offset:
+        return x.with_shape(shape)
+    return x.with_shape(_sizes(x.shape, shape, offsets)[1])
+
+
+_NONE_crop = (None,) * 4
+register(selection(
+    "crop_tensor", "X", ("Shape?", "ShapeTensor*?", "Offsets?", "OffsetsTensor*?"),
+    {"shape": Attr((), "ints"), "offsets": Attr((), "ints")}, _find_crop, _infer_crop,
+    Domain(
+        cases=(
+            Case(((5, 4), *_NONE_crop), {"shape": (2, 3), "offsets": (1, 0)}),
+            Case(((5, 4), *_NONE_crop), {"shape": (-1, 2), "offsets": (3, 2)}),
+            Case(((5, 4), *_NONE_crop), {"shape": (5, 4), "offsets": ()}),
+            Case(((2, 3, 4), *_NONE_crop), {"shape": (1, -1, 1), "offsets": (1, 0, 3)}),
+            Case(((0, 3), *_NONE_crop), {"shape": (0, 2), "offsets": (0, 1)}),
+            Case(((6,), *_NONE_crop), {"shape": (0,), "offsets": (6,)}),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.crop", "Variable.crop", "fluid.layers.crop_tensor", op="crop_tensor")
+def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
+    """Cuts out a window.
+
+    Args:
+        x: ``[...]``, any dtype.
+        shape: The window's sizes; -1 means up to the end. A list of ints and Variables, or one Variable. Without it the
+            whole value.
+        offsets: Where it begins; zeros by default.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the window lies outside the value.
+    """
+    x = check_variable(x, "x", "crop")
+    sizes, size, size_list = sizes_given([-1] * len(x.shape) if shape is None else shape)
+    lows, low, low_list = sizes_given([0] * len(x.shape) if offsets is None else offsets)
+    inputs = {"X": x, "Shape": size, "ShapeTensor": size_list, "Offsets": low, "OffsetsTensor": low_list}
+    return emit_one("crop_tensor", inputs, {"shape": sizes, "offsets": lows}, name=name)
+
+
+@export("fluid.layers.crop", op="crop_tensor")
+def fluid_crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
+    """:func:`crop`, where a Variable given as ``shape`` lends its own shape, not its values."""
+    sizes = list(shape.shape) if isinstance(shape, Variable) else shape
+    return crop(x, sizes, offsets, name)

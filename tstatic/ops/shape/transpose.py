@@ -1,7 +1,8 @@
-"""Reordering axes: transpose and what follows from it."""
+"""Reordering axes and the elements along them: transpose, flip, roll and rot90."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,16 +10,16 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_axis
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
-from tstatic.ir.split import ELEMENTS, free_axis, tiles
+from tstatic.ir.split import ELEMENTS, FREE, Split, free_axis, tiles
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op
-from tstatic.ops.shape._reshaping import with_shape
-from tstatic.ops.shape._shapes import Array, add_op_context, as_list, copy, emit_one
-from tstatic.ops.shape.reshape import ANY
+from tstatic.ops.shape._shapes import ANY, Array, as_list, axes_of, copy, emit_one
+from tstatic.ops.shape.reshape import with_shape
 
 
 def _order(axis: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -54,33 +55,20 @@ def _inverse(ctx: GradContext) -> Mapping[str, Any]:
     return {"axis": tuple(int(a) for a in np.argsort(order))}
 
 
-register(
-    OpDef(
-        "transpose2",
-        "X -> Out, XShape~",
-        attrs={"axis": Attr(kind="ints")},
-        infer=_infer,
-        ref=copies(_calls),
-        lower=lambda torch, x, *, axis: (x.permute(_order(axis, x.dim())).contiguous(), None),
-        view=lambda x, *, axis: x.transpose(_order(axis, x.ndim)),
-        split=_split,
-        grad=grad_is_op("transpose2", _inverse),
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((2, 3, 4),), {"axis": (2, 0, 1)}),
-                Case(((2, 3, 4, 5),), {"axis": (0, 2, 1, 3)}),
-                Case(((3, 4),), {"axis": (-1, -2)}),
-                Case(((5,),), {"axis": (0,)}),
-                Case(((),), {"axis": ()}),
-                Case(((2, 0, 3),), {"axis": (1, 2, 0)}),
-                Case(((1, 6, 1, 2),), {"axis": (3, 2, 1, 0)}),
-            ),
-            others=ANY,
-            ulps=0,
+register(OpDef(
+    "transpose2", "X -> Out, XShape~", attrs={"axis": Attr(kind="ints")}, infer=_infer, ref=copies(_calls),
+    lower=lambda torch, x, *, axis: (x.permute(_order(axis, x.dim())).contiguous(), None),
+    view=lambda x, *, axis: x.transpose(_order(axis, x.ndim)), split=_split, grad=grad_is_op("transpose2", _inverse),
+    amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((2, 3, 4),), {"axis": (2, 0, 1)}), Case(((2, 3, 4, 5),), {"axis": (0, 2, 1, 3)}),
+            Case(((3, 4),), {"axis": (-1, -2)}), Case(((5,),), {"axis": (0,)}), Case(((),), {"axis": ()}),
+            Case(((2, 0, 3),), {"axis": (1, 2, 0)}), Case(((1, 6, 1, 2),), {"axis": (3, 2, 1, 0)}),
         ),
-    )
-)
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.transpose", "Variable.transpose", "fluid.layers.transpose", op="transpose2")
@@ -119,18 +107,17 @@ def moveaxis(
     """
     x = check_variable(x, "x", "moveaxis")
     rank = len(x.shape)
-    try:
-        start = [normalize_axis(a, rank, "source") for a in as_list(source)]
-        goal = [normalize_axis(a, rank, "destination") for a in as_list(destination)]
-        if len(start) != len(goal) or len(set(start)) != len(start) or len(set(goal)) != len(goal):
-            raise ShapeError(
-                "source and destination must name as many different axes each",
-                expected="two lists of equal length without repetition",
-                received=f"source {as_list(source)} and destination {as_list(destination)}",
-                fix="give each moved axis one destination",
-            )
-    except ShapeError as error:
-        raise add_op_context(error, "moveaxis", x.name) from None
+    start = [check_axis(a, x, "source", "moveaxis") for a in as_list(source)]
+    goal = [check_axis(a, x, "destination", "moveaxis") for a in as_list(destination)]
+    if len(start) != len(goal) or len(set(start)) != len(start) or len(set(goal)) != len(goal):
+        raise ShapeError(
+            "source and destination must name as many different axes each",
+            expected="two lists of equal length without repetition",
+            received=f"source {as_list(source)} and destination {as_list(destination)}",
+            fix="give each moved axis one destination",
+            op="moveaxis",
+            var=x.name,
+        )
     perm = [a for a in range(rank) if a not in start]
     for to, axis in sorted(zip(goal, start, strict=True)):
         perm.insert(to, axis)
@@ -143,10 +130,7 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
     x = check_variable(x, "x", "swapaxes")
     rank = len(x.shape)
     perm = list(range(rank))
-    try:
-        a, b = normalize_axis(axis0, rank), normalize_axis(axis1, rank)
-    except ShapeError as error:
-        raise add_op_context(error, "swapaxes", x.name) from None
+    a, b = check_axis(axis0, x, "axis", "swapaxes"), check_axis(axis1, x, "axis", "swapaxes")
     if rank:
         perm[a], perm[b] = perm[b], perm[a]
     return emit_one("transpose2", {"X": x}, {"axis": perm}, name=name, prefix="transpose")
@@ -161,14 +145,178 @@ def t(input: Variable, name: str | None = None) -> Variable:
     """
     x = check_variable(input, "input", "t")
     if len(x.shape) > 2:
-        raise add_op_context(
-            ShapeError(
-                "t() is for values of at most two dimensions",
-                expected="0, 1 or 2 dimensions",
-                received=f"shape {list(x.shape)}",
-                fix="use paddle.transpose(x, perm)",
-            ),
-            "t",
-            x.name,
+        raise ShapeError(
+            "t() is for values of at most two dimensions",
+            expected="0, 1 or 2 dimensions",
+            received=f"shape {list(x.shape)}",
+            fix="use paddle.transpose(x, perm)",
+            op="t",
+            var=x.name,
         )
     return emit_one("transpose2", {"X": x}, {"axis": list(range(len(x.shape)))[::-1]}, name=name, prefix="t")
+
+
+# -------------------------------------------------------------------------------------------------------- flip and roll
+# ---------------------------------------------------------------------------------------------------------------- flip
+def _reversed(x: Array, axis: Sequence[int]) -> Array:
+    axes = axes_of(axis, x.ndim)
+    return x[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim))]
+
+
+def _infer_flip(x: Meta, *, axis: Sequence[int]) -> Meta:
+    axes_of(axis, x.rank)
+    return x
+
+
+def _flip_calls(x: Array, out: Array, *, axis: Sequence[int]) -> list[Call]:
+    return [copy(out, _reversed(x, axis))]
+
+
+register(OpDef(
+    "flip", "X -> Out", attrs={"axis": Attr(kind="ints")}, infer=_infer_flip, ref=copies(_flip_calls),
+    lower=lambda torch, x, *, axis: torch.flip(x, list(axis)), view=lambda x, *, axis: _reversed(x, axis),
+    split=Split(ELEMENTS, FREE, taken=lambda x, axis: axes_of(axis, x.rank)),
+    grad=grad_is_op("flip", lambda ctx: ctx.attrs),
+    domain=Domain(
+        cases=(
+            Case(((3, 4),), {"axis": (0,)}), Case(((2, 3, 4),), {"axis": (0, -1)}), Case(((5,),), {"axis": (-1,)}),
+            Case(((0, 3),), {"axis": (0,)}), Case(((2, 3),), {"axis": ()}), Case(((1, 4, 2),), {"axis": (0, 1, 2)}),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.flip", "Variable.flip", op="flip")
+def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
+    """Reverses the order of elements along the given axes.
+
+    Raises:
+        ShapeError: If an axis is out of range or named twice.
+    """
+    return emit_one("flip", {"X": check_variable(x, "x", "flip")}, {"axis": as_list(axis)}, name=name)
+
+
+@export("tensor.reverse", "Variable.reverse", "fluid.layers.reverse", op="flip")
+def reverse(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
+    """Same as :func:`flip`."""
+    return flip(x, axis, name)
+
+
+@export("tensor.rot90", "Variable.rot90", op="flip")
+def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
+    """Rotates by ``k`` times 90 degrees in the plane of two axes, from the first towards the second.
+
+    Raises:
+        ShapeError: If there are not two different axes.
+    """
+    x = check_variable(x, "x", "rot90")
+    plane = [check_axis(a, x, "axis", "rot90") for a in as_list(axes)]
+    if len(plane) != 2 or plane[0] == plane[1]:
+        raise ShapeError(
+            "rot90 turns in the plane of two axes",
+            expected="two different axes",
+            received=as_list(axes),
+            fix="pass axes=[0, 1], for example",
+            op="rot90",
+            var=x.name,
+        )
+    turns = k % 4
+    if turns == 0:
+        return emit_one("assign", {"X": x}, name=name)
+    if turns == 2:
+        return flip(x, plane, name)
+    if turns == 1:
+        return swapaxes(flip(x, plane[1]), plane[0], plane[1], name)
+    return flip(swapaxes(x, plane[0], plane[1]), plane[1], name)
+
+
+# ---------------------------------------------------------------------------------------------------------------- roll
+def _shifts(rank: int, shifts: Sequence[int], axis: Sequence[int]) -> dict[int, int]:
+    """Axis -> how far; several shifts of one axis add up."""
+    if len(axis) and len(axis) != len(shifts):
+        raise ShapeError(
+            "roll needs one shift for each axis",
+            expected=f"{len(axis)} shifts for axes {list(axis)}",
+            received=list(shifts),
+            fix="pass as many shifts as axes",
+        )
+    total: dict[int, int] = {}
+    for at, by in zip(axis, shifts, strict=True):
+        at = normalize_axis(at, rank)
+        total[at] = total.get(at, 0) + by
+    return total
+
+
+def _infer_roll(x: Meta, *, shifts: Sequence[int], axis: Sequence[int]) -> Meta:
+    if len(axis):
+        _shifts(x.rank, shifts, axis)
+    return x
+
+
+def _parts(size: int, by: int) -> list[tuple[slice, slice]]:
+    """(to, from) of the one or two runs that a roll moves."""
+    by = by % size if size else 0
+    if by == 0:
+        return [(slice(None), slice(None))]
+    return [(slice(by, None), slice(0, size - by)), (slice(0, by), slice(size - by, None))]
+
+
+def _roll_calls(x: Array, out: Array, *, shifts: Sequence[int], axis: Sequence[int]) -> list[Call]:
+    if not len(axis):
+        if not (x.flags.c_contiguous and out.flags.c_contiguous):
+            return [(_roll_flat, (x, out, sum(shifts)))]
+        x, out, axis, shifts = x.reshape(-1), out.reshape(-1), (0,), (sum(shifts),)
+    by = _shifts(x.ndim, shifts, axis)
+    runs = [_parts(size, by[i]) if i in by else [(slice(None), slice(None))] for i, size in enumerate(x.shape)]
+    return [
+        copy(out[tuple(to for to, _ in run)], x[tuple(source for _, source in run)]) for run in itertools.product(*runs)
+    ]
+
+
+def _roll_flat(x: Array, out: Array, by: int) -> None:
+    np.copyto(out, np.roll(x, by))
+
+
+def _roll_lower(torch: Any, x: Any, *, shifts: Sequence[int], axis: Sequence[int]) -> Any:
+    return torch.roll(x, list(shifts), list(axis)) if len(axis) else torch.roll(x, sum(shifts))
+
+
+def _back(ctx: GradContext) -> Mapping[str, Any]:
+    return {"shifts": tuple(-s for s in ctx.attrs["shifts"]), "axis": ctx.attrs["axis"]}
+
+
+register(OpDef(
+    "roll", "X -> Out", attrs={"shifts": Attr(kind="ints"), "axis": Attr((), "ints")}, infer=_infer_roll,
+    ref=copies(_roll_calls), lower=_roll_lower,
+    split=Split(ELEMENTS, FREE, taken=lambda x, axis: axis if len(axis) else range(x.rank)),
+    grad=grad_is_op("roll", _back),
+    domain=Domain(
+        cases=(
+            Case(((3, 4),), {"shifts": (1,), "axis": (0,)}), Case(((3, 4),), {"shifts": (1, -6), "axis": (0, -1)}),
+            Case(((3, 4),), {"shifts": (5,), "axis": ()}), Case(((0, 3),), {"shifts": (2,), "axis": (0,)}),
+            Case(((4,),), {"shifts": (1, 1), "axis": (0, 0)}), Case(((),), {"shifts": (1,), "axis": ()}),
+            Case(((2, 1, 3),), {"shifts": (0,), "axis": (2,)}),
+        ),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("tensor.roll", "Variable.roll", op="roll")
+def roll(
+    x: Variable, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None, name: str | None = None
+) -> Variable:
+    """Moves elements by ``shifts`` places; those pushed out at one end come in at the other.
+
+    Args:
+        x: ``[...]``, any dtype.
+        shifts: How far, one number for each axis.
+        axis: Along which axes; without it the flattened value is rolled and gets its shape back.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If an axis is out of range, or the lists differ in length.
+    """
+    attrs = {"shifts": as_list(shifts), "axis": [] if axis is None else as_list(axis)}
+    return emit_one("roll", {"X": check_variable(x, "x", "roll")}, attrs, name=name)

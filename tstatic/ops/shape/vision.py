@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.build import check_variable, emit
+from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_choice, check_rank
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import IMAGES, Split
 from tstatic.ir.types import UNKNOWN, Meta, Shape
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops.conv._sliding import assemble, channels, first, is_last, layout_attr, spatial
 from tstatic.ops.norm._norm import OutputView
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 
@@ -130,12 +132,6 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
         dx = wide.permute(order).reshape(_first_shape(tuple(x.shape), layout_of(given)))
         return dx.movedim(1, -1) if last else dx
 
-    def grad_is_forward_op(ctx: GradContext) -> list[OpSpec]:
-        dout, dx = ctx.inputs["Out" + GRAD][0], ctx.outputs["X" + GRAD][0]
-        if dout not in ctx.in_grads or dx not in ctx.out_grads:
-            return []
-        return [OpSpec(type, {"X": [ctx.out_grads[dx]]}, {"Out": [ctx.in_grads[dout]]}, ctx.attrs)]
-
     register(
         OpDef(
             type,
@@ -151,7 +147,7 @@ def _permuting(type: str, planner: Planner, attrs: dict[str, Any], cases: tuple[
                 lower=grad_lower,
                 split=Split(IMAGES, 0),
                 shape_only=("X",),
-                grad=grad_is_forward_op,
+                grad=grad_is_forward_op(type),
             ),
             amp="gray",
             domain=Domain(cases=cases, others=("int64", "bool"), ulps=0.0),
@@ -164,70 +160,47 @@ def _count(what: str) -> Attr:
 
 
 _permuting(
-    "pixel_shuffle",
-    _pixel_shuffle,
-    {"upscale_factor": _count("a factor"), "data_format": layout_attr("NCHW")},
+    "pixel_shuffle", _pixel_shuffle, {"upscale_factor": _count("a factor"), "data_format": layout_attr("NCHW")},
     (
-        Case(((2, 8, 3, 2),), {"upscale_factor": 2}),
-        Case(((1, 9, 2, 2),), {"upscale_factor": 3}),
+        Case(((2, 8, 3, 2),), {"upscale_factor": 2}), Case(((1, 9, 2, 2),), {"upscale_factor": 3}),
         Case(((2, 3, 2, 8),), {"upscale_factor": 2, "data_format": "NHWC"}),
-        Case(((0, 4, 2, 2),), {"upscale_factor": 2}),
-        Case(((2, 3, 2, 2),), {"upscale_factor": 1}),
+        Case(((0, 4, 2, 2),), {"upscale_factor": 2}), Case(((2, 3, 2, 2),), {"upscale_factor": 1}),
         Case(((1, 4, 1, 1),), {"upscale_factor": 2}),
     ),
-)
+)  # fmt: skip
 _permuting(
-    "pixel_unshuffle",
-    _pixel_unshuffle,
-    {"downscale_factor": _count("a factor"), "data_format": layout_attr("NCHW")},
+    "pixel_unshuffle", _pixel_unshuffle, {"downscale_factor": _count("a factor"), "data_format": layout_attr("NCHW")},
     (
-        Case(((2, 2, 4, 6),), {"downscale_factor": 2}),
-        Case(((1, 1, 6, 3),), {"downscale_factor": 3}),
+        Case(((2, 2, 4, 6),), {"downscale_factor": 2}), Case(((1, 1, 6, 3),), {"downscale_factor": 3}),
         Case(((2, 4, 2, 3),), {"downscale_factor": 2, "data_format": "NHWC"}),
-        Case(((0, 2, 2, 2),), {"downscale_factor": 2}),
-        Case(((2, 3, 2, 2),), {"downscale_factor": 1}),
+        Case(((0, 2, 2, 2),), {"downscale_factor": 2}), Case(((2, 3, 2, 2),), {"downscale_factor": 1}),
         Case(((1, 1, 2, 2),), {"downscale_factor": 2}),
     ),
-)
+)  # fmt: skip
 _permuting(
-    "shuffle_channel",
-    _shuffle,
-    {"group": _count("a number of groups")},
+    "shuffle_channel", _shuffle, {"group": _count("a number of groups")},
     (
-        Case(((2, 6, 2, 3),), {"group": 3}),
-        Case(((2, 6, 2, 3),), {"group": 2}),
-        Case(((1, 4, 1, 1),), {"group": 4}),
-        Case(((0, 4, 2, 2),), {"group": 2}),
-        Case(((2, 3, 2, 2),), {"group": 1}),
-        Case(((1, 8, 3, 1),), {"group": 4}),
+        Case(((2, 6, 2, 3),), {"group": 3}), Case(((2, 6, 2, 3),), {"group": 2}), Case(((1, 4, 1, 1),), {"group": 4}),
+        Case(((0, 4, 2, 2),), {"group": 2}), Case(((2, 3, 2, 2),), {"group": 1}), Case(((1, 8, 3, 1),), {"group": 4}),
     ),
-)
+)  # fmt: skip
 _permuting(
-    "channel_shuffle",
-    _shuffle,
-    {"groups": _count("a number of groups"), "data_format": layout_attr("NCHW")},
+    "channel_shuffle", _shuffle, {"groups": _count("a number of groups"), "data_format": layout_attr("NCHW")},
     (
-        Case(((2, 6, 2, 3),), {"groups": 3}),
-        Case(((2, 2, 3, 6),), {"groups": 2, "data_format": "NHWC"}),
-        Case(((1, 4, 1, 1),), {"groups": 4}),
-        Case(((0, 4, 2, 2),), {"groups": 2}),
-        Case(((2, 3, 2, 2),), {"groups": 1}),
-        Case(((1, 8, 3, 1),), {"groups": 4}),
+        Case(((2, 6, 2, 3),), {"groups": 3}), Case(((2, 2, 3, 6),), {"groups": 2, "data_format": "NHWC"}),
+        Case(((1, 4, 1, 1),), {"groups": 4}), Case(((0, 4, 2, 2),), {"groups": 2}),
+        Case(((2, 3, 2, 2),), {"groups": 1}), Case(((1, 8, 3, 1),), {"groups": 4}),
     ),
-)
+)  # fmt: skip
 _permuting(
-    "space_to_depth",
-    _space_to_depth,
+    "space_to_depth", _space_to_depth,
     {"blocksize": Attr(kind="int", check=lambda v: None if v > 0 else "a block size of at least 1")},
     (
-        Case(((2, 4, 2, 4),), {"blocksize": 2}),
-        Case(((1, 9, 3, 6),), {"blocksize": 3}),
-        Case(((1, 8, 4, 2),), {"blocksize": 2}),
-        Case(((0, 4, 2, 2),), {"blocksize": 2}),
-        Case(((2, 3, 2, 2),), {"blocksize": 1}),
-        Case(((1, 16, 4, 4),), {"blocksize": 4}),
+        Case(((2, 4, 2, 4),), {"blocksize": 2}), Case(((1, 9, 3, 6),), {"blocksize": 3}),
+        Case(((1, 8, 4, 2),), {"blocksize": 2}), Case(((0, 4, 2, 2),), {"blocksize": 2}),
+        Case(((2, 3, 2, 2),), {"blocksize": 1}), Case(((1, 16, 4, 4),), {"blocksize": 4}),
     ),
-)
+)  # fmt: skip
 
 
 @export("nn.functional.pixel_shuffle", op="pixel_shuffle")
@@ -256,8 +229,7 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
     check_variable(x, "x", "pixel_shuffle")
     check_choice(data_format, ("NCHW", "NHWC"), "data_format", "pixel_shuffle", error=ShapeError)
     attrs = {"upscale_factor": upscale_factor, "data_format": data_format}
-    out: Variable = emit("pixel_shuffle", {"X": x}, attrs, name=name)
-    return out
+    return emit_one("pixel_shuffle", {"X": x}, attrs, name=name)
 
 
 @export("fluid.layers.pixel_shuffle", op="pixel_shuffle")
@@ -297,8 +269,7 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW
     check_variable(x, "x", "pixel_unshuffle")
     check_choice(data_format, ("NCHW", "NHWC"), "data_format", "pixel_unshuffle", error=ShapeError)
     attrs = {"downscale_factor": downscale_factor, "data_format": data_format}
-    out: Variable = emit("pixel_unshuffle", {"X": x}, attrs, name=name)
-    return out
+    return emit_one("pixel_unshuffle", {"X": x}, attrs, name=name)
 
 
 @export("nn.functional.channel_shuffle", op="channel_shuffle")
@@ -325,8 +296,7 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
     """
     check_variable(x, "x", "channel_shuffle")
     check_choice(data_format, ("NCHW", "NHWC"), "data_format", "channel_shuffle", error=ShapeError)
-    out: Variable = emit("channel_shuffle", {"X": x}, {"groups": groups, "data_format": data_format}, name=name)
-    return out
+    return emit_one("channel_shuffle", {"X": x}, {"groups": groups, "data_format": data_format}, name=name)
 
 
 @export("fluid.layers.shuffle_channel", op="shuffle_channel")
@@ -337,8 +307,7 @@ def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variabl
         A Variable like ``x``.
     """
     check_variable(x, "x", "shuffle_channel")
-    out: Variable = emit("shuffle_channel", {"X": x}, {"group": group}, name=name)
-    return out
+    return emit_one("shuffle_channel", {"X": x}, {"group": group}, name=name)
 
 
 @export("fluid.layers.space_to_depth", op="space_to_depth")
@@ -360,5 +329,4 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
         ShapeError: If a size cannot be divided.
     """
     check_variable(x, "x", "space_to_depth")
-    out: Variable = emit("space_to_depth", {"X": x}, {"blocksize": blocksize}, name=name)
-    return out
+    return emit_one("space_to_depth", {"X": x}, {"blocksize": blocksize}, name=name)
