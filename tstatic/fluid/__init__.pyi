@@ -35,7 +35,7 @@ from tstatic.nn.layer.layers import Layer as Layer
 from tstatic.nn.param import ParamAttr as ParamAttr
 from tstatic.nn.param import WeightNormParamAttr as WeightNormParamAttr
 from tstatic.nn.static_linear import embedding as embedding
-from tstatic.ops.indexing.one_hot import fluid_one_hot as one_hot
+from tstatic.ops.indexing.embedding import fluid_one_hot as one_hot
 from tstatic.places import CPUPlace as CPUPlace
 from tstatic.places import CUDAPinnedPlace as CUDAPinnedPlace
 from tstatic.places import CUDAPlace as CUDAPlace

@@ -47,7 +47,7 @@ from tstatic.ops.elementwise.activation_piecewise import thresholded_relu as thr
 from tstatic.ops.elementwise.activation_piecewise import thresholded_relu as thresholded_relu_
 from tstatic.ops.elementwise.maxout import maxout as maxout
 from tstatic.ops.indexing.embedding import embedding as embedding
-from tstatic.ops.indexing.one_hot import one_hot as one_hot
+from tstatic.ops.indexing.embedding import one_hot as one_hot
 from tstatic.ops.loss.binary_loss import binary_cross_entropy as binary_cross_entropy
 from tstatic.ops.loss.binary_loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from tstatic.ops.loss.binary_loss import log_loss as log_loss

@@ -73,6 +73,34 @@ def grad_is_forward_op(
     return rule
 
 
+def grad_is_linear_op(type: str, result: str, slots: Sequence[str], keep: Sequence[str]) -> Rule:
+    """Gradient of the backward op of an op that is linear in several inputs: the op itself, with zeros for what is missing.
+
+    Args:
+        type: The forward op.
+        result: Its output slot; the backward op reads the gradient of it.
+        slots: The input slots in which it is linear; the first has the result's shape.
+        keep: Input slots that both ops read.
+    """
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        wanted = ctx.in_grads.get(ctx.inputs[result + GRAD][0])
+        specs: list[OpSpec] = []
+        inputs = {slot: ctx.inputs[slot] for slot in keep}
+        for i, slot in enumerate(slots):
+            like = ctx.inputs[slot if i else result + GRAD][0]
+            name = ctx.out_grads.get(ctx.outputs[slot + GRAD][0]) if ctx.outputs.get(slot + GRAD) else None
+            if name is None:
+                name = ctx.fresh(like)
+                specs.append(OpSpec("fill_any_like", {"X": [like]}, {"Out": [name]}, {"value": 0.0}))
+            inputs[slot] = [name]
+        if wanted is None or len(specs) == len(slots):
+            return []
+        return [*specs, OpSpec(type, inputs, {result: [wanted]}, ctx.attrs)]
+
+    return rule
+
+
 def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Out") -> Rule:
     """The gradient rule of the backward op of ``Out = f(X, Y)`` when ``f`` is linear in each operand.
 

@@ -111,10 +111,10 @@ from tstatic.ops.elementwise.unary import sinh as sinh
 from tstatic.ops.elementwise.unary import sqrt as sqrt
 from tstatic.ops.elementwise.unary import square as square
 from tstatic.ops.elementwise.unary import tan as tan
+from tstatic.ops.indexing.embedding import fluid_layers_one_hot as one_hot
 from tstatic.ops.indexing.gather import fluid_gather as gather
 from tstatic.ops.indexing.gather import gather_nd as gather_nd
 from tstatic.ops.indexing.masking import fluid_where as where
-from tstatic.ops.indexing.one_hot import fluid_layers_one_hot as one_hot
 from tstatic.ops.indexing.scatter import fluid_scatter as scatter
 from tstatic.ops.indexing.scatter import fluid_scatter_nd_add as scatter_nd_add
 from tstatic.ops.indexing.scatter import scatter_nd as scatter_nd

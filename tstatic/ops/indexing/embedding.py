@@ -1,4 +1,4 @@
-"""Rows of a table by index: the embedding lookup, under its names of Paddle 2.x and 1.x."""
+"""Rows of a table by index, and rows with a single one: the embedding lookup and one_hot, of Paddle 2.x and 1.x."""
 
 from __future__ import annotations
 
@@ -7,28 +7,16 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ShapeError
-from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import FLOATS, check_dtype
-from tstatic.ir.opdef import (
-    GRAD,
-    WHOLE,
-    Attr,
-    Case,
-    Cost,
-    Domain,
-    GradContext,
-    GradOp,
-    OpDef,
-    OpSpec,
-    ValueRange,
-    export,
-    register,
-)
+from tstatic.ir.build import check_variable
+from tstatic.ir.checks import ANY_RANK, FLOATS, INTEGERS, check_dtype, check_index, check_rank, check_sizes
+from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.split import IMAGES, Split
-from tstatic.ir.types import UNKNOWN, Meta, float32
+from tstatic.ir.split import ELEMENTS, IMAGES, Split
+from tstatic.ir.types import UNKNOWN, DType, Meta, float32
+from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
-from tstatic.ops.indexing._scatter_add import add_rows
+from tstatic.ops.indexing._indexing import add_rows
+from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
 
 SPARSE = Attr.idle(False, "values and gradients are the same; optimizers with lazy_mode read it")
@@ -142,20 +130,6 @@ def _grad_lower(torch: Any, ids: Any, w: Any, dout: Any, padding_idx: int) -> An
     return table.to(w.dtype)
 
 
-def _again(type: str) -> Any:
-    """Gradient of the backward op, which is linear in the incoming gradient: the lookup itself."""
-
-    def rule(ctx: GradContext) -> list[OpSpec]:
-        dout = ctx.inputs["Out" + GRAD][0]
-        ddw = ctx.out_grads.get(ctx.outputs["W" + GRAD][0])
-        if dout not in ctx.in_grads or ddw is None:
-            return []
-        ins = {"Ids": ctx.inputs["Ids"], "W": [ddw]}
-        return [OpSpec(type, ins, {"Out": [ctx.in_grads[dout]]}, ctx.attrs)]
-
-    return rule
-
-
 def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> OpDef:
     return OpDef(
         type,
@@ -172,7 +146,7 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
             lower=_grad_lower,
             cost=_grad_cost,
             shape_only=("W",),
-            grad=_again(type),
+            grad=grad_is_forward_op(type, "W", keep=("Ids",)),
         ),
         effects=True,
         amp="black",
@@ -180,37 +154,22 @@ def _definition(type: str, infer: Any, lower: Any, cases: tuple[Case, ...]) -> O
     )
 
 
-register(
-    _definition(
-        "lookup_table_v2",
-        _infer,
-        _lower,
-        (
-            Case(((3, 4), (7, 5)), {}),
-            Case(((6,), (4, 3)), {"padding_idx": 2}),
-            Case(((), (4, 3)), {}),
-            Case(((0,), (4, 3)), {}),
-            Case(((2, 3, 2), (5, 1)), {"padding_idx": 0}),
-            Case(((40,), (3, 20)), {"is_sparse": True}),
-            Case(((2, 2), (3, 0)), {}),
-        ),
-    )
-)
-register(
-    _definition(
-        "lookup_table",
-        _infer_column,
-        _lower_column,
-        (
-            Case(((3, 1), (7, 5)), {}),
-            Case(((2, 3, 1), (4, 3)), {"padding_idx": 2}),
-            Case(((1,), (4, 3)), {}),
-            Case(((0, 1), (4, 3)), {}),
-            Case(((30, 1), (3, 20)), {"is_sparse": True}),
-            Case(((5, 1), (2, 1)), {"padding_idx": 1}),
-        ),
-    )
-)
+register(_definition(
+    "lookup_table_v2", _infer, _lower,
+    (
+        Case(((3, 4), (7, 5)), {}), Case(((6,), (4, 3)), {"padding_idx": 2}), Case(((), (4, 3)), {}),
+        Case(((0,), (4, 3)), {}), Case(((2, 3, 2), (5, 1)), {"padding_idx": 0}),
+        Case(((40,), (3, 20)), {"is_sparse": True}), Case(((2, 2), (3, 0)), {}),
+    ),
+))  # fmt: skip
+register(_definition(
+    "lookup_table", _infer_column, _lower_column,
+    (
+        Case(((3, 1), (7, 5)), {}), Case(((2, 3, 1), (4, 3)), {"padding_idx": 2}), Case(((1,), (4, 3)), {}),
+        Case(((0, 1), (4, 3)), {}), Case(((30, 1), (3, 20)), {"is_sparse": True}),
+        Case(((5, 1), (2, 1)), {"padding_idx": 1}),
+    ),
+))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------- touched rows
@@ -231,21 +190,14 @@ def _rows_lower(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
     return counts
 
 
-register(
-    OpDef(
-        "embedding_rows",
-        "Ids, W -> Out",
-        attrs={"padding_idx": Attr(-1, "int")},
-        infer=_rows_infer,
-        ref=_rows_ref,
-        lower=_rows_lower,
-        shape_only=("W",),
-        domain=Domain(
-            cases=(Case(((3, 4), (7, 5))), Case(((6, 1), (4, 3)), {"padding_idx": 2}), Case(((0,), (4, 3)))),
-            values={"Ids": ValueRange(0, "W.0", dtype="int64")},
-        ),
-    )
-)
+register(OpDef(
+    "embedding_rows", "Ids, W -> Out", attrs={"padding_idx": Attr(-1, "int")}, infer=_rows_infer, ref=_rows_ref,
+    lower=_rows_lower, shape_only=("W",),
+    domain=Domain(
+        cases=(Case(((3, 4), (7, 5))), Case(((6, 1), (4, 3)), {"padding_idx": 2}), Case(((0,), (4, 3)))),
+        values={"Ids": ValueRange(0, "W.0", dtype="int64")},
+    ),
+))  # fmt: skip
 
 
 def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
@@ -301,5 +253,160 @@ def embedding(
         "padding_idx": padding_row(padding_idx, weight.shape[0] if weight.shape else 0, "embedding"),
         "is_sparse": bool(sparse),
     }
-    out: Variable = emit("lookup_table_v2", {"Ids": x, "W": weight}, attrs, name=name, prefix="embedding")
-    return out
+    return emit_one("lookup_table_v2", {"Ids": x, "W": weight}, attrs, name=name, prefix="embedding")
+
+
+# -------------------------------------------------------------------------------------------------------------- one_hot
+def _depth(depth: int) -> int:
+    if depth < 1:
+        raise ShapeError(
+            "one-hot rows need a length",
+            expected="a depth (number of classes) of at least 1",
+            received=depth,
+            fix="pass the number of classes",
+        )
+    return depth
+
+
+def _infer_hot(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
+    check_dtype(x, INTEGERS, "X")
+    if given is not None:
+        check_dtype(given, INTEGERS, "depth_tensor")
+    shape = (*x.shape, UNKNOWN if given is not None else _depth(depth))
+    check_sizes(shape)
+    return Meta(shape, dtype)
+
+
+def _ref_hot(
+    x: Array, given: Array | None, out: Array | None, *, depth: int, dtype: DType, allow_out_of_range: bool
+) -> list[Array] | None:
+    if out is None:
+        assert given is not None
+        made = np.empty((*x.shape, _depth(int(given.reshape(-1)[0]))), dtype.np)
+        _fill(x, made, allow_out_of_range)
+        return [made]
+    _fill(x, out, allow_out_of_range)
+    return None
+
+
+def _fill(x: Array, out: Array, allow_out_of_range: bool) -> None:
+    depth = out.shape[-1]
+    if not allow_out_of_range:
+        check_index(x, depth, "X")
+    if not out.flags.c_contiguous:
+        np.copyto(out, x[..., None] == np.arange(depth))
+        return
+    out.fill(0)
+    rows, classes = np.arange(x.size), x.reshape(-1)
+    if allow_out_of_range:
+        good = (classes >= 0) & (classes < depth)
+        rows, classes = rows[good], classes[good]
+    out.reshape(-1, depth)[rows, classes] = True
+
+
+def _lower_hot(torch: Any, x: Any, given: Any, *, depth: int, dtype: DType) -> Any:
+    count = int(given) if given is not None else depth
+    return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
+
+
+_ATTRS = {"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}
+
+register(OpDef(
+    "one_hot_v2", "X, depth_tensor? -> Out", attrs=_ATTRS, infer=_infer_hot, ref=_ref_hot, lower=_lower_hot,
+    split=Split(ELEMENTS, 0, None, 0),
+    domain=Domain(
+        cases=(
+            Case(((6,), None), {"depth": 4}), Case(((2, 3), None), {"depth": 4, "dtype": "int64"}),
+            Case(((), None), {"depth": 4}), Case(((0, 2), None), {"depth": 5}),
+            Case(((7, 1), None), {"depth": 2, "allow_out_of_range": True}),
+            Case(((3,), None), {"depth": 9, "dtype": "bfloat16"}),
+        ),
+        values={"X": ValueRange(0, "depth", dtype="int64")}, floats=("float32",), ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("nn.functional.one_hot", op="one_hot_v2")
+def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
+    """One-hot rows.
+
+    Args:
+        x: ``[...]`` class numbers, int64 or int32.
+        num_classes: The length of a row; an int or a Variable of one integer.
+        name: Name of the layer.
+
+    Returns:
+        ``[..., num_classes]``, float32.
+
+    Raises:
+        ShapeError: If ``num_classes`` is not positive. A class out of range raises IndexRangeError when the program
+            runs.
+
+    Example:
+        >>> label = paddle.to_tensor([2, 0])
+        >>> y = paddle.nn.functional.one_hot(label, num_classes=3)
+        >>> static.Executor().run(fetch_list=[y])[0]
+        array([[0., 0., 1.],
+               [1., 0., 0.]], dtype=float32)
+    """
+    return _one_hot("one_hot_v2", check_variable(x, "x", "one_hot", INTEGERS), num_classes, False, name)
+
+
+def _one_hot(type: str, x: Variable, depth: Any, allow_out_of_range: bool, name: str | None = None) -> Variable:
+    given = depth if isinstance(depth, Variable) else None
+    attrs = {"depth": 1 if given is not None else depth, "allow_out_of_range": allow_out_of_range}
+    return emit_one(type, {"X": x, "depth_tensor": given}, attrs, name=name)
+
+
+@export("fluid.one_hot", op="one_hot_v2")
+def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
+    """:func:`one_hot`, where classes out of range may be allowed and then give rows of zeros."""
+    return _one_hot("one_hot_v2", check_variable(input, "input", "one_hot", INTEGERS), depth, allow_out_of_range)
+
+
+# ------------------------------------------------------------------------------------------------- the older operator
+def _infer_last(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
+    check_rank(x, range(1, ANY_RANK), "X")
+    if x.shape[-1] not in (1, UNKNOWN):
+        raise ShapeError(
+            "the last dimension of one_hot's input must be 1",
+            expected="shape [..., 1]",
+            received=list(x.shape),
+            fix="use nn.functional.one_hot, or unsqueeze the last axis",
+        )
+    return _infer_hot(x.with_shape(x.shape[:-1]), given, depth=depth, dtype=dtype)
+
+
+def _ref_last(
+    x: Array, given: Array | None, out: Array | None, *, depth: int, dtype: DType, allow_out_of_range: bool
+) -> list[Array] | None:
+    return _ref_hot(x[..., 0], given, out, depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)
+
+
+register(OpDef(
+    "one_hot", "X, depth_tensor? -> Out", attrs=_ATTRS, infer=_infer_last, ref=_ref_last,
+    lower=lambda torch, x, given, *, depth, dtype: _lower_hot(torch, x[..., 0], given, depth=depth, dtype=dtype),
+    split=Split(ELEMENTS, 0, None, 0),
+    domain=Domain(
+        cases=(
+            Case(((6, 1), None), {"depth": 4}), Case(((2, 3, 1), None), {"depth": 4, "dtype": "int64"}),
+            Case(((1,), None), {"depth": 4}), Case(((0, 1), None), {"depth": 5}),
+            Case(((7, 1), None), {"depth": 2, "allow_out_of_range": True}), Case(((3, 1), None), {"depth": 9}),
+        ),
+        values={"X": ValueRange(0, "depth", dtype="int64")}, floats=("float32",), ulps=0,
+    ),
+))  # fmt: skip
+
+
+@export("fluid.layers.one_hot", op="one_hot")
+def fluid_layers_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
+    """One-hot rows in the place of a last dimension of 1: ``[n, 1]`` gives ``[n, depth]``.
+
+    Example:
+        >>> label = fluid.layers.data("label", shape=[1], dtype="int64")
+        >>> y = fluid.layers.one_hot(label, depth=3)
+        >>> static.Executor().run(feed={"label": np.array([[2], [0]])}, fetch_list=[y])[0]
+        array([[0., 0., 1.],
+               [1., 0., 0.]], dtype=float32)
+    """
+    return _one_hot("one_hot", check_variable(input, "input", "one_hot", INTEGERS), depth, allow_out_of_range)

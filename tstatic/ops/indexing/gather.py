@@ -9,14 +9,13 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank
-from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
-from tstatic.ops.indexing._indexing import add_nd, split_columns, split_take, take, take_nd, torch_add
-from tstatic.ops.indexing._scatter_add import add_rows
+from tstatic.ops.indexing._indexing import add_nd, add_rows, split_columns, split_take, take, take_nd, torch_add
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 
 
@@ -68,45 +67,54 @@ def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
     return torch_add(torch, x.shape, axis, index.reshape(-1), rows)
 
 
-def _split_back(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
-    return split_columns(x, index, dout, dx, axis)
-
-
 _INDEX = ValueRange(0, "X.0", dtype="int64")
 
-register(
-    OpDef(
-        "gather",
-        "X, Index -> Out",
-        attrs={"axis": 0},
-        infer=lambda x, index, *, axis: _infer_along(x, index, axis),
-        ref=lambda x, index, out, *, axis: _gather(x, index, out, axis),
-        lower=lambda torch, x, index, *, axis: _lower_gather(torch, x, index, axis),
-        split=lambda x, index, out, *, axis: split_take(x, index, out, axis),
+
+def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> None:
+    """Registers an op that reads rows along the axis that the attribute ``name`` says."""
+    register(OpDef(
+        type, "X, Index -> Out", attrs={name: 0}, infer=lambda x, index, **a: _infer_along(x, index, a[name]),
+        ref=lambda x, index, out, **a: _gather(x, index, out, a[name]),
+        lower=lambda torch, x, index, **a: _lower_gather(torch, x, index, a[name]),
+        split=lambda x, index, out, **a: split_take(x, index, out, a[name]),
         grad=GradOp(
             "X, Index, Out@GRAD -> X@GRAD",
-            ref=lambda x, index, dout, dx, *, axis: _gather_back(x, index, dout, dx, axis=axis),
-            lower=lambda torch, x, index, dout, *, axis: _lower_back(torch, x, index, dout, axis),
-            shape_only=("X",),
-            split=lambda x, index, dout, dx, *, axis: _split_back(x, index, dout, dx, axis),
-            grad=grad_is_forward_op("gather", keep=("Index",)),
+            ref=lambda x, index, dout, dx, **a: _gather_back(x, index, dout, dx, axis=a[name]),
+            lower=lambda torch, x, index, dout, **a: _lower_back(torch, x, index, dout, a[name]), shape_only=("X",),
+            split=lambda x, index, dout, dx, **a: split_columns(x, index, dout, dx, a[name]),
+            grad=grad_is_forward_op(type, keep=("Index",)),
         ),
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((4, 3), (6,)), {"axis": 0}),
-                Case(((3, 4, 2), (5,)), {"axis": 1}),
-                Case(((2, 3, 3), (4,)), {"axis": -1}),
-                Case(((5,), (3, 1)), {"axis": 0}),
-                Case(((3, 9), (8,)), {"axis": 0}),
-                Case(((4, 2), ()), {"axis": 0}),
-                Case(((3, 2), (0,)), {"axis": 0}),
-                Case(((2, 0, 3), (4,)), {"axis": 0}),
-            ),
-            values={"Index": _INDEX},
-            others=ANY,
-        ),
-    )
+        amp=amp, domain=Domain(cases=cases, values={"Index": _INDEX}, others=ANY),
+    ))  # fmt: skip
+
+
+_gather_op(
+    "gather",
+    "axis",
+    (
+        Case(((4, 3), (6,)), {"axis": 0}),
+        Case(((3, 4, 2), (5,)), {"axis": 1}),
+        Case(((2, 3, 3), (4,)), {"axis": -1}),
+        Case(((5,), (3, 1)), {"axis": 0}),
+        Case(((3, 9), (8,)), {"axis": 0}),
+        Case(((4, 2), ()), {"axis": 0}),
+        Case(((3, 2), (0,)), {"axis": 0}),
+        Case(((2, 0, 3), (4,)), {"axis": 0}),
+    ),
+    amp="gray",
+)
+_gather_op(
+    "index_select",
+    "dim",
+    (
+        Case(((4, 3), (6,)), {"dim": 0}),
+        Case(((3, 4, 2), (5,)), {"dim": 1}),
+        Case(((2, 3, 3), (4,)), {"dim": -1}),
+        Case(((5,), (3,)), {"dim": 0}),
+        Case(((3, 9), (8,)), {"dim": 0}),
+        Case(((3, 2), (0,)), {"dim": 0}),
+        Case(((2, 0, 3), (4,)), {"dim": -3}),
+    ),
 )
 
 
@@ -153,41 +161,6 @@ def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Va
     return gather(input, index)
 
 
-# -------------------------------------------------------------------------------------------------------- index_select
-register(
-    OpDef(
-        "index_select",
-        "X, Index -> Out",
-        attrs={"dim": 0},
-        infer=lambda x, index, *, dim: _infer_along(x, index, dim),
-        ref=lambda x, index, out, *, dim: _gather(x, index, out, dim),
-        lower=lambda torch, x, index, *, dim: _lower_gather(torch, x, index, dim),
-        split=lambda x, index, out, *, dim: split_take(x, index, out, dim),
-        grad=GradOp(
-            "X, Index, Out@GRAD -> X@GRAD",
-            ref=lambda x, index, dout, dx, *, dim: _gather_back(x, index, dout, dx, axis=dim),
-            lower=lambda torch, x, index, dout, *, dim: _lower_back(torch, x, index, dout, dim),
-            shape_only=("X",),
-            split=lambda x, index, dout, dx, *, dim: _split_back(x, index, dout, dx, dim),
-            grad=grad_is_forward_op("index_select", keep=("Index",)),
-        ),
-        domain=Domain(
-            cases=(
-                Case(((4, 3), (6,)), {"dim": 0}),
-                Case(((3, 4, 2), (5,)), {"dim": 1}),
-                Case(((2, 3, 3), (4,)), {"dim": -1}),
-                Case(((5,), (3,)), {"dim": 0}),
-                Case(((3, 9), (8,)), {"dim": 0}),
-                Case(((3, 2), (0,)), {"dim": 0}),
-                Case(((2, 0, 3), (4,)), {"dim": -3}),
-            ),
-            values={"Index": _INDEX},
-            others=ANY,
-        ),
-    )
-)
-
-
 @export("tensor.index_select", "Variable.index_select", op="index_select")
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Reads entries along an axis at the positions ``index`` (``[n]``, from 0)."""
@@ -231,35 +204,20 @@ def _lower_nd_back(torch: Any, x: Any, index: Any, dout: Any) -> Any:
     return dx.index_put(tuple(index.unbind(-1)), wide, accumulate=True).to(dout.dtype)
 
 
-register(
-    OpDef(
-        "gather_nd",
-        "X, Index -> Out",
-        infer=_infer_nd,
-        ref=take_nd,
-        lower=_lower_nd,
-        grad=GradOp(
-            "X, Index, Out@GRAD -> X@GRAD",
-            ref=_nd_back,
-            lower=_lower_nd_back,
-            shape_only=("X",),
-            grad=grad_is_forward_op("gather_nd", keep=("Index",)),
+register(OpDef(
+    "gather_nd", "X, Index -> Out", infer=_infer_nd, ref=take_nd, lower=_lower_nd,
+    grad=GradOp(
+        "X, Index, Out@GRAD -> X@GRAD", ref=_nd_back, lower=_lower_nd_back, shape_only=("X",),
+        grad=grad_is_forward_op("gather_nd", keep=("Index",)),
+    ),
+    domain=Domain(
+        cases=(
+            Case(((3, 4), (5, 1))), Case(((3, 4, 2), (2, 3, 2))), Case(((3, 3, 3), (6, 3))), Case(((4,), (1, 1))),
+            Case(((2, 3), (0, 2))), Case(((2, 0), (3, 1))), Case(((2, 3), (2, 0))),
         ),
-        domain=Domain(
-            cases=(
-                Case(((3, 4), (5, 1))),
-                Case(((3, 4, 2), (2, 3, 2))),
-                Case(((3, 3, 3), (6, 3))),
-                Case(((4,), (1, 1))),
-                Case(((2, 3), (0, 2))),
-                Case(((2, 0), (3, 1))),
-                Case(((2, 3), (2, 0))),
-            ),
-            values={"Index": ValueRange(-2, "X.0", dtype="int64")},
-            others=ANY,
-        ),
-    )
-)
+        values={"Index": ValueRange(-2, "X.0", dtype="int64")}, others=ANY,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.gather_nd", "Variable.gather_nd", "fluid.layers.gather_nd", op="gather_nd")

@@ -14,16 +14,14 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.indexing.masking import nonzero
-from tstatic.ops.shape._shapes import add_op_context, emit_list, emit_one, size_variable
+from tstatic.ops.shape._shapes import emit_list, emit_one, size_variable
 from tstatic.ops.shape.reshape import squeeze, unsqueeze
 from tstatic.ops.shape.slicing import END
 from tstatic.ops.shape.transpose import transpose
 
 
 def _bad(x: Variable, what: str, expected: object, received: Any, fix: str) -> IndexRangeError:
-    error = IndexRangeError(what, expected=expected, received=received, fix=fix)
-    add_op_context(error, "getitem", x.name)
-    return error
+    return IndexRangeError(what, expected=expected, received=received, fix=fix, op="getitem", var=x.name)
 
 
 @dataclass(frozen=True)
@@ -358,13 +356,11 @@ def setitem(x: Variable, item: Any, value: Any) -> None:
     Raises:
         UnsupportedError: Always; it names what to use.
     """
-    raise add_op_context(
-        UnsupportedError(
-            f"a part of a graph variable cannot be assigned to ('{x.name}[...] = ...')",
-            expected="a new variable",
-            received=f"{x.name}[{item!r}] = {value!r}",
-            fix="use paddle.where(mask, value, x), paddle.scatter(x, index, updates) or paddle.concat of the parts",
-        ),
-        "setitem",
-        x.name,
+    raise UnsupportedError(
+        f"a part of a graph variable cannot be assigned to ('{x.name}[...] = ...')",
+        expected="a new variable",
+        received=f"{x.name}[{item!r}] = {value!r}",
+        fix="use paddle.where(mask, value, x), paddle.scatter(x, index, updates) or paddle.concat of the parts",
+        op="setitem",
+        var=x.name,
     )

@@ -8,26 +8,17 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable
+from tstatic.ir.checks import check_dtype
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.shape._shapes import ANY, Array, add_op_context, emit_one
+from tstatic.ops.shape._shapes import ANY, Array, emit_one
 
 
 # ------------------------------------------------------------------------------------------------------- masked_select
-def _need_bool(mask: Meta, slot: str) -> None:
-    if mask.dtype.name != "bool":
-        raise DTypeError(
-            f"{slot} must hold truth values",
-            expected="bool",
-            received=mask.dtype.name,
-            fix=f"compare first, for example {slot.lower()} > 0, or use paddle.cast(..., 'bool')",
-        )
-
-
 def _infer(x: Meta, mask: Meta) -> Meta:
-    _need_bool(mask, "Mask")
+    check_dtype(mask, ("bool",), "Mask")
     broadcast_shapes(x.shape, mask.shape)
     return x.with_shape((UNKNOWN,))
 
@@ -58,35 +49,21 @@ def _lower_back(torch: Any, x: Any, mask: Any, dy: Any) -> Any:
     return wide.sum_to_size(tuple(x.shape))
 
 
-register(
-    OpDef(
-        "masked_select",
-        "X, Mask -> Y",
-        infer=_infer,
-        ref=_ref,
-        lower=lambda torch, x, mask: torch.masked_select(x, mask),
-        grad=GradOp(
-            "X, Mask, Y@GRAD -> X@GRAD",
-            ref=_back,
-            lower=_lower_back,
-            shape_only=("X",),
-            grad=grad_is_forward_op("masked_select", "X", "Y", ("Mask",)),
+register(OpDef(
+    "masked_select", "X, Mask -> Y", infer=_infer, ref=_ref, lower=lambda torch, x, mask: torch.masked_select(x, mask),
+    grad=GradOp(
+        "X, Mask, Y@GRAD -> X@GRAD", ref=_back, lower=_lower_back, shape_only=("X",),
+        grad=grad_is_forward_op("masked_select", "X", "Y", ("Mask",)),
+    ),
+    dynamic=True,
+    domain=Domain(
+        cases=(
+            Case(((3, 4), (3, 4))), Case(((7,), (7,))), Case(((2, 3, 2), (3, 1))), Case(((3, 1), (3, 4))),
+            Case(((0, 3), (0, 3))), Case(((), ())),
         ),
-        dynamic=True,
-        domain=Domain(
-            cases=(
-                Case(((3, 4), (3, 4))),
-                Case(((7,), (7,))),
-                Case(((2, 3, 2), (3, 1))),
-                Case(((3, 1), (3, 4))),
-                Case(((0, 3), (0, 3))),
-                Case(((), ())),
-            ),
-            values={"Mask": ValueRange(dtype="bool")},
-            others=ANY,
-        ),
-    )
-)
+        values={"Mask": ValueRange(dtype="bool")}, others=ANY,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.masked_select", "Variable.masked_select", op="masked_select")
@@ -105,29 +82,16 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
 
 
 # --------------------------------------------------------------------------------------------------------- where_index
-register(
-    OpDef(
-        "where_index",
-        "Condition -> Out",
-        infer=lambda x: Meta((UNKNOWN, x.rank), int64),
-        # argwhere drops the axis of coordinates of a 0-d value.
-        ref=lambda x, out: [np.stack(np.nonzero(x), 1) if x.ndim else np.empty((int(bool(x)), 0), np.int64)],
-        lower=lambda torch, x: torch.nonzero(x),
-        dynamic=True,
-        domain=Domain(
-            cases=(
-                Case(((3, 4),)),
-                Case(((7,),)),
-                Case(((2, 2, 3),)),
-                Case(((0, 3),)),
-                Case(((),)),
-                Case(((1, 1),)),
-            ),
-            others=ANY,
-            ulps=0,
-        ),
-    )
-)
+register(OpDef(
+    "where_index", "Condition -> Out", infer=lambda x: Meta((UNKNOWN, x.rank), int64),
+    # argwhere drops the axis of coordinates of a 0-d value.
+    ref=lambda x, out: [np.stack(np.nonzero(x), 1) if x.ndim else np.empty((int(bool(x)), 0), np.int64)],
+    lower=lambda torch, x: torch.nonzero(x), dynamic=True,
+    domain=Domain(
+        cases=(Case(((3, 4),)), Case(((7,),)), Case(((2, 2, 3),)), Case(((0, 3),)), Case(((),)), Case(((1, 1),))),
+        others=ANY, ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.nonzero", "Variable.nonzero", op="where_index")
@@ -171,15 +135,13 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
     mask = check_variable(mask, "mask", "masked_fill", ("bool",))
     filler = as_variable(value, like=x)
     if filler.dtype is not x.dtype:
-        raise add_op_context(
-            DTypeError(
-                "the value that fills must have the dtype of x",
-                expected=x.dtype.name,
-                received=filler.dtype.name,
-                fix=f"convert it with paddle.cast(value, '{x.dtype.name}')",
-            ),
-            "masked_fill",
-            filler.name,
+        raise DTypeError(
+            "the value that fills must have the dtype of x",
+            expected=x.dtype.name,
+            received=filler.dtype.name,
+            fix=f"convert it with paddle.cast(value, '{x.dtype.name}')",
+            op="masked_fill",
+            var=filler.name,
         )
     return emit_one("where", {"Condition": mask, "X": filler, "Y": x}, name=name)
 

@@ -1,7 +1,8 @@
-"""Writing and adding rows by index: scatter, scatter_nd, scatter_nd_add."""
+"""Writing and adding rows by index: scatter, scatter_nd, scatter_nd_add, index_add."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,24 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_same_dtype
-from tstatic.ir.opdef import Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.opdef import (
+    NO_ATTRS,
+    Attr,
+    Case,
+    Domain,
+    GradContext,
+    GradOp,
+    OpDef,
+    OpSpec,
+    ValueRange,
+    export,
+    register,
+)
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, Meta
+from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.ops._gradients import grad_is_linear_op
 from tstatic.ops._low import in_float32
-from tstatic.ops.indexing._indexing import add_nd
-from tstatic.ops.indexing._scatter_add import add_rows
+from tstatic.ops.indexing._indexing import add_nd, add_rows
 from tstatic.ops.shape._shapes import Array, as_list, emit_one
 from tstatic.ops.shape.joining import common_shape
 
@@ -120,58 +133,24 @@ def _lower_back(torch: Any, ids: Any, updates: Any, dout: Any, *, overwrite: boo
     return dout.index_fill(0, flat, 0.0), rows.reshape(updates.shape)
 
 
-def _again(ctx: GradContext) -> list[OpSpec]:
-    """The map is linear in X and Updates, and its gradient's gradient is the map itself."""
-    wanted = ctx.in_grads.get(ctx.inputs["Out@GRAD"][0])
-    arriving = {
-        slot: ctx.out_grads.get(ctx.outputs[slot][0]) for slot in ("X@GRAD", "Updates@GRAD") if ctx.outputs.get(slot)
-    }
-    if wanted is None or not any(arriving.values()):
-        return []
-    specs: list[OpSpec] = []
-    found = []
-    for slot, like in (("X@GRAD", ctx.inputs["Out@GRAD"][0]), ("Updates@GRAD", ctx.inputs["Updates"][0])):
-        name = arriving.get(slot)
-        if name is None:
-            name = ctx.fresh(like)
-            specs.append(OpSpec("fill_any_like", {"X": [like]}, {"Out": [name]}, {"value": 0.0}))
-        found.append(name)
-    inputs = {"X": [found[0]], "Ids": ctx.inputs["Ids"], "Updates": [found[1]]}
-    return [*specs, OpSpec("scatter", inputs, {"Out": [wanted]}, ctx.attrs)]
-
-
-register(
-    OpDef(
-        "scatter",
-        "X, Ids, Updates -> Out",
-        attrs={"overwrite": True},
-        infer=_infer,
-        ref=_ref,
-        lower=_lower,
-        grad=GradOp(
-            "Ids, Updates, Out@GRAD -> X@GRAD, Updates@GRAD",
-            ref=_back,
-            lower=_lower_back,
-            infer=lambda ids, updates, dout: (dout, updates),
-            shape_only=("Updates",),
-            grad=_again,
+register(OpDef(
+    "scatter", "X, Ids, Updates -> Out", attrs={"overwrite": True}, infer=_infer, ref=_ref, lower=_lower,
+    grad=GradOp(
+        "Ids, Updates, Out@GRAD -> X@GRAD, Updates@GRAD", ref=_back, lower=_lower_back,
+        infer=lambda ids, updates, dout: (dout, updates), shape_only=("Updates",),
+        grad=grad_is_linear_op("scatter", "Out", ("X", "Updates"), ("Ids",)),
+    ),
+    inplace=(("X", "Out"),),
+    domain=Domain(
+        cases=(
+            Case(((5, 3), (2,), (2, 3)), {"overwrite": True}), Case(((5, 3), (2,), (2, 3)), {"overwrite": False}),
+            Case(((3,), (6,), (6,)), {"overwrite": True}), Case(((3,), (6,), (6,)), {"overwrite": False}),
+            Case(((4, 2, 2), (3, 1), (3, 2, 2)), {"overwrite": False}),
+            Case(((2, 3), (0,), (0, 3)), {"overwrite": True}), Case(((2, 0), (2,), (2, 0)), {"overwrite": True}),
         ),
-        inplace=(("X", "Out"),),
-        domain=Domain(
-            cases=(
-                Case(((5, 3), (2,), (2, 3)), {"overwrite": True}),
-                Case(((5, 3), (2,), (2, 3)), {"overwrite": False}),
-                Case(((3,), (6,), (6,)), {"overwrite": True}),
-                Case(((3,), (6,), (6,)), {"overwrite": False}),
-                Case(((4, 2, 2), (3, 1), (3, 2, 2)), {"overwrite": False}),
-                Case(((2, 3), (0,), (0, 3)), {"overwrite": True}),
-                Case(((2, 0), (2,), (2, 0)), {"overwrite": True}),
-            ),
-            values={"Ids": ValueRange(0, "X.0", dtype="int64")},
-            others=("int64", "int32"),
-        ),
-    )
-)
+        values={"Ids": ValueRange(0, "X.0", dtype="int64")}, others=("int64", "int32"),
+    ),
+))  # fmt: skip
 
 
 @export("tensor.scatter", "Variable.scatter", op="scatter")
@@ -253,42 +232,36 @@ def _lower_nd(torch: Any, x: Any, index: Any, updates: Any) -> Any:
     return exact.index_put(tuple(index.unbind(-1)), updates.to(exact.dtype), accumulate=True).to(x.dtype)
 
 
-def _grad_nd(ctx: GradContext) -> list[OpSpec]:
-    arriving = ctx.out_grads.get(ctx.outputs["Out"][0])
-    if arriving is None:
-        return []
-    specs = []
-    dx, dupdates = ctx.in_grads.get(ctx.inputs["X"][0]), ctx.in_grads.get(ctx.inputs["Updates"][0])
-    if dx is not None:
-        specs.append(OpSpec("assign", {"X": [arriving]}, {"Out": [dx]}))
-    if dupdates is not None:
-        specs.append(OpSpec("gather_nd", {"X": [arriving], "Index": ctx.inputs["Index"]}, {"Out": [dupdates]}))
-    return specs
+def _grad_of_add(
+    read: str, updates: str, attrs: Callable[[GradContext], Mapping[str, Any]] = lambda ctx: NO_ATTRS
+) -> Any:
+    """Gradient of an op that adds ``updates`` at indices: it arrives at X as it is, and is read there for them."""
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        arriving = ctx.out_grads.get(ctx.outputs["Out"][0])
+        if arriving is None:
+            return []
+        dx, dupdates = ctx.in_grads.get(ctx.inputs["X"][0]), ctx.in_grads.get(ctx.inputs[updates][0])
+        specs = [] if dx is None else [OpSpec("assign", {"X": [arriving]}, {"Out": [dx]})]
+        if dupdates is not None:
+            inputs = {"X": [arriving], "Index": ctx.inputs["Index"]}
+            specs.append(OpSpec(read, inputs, {"Out": [dupdates]}, attrs(ctx)))
+        return specs
+
+    return rule
 
 
-register(
-    OpDef(
-        "scatter_nd_add",
-        "X, Index, Updates -> Out",
-        infer=_infer_nd,
-        ref=_ref_nd,
-        lower=_lower_nd,
-        grad=_grad_nd,
-        inplace=(("X", "Out"),),
-        domain=Domain(
-            cases=(
-                Case(((4, 3), (6, 1), (6, 3))),
-                Case(((3, 4), (2, 3, 2), (2, 3))),
-                Case(((3,), (5, 1), (5,))),
-                Case(((2, 3, 2), (4, 2), (4, 2))),
-                Case(((2, 3), (0, 1), (0, 3))),
-                Case(((2, 0), (3, 1), (3, 0))),
-            ),
-            values={"Index": ValueRange(-2, "X.0", dtype="int64")},
-            others=("int64", "int32"),
+register(OpDef(
+    "scatter_nd_add", "X, Index, Updates -> Out", infer=_infer_nd, ref=_ref_nd, lower=_lower_nd,
+    grad=_grad_of_add("gather_nd", "Updates"), inplace=(("X", "Out"),),
+    domain=Domain(
+        cases=(
+            Case(((4, 3), (6, 1), (6, 3))), Case(((3, 4), (2, 3, 2), (2, 3))), Case(((3,), (5, 1), (5,))),
+            Case(((2, 3, 2), (4, 2), (4, 2))), Case(((2, 3), (0, 1), (0, 3))), Case(((2, 0), (3, 1), (3, 0))),
         ),
-    )
-)
+        values={"Index": ValueRange(-2, "X.0", dtype="int64")}, others=("int64", "int32"),
+    ),
+))  # fmt: skip
 
 
 @export("tensor.scatter_nd_add", "Variable.scatter_nd_add", op="scatter_nd_add")
@@ -324,3 +297,64 @@ def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str |
     updates = check_variable(updates, "updates", "scatter_nd")
     zeros = emit_one("fill_constant", {}, {"shape": as_list(shape), "dtype": updates.dtype, "value": 0.0})
     return scatter_nd_add(zeros, index, updates, name)
+
+
+# ------------------------------------------------------------------------------------------------------------ index_add
+def _infer_add(x: Meta, index: Meta, value: Meta, *, axis: int) -> Meta:
+    check_dtype(index, INTEGERS, "Index")
+    check_rank(index, 1, "Index")
+    check_rank(x, range(1, ANY_RANK), "X")
+    check_same_dtype((x, value), ("X", "AddValue"))
+    at = normalize_axis(axis, x.rank)
+    common_shape([value.shape, (*x.shape[:at], index.shape[0], *x.shape[at + 1 :])], None)
+    return x
+
+
+@in_float32()
+def _ref_add(x: Array, index: Array, value: Array, out: Array, *, axis: int) -> None:
+    check_index(index, out.shape[axis])
+    if out is not x:
+        np.copyto(out, x)
+    add_rows(np.moveaxis(out, axis, 0), index, np.moveaxis(value, axis, 0))
+
+
+def _lower_add(torch: Any, x: Any, index: Any, value: Any, *, axis: int) -> Any:
+    wide = x.float() if x.element_size() == 2 and x.is_floating_point() else x
+    return wide.index_add(axis, index, value.to(wide.dtype)).to(x.dtype)
+
+
+register(OpDef(
+    "index_add", "X, Index, AddValue -> Out", attrs={"axis": Attr(0, "int")}, infer=_infer_add, ref=_ref_add,
+    lower=_lower_add, grad=_grad_of_add("index_select", "AddValue", lambda ctx: {"dim": ctx.attrs["axis"]}),
+    inplace=(("X", "Out"),),
+    domain=Domain(
+        cases=(
+            Case(((4, 3), (6,), (6, 3)), {"axis": 0}), Case(((3, 4), (5,), (3, 5)), {"axis": 1}),
+            Case(((2, 3, 3), (2,), (2, 3, 2)), {"axis": -1}), Case(((3,), (7,), (7,)), {"axis": 0}),
+            Case(((2, 3), (0,), (0, 3)), {"axis": 0}), Case(((2, 0), (3,), (3, 0)), {"axis": -2}),
+        ),
+        values={"Index": ValueRange(0, "X.0", dtype="int64")}, others=("int64", "int32"),
+    ),
+))  # fmt: skip
+
+
+@export("tensor.index_add", "Variable.index_add", op="index_add")
+def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
+    """``x`` with slice ``i`` of ``value`` added to its slice ``index[i]`` along an axis; equal indices add up.
+
+    Args:
+        x: ``[...]``.
+        index: ``[n]`` positions from 0.
+        axis: Which axis.
+        value: The shape of ``x`` with the axis's size replaced by ``n``.
+        name: Name of the layer.
+
+    Raises:
+        ShapeError: If the shapes do not fit. A position out of range raises IndexRangeError when the program runs.
+    """
+    inputs = {
+        "X": check_variable(x, "x", "index_add"),
+        "Index": check_variable(index, "index", "index_add", INTEGERS),
+        "AddValue": check_variable(value, "value", "index_add"),
+    }
+    return emit_one("index_add", inputs, {"axis": axis}, name=name)

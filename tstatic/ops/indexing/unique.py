@@ -94,24 +94,12 @@ _CASES = (
     Case(((2, 2, 3),), {"axis": (1,)}),
 )
 
-register(
-    OpDef(
-        "unique",
-        "X -> Out, Indices?, Index?, Counts?",
-        attrs=_ATTRS,
-        infer=_infer,
-        ref=_ref,
-        lower=_lower,
-        dynamic=True,
-        domain=Domain(
-            cases=_CASES,
-            values={"X": ValueRange(0, 3, dtype="int64")},
-            floats=("float32",),
-            others=("int32",),
-            ulps=0,
-        ),
-    )
-)
+register(OpDef(
+    "unique", "X -> Out, Indices?, Index?, Counts?", attrs=_ATTRS, infer=_infer, ref=_ref, lower=_lower, dynamic=True,
+    domain=Domain(
+        cases=_CASES, values={"X": ValueRange(0, 3, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
+    ),
+))  # fmt: skip
 
 
 def _results(
@@ -209,24 +197,14 @@ def _lower_runs(torch: Any, x: Any, *, axis: Sequence[int], dtype: DType) -> Any
     return found, inverse.reshape(-1).to(kind), counts.to(kind)
 
 
-register(
-    OpDef(
-        "unique_consecutive",
-        "X -> Out, Index?, Counts?",
-        attrs={n: _ATTRS[n] for n in ("return_inverse", "return_counts", "axis", "dtype")},
-        infer=_infer_runs,
-        ref=_ref_runs,
-        lower=_lower_runs,
-        dynamic=True,
-        domain=Domain(
-            cases=_CASES,
-            values={"X": ValueRange(0, 1, dtype="int64")},
-            floats=("float32",),
-            others=("int32",),
-            ulps=0,
-        ),
-    )
-)
+register(OpDef(
+    "unique_consecutive", "X -> Out, Index?, Counts?",
+    attrs={n: _ATTRS[n] for n in ("return_inverse", "return_counts", "axis", "dtype")}, infer=_infer_runs,
+    ref=_ref_runs, lower=_lower_runs, dynamic=True,
+    domain=Domain(
+        cases=_CASES, values={"X": ValueRange(0, 1, dtype="int64")}, floats=("float32",), others=("int32",), ulps=0,
+    ),
+))  # fmt: skip
 
 
 @export("tensor.unique_consecutive", "Variable.unique_consecutive", op="unique_consecutive")

@@ -29,7 +29,7 @@ from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes, normalize_a
 from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
-from tstatic.ops.indexing._scatter_add import add_rows
+from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
 from tstatic.ops.shape._shapes import ANY, Array, clear, copy, emit_list, emit_one, sizes_given, sizes_of, tensor_rank
 from tstatic.ops.shape.joining import variables
