@@ -78,7 +78,9 @@ class TileSize:
         full = int(work // self.size)
         return min(self.most, full) if self.most else full
 
-    def parts(self, items: int, work: float, multiple: int = 1, most: int = 0) -> list[slice] | None:
+    def parts(
+        self, items: int, work: float, multiple: int = 1, most: int | None = None, times: float = 1.0
+    ) -> list[slice] | None:
         """Cuts items that lie along an axis; ``None`` if there would be a single tile.
 
         Args:
@@ -86,11 +88,12 @@ class TileSize:
             work: Their total work.
             multiple: Each tile but the last holds a multiple of so many items.
             most: Replaces the field.
+            times: Makes even tiles so many times as large.
         """
-        most = most or self.most
+        most = self.most if most is None else most
         if self.even:
             count, whole = 1, items // multiple
-            while 2 * count <= min(most, whole) and work >= 2 * count * self.size:
+            while 2 * count <= min(most, whole) and work >= 2 * count * self.size * times:
                 count *= 2
             bounds = [*(whole * i // count * multiple for i in range(count)), items]
             found = [slice(a, b) for a, b in itertools.pairwise(bounds)]
@@ -188,19 +191,29 @@ Taken = str | Sequence[int] | Callable[..., Sequence[int]]
 class Split:
     """The ``split`` of an op whose slots are each cut along one axis, or passed whole.
 
-    The largest slot that is cut says how much work there is, and how many items lie along the axis. A slot with a multiple of
-    them is cut into parts as many times longer; if one has another number, nothing is cut.
+    One slot says how much work there is, and how many items lie along the axis. A slot with a multiple of them is cut into
+    parts as many times longer; if one has another number, nothing is cut.
 
     Args:
         size: The kind of work.
         entries: An :data:`Entry` per input and output slot, or a single one for all.
-        taken: The axes that ``FREE`` is not: these, those that an attribute names, or ``(largest meta, **attrs) -> axes``.
+        work: The position of the slot that says how much work there is; by default the largest of those that are cut.
+        taken: The axes that ``FREE`` is not: these, those that an attribute names, or ``(meta of that slot, **attrs) -> axes``.
         unless: An attribute; if it is true, nothing is cut.
         multiple: With ``FIRST``: each tile but the last holds a multiple of so many elements.
     """
 
-    def __init__(self, size: TileSize, *entries: Entry, taken: Taken = (), unless: str = "", multiple: int = 1) -> None:
-        self.size, self.entries, self.taken, self.unless, self.multiple = size, entries, taken, unless, multiple
+    def __init__(
+        self,
+        size: TileSize,
+        *entries: Entry,
+        work: int | None = None,
+        taken: Taken = (),
+        unless: str = "",
+        multiple: int = 1,
+    ) -> None:
+        self.size, self.entries, self.work = size, entries, work
+        self.taken, self.unless, self.multiple = taken, unless, multiple
 
     def __call__(self, *metas: Any, **attrs: Any) -> list[Tile] | None:
         slots = [m if isinstance(m, list | tuple) else [m] for m in metas]
@@ -208,7 +221,9 @@ class Split:
         cut = [(m, e) for ms, e in zip(slots, entries, strict=True) for m in ms if m is not None and _is_axis(e)]
         if attrs.get(self.unless) or any(min(m.shape, default=1) < 1 for m, _ in cut):
             return None
-        full, entry = max(cut, key=lambda pair: pair[0].numel)
+        full, entry = (
+            max(cut, key=lambda pair: pair[0].numel) if self.work is None else (metas[self.work], entries[self.work])
+        )
         taken = self._taken(full, attrs)
         parts: list[slice] | None = None
         if entry == FIRST:
@@ -247,7 +262,7 @@ def _is_axis(entry: Entry) -> bool:
 
 
 def _axis(meta: Meta, entry: Entry, full: Meta, axis: int, taken: Sequence[int]) -> int:
-    """Returns the axis of a slot that belongs to an axis of the largest one; -1 if there is none."""
+    """Returns the axis of a slot that belongs to an axis of the one that says how much work there is; -1 if there is none."""
     if isinstance(entry, int):
         return entry
     if meta.rank == full.rank:
@@ -258,7 +273,7 @@ def _axis(meta: Meta, entry: Entry, full: Meta, axis: int, taken: Sequence[int])
 
 
 def _times(meta: Meta, entry: Entry, full: Meta, axis: int, taken: Sequence[int]) -> int:
-    """Returns how many items of a slot belong to one of the largest slot; 0 if they do not correspond."""
+    """Returns how many items of a slot belong to one of the slot that says how much work there is; 0 if they do not correspond."""
     at = _axis(meta, entry, full, axis, taken)
     if not 0 <= at < meta.rank or meta.shape[at] % full.shape[axis]:
         return 0

@@ -11,14 +11,13 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.checks import FLOATS, check_divisible, check_dtype, check_rank, check_same_dtype, check_sizes
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Cost, Tile
-from tstatic.ir.split import CONVOLUTIONS
+from tstatic.ir.split import CONVOLUTIONS, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops.conv._sliding import (
     ALGORITHMS,
     Pairs,
     as_metas,
     assemble,
-    at,
     channels,
     check_lengths,
     check_no_windows,
@@ -27,7 +26,6 @@ from tstatic.ops.conv._sliding import (
     not_negative,
     one_of,
     pads_of,
-    parts,
     per_axis,
     positive,
     spatial,
@@ -260,12 +258,11 @@ def _effort(small: Meta, w: Meta, data_format: str) -> float:
 
 def _pieces(size: int, work: float, most: int) -> list[slice] | None:
     """Cuts ``size`` items; more work gives more tiles and larger ones, since every tile rearranges the filters anew."""
-    tile = CONVOLUTIONS.size
-    return parts(size, work, tile * max(1.0, work / (2 * tile)) ** 0.5, most)
+    return CONVOLUTIONS.parts(size, work, most=most, times=max(1.0, work / (2 * CONVOLUTIONS.size)) ** 0.5)
 
 
-def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str) -> list[tuple[Any, Any, Any]] | None:
-    """Tiles of an op that maps images to images: ``(input part, filter part, output part)``.
+def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str) -> list[Tile] | None:
+    """Tiles of an op that maps images to images, with entries for input, filters and output.
 
     Over the batch where there are enough images for every tile to make good use of the filters, else over the output's
     channels: then every tile builds the same columns, so there are few of them.
@@ -280,74 +277,52 @@ def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str
     work = _effort(small, w, data_format)
     columns = numel(spatial(small.shape, data_format))
     most = 16 if w.numel <= _LARGE_FILTER // 4 or axis < 0 else target.shape[0] * columns // _COLUMNS
-    tiles = _pieces(target.shape[0], work, most)
-    if tiles is not None:
-        return [((p,), WHOLE, (p,)) for p in tiles]
+    parts = _pieces(target.shape[0], work, most)
+    if parts is not None:
+        return tiles(parts, 0, WHOLE, 0)
     total = channels(target.shape, data_format)
-    tiles = _pieces(total, work, max(2, total // 128)) if axis >= 0 else None
-    place = target.rank - 1 if is_last(data_format) else 1
-    return None if tiles is None else [(WHOLE, at(axis, p), at(place, p)) for p in tiles]
+    parts = _pieces(total, work, max(2, total // 128)) if axis >= 0 else None
+    return tiles(parts, WHOLE, axis, -1 if is_last(data_format) else 1)
 
 
-def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[tuple[Any, Any, Any]] | None:
-    """Tiles of a filter gradient: ``(small side's part, other side's part, filter part)``.
+def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[Tile] | None:
+    """Tiles of a filter gradient, with entries for the small side, the other side and the filters.
 
     Filters that are small get partial sums over parts of the batch. Large ones are cut along their first axis, the
     channels of the small side; the other side is read whole.
     """
     work = _effort(small, w, data_format)
     if w.numel > _LARGE_FILTER and groups == 1:
-        tiles = _pieces(w.shape[0], work, max(2, w.shape[0] // 128))
-        place = small.rank - 1 if is_last(data_format) else 1
-        return None if tiles is None else [(at(place, p), WHOLE, (p,)) for p in tiles]
-    tiles = _pieces(small.shape[0], work, min(16, 4 * _LARGE_FILTER // w.numel))
-    return None if tiles is None else [((p,), (p,), PARTIAL_SUM) for p in tiles]
+        parts = _pieces(w.shape[0], work, max(2, w.shape[0] // 128))
+        return tiles(parts, -1 if is_last(data_format) else 1, WHOLE, 0)
+    return tiles(_pieces(small.shape[0], work, min(16, 4 * _LARGE_FILTER // w.numel)), 0, 0, PARTIAL_SUM)
 
 
-def conv_split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
-    """``split`` of a convolution."""
-    if out.numel <= 0:
-        return None
-    return split_images(out, w, out, 0 if groups == 1 else -1, data_format)
+def conv_split(transposed: bool) -> tuple[Callable[..., list[Tile] | None], Callable[..., list[Tile] | None]]:
+    """``split`` of a convolution, and of both its gradients: tiles of their own for each."""
 
+    def split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
+        if out.numel <= 0 or x.numel <= 0:
+            return None
+        return split_images(out, w, x if transposed else out, int(transposed) if groups == 1 else -1, data_format)
 
-def conv_grad_split(
-    x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, groups: int, data_format: str
-) -> list[Tile] | None:
-    """``split`` of both gradients of a convolution: tiles of their own for each."""
-    if dout.numel <= 0:
-        return None
-    tiles: list[Tile] = []
-    if dx is not None:
-        cut = split_images(dx, w, dout, 1 if groups == 1 else -1, data_format)
-        tiles += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]
-    if dw is not None:
-        cut = split_filters(w, dout, groups, data_format)
-        tiles += [(i, None, d, None, f) for d, i, f in cut or [(WHOLE, WHOLE, WHOLE)]]
-    return tiles if len(tiles) > 1 else None
+    def grad_split(
+        x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, groups: int, data_format: str
+    ) -> list[Tile] | None:
+        if dout.numel <= 0 or x.numel <= 0:
+            return None
+        small = x if transposed else dout
+        found: list[Tile] = []
+        if dx is not None:
+            cut = split_images(dx, w, small, int(not transposed) if groups == 1 else -1, data_format)
+            found += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]
+        if dw is not None:
+            cut = split_filters(w, small, groups, data_format)
+            for one, other, f in cut or [(WHOLE, WHOLE, WHOLE)]:
+                found.append((one, None, other, None, f) if transposed else (other, None, one, None, f))
+        return found if len(found) > 1 else None
 
-
-def transposed_split(x: Meta, w: Meta, out: Meta, groups: int, data_format: str) -> list[Tile] | None:
-    """``split`` of a transposed convolution."""
-    if out.numel <= 0 or x.numel <= 0:
-        return None
-    return split_images(out, w, x, 1 if groups == 1 else -1, data_format)
-
-
-def transposed_grad_split(
-    x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, groups: int, data_format: str
-) -> list[Tile] | None:
-    """``split`` of both gradients of a transposed convolution."""
-    if dout.numel <= 0 or x.numel <= 0:
-        return None
-    tiles: list[Tile] = []
-    if dx is not None:
-        cut = split_images(dx, w, x, 0 if groups == 1 else -1, data_format)
-        tiles += [(None, f, d, i, None) for d, f, i in cut or [(WHOLE, WHOLE, WHOLE)]]
-    if dw is not None:
-        cut = split_filters(w, x, groups, data_format)
-        tiles += [(i, None, d, None, f) for i, d, f in cut or [(WHOLE, WHOLE, WHOLE)]]
-    return tiles if len(tiles) > 1 else None
+    return split, grad_split
 
 
 def conv_cost(transposed: bool) -> tuple[Callable[..., Cost], Callable[..., Cost]]:

@@ -139,25 +139,6 @@ def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
     return tuple(Meta(shape, dtype_of(dtype)) for shape, dtype in buffers)
 
 
-def parts(size: int, work: float, least: float, most: int = 16) -> list[slice] | None:
-    """Cuts ``size`` items into a power of two of tiles with at least ``least`` of ``work`` each.
-
-    Returns ``None`` for a single tile. An even number of equal tiles keeps two threads busy to the end.
-    """
-    count = 1
-    while 2 * count <= min(most, size) and work >= 2 * count * least:
-        count *= 2
-    if count == 1:
-        return None
-    bounds = [size * i // count for i in range(count + 1)]
-    return [slice(a, b) for a, b in itertools.pairwise(bounds)]
-
-
-def at(axis: int, part: slice) -> tuple[slice, ...]:
-    """An index with one slice along ``axis``."""
-    return (*(slice(None),) * axis, part)
-
-
 # ---------------------------------------------------------------------------------------------------------------- torch
 def torch_first(tensor: Any, data_format: str) -> Any:
     """Channels moved to axis 1."""

@@ -21,12 +21,9 @@ from tstatic.ops.conv._convolution import (
     Window,
     conv_attrs,
     conv_cost,
-    conv_grad_split,
     conv_split,
     infer_conv,
     infer_transposed,
-    transposed_grad_split,
-    transposed_split,
 )
 from tstatic.ops.conv._sliding import (
     LAYOUTS_BY_RANK,
@@ -217,6 +214,7 @@ def _register(type: str, rank: int, cases: tuple[Case, ...], transposed: bool = 
     infer_shape = infer_transposed if transposed else infer_conv
     ref, grad_ref = _references(transposed)
     cost, grad_cost = conv_cost(transposed)
+    split, grad_split = conv_split(transposed)
 
     def infer(x: Meta, w: Meta, **attrs: Any) -> Meta:
         return infer_shape(rank, x, w, attrs)
@@ -229,13 +227,13 @@ def _register(type: str, rank: int, cases: tuple[Case, ...], transposed: bool = 
             infer=infer,
             ref=ref,
             lower=_transposed_lower if transposed else _lower,
-            split=transposed_split if transposed else conv_split,
+            split=split,
             cost=cost,
             grad=GradOp(
                 "Input, Filter, Output@GRAD -> Input@GRAD, Filter@GRAD",
                 ref=grad_ref,
                 lower=_transposed_grad_lower if transposed else _grad_lower,
-                split=transposed_grad_split if transposed else conv_grad_split,
+                split=grad_split,
                 cost=grad_cost,
                 linear_in=("Input", "Filter") if rank == 2 and not transposed else (),
                 grad=bilinear_grad(type, "Input", "Filter", "Output"),

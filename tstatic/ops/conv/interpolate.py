@@ -13,7 +13,7 @@ from tstatic.errors import ShapeError
 from tstatic.ir.checks import FLOATS, check_dtype, check_length, check_rank
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
-from tstatic.ir.split import FILTERS, Tile, tiles
+from tstatic.ir.split import FILTERS, Split
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.conv._sliding import (
@@ -197,11 +197,6 @@ def _grad_ref(x: Array, dout: Array, dx: Array, scratch: Sequence[Array], **attr
     np.copyto(first(dx, layout), gradient)
 
 
-def _split(*metas: Meta) -> list[Tile] | None:
-    images = metas[1]  # the result, or its gradient
-    return tiles(FILTERS.parts(images.shape[0], images.numel), *[0] * len(metas))
-
-
 def _cost(x: Meta, out: Meta) -> Cost:
     return Cost(8.0 * out.numel, float(x.nbytes + out.nbytes))
 
@@ -292,12 +287,13 @@ def _register(method: str, rank: int, layout: str) -> None:
         others=("int64", "int32", "uint8") if nearest else (),
         ulps=0.0 if nearest else 32.0,
     )
+    split = Split(FILTERS, 0, work=1)  # of images of the result, or of its gradient
     grad = GradOp(
-        "X, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=_split, shape_only=("X",)
+        "X, Out@GRAD -> X@GRAD", ref=plain(_grad_ref, _grad_scratch), lower=_grad_lower, split=split, shape_only=("X",)
     )  # fmt: skip
     register(OpDef(
         f"{method}_interp_v2", "X -> Out", attrs=attrs, infer=_infer, ref=plain(_ref, _scratch), lower=_lower,
-        split=_split, cost=_cost, grad=grad, amp="black", domain=domain,
+        split=split, cost=_cost, grad=grad, amp="black", domain=domain,
     ))  # fmt: skip
 
 

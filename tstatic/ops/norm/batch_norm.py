@@ -14,10 +14,10 @@ from tstatic.ir.checks import FLOATS, check_dtype, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
-from tstatic.ir.split import CHANNELS
+from tstatic.ir.split import CHANNELS, WHOLE, tiles
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
-from tstatic.ops.conv._sliding import as_metas, at, channels, is_last, layout_attr, parts
+from tstatic.ops.conv._sliding import as_metas, channels, is_last, layout_attr
 from tstatic.ops.norm._batch_norm_lower import is_global, lower_batch_norm, lower_batch_norm_grad
 from tstatic.ops.norm._norm import OutputView, check_parameters
 from tstatic.tuned._common import Array
@@ -135,36 +135,14 @@ def _split(
     *outs: Meta | None,
     data_layout: str,
 ) -> list[Tile] | None:
-    cut = _channel_parts(x, data_layout)
-    if cut is None:
-        return None
-    metas = (scale, bias, mean, variance)
-    return [
-        (
-            whole,
-            *(None if m is None else (p,) for m in metas),
-            None if momentum_tensor is None else (slice(None),),
-            whole,
-            *(None if m is None else (p,) for m in outs[1:]),
-        )
-        for whole, p in cut
-    ]
+    axis, parts = _channel_parts(x, data_layout)
+    return tiles(parts, axis, 0, 0, 0, 0, WHOLE, axis, *[0] * (len(outs) - 1))
 
 
-def _channel_parts(x: Meta, layout: str) -> list[tuple[tuple[slice, ...], slice]] | None:
-    """Parts of the channels: statistics are sums over all images. Short tiles of rows would cost more than they save."""
-    if x.numel <= 0:
-        return None
-    if _by_rows(x.rank, layout):
-        axis, grain = x.rank - 1, 256
-    else:
-        axis, grain = 1, 1
-    tiles = parts(x.shape[axis] // grain, float(x.numel), CHANNELS.size, 8)
-    if tiles is None:
-        return None
-    last = x.shape[axis]
-    cut = [slice(p.start * grain, last if p is tiles[-1] else p.stop * grain) for p in tiles]
-    return [(at(axis, p), p) for p in cut]
+def _channel_parts(x: Meta, layout: str) -> tuple[int, list[slice] | None]:
+    """The axis of the channels and its parts: statistics are sums over all images."""
+    axis, grain = (-1, min(256, CHANNELS.size)) if _by_rows(x.rank, layout) else (1, 1)
+    return axis, CHANNELS.parts(x.shape[axis], x.numel, grain) if x.numel > 0 else None
 
 
 def _grad_scratch(x: Meta, *rest: Meta | None, data_layout: str) -> tuple[Meta, ...]:
@@ -209,19 +187,8 @@ def _grad_split(
     dbias: Meta | None,
     data_layout: str,
 ) -> list[Tile] | None:
-    cut = _channel_parts(x, data_layout)
-    if cut is None:
-        return None
-    return [
-        (
-            whole,
-            *(None if m is None else (p,) for m in (scale, bias, saved_mean, saved_inverse)),
-            whole,
-            None if dx is None else whole,
-            *(None if m is None else (p,) for m in (dscale, dbias)),
-        )
-        for whole, p in cut
-    ]
+    axis, parts = _channel_parts(x, data_layout)
+    return tiles(parts, axis, 0, 0, 0, 0, axis, axis, 0, 0)
 
 
 # --------------------------------------------------------------------------------------------------- op definition
