@@ -26,7 +26,7 @@ from tstatic.ir.opdef import (
 )
 from tstatic.ir.pointwise import derive_gradient
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Slots
-from tstatic.ir.split import POINTWISE
+from tstatic.ir.split import POINTWISE, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, bool_, broadcast_shapes, dtype_of
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
@@ -296,31 +296,19 @@ class SummedRef(CallRef, ExpressionRef):
         shapes = self.align([None if m is None else m.shape for m in ins], attrs)
         full = _full(shapes)
         total = math.prod(full)
-        if total <= POINTWISE.size + POINTWISE.size // 2:
+        if total <= POINTWISE.size:
             return None
         rows = [*shapes, *(None if m is None else shapes[self.like[i]] for i, m in enumerate(outs))]
         written = [r for r, m in zip(rows[len(self.params) :], outs, strict=True) if r is not None and m is not None]
         axis = _best_axis(full, written)
         if axis < 0:
             return None
-        step = max(1, full[axis] * POINTWISE.size // total)
-        owned = [
-            _own_axis(m.shape, r, axis) if m is not None and r is not None and r[axis] != 1 else -1
-            for m, r in zip(metas, rows, strict=True)
+        broadcast = [*[WHOLE] * len(ins), *[PARTIAL_SUM] * len(outs)]
+        entries = [
+            None if m is None or r is None else b if r[axis] == 1 else _own_axis(m.shape, r, axis)
+            for m, r, b in zip(metas, rows, broadcast, strict=True)
         ]
-        tiles: list[Tile] = []
-        for start in range(0, full[axis], step):
-            part = slice(start, min(start + step, full[axis]))
-            tile: list[Any] = []
-            for i, (m, r, own) in enumerate(zip(metas, rows, owned, strict=True)):
-                if m is None or r is None:
-                    tile.append(None)
-                elif r[axis] == 1:
-                    tile.append(WHOLE if i < len(self.params) else PARTIAL_SUM)
-                else:
-                    tile.append((*(slice(None),) * own, part))
-            tiles.append(tuple(tile))
-        return tiles
+        return tiles(POINTWISE.parts(full[axis], total), *entries)
 
 
 def _by_text(attrs: Mapping[str, Any]) -> tuple[tuple[str, str, Any], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.opdef import WHOLE, Cost, Tile
 from tstatic.ir.ref import Calls
-from tstatic.ir.split import PRODUCTS, along, equal
+from tstatic.ir.split import PRODUCTS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
@@ -262,34 +262,36 @@ class SplitAxis(NamedTuple):
     """One way to cut ``out = a @ b``.
 
     Attributes:
-        weight: How many rows, columns or matrices there are; the heaviest way is taken, what is packed twice is then small.
+        weight: How many rows, columns or matrices there are; the heaviest is taken, what is packed twice is then small.
         out: The axis of the result that is cut.
-        a, b: The axis of each operand that goes with it, ``None`` where the operand is passed whole.
+        a, b: The axis of each operand that goes with it, or ``WHOLE``.
         align: Tiles are multiples of this: BLAS works on 16 columns at a time.
     """
 
     weight: int
     out: int
-    a: int | None
-    b: int | None
+    a: Any
+    b: Any
     align: int = 16
 
 
-def cut(a: Meta, b: Meta, out: Meta, flops: float, candidates: Sequence[SplitAxis]) -> list[tuple[Any, Any, Any]]:
-    """Entries for ``a``, ``b`` and ``out``, one triple per tile."""
+def cut(
+    out: Meta, flops: float, candidates: Sequence[SplitAxis], slots: Callable[[Any, Any, Any], Sequence[Any]]
+) -> list[Tile]:
+    """Returns the tiles of a product, perhaps a single one.
+
+    Args:
+        out: The result.
+        flops: Its operations.
+        candidates: The axes along which it may be cut.
+        slots: The entries of all slots from those of ``a``, ``b`` and ``out``.
+    """
     count = pieces_of(flops)
     best = max(candidates, key=lambda w: w.weight)
     parts = equal(out.shape[best.out], count, best.align) if count > 1 and out.shape[best.out] > 1 else []
     if len(parts) < 2:
-        return [(WHOLE, WHOLE, WHOLE)]
-    return [
-        (
-            WHOLE if best.a is None else along(best.a, part),
-            WHOLE if best.b is None else along(best.b, part),
-            along(best.out, part),
-        )
-        for part in parts
-    ]
+        return [tuple(slots(WHOLE, WHOLE, WHOLE))]
+    return tiles(parts, *slots(best.a, best.b, best.out)) or []
 
 
 def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
@@ -299,7 +301,7 @@ def _batch_way(target: Meta, out: Meta, a: Meta, b: Meta) -> list[SplitAxis]:
     if not axes:
         return []
     axis = max(axes, key=lambda i: out.shape[i])
-    first, second = (axis - out.rank if s[axis] > 1 else None for s in shapes[1:])
+    first, second = (axis - out.rank if s[axis] > 1 else WHOLE for s in shapes[1:])
     return [SplitAxis(out.numel, axis - out.rank, first, second, 1)]
 
 
@@ -307,15 +309,15 @@ def split_product(x: Meta, y: Meta, out: Meta, trans_x: bool = False, trans_y: b
     """``split`` of ``op(x) @ op(y)``: over the batch, or over rows or columns of the result."""
     if x.rank < 2 or y.rank < 2 or out.numel <= 0:
         return None
-    candidates = [SplitAxis(out.shape[-1], -1, None, -2 if trans_y else -1)]
+    candidates = [SplitAxis(out.shape[-1], -1, WHOLE, -2 if trans_y else -1)]
     if y.rank > 2:
         candidates += _batch_way(out, out, x, y)
     elif out.rank > 2:
-        candidates += [SplitAxis(out.numel // out.shape[-1], 0, 0, None, 1)] if out.shape[0] >= 4 else []
+        candidates += [SplitAxis(out.numel // out.shape[-1], 0, 0, WHOLE, 1)] if out.shape[0] >= 4 else []
     else:
-        candidates += [SplitAxis(out.shape[0], 0, -1 if trans_x else 0, None)]
-    tiles = cut(x, y, out, product_cost(x, y, out, trans_x).flops, candidates)
-    return [tuple(p) for p in tiles] if len(tiles) > 1 else None
+        candidates += [SplitAxis(out.shape[0], 0, -1 if trans_x else 0, WHOLE)]
+    found = cut(out, product_cost(x, y, out, trans_x).flops, candidates, lambda *slots: slots)
+    return found if len(found) > 1 else None
 
 
 def split_gradient(
@@ -328,21 +330,21 @@ def split_gradient(
     if pieces_of(flops * ((dx is not None) + (dy is not None))) == 1:
         return None
     inner = x.shape[-2] if trans_x else x.shape[-1]
-    tiles: list[Tile] = []
+    found: list[Tile] = []
     if dx is not None:
-        candidates = [SplitAxis(inner, -2 if trans_x else -1, None, -1 if trans_y else -2)]
+        candidates = [SplitAxis(inner, -2 if trans_x else -1, WHOLE, -1 if trans_y else -2)]
         if y.rank > 2:
             candidates += _batch_way(dx, dout, dout, y)
         elif x.rank > 2:
-            candidates += [SplitAxis(dout.numel // dout.shape[-1], 0, 0, None, 1)] if x.shape[0] >= 4 else []
+            candidates += [SplitAxis(dout.numel // dout.shape[-1], 0, 0, WHOLE, 1)] if x.shape[0] >= 4 else []
         else:
-            candidates += [SplitAxis(dout.shape[0], -1 if trans_x else 0, 0, None)]
-        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, candidates)]
+            candidates += [SplitAxis(dout.shape[0], -1 if trans_x else 0, 0, WHOLE)]
+        found += cut(dx, flops, candidates, lambda a, b, out: (None, b, a, out, None))
     if dy is not None:
-        candidates = [SplitAxis(dout.shape[-1], -2 if trans_y else -1, None, -1)]
+        candidates = [SplitAxis(dout.shape[-1], -2 if trans_y else -1, WHOLE, -1)]
         if y.rank > 2:
             candidates += _batch_way(dy, dout, x, dout)
         else:
-            candidates += [SplitAxis(inner, -1 if trans_y else -2, -2 if trans_x else -1, None)]
-        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, candidates)]
-    return tiles if len(tiles) > 1 else None
+            candidates += [SplitAxis(inner, -1 if trans_y else -2, -2 if trans_x else -1, WHOLE)]
+        found += cut(dy, flops, candidates, lambda a, b, out: (a, None, b, None, out))
+    return found if len(found) > 1 else None

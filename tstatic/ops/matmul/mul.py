@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import GRAD, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
+from tstatic.ir.opdef import GRAD, WHOLE, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
@@ -113,11 +113,11 @@ def _mul_split(x: Meta, y: Meta, out: Meta, x_num_col_dims: int = 1, y_num_col_d
     rows, columns = _flat(out.shape, x_num_col_dims)
     one = y.rank - y_num_col_dims == 1
     candidates = [
-        SplitAxis(columns, x_num_col_dims, None, y_num_col_dims, 16 if one else 1),
-        SplitAxis(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1),
+        SplitAxis(columns, x_num_col_dims, WHOLE, y_num_col_dims, 16 if one else 1),
+        SplitAxis(rows, 0, 0, WHOLE, 16 if x_num_col_dims == 1 else 1),
     ]
-    tiles = cut(x, y, out, _mul_cost(x, y, out, x_num_col_dims).flops, candidates)
-    return [tuple(p) for p in tiles] if len(tiles) > 1 else None
+    found = cut(out, _mul_cost(x, y, out, x_num_col_dims).flops, candidates, lambda *slots: slots)
+    return found if len(found) > 1 else None
 
 
 def _mul_grad_split(
@@ -131,18 +131,18 @@ def _mul_grad_split(
     if pieces_of(flops * ((dx is not None) + (dy is not None))) == 1:
         return None
     # The summed axes can be cut only when both operands have one of them.
-    emit_one = x.rank - x_num_col_dims == 1 and y_num_col_dims == 1
-    tiles: list[Tile] = []
+    single = x.rank - x_num_col_dims == 1 and y_num_col_dims == 1
+    found: list[Tile] = []
     if dx is not None:
-        candidates = [SplitAxis(rows, 0, 0, None, 16 if x_num_col_dims == 1 else 1)]
-        candidates += [SplitAxis(inner, -1, None, 0)] if emit_one else []
-        tiles += [(None, b, a, out, None) for a, b, out in cut(dout, y, dx, flops, candidates)]
+        candidates = [SplitAxis(rows, 0, 0, WHOLE, 16 if x_num_col_dims == 1 else 1)]
+        candidates += [SplitAxis(inner, -1, WHOLE, 0)] if single else []
+        found += cut(dx, flops, candidates, lambda a, b, out: (None, b, a, out, None))
     if dy is not None:
         one = y.rank - y_num_col_dims == 1
-        candidates = [SplitAxis(columns, y_num_col_dims, None, x_num_col_dims, 16 if one else 1)]
-        candidates += [SplitAxis(inner, 0, -1, None)] if emit_one else []
-        tiles += [(a, None, b, None, out) for a, b, out in cut(x, dout, dy, flops, candidates)]
-    return tiles if len(tiles) > 1 else None
+        candidates = [SplitAxis(columns, y_num_col_dims, WHOLE, x_num_col_dims, 16 if one else 1)]
+        candidates += [SplitAxis(inner, 0, -1, WHOLE)] if single else []
+        found += cut(dy, flops, candidates, lambda a, b, out: (a, None, b, None, out))
+    return found if len(found) > 1 else None
 
 
 def _mul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, x_num_col_dims: int = 1) -> Cost:
