@@ -114,12 +114,12 @@ from tstatic.ops.indexing.scatter import scatter_nd as scatter_nd
 from tstatic.ops.indexing.scatter import scatter_nd_add as scatter_nd_add
 from tstatic.ops.indexing.unique import unique as unique
 from tstatic.ops.indexing.unique import unique_consecutive as unique_consecutive
-from tstatic.ops.matmul.dot import dot as dot
 from tstatic.ops.matmul.einsum import einsum as einsum
 from tstatic.ops.matmul.linear import addmm as addmm
 from tstatic.ops.matmul.linear import inner as inner
 from tstatic.ops.matmul.linear import outer as outer
 from tstatic.ops.matmul.matmul import bmm as bmm
+from tstatic.ops.matmul.matmul import dot as dot
 from tstatic.ops.matmul.matmul import matmul as matmul
 from tstatic.ops.matmul.matmul import mm as mm
 from tstatic.ops.matmul.matmul import mv as mv

@@ -53,12 +53,12 @@ from tstatic.ops.loss.binary_loss import binary_cross_entropy_with_logits as bin
 from tstatic.ops.loss.binary_loss import log_loss as log_loss
 from tstatic.ops.loss.binary_loss import sigmoid_focal_loss as sigmoid_focal_loss
 from tstatic.ops.loss.classification_loss import cross_entropy as cross_entropy
-from tstatic.ops.loss.label_smooth import label_smooth as label_smooth
-from tstatic.ops.loss.nll_loss import nll_loss as nll_loss
-from tstatic.ops.loss.ranking_loss import margin_ranking_loss as margin_ranking_loss
+from tstatic.ops.loss.classification_loss import label_smooth as label_smooth
+from tstatic.ops.loss.classification_loss import nll_loss as nll_loss
 from tstatic.ops.loss.regression_loss import dice_loss as dice_loss
 from tstatic.ops.loss.regression_loss import kl_div as kl_div
 from tstatic.ops.loss.regression_loss import l1_loss as l1_loss
+from tstatic.ops.loss.regression_loss import margin_ranking_loss as margin_ranking_loss
 from tstatic.ops.loss.regression_loss import mse_loss as mse_loss
 from tstatic.ops.loss.regression_loss import smooth_l1_loss as smooth_l1_loss
 from tstatic.ops.loss.regression_loss import square_error_cost as square_error_cost

@@ -1,10 +1,10 @@
 """Branches, loops, Python calls and debugging.
 
-* ``conditional``: Branches: `conditional_block`, and cond, case, switch_case and Switch built from it.
+* ``conditional``: Branches: `conditional_block`, where they come together (`select_input`), cond, case, switch_case and
+  Switch.
 * ``debug``: Ops for looking into a run: `print` and `assert`.
 * ``loop``: Loops: `while`, and while_loop and While built from it.
 * ``py_func``: Calls a Python function in the middle of a program.
-* ``select_input``: `select_input`: the chosen one of several values, where branches come together.
 * ``_blocks``: Building ops that own blocks: what a body reads and writes of the blocks around it, and undoing a body
   that failed.
 """

@@ -98,33 +98,17 @@ def _phase(value: Any) -> str | None:
     return None if value in ("FORWARD", "BACKWARD", "BOTH") else "'FORWARD', 'BACKWARD' or 'BOTH'"
 
 
-register(
-    OpDef(
-        "print",
-        "In -> Out",
-        attrs={
-            "first_n": -1,
-            "message": "",
-            "summarize": 20,
-            "print_tensor_name": True,
-            "print_tensor_type": True,
-            "print_tensor_shape": True,
-            "print_tensor_layout": True,
-            "print_tensor_lod": True,
-            "print_phase": Attr("BOTH", "str", _phase),
-            "is_forward": True,
-            "tensor_name": "",
-            # Which Print call made the op: first_n counts per call, over all clones of the program.
-            "counter": 0,
-        },
-        infer=lambda x: x,
-        ref=_print_ref,
-        lower=_print_lower,
-        grad=_print_grad,
-        inplace=(("In", "Out"),),
-        effects=True,
-    )
-)
+register(OpDef(
+    "print", "In -> Out",
+    attrs={
+        "first_n": -1, "message": "", "summarize": 20, "print_tensor_name": True, "print_tensor_type": True,
+        "print_tensor_shape": True, "print_tensor_layout": True, "print_tensor_lod": True,
+        "print_phase": Attr("BOTH", "str", _phase), "is_forward": True, "tensor_name": "",
+        # Which Print call made the op: first_n counts per call, over all clones of the program.
+        "counter": 0,
+    },
+    infer=lambda x: x, ref=_print_ref, lower=_print_lower, grad=_print_grad, inplace=(("In", "Out"),), effects=True,
+))  # fmt: skip
 
 
 @export("static.Print", "fluid.layers.Print", "fluid.layers.control_flow.Print", op="print")
@@ -214,16 +198,9 @@ def _assert_ref(cond: Array, data: list[Array] | None, *, summarize: int) -> Non
     )
 
 
-register(
-    OpDef(
-        "assert",
-        "Cond, Data*? ->",
-        attrs={"summarize": -1},
-        infer=_assert_infer,
-        ref=_assert_ref,
-        effects=True,
-    )
-)
+register(OpDef(
+    "assert", "Cond, Data*? ->", attrs={"summarize": -1}, infer=_assert_infer, ref=_assert_ref, effects=True,
+))  # fmt: skip
 
 
 @no_effect(name="the operator makes no variable")

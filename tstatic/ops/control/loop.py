@@ -64,23 +64,12 @@ def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs:
     return (dxs,)
 
 
-register(
-    OpDef(
-        "while",
-        "X*, Condition -> Out*, StepScopes?",
-        attrs={
-            "sub_block": Attr(kind="block"),
-            "is_test": Attr.idle(False, "a loop runs alike in training and in tests"),
-        },
-        ref=_run_loop,
-        objects=("StepScopes",),
-        grad=GradOp(
-            "X*, Out*, Out@GRAD*, StepScopes -> X@GRAD*",
-            ref=_run_loop_grad,
-            shape_only=("X", "Out"),
-        ),
-    )
-)
+register(OpDef(
+    "while", "X*, Condition -> Out*, StepScopes?",
+    attrs={"sub_block": Attr(kind="block"), "is_test": Attr.idle(False, "a loop runs alike in training and in tests")},
+    ref=_run_loop, objects=("StepScopes",),
+    grad=GradOp("X*, Out*, Out@GRAD*, StepScopes -> X@GRAD*", ref=_run_loop_grad, shape_only=("X", "Out")),
+))  # fmt: skip
 
 
 def _close(helper: LayerNamer, block: Block, condition: Variable, is_test: bool) -> Operator:

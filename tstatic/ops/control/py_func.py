@@ -133,24 +133,14 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     return [*specs, OpSpec("py_func", {"X": ins}, {"Out": [ctx.in_grads.get(x, EMPTY) for x in xs]}, attrs)]
 
 
-register(
-    OpDef(
-        "py_func",
-        "X*? -> Out*?",
-        attrs={
-            "forward_callable_id": Attr(kind="function"),
-            "backward_callable_id": Attr(-1, "function"),
-            "backward_skip_vars": Attr((), "strs"),
-            "out_shapes": Attr((), "any"),
-            "out_dtypes": Attr((), "strs"),
-        },
-        infer=_infer,
-        ref=_ref,
-        grad=_grad,
-        effects=True,
-        dynamic=True,
-    )
-)
+register(OpDef(
+    "py_func", "X*? -> Out*?",
+    attrs={
+        "forward_callable_id": Attr(kind="function"), "backward_callable_id": Attr(-1, "function"),
+        "backward_skip_vars": Attr((), "strs"), "out_shapes": Attr((), "any"), "out_dtypes": Attr((), "strs"),
+    },
+    infer=_infer, ref=_ref, grad=_grad, effects=True, dynamic=True,
+))  # fmt: skip
 
 
 def _listed(value: Any, name: str) -> list[Variable]:

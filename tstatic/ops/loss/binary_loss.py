@@ -153,38 +153,23 @@ _SPLIT = Split(ELEMENTS, FIRST, unless="normalize")
 _SIGMOID = CallRef(_sigmoid_calls, _sigmoid_scratch_metas)
 _SIGMOID_GRAD = CallRef(_sigmoid_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),))
 
-register(
-    OpDef(
-        "sigmoid_cross_entropy_with_logits",
-        "X, Label, pos_weight? -> Out",
-        attrs={"normalize": False, "ignore_index": -100},
-        infer=alike,
-        ref=_SIGMOID,
-        lower=_sigmoid_lower,
-        split=_SPLIT,
-        grad=GradOp(
-            f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}",
-            ref=_SIGMOID_GRAD,
-            lower=_sigmoid_grad_lower,
-            split=_SPLIT,
+register(OpDef(
+    "sigmoid_cross_entropy_with_logits", "X, Label, pos_weight? -> Out",
+    attrs={"normalize": False, "ignore_index": -100}, infer=alike, ref=_SIGMOID, lower=_sigmoid_lower, split=_SPLIT,
+    grad=GradOp(
+        f"X, Label, pos_weight?, Out{GRAD} -> X{GRAD}", ref=_SIGMOID_GRAD, lower=_sigmoid_grad_lower, split=_SPLIT,
+    ),
+    amp="black",
+    domain=Domain(
+        cases=(
+            Case(((3, 4), (3, 4))), Case(((3, 4), (3, 4), (3, 4))), Case(((2, 3, 4), (2, 3, 4)), {"normalize": True}),
+            Case(((5,), (5,), (5,)), {"normalize": True}), Case(((), ())), Case(((0, 3), (0, 3))), Case(((1,), (1,))),
+            Case(((7, 20), (7, 20))),
         ),
-        amp="black",
-        domain=Domain(
-            cases=(
-                Case(((3, 4), (3, 4))),
-                Case(((3, 4), (3, 4), (3, 4))),
-                Case(((2, 3, 4), (2, 3, 4)), {"normalize": True}),
-                Case(((5,), (5,), (5,)), {"normalize": True}),
-                Case(((), ())),
-                Case(((0, 3), (0, 3))),
-                Case(((1,), (1,))),
-                Case(((7, 20), (7, 20))),
-            ),
-            values={"X": ValueRange(-4.0, 4.0), "Label": ValueRange(0.0, 1.0), "pos_weight": ValueRange(0.5, 3.0)},
-            ulps=16.0,
-        ),
-    )
-)
+        values={"X": ValueRange(-4.0, 4.0), "Label": ValueRange(0.0, 1.0), "pos_weight": ValueRange(0.5, 3.0)},
+        ulps=16.0,
+    ),
+))  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------- pointwise on two inputs
@@ -213,7 +198,9 @@ register(OpDef(
     pointwise={"Loss": "-labels * log(predicted + epsilon) - (1 - labels) * log(1 - predicted + epsilon)"},
     grad=GradOp(
         f"Predicted, Labels, Loss{GRAD} -> Predicted{GRAD}",
-        pointwise={f"Predicted{GRAD}": "dloss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))"},
+        pointwise={
+            f"Predicted{GRAD}": "dloss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))",
+        },
         grad=DERIVE,
     ),
     amp="black",
@@ -224,7 +211,8 @@ register(OpDef(
     pointwise={"Loss": "maximum(1 - (2 * labels - 1) * logits, 0)"},
     grad=GradOp(
         f"Logits, Labels, Loss{GRAD} -> Logits{GRAD}",
-        pointwise={f"Logits{GRAD}": "where(1 - (2 * labels - 1) * logits > 0, dloss * (1 - 2 * labels), 0)"}, grad=DERIVE,
+        pointwise={f"Logits{GRAD}": "where(1 - (2 * labels - 1) * logits > 0, dloss * (1 - 2 * labels), 0)"},
+        grad=DERIVE,
     ),
     amp="black",
     # Away from the kink at a product of 1: labels near 1 with scores below 0.9.

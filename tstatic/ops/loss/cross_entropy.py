@@ -145,22 +145,15 @@ _CASES = (
 
 register(
     OpDef(
-        "cross_entropy",
-        f"{SLOTS} -> Y",
-        attrs={"soft_label": False, "ignore_index": -100},
-        infer=lambda x, label, source, soft_label: x.with_shape(_entropy_shape(x, label, soft_label)),
-        ref=_ENTROPY,
-        lower=_lower,
-        shape_only=("SoftmaxX",),
-        effects=True,
-        grad=_rule,
-        amp="black",
+        "cross_entropy", f"{SLOTS} -> Y", attrs={"soft_label": False, "ignore_index": -100},
+        infer=lambda x, label, source, soft_label: x.with_shape(_entropy_shape(x, label, soft_label)), ref=_ENTROPY,
+        lower=_lower, shape_only=("SoftmaxX",), effects=True, grad=_rule, amp="black",
         domain=Domain(
-            cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0
+            cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0,
         ),
     ),
     GradOp(f"X, Label, Y{GRAD} -> X{GRAD}", ref=_ENTROPY_GRAD, lower=_grad_lower),
-)
+)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------ cross_entropy2
@@ -231,28 +224,17 @@ _ENTROPY2_GRAD = CallRef(_grad_calls2, lambda ins, outs: rows_scratch_metas(outs
 
 register(
     OpDef(
-        "cross_entropy2",
-        f"{SLOTS} -> Y, MatchX~, XShape~",
-        attrs={"ignore_index": -100},
-        infer=_infer2,
-        ref=_ENTROPY2,
-        lower=_lower2,
-        shape_only=("SoftmaxX",),
-        effects=True,
-        grad=_rule2,
-        amp="black",
+        "cross_entropy2", f"{SLOTS} -> Y, MatchX~, XShape~", attrs={"ignore_index": -100}, infer=_infer2, ref=_ENTROPY2,
+        lower=_lower2, shape_only=("SoftmaxX",), effects=True, grad=_rule2, amp="black",
         domain=Domain(
-            cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0
+            cases=_CASES, values={"X": PROBABILITIES, "Label": ValueRange(0, "X.-1", dtype="int64")}, ulps=16.0,
         ),
     ),
     GradOp(
-        f"Label, MatchX, XShape, Y{GRAD} -> X{GRAD}",
-        ref=_ENTROPY2_GRAD,
-        lower=_grad_lower2,
-        infer=lambda label, match, xshape, dloss: xshape.with_shape(xshape.shape[:-1]),
-        shape_only=("XShape",),
+        f"Label, MatchX, XShape, Y{GRAD} -> X{GRAD}", ref=_ENTROPY2_GRAD, lower=_grad_lower2,
+        infer=lambda label, match, xshape, dloss: xshape.with_shape(xshape.shape[:-1]), shape_only=("XShape",),
     ),
-)
+)  # fmt: skip
 
 
 @export("fluid.layers.cross_entropy", op="cross_entropy2")

@@ -65,28 +65,17 @@ def _accuracy_lower(torch: Any, out: Any, indices: Any, label: Any, *, one_d: bo
     return tuple(v.to(kind).reshape(shape) for v, kind in kinds)
 
 
-register(
-    OpDef(
-        "accuracy",
-        "Out?, Indices, Label -> Accuracy, Correct, Total",
-        attrs={"one_d": False},
-        infer=_accuracy_infer,
-        ref=_accuracy_ref,
-        lower=_accuracy_lower,
-        shape_only=("Out",),
-        domain=Domain(
-            cases=(
-                Case(((6, 2), (6, 2), (6, 1))),
-                Case(((6, 1), (6, 1), (6,)), {"one_d": True}),
-                Case((None, (50, 3), (50, 1))),
-                Case(((0, 2), (0, 2), (0, 1))),
-                Case(((1, 1), (1, 1), (1, 1))),
-            ),
-            values={"Indices": ValueRange(0, 4, dtype="int64"), "Label": ValueRange(0, 4, dtype="int64")},
-            ulps=1,
+register(OpDef(
+    "accuracy", "Out?, Indices, Label -> Accuracy, Correct, Total", attrs={"one_d": False}, infer=_accuracy_infer,
+    ref=_accuracy_ref, lower=_accuracy_lower, shape_only=("Out",),
+    domain=Domain(
+        cases=(
+            Case(((6, 2), (6, 2), (6, 1))), Case(((6, 1), (6, 1), (6,)), {"one_d": True}),
+            Case((None, (50, 3), (50, 1))), Case(((0, 2), (0, 2), (0, 1))), Case(((1, 1), (1, 1), (1, 1))),
         ),
-    )
-)
+        values={"Indices": ValueRange(0, 4, dtype="int64"), "Label": ValueRange(0, 4, dtype="int64")}, ulps=1,
+    ),
+))  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------------------- auc
@@ -222,33 +211,25 @@ def _auc_lower(
     return value.reshape((1,) if one_d else ()), tables[0], tables[1]
 
 
-register(
-    OpDef(
-        "auc",
-        "Predict, Label, StatPos, StatNeg -> AUC, StatPosOut, StatNegOut",
-        attrs={"curve": Attr("ROC", "str", _curve), "num_thresholds": 4095, "slide_steps": 1, "one_d": False},
-        infer=_auc_infer,
-        ref=_auc_ref,
-        lower=_auc_lower,
-        state=(("StatPos", "StatPosOut"), ("StatNeg", "StatNegOut")),
-        effects=True,
-        domain=Domain(
-            cases=(
-                Case(((9, 2), (9, 1), (1, 8), (1, 8)), {"num_thresholds": 7, "slide_steps": 0}),
-                Case(((9, 1), (9, 1), (1, 8), (1, 8)), {"num_thresholds": 7, "slide_steps": 0, "curve": "PR"}),
-                Case(((30, 2), (30, 1), (25,), (25,)), {"num_thresholds": 7, "slide_steps": 2}),
-                Case(((0, 2), (0, 1), (17,), (17,)), {"num_thresholds": 7, "one_d": True}),
-            ),
-            values={
-                "Predict": ValueRange(0.0, 1.0),
-                "Label": ValueRange(0, 1, dtype="int64"),
-                "StatPos": ValueRange(0, 9, dtype="int64"),
-                "StatNeg": ValueRange(0, 9, dtype="int64"),
-            },
-            floats=("float32", "float64"),
+register(OpDef(
+    "auc", "Predict, Label, StatPos, StatNeg -> AUC, StatPosOut, StatNegOut",
+    attrs={"curve": Attr("ROC", "str", _curve), "num_thresholds": 4095, "slide_steps": 1, "one_d": False},
+    infer=_auc_infer, ref=_auc_ref, lower=_auc_lower, state=(("StatPos", "StatPosOut"), ("StatNeg", "StatNegOut")),
+    effects=True,
+    domain=Domain(
+        cases=(
+            Case(((9, 2), (9, 1), (1, 8), (1, 8)), {"num_thresholds": 7, "slide_steps": 0}),
+            Case(((9, 1), (9, 1), (1, 8), (1, 8)), {"num_thresholds": 7, "slide_steps": 0, "curve": "PR"}),
+            Case(((30, 2), (30, 1), (25,), (25,)), {"num_thresholds": 7, "slide_steps": 2}),
+            Case(((0, 2), (0, 1), (17,), (17,)), {"num_thresholds": 7, "one_d": True}),
         ),
-    )
-)
+        values={
+            "Predict": ValueRange(0.0, 1.0), "Label": ValueRange(0, 1, dtype="int64"),
+            "StatPos": ValueRange(0, 9, dtype="int64"), "StatNeg": ValueRange(0, 9, dtype="int64"),
+        },
+        floats=("float32", "float64"),
+    ),
+))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
