@@ -34,7 +34,7 @@ def test_addmm() -> None:
 def test_addmm_refuses_what_does_not_fit() -> None:
     with pytest.raises(ShapeError, match="broadcast"):
         run_function(paddle.addmm, {"c": normal(2, 3, 5), "x": X, "y": Y}, unknown=False)
-    with pytest.raises(ShapeError, match="rank 2"):
+    with pytest.raises(ShapeError, match="wrong number of dimensions"):
         run_function(paddle.addmm, {"c": normal(5), "x": V, "y": Y}, unknown=False)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError
 from tstatic.ir import expr
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, NUMBERS, check_dtype
 from tstatic.ir.opdef import DERIVE, NO_ATTRS, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, bool_
@@ -73,23 +73,13 @@ expr.define("pow", _power, _POWER.torch, *_POWER.grads)
 
 
 # ----------------------------------------------------------------------------------------- op definitions and functions
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-NUMBERS = (*FLOATS, "int8", "int16", "int32", "int64", "uint8")
-
-
 def infer_float(x: Meta, *others: Any) -> Meta:
     """``infer`` of an op on floats: the result is like the first input.
 
     Raises:
         DTypeError: If the input holds no floats.
     """
-    if not x.dtype.is_float:
-        raise DTypeError(
-            "this operator takes float values only",
-            expected=", ".join(FLOATS),
-            received=f"X of dtype {x.dtype.name}",
-            fix="convert it first: paddle.cast(x, 'float32')",
-        )
+    check_dtype(x, FLOATS, "X")
     return x
 
 
@@ -99,13 +89,7 @@ def infer_number(x: Meta, *others: Any) -> Meta:
     Raises:
         DTypeError: If the input holds truth values.
     """
-    if x.dtype.name == "bool":
-        raise DTypeError(
-            "this operator takes numbers, not truth values",
-            expected=", ".join(NUMBERS),
-            received="X of dtype bool",
-            fix="convert it first: paddle.cast(x, 'int64') or paddle.cast(x, 'float32')",
-        )
+    check_dtype(x, NUMBERS, "X")
     return x
 
 

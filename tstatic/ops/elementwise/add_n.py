@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ShapeError
+from tstatic.errors import ProgramError
 from tstatic.ir import expr
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_not_empty, check_same_dtype, check_same_shape
 from tstatic.ir.opdef import Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slots
@@ -19,29 +20,11 @@ from tstatic.ops.shape._shapes import emit_one
 
 
 def _infer(xs: Sequence[Meta]) -> Meta:
-    if not xs:
-        raise ProgramError(
-            "operator 'sum' needs at least one input", expected="a list of Variables", received="an empty list",
-            fix="pass at least one Variable",
-        )  # fmt: skip
+    check_not_empty(xs, "X", "sum", error=ProgramError)
+    check_same_dtype(xs, "X", "sum")
+    check_same_shape(xs, "X", "sum")
     shape = list(xs[0].shape)
     for x in xs[1:]:
-        if x.dtype is not xs[0].dtype:
-            raise DTypeError(
-                "the inputs of 'sum' have different dtypes",
-                expected=f"{xs[0].dtype.name} for all",
-                received=", ".join(m.dtype.name for m in xs),
-                fix=f"convert with paddle.cast(x, '{xs[0].dtype.name}')",
-            )
-        if len(x.shape) != len(shape) or any(
-            UNKNOWN not in (a, b) and a != b for a, b in zip(x.shape, shape, strict=True)
-        ):
-            raise ShapeError(
-                "the inputs of 'sum' have different shapes",
-                expected=f"shape {list(xs[0].shape)} for all",
-                received=", ".join(str(list(m.shape)) for m in xs),
-                fix="use x + y where shapes should broadcast",
-            )
         shape = [b if a == UNKNOWN else a for a, b in zip(shape, x.shape, strict=True)]
     return xs[0].with_shape(shape)
 
@@ -120,14 +103,7 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
         array([21., 42.], dtype=float32)
     """
     items = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-    if not items:
-        raise ProgramError(
-            "add_n needs at least one Variable",
-            expected="a Variable or a list of Variables",
-            received="an empty list",
-            fix="pass at least one Variable",
-            op="sum",
-        )
+    check_not_empty(items, "inputs", "add_n", error=ProgramError)
     for i, item in enumerate(items):
         check_variable(item, f"inputs[{i}]", "add_n")
     return emit_one("sum", {"X": items}, name=name)

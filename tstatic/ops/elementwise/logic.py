@@ -10,6 +10,7 @@ import numpy as np
 from tstatic.errors import DTypeError
 from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import as_variable, check_variable, emit
+from tstatic.ir.checks import check_dtype
 from tstatic.ir.opdef import PUBLIC_API, Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
@@ -455,13 +456,7 @@ def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 # --------------------------------------------------------------------------------------------------------------- choice
 def _infer(condition: Meta, x: Meta, y: Meta) -> Meta:
-    if condition.dtype is not bool_:
-        raise DTypeError(
-            "the condition of 'where' must hold truth values",
-            expected="dtype bool",
-            received=f"Condition of dtype {condition.dtype.name}",
-            fix="compare first, for example x > 0, or use paddle.cast(condition, 'bool')",
-        )
+    check_dtype(condition, ("bool",), "Condition")
     same_dtype(x, y)
     return x.with_shape(broadcast_shapes(condition.shape, broadcast_shapes(x.shape, y.shape)))
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_same_dtype, same_shape
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import GRAD, GradContext, OpSpec, op_def
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, DType, Meta, Shape
+from tstatic.ir.types import DType, Meta, Shape
 from tstatic.ops._rows import row_axis
 from tstatic.ops.shape._shapes import emit_one
 
@@ -29,13 +30,8 @@ def floor_of(dtype: DType) -> float:
 # -------------------------------------------------------------------------------------------------------------- checks
 def check_labels(label: Meta, like: Meta, soft: bool, what: str = "X") -> None:
     """Raises DTypeError unless labels are class numbers, or, if soft, floats of the type of the scores."""
-    if soft and label.dtype is not like.dtype:
-        raise DTypeError(
-            f"soft labels must have the dtype of {what}",
-            expected=like.dtype.name,
-            received=label.dtype.name,
-            fix=f"convert them with paddle.cast(label, '{like.dtype.name}')",
-        )
+    if soft:
+        check_same_dtype((like, label), (what, "Label"))
     if not soft and not label.dtype.is_integer:
         raise DTypeError(
             "Label must hold class numbers",
@@ -51,8 +47,7 @@ def check_fitting(label: Shape, wanted: Shape, scores: Shape, what: str = "X") -
     Raises:
         ShapeError: If ranks or known sizes differ.
     """
-    fits = len(label) == len(wanted) and all(a == b or UNKNOWN in (a, b) for a, b in zip(label, wanted, strict=True))
-    if not fits:
+    if not same_shape(label, wanted):
         raise ShapeError(
             f"the shape of Label does not fit {what}",
             expected=f"Label of shape {list(wanted)}",
@@ -60,6 +55,19 @@ def check_fitting(label: Shape, wanted: Shape, scores: Shape, what: str = "X") -
             fix="reshape Label; class numbers have size 1 along the axis of the classes, soft labels the full size",
         )
     return tuple(max(a, b) for a, b in zip(label, wanted, strict=True))
+
+
+def check_weights(weight: Meta | Variable, classes: int, arg: str, function: str) -> None:
+    """Raises ShapeError unless weights are one value per class."""
+    if not same_shape(weight.shape, (classes,)):
+        raise ShapeError(
+            f"'{arg}' of {function} needs one value per class",
+            expected=f"shape [{classes}]",
+            received=list(weight.shape),
+            fix="pass one weight per class",
+            op=function,
+            var=weight.name if isinstance(weight, Variable) else None,
+        )
 
 
 def check_classes(label: Any, classes: int, ignore: int) -> None:

@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_same_dtype, check_same_shape
 from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.split import ELEMENTS, FIRST, Split
-from tstatic.ir.types import UNKNOWN, Meta, bool_
+from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
 from tstatic.ops.shape._shapes import emit_one
+
+_SLOTS = ("the first input", "another input")
 
 
 def alike(x: Meta, *others: Meta | None) -> Meta:
@@ -30,23 +32,8 @@ def alike(x: Meta, *others: Meta | None) -> Meta:
     for other in others:
         if other is None:
             continue
-        if other.dtype is not x.dtype:
-            raise DTypeError(
-                "the inputs of this loss must have one dtype",
-                expected=x.dtype.name,
-                received=other.dtype.name,
-                fix=f"convert with paddle.cast(..., '{x.dtype.name}')",
-            )
-        fits = other.rank == x.rank and all(
-            a == b or UNKNOWN in (a, b) for a, b in zip(shape, other.shape, strict=True)
-        )
-        if not fits:
-            raise ShapeError(
-                "the inputs of this loss must have one shape",
-                expected=list(x.shape),
-                received=list(other.shape),
-                fix="reshape one of them; a label needs the same rank as the prediction",
-            )
+        check_same_dtype((x, other), _SLOTS)
+        check_same_shape((x, other), _SLOTS)
         shape = tuple(max(a, b) for a, b in zip(shape, other.shape, strict=True))
     return x.with_shape(shape)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ShapeError
+from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import as_variable, check_variable
+from tstatic.ir.checks import check_same_dtype
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -34,20 +35,8 @@ def _infer(x: Meta, label: Meta, weight: Meta | None, reduction: str) -> tuple[M
     labels.check_labels(label, x, False)
     full = labels.check_fitting(label.shape, (x.shape[0], *x.shape[2:]), x.shape)
     if weight is not None:
-        if weight.dtype is not x.dtype:
-            raise DTypeError(
-                "Weight of nll_loss must have the dtype of X",
-                expected=x.dtype.name,
-                received=weight.dtype.name,
-                fix=f"convert it with paddle.cast(weight, '{x.dtype.name}')",
-            )
-        if weight.rank != 1 or (weight.shape[0] != x.shape[1] and -1 not in (weight.shape[0], x.shape[1])):
-            raise ShapeError(
-                "Weight of nll_loss needs one value per class",
-                expected=[x.shape[1]],
-                received=list(weight.shape),
-                fix="pass one weight per class",
-            )
+        check_same_dtype((x, weight), ("X", "Weight"))
+        labels.check_weights(weight, x.shape[1], "Weight", "nll_loss")
     return x.with_shape(full if reduction == "none" else ()), x.with_shape(())
 
 
@@ -415,15 +404,7 @@ def _smoothed(input: Variable, label: Variable, soft: bool, axis: int, share: fl
 def _weights_class(input: Variable, label: Variable, weight: Variable, soft: bool, ignore: int, axis: int) -> Variable:
     """The factor of each row's loss; the shape of the loss."""
     classes = input.shape[axis]
-    if len(weight.shape) != 1 or (-1 not in (classes, weight.shape[0]) and classes != weight.shape[0]):
-        raise ShapeError(
-            "'weight' of cross_entropy needs one value per class",
-            expected=f"shape [{classes}]",
-            received=list(weight.shape),
-            fix="pass one weight per class",
-            op="cross_entropy",
-            var=weight.name,
-        )
+    labels.check_weights(weight, classes, "weight", "cross_entropy")
     if soft:
         if axis in (-1, len(input.shape) - 1):
             product = emit_one("matmul_v2", {"X": label, "Y": weight})

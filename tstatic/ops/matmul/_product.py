@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ShapeError
+from tstatic.errors import ShapeError
+from tstatic.ir.checks import check_dtype, check_same_dtype
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.opdef import WHOLE, Cost, Tile
 from tstatic.ir.ref import Calls
@@ -25,20 +26,8 @@ NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
 def same_dtype(x: Meta, y: Meta, names: tuple[str, str] = ("X", "Y")) -> None:
     """Raises DTypeError unless both operands have one dtype that can be multiplied."""
     for name, meta in zip(names, (x, y), strict=True):
-        if meta.dtype.name not in NUMBERS:
-            raise DTypeError(
-                f"the matrix product does not take {name} of dtype {meta.dtype.name}",
-                expected=f"one of {', '.join(NUMBERS)}",
-                received=f"{name} of dtype {meta.dtype.name}",
-                fix=f"convert {name} with paddle.cast(..., 'float32')",
-            )
-    if x.dtype is not y.dtype:
-        raise DTypeError(
-            f"{names[0]} and {names[1]} of a matrix product have different dtypes",
-            expected=f"{names[1]} of dtype {x.dtype.name}, as {names[0]}",
-            received=f"{x.dtype.name} and {y.dtype.name}",
-            fix=f"convert one with paddle.cast(..., '{x.dtype.name}')",
-        )
+        check_dtype(meta, NUMBERS, name)
+    check_same_dtype((x, y), names)
 
 
 def product_shape(x: Shape, y: Shape, trans_x: bool, trans_y: bool) -> Shape:

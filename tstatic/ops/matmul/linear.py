@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import LayerNamer, check_variable
+from tstatic.ir.checks import check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.shape._shapes import emit_one
-
-
-def _check_rank(function: str, name: str, x: Variable, rank: int) -> None:
-    if len(x.shape) != rank:
-        raise ShapeError(
-            f"'{name}' of {function} should be of rank {rank}",
-            expected=f"rank {rank}",
-            received=f"shape {list(x.shape)}",
-            fix=f"reshape '{name}'",
-            op=function,
-            var=x.name,
-        )
 
 
 @export("nn.functional.linear", op="matmul_v2")
@@ -64,8 +53,8 @@ def addmm(
     """
     for arg, value in (("input", input), ("x", x), ("y", y)):
         check_variable(value, arg, "addmm")
-    _check_rank("addmm", "x", x, 2)
-    _check_rank("addmm", "y", y, 2)
+    check_rank(x, 2, "x", "addmm")
+    check_rank(y, 2, "y", "addmm")
     helper = LayerNamer("addmm", name)
     product = helper.emit("matmul_v2", {"X": x, "Y": y})
     if alpha != 1.0:
@@ -148,7 +137,7 @@ def bilinear(
         ``[n, k]``.
     """
     for arg, value, rank in (("x1", x1, 2), ("x2", x2, 2), ("weight", weight, 3)):
-        _check_rank("bilinear", arg, check_variable(value, arg, "bilinear"), rank)
+        check_rank(check_variable(value, arg, "bilinear"), rank, arg, "bilinear")
     if bias is not None:
         check_variable(bias, "bias", "bilinear")
     return bilinear_product(LayerNamer("bilinear", name), x1, x2, weight, bias)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError
+from tstatic.errors import ProgramError
 from tstatic.ir.build import LayerNamer, check_variable
+from tstatic.ir.checks import FLOATS, check_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -238,14 +239,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _infer(x: Meta) -> Meta:
-    if not x.dtype.is_float:
-        raise DTypeError(
-            "'clip_by_norm' takes floating-point values",
-            expected="a float dtype",
-            received=x.dtype.name,
-            fix="convert the input with paddle.cast(x, 'float32')",
-            op="clip_by_norm",
-        )
+    check_dtype(x, FLOATS, "X")
     return x
 
 
