@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tstatic.tuned import norm_rows
+from tstatic.tuned import _common
 from tstatic.tuned.norm_rows import batch_norm_rows, batch_norm_rows_grad, batch_norm_rows_scratch
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ def laid_out(array: Array, layout: str) -> Array:
 @pytest.mark.parametrize("shape", [(1000, 3), (517, 64), (40, 600), (1, 5), (3, 1)])
 @pytest.mark.parametrize("affine", [True, False])
 def test_rows(shape: tuple[int, int], layout: str, affine: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(norm_rows, "BLOCK", 1 << 11)  # several blocks
+    monkeypatch.setattr(_common, "BLOCK", 1 << 11)  # several blocks
     rows, channels = shape
     x, dy = laid_out(RNG.normal(3.0, 2.0, shape), layout), laid_out(RNG.normal(size=shape), layout)
     scale, bias = (RNG.normal(size=channels) for _ in range(2)) if affine else (None, None)
@@ -61,7 +61,7 @@ def test_blocks_change_nothing_but_rounding(monkeypatch: pytest.MonkeyPatch) -> 
     x = RNG.normal(size=(999, 7))
     found = []
     for block in (1 << 6, 1 << 15):
-        monkeypatch.setattr(norm_rows, "BLOCK", block)
+        monkeypatch.setattr(_common, "BLOCK", block)
         y, mean, variance, inverse = np.empty_like(x), *np.empty((3, 7))
         batch_norm_rows(x, None, None, y, mean, variance, inverse, 1e-5, scratch(999, 7))
         found.append(y)

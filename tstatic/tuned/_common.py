@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -44,6 +44,16 @@ def buffers(dtype: np.dtype[Any], *counts: int) -> tuple[Buffer, ...]:
 def make(needs: Sequence[Buffer]) -> tuple[Array, ...]:
     """Allocates scratch buffers; for tests and for callers outside a plan."""
     return tuple(np.empty(shape, dtype) for shape, dtype in needs)
+
+
+def block_rows(length: int) -> int:
+    """Returns how many rows of ``length`` values a block has that stays in cache with its results."""
+    return max(1, 2 * BLOCK // max(1, length))
+
+
+def blocks(count: int, size: int) -> Iterator[slice]:
+    """Yields the ranges of ``size`` items that make up ``count``; the last may be shorter."""
+    return (slice(i, min(i + size, count)) for i in range(0, count, size))
 
 
 def contiguous(array: Array) -> Array:

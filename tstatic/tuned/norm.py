@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from tstatic.tuned._common import BLOCK, Array, Buffer, flat, ones
-
-
-def _blocks(count: int, size: int) -> Iterator[slice]:
-    return (slice(i, min(i + size, count)) for i in range(0, count, size))
+from tstatic.tuned._common import BLOCK, Array, Buffer, block_rows, blocks, flat, ones
 
 
 # ----------------------------------------------------------------------------------------------------------- layer norm
-def _rows(length: int) -> int:
-    return max(1, 2 * BLOCK // max(1, length))
-
-
 def layer_norm_scratch(rows: int, length: int, dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:
     """Scratch buffers of both layer-norm kernels: two blocks, three values per row of a block."""
-    size = min(rows, _rows(length))
+    size = min(rows, block_rows(length))
     return ((size * length,), dtype), ((size * length,), dtype), ((3 * size,), dtype)
 
 
@@ -52,7 +44,7 @@ def layer_norm(
         return
     vector = ones(length, x.dtype)
     eps, count = np.asarray(epsilon, x.dtype), np.asarray(length, x.dtype)
-    for block in _blocks(rows, _rows(length)):
+    for block in blocks(rows, block_rows(length)):
         source, target, center, spread = x[block], y[block], mean[block], variance[block]
         inverse = scratch[2][: len(source)]
         np.matmul(source, vector, out=center)
@@ -105,7 +97,7 @@ def layer_norm_grad(
         return
     vector = ones(length, x.dtype)
     eps, count = np.asarray(epsilon, x.dtype), np.asarray(length, x.dtype)
-    for block in _blocks(rows, _rows(length)):
+    for block in blocks(rows, block_rows(length)):
         gradient = dy[block]
         size = len(gradient)
         hat, work = flat(scratch[0], gradient.shape), flat(scratch[1], gradient.shape)
@@ -168,10 +160,6 @@ def _spread(by_channel: Array, values: int, buffer: Array) -> Array:
     return image
 
 
-def _over_images(sums: Array, out: Array) -> None:
-    np.add.reduce(sums, axis=0, out=out)
-
-
 def batch_norm(
     x: Array,
     scale: Array | None,
@@ -204,16 +192,16 @@ def batch_norm(
     n, c, values = x.shape
     vector, count = ones(values, x.dtype), np.asarray(n * values, x.dtype)
     eps = np.asarray(epsilon, x.dtype)
-    for block in _blocks(c, _channels(x.shape)):
+    for block in blocks(c, _channels(x.shape)):
         source, target = x[:, block], y[:, block]
         center, spread, factor = mean[block], variance[block], inverse[block]
         sums = flat(scratch[1], source.shape[:2])
         np.matmul(source, vector, out=sums)
-        _over_images(sums, center)
+        np.add.reduce(sums, axis=0, out=center)
         np.divide(center, count, center)
         np.subtract(source, _spread(center, values, scratch[2]), target)
         np.vecdot(target, target, out=sums)
-        _over_images(sums, spread)
+        np.add.reduce(sums, axis=0, out=spread)
         np.divide(spread, count, spread)
         np.add(spread, eps, factor)
         np.sqrt(factor, factor)
@@ -239,8 +227,7 @@ def batch_norm_inference(
     factor = 1 / np.sqrt(variance + np.asarray(epsilon, x.dtype))
     if scale is not None:
         factor = factor * scale
-    step = max(1, 2 * BLOCK // max(1, math.prod(x.shape[1:])))
-    for block in _blocks(len(x), step):
+    for block in blocks(len(x), block_rows(math.prod(x.shape[1:]))):
         target = y[block]
         np.subtract(x[block], mean[:, None], target)
         np.multiply(target, factor[:, None], target)
@@ -281,7 +268,7 @@ def batch_norm_grad(
                 total.fill(0)
         return
     vector, count = ones(values, x.dtype), np.asarray(n * values, x.dtype)
-    for block in _blocks(c, _channels(x.shape)):
+    for block in blocks(c, _channels(x.shape)):
         gradient = dy[:, block]
         size = gradient.shape[1]
         hat = flat(scratch[0], gradient.shape)
@@ -292,10 +279,10 @@ def batch_norm_grad(
         wants = dscale is not None or dbias is not None or not global_statistics
         if wants:
             np.matmul(gradient, vector, out=sums)
-            _over_images(sums, given)
+            np.add.reduce(sums, axis=0, out=given)
             np.subtract(x[:, block], _spread(mean[block], values, scratch[2]), hat)
             np.vecdot(gradient, hat, out=products)
-            _over_images(products, along)
+            np.add.reduce(products, axis=0, out=along)
             np.multiply(along, inverse[block], along)
         if dbias is not None:
             np.copyto(dbias[block], given)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tstatic.tuned._common import BLOCK, Array, Buffer, flat, ones
+from tstatic.tuned._common import Array, Buffer, block_rows, blocks, flat, ones
 
 # Rows shorter than this are taken several at a time: an inner loop of a ufunc costs about 10 ns to begin.
 _WIDE = 512
@@ -14,7 +14,7 @@ _WIDE = 512
 
 def _height(rows: int, channels: int) -> int:
     """Rows per block."""
-    return max(1, min(rows, 2 * BLOCK // max(1, channels)))
+    return max(1, min(rows, block_rows(channels)))
 
 
 def _together(channels: int) -> int:
@@ -29,8 +29,7 @@ def batch_norm_rows_scratch(rows: int, channels: int, dtype: np.dtype[np.floatin
 
 
 def _blocks(rows: int, channels: int) -> Iterator[slice]:
-    step = _height(rows, channels)
-    return (slice(i, min(i + step, rows)) for i in range(0, rows, step))
+    return blocks(rows, _height(rows, channels))
 
 
 class _Repeated:

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from tstatic.tuned import pool_pairs
-from tstatic.tuned._common import BLOCK, Array, Buffer, flat
+from tstatic.tuned._common import BLOCK, Array, Buffer, block_rows, blocks, flat
 
 Bounds = tuple[tuple[int, int], ...]
 """``(start, stop)`` of each window along one axis."""
@@ -84,15 +84,6 @@ def _full(taps: Sequence[_Tap], shape: Sequence[int]) -> bool:
     return all(t[0][0].stop - t[0][0].start == shape[2] and t[0][1].stop - t[0][1].start == shape[3] for t in taps)
 
 
-def _images(shape: Sequence[int]) -> int:
-    """Images per block."""
-    return max(1, 2 * BLOCK // max(1, math.prod(shape[1:])))
-
-
-def _blocks(count: int, size: int) -> Iterator[slice]:
-    return (slice(i, min(i + size, count)) for i in range(0, count, size))
-
-
 def _windows(rows: Bounds, columns: Bounds) -> Iterator[tuple[int, int, slice, slice]]:
     for i, (top, bottom) in enumerate(rows):
         for j, (left, right) in enumerate(columns):
@@ -139,11 +130,11 @@ def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, scratch: Seq
         return
     images = _pair_images(x.shape, out.shape, x.dtype)
     if images and scratch and len(taps) == 4 and _once(x, rows, columns) and pool_pairs.fits(x, out):
-        for block in _blocks(len(x), images):
+        for block in blocks(len(x), images):
             pool_pairs.maximum(x[block], out[block], scratch)
         return
     full = _full(taps, out.shape)
-    for block in _blocks(len(x), _images(x.shape)):
+    for block in blocks(len(x), block_rows(math.prod(x.shape[1:]))):
         source, target = x[block], out[block]
         if full:
             np.copyto(target, source[:, :, taps[0][1][0], taps[0][1][1]])
@@ -158,7 +149,7 @@ def max_pool2d_grad_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
     """Scratch buffers of :func:`max_pool2d_grad`: two masks, the mask as bits, a product."""
-    count = min(out_shape[0], _images(x_shape)) * math.prod(out_shape[1:])
+    count = min(out_shape[0], block_rows(math.prod(x_shape[1:]))) * math.prod(out_shape[1:])
     count = max(count, _pair_images(x_shape, out_shape, dtype) * math.prod(x_shape[1:]))
     flags = ((count,), np.dtype(np.bool_))
     return flags, flags, ((count,), np.dtype(f"i{dtype.itemsize}")), ((count,), dtype)
@@ -186,14 +177,14 @@ def max_pool2d_grad(
     once = _once(x, rows, columns) and _full(taps, out.shape)
     images = _pair_images(x.shape, out.shape, dx.dtype)
     if images and len(taps) == 4 and once and pool_pairs.fits(x, out, dout, dx):
-        for block in _blocks(len(x), images):
+        for block in blocks(len(x), images):
             if np.isnan(out[block], out=flat(scratch[0], out[block].shape)).any():
                 _max_grad_by_window(x[block], dout[block], dx[block], rows, columns)
             else:
                 pool_pairs.maximum_grad(x[block], out[block], dout[block], dx[block], scratch)
         return
     bits = np.dtype(f"i{dx.dtype.itemsize}")
-    for block in _blocks(len(x), _images(x.shape)):
+    for block in blocks(len(x), block_rows(math.prod(x.shape[1:]))):
         best, source, target = out[block], x[block], dx[block]
         mask, taken, selector, product = (flat(b, best.shape) for b in scratch)
         gradient = dout[block]
@@ -349,7 +340,7 @@ def avg_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, extents: Ext
         np.divide(out, counts, out)
         return
     full = _full(taps, out.shape)
-    for block in _blocks(len(x), _images(x.shape)):
+    for block in blocks(len(x), block_rows(math.prod(x.shape[1:]))):
         source, target = x[block], out[block]
         if full:
             np.copyto(target, source[:, :, taps[0][1][0], taps[0][1][1]])
@@ -365,7 +356,7 @@ def avg_pool2d_grad_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
     """Scratch buffer of :func:`avg_pool2d_grad`: the divided gradient."""
-    return (((min(out_shape[0], _images(x_shape)) * math.prod(out_shape[1:]),), dtype),)
+    return (((min(out_shape[0], block_rows(math.prod(x_shape[1:]))) * math.prod(out_shape[1:]),), dtype),)
 
 
 def avg_pool2d_grad(
@@ -384,7 +375,7 @@ def avg_pool2d_grad(
     counts = _divisors(rows, columns, extents, dx.dtype)
     taps = _taps(rows, columns)
     once = _covers_once(dx.shape[2], rows) and _covers_once(dx.shape[3], columns)
-    for block in _blocks(len(dx), _images(dx.shape)):
+    for block in blocks(len(dx), block_rows(math.prod(dx.shape[1:]))):
         target = dx[block]
         share = flat(scratch[0], (len(target), *dout.shape[1:]))
         np.divide(dout[block], counts, share)

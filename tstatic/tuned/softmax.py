@@ -6,12 +6,12 @@ are products with a vector of ones (0.05 ns a value); rows may be cut anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from tstatic.tuned._common import BLOCK, Array, Buffer, flat, ones
+from tstatic.tuned._common import Array, Buffer, block_rows, blocks, flat, ones
 
 SHORT = 24
 """Rows up to this length are reduced column by column: a reduction starts anew for each row, at 45 ns a row."""
@@ -21,14 +21,9 @@ LARGE = 60.0
 nothing that counts underflows, and the maximum need not be subtracted: 0.8 ns an element instead of 1.5."""
 
 
-def _row_blocks(rows: int, length: int) -> Iterator[slice]:
-    size = max(1, 2 * BLOCK // max(1, length))
-    return (slice(i, min(i + size, rows)) for i in range(0, rows, size))
-
-
 def rows_scratch(rows: int, length: int, dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:
     """Scratch buffers of every kernel here: one block of values, and three values per row of a block."""
-    size = min(rows, max(1, 2 * BLOCK // max(1, length)))
+    size = min(rows, block_rows(length))
     return ((size * length,), dtype), ((3 * size,), dtype)
 
 
@@ -80,7 +75,7 @@ def softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
     """
     if out.size == 0:
         return
-    for block in _row_blocks(*x.shape):
+    for block in blocks(len(x), block_rows(x.shape[1])):
         source, target = x[block], out[block]
         peak, total, _ = _columns(scratch, len(target))
         powers = flat(scratch[0], target.shape)
@@ -107,7 +102,7 @@ def softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -
     """
     if dx.size == 0:
         return
-    for block in _row_blocks(*out.shape):
+    for block in blocks(len(out), block_rows(out.shape[1])):
         y, dy, target = out[block], dout[block], dx[block]
         dot, _, _ = _columns(scratch, len(y))
         if y.shape[1] <= SHORT:
@@ -130,7 +125,7 @@ def log_softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
     """
     if out.size == 0:
         return
-    for block in _row_blocks(*x.shape):
+    for block in blocks(len(x), block_rows(x.shape[1])):
         target = out[block]
         peak, total, _ = _columns(scratch, len(target))
         _shifted(x[block], target, peak)
@@ -152,7 +147,7 @@ def log_softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array
     """
     if dx.size == 0:
         return
-    for block in _row_blocks(*out.shape):
+    for block in blocks(len(out), block_rows(out.shape[1])):
         dy, target = dout[block], dx[block]
         total, _, _ = _columns(scratch, len(dy))
         _sum(dy, total)
@@ -180,7 +175,7 @@ def cross_entropy(
     if length == 0:
         loss.fill(0)
         return
-    for block in _row_blocks(*logits.shape):
+    for block in blocks(len(logits), block_rows(logits.shape[1])):
         x, classes, place = logits[block], label[block], loss[block]
         peak, total, picked = _columns(scratch, len(x))
         target = flat(scratch[0], x.shape) if out is None else out[block]
@@ -212,7 +207,7 @@ def cross_entropy_grad(
     if dlogits.size == 0:
         return
     length = out.shape[1]
-    for block in _row_blocks(*out.shape):
+    for block in blocks(len(out), block_rows(out.shape[1])):
         classes, target = label[block], dlogits[block]
         weight, _, _ = _columns(scratch, len(target))
         np.copyto(weight, dloss[block])
@@ -237,7 +232,7 @@ def soft_cross_entropy(logits: Array, label: Array, out: Array | None, loss: Arr
     if logits.shape[1] == 0:
         loss.fill(0)
         return
-    for block in _row_blocks(*logits.shape):
+    for block in blocks(len(logits), block_rows(logits.shape[1])):
         x, weights, place = logits[block], label[block], loss[block]
         peak, total, dot = _columns(scratch, len(x))
         target = flat(scratch[0], x.shape) if out is None else out[block]
@@ -266,7 +261,7 @@ def soft_cross_entropy_grad(out: Array, label: Array, dloss: Array, dlogits: Arr
     """
     if dlogits.size == 0:
         return
-    for block in _row_blocks(*out.shape):
+    for block in blocks(len(out), block_rows(out.shape[1])):
         weights, target = label[block], dlogits[block]
         total, _, _ = _columns(scratch, len(target))
         _sum(weights, total)

@@ -27,7 +27,7 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 Check = Callable[..., None]
 """``(op type, **parameters)``: refuses parameters of a distribution."""
-Draw = Callable[..., None]
+NumpyDraw = Callable[..., None]
 """``(out, *parameters, key, start)``: draws into an array."""
 TorchDraw = Callable[..., Any]
 """``(torch, count, dtype, *parameters, key, start, device)``: the same numbers, flat."""
@@ -46,7 +46,7 @@ def _float_only(op: str, dtype: DType) -> None:
 
 
 def _register_filled(
-    type: str, parameters: dict[str, float], check: Check, fill: Draw, torch_draw: TorchDraw, domain: Domain
+    type: str, parameters: dict[str, float], check: Check, fill: NumpyDraw, torch_draw: TorchDraw, domain: Domain
 ) -> None:
     """Registers the op that draws numbers of a shape."""
 
@@ -74,7 +74,7 @@ def _register_like(
     batch: str,
     parameters: dict[str, float],
     check: Check,
-    fill: Draw,
+    fill: NumpyDraw,
     torch_draw: TorchDraw,
     **domain: Any,
 ) -> None:
