@@ -832,3 +832,21 @@ def test_a_kept_variable_takes_the_shape_of_its_new_value() -> None:
         given = np.arange(6, dtype=np.float32).reshape(shape)
         exe.run(feed={"x": given}, fetch_list=[])
         np.testing.assert_array_equal(np.array(static.global_scope().find_var("kept").get_tensor()), given * 2)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize(
+    "formula",
+    [lambda x: -x, lambda x: x - 1, lambda x: 1 - x, lambda x: x + 300, lambda x: x * -3, lambda x: x * 70000 - 5],
+    ids=["-x", "x - 1", "1 - x", "x + 300", "x * -3", "x * 70000 - 5"],
+)
+def test_sums_and_products_of_integers_and_numbers_wrap_around(formula: Any, dtype: str) -> None:
+    values = np.array([0, 1, 5, 100], dtype)
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        y = formula(static.data("x", [4], dtype))
+    (found,) = static.Executor("cpu").run(main, feed={"x": values}, fetch_list=[y])
+    # int64 holds all of these exactly; a conversion to fewer bits keeps the lowest ones.
+    wanted = np.array([formula(int(v)) for v in values], np.int64).astype(dtype)
+    assert found.dtype == np.dtype(dtype)
+    assert found.tolist() == wanted.tolist()

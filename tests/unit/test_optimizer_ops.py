@@ -11,7 +11,7 @@ import pytest
 
 from tests.ops.sampler import Sample
 from tests.ops.tiles import run_tiles
-from tstatic.errors import DTypeError, ShapeError
+from tstatic.errors import DTypeError, ProgramError, ShapeError
 from tstatic.ir.evaluate import evaluate, infer_outputs, metas_of
 from tstatic.ir.opdef import PARTIAL_SUM, op_def
 from tstatic.ir.split import POINTWISE
@@ -182,6 +182,16 @@ def test_adamax_puts_epsilon_on_the_old_norm() -> None:
     steps = Steps("adamax", {"epsilon": 0.5}, 1.0, {"Moment": 0.0, "InfNorm": 2.0, "Beta1Pow": 0.9}, np.zeros(3))
     steps.step(np.array([0.1, -5.0, 0.0]))
     assert np.allclose(steps.values["InfNorm"], [2.498, 5.0, 2.498])
+
+
+def test_a_centered_rmsprop_without_its_mean_gradient_names_the_slot() -> None:
+    steps = Steps("rmsprop", {"centered": True}, 0.1, {"Moment": 0.0, "MeanSquare": 1.0}, np.zeros(3, np.float32))
+    with pytest.raises(ProgramError, match="'rmsprop' with centered=True needs the slot 'MeanGrad'"):
+        steps.step(np.ones(3, np.float32))
+    values = {**steps.values, "Grad": np.ones(3, np.float32), "MeanGrad": np.zeros(3, np.float32)}
+    ins = [values.get(slot.name) for slot in steps.definition.inputs]
+    with pytest.raises(ProgramError, match="lacks the slot 'MeanGradOut'"):
+        evaluate(steps.definition, ins, steps.attrs, [slot.name != "MeanGradOut" for slot in steps.definition.outputs])
 
 
 def test_rmsprop_has_epsilon_inside_the_root() -> None:

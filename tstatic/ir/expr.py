@@ -172,6 +172,9 @@ def _torch_where(t: Any, c: Any, a: Any, b: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------- parse
+MODULAR = ("add", "sub", "mul")
+"""Functions of integers for which a number may be replaced by an equal one modulo the size of the type."""
+
 _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",
            ast.Mod: "remainder", ast.Pow: "pow", ast.BitAnd: "both", ast.BitOr: "either", ast.BitXor: "differ"}  # fmt: skip
 _COMPARE = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}

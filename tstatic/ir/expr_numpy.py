@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.expr import FUNCTIONS, Node, Number, parse, substitute, variables
+from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, Number, parse, substitute, variables
+from tstatic.ir.types import dtype_of
 
 _INT_OF_SIZE: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.int8),
@@ -107,20 +108,22 @@ class _Compiler:
         self.count += 1
         return Operand("reg", self.count - 1, dtype, as_int)
 
-    def constant(self, value: Number, like: np.dtype[Any] | None) -> Operand:
+    def constant(self, value: Number, like: np.dtype[Any] | None, modular: bool = False) -> Operand:
         dtype = like if like is not None else self.default
         if isinstance(value, float) and dtype.kind not in "fV":
             if dtype.kind in "iu" and value.is_integer():
                 value = int(value)
             else:
                 dtype = self.float
+        if modular and dtype.kind in "iu":
+            value = dtype_of(dtype).wrap(int(value))
         return Operand("const", -1, dtype, value=np.asarray(value, dtype))
 
-    def value(self, node: Node, like: np.dtype[Any] | None = None) -> Operand:
+    def value(self, node: Node, like: np.dtype[Any] | None = None, modular: bool = False) -> Operand:
         if node.op == "const":
-            return self.constant(node.value, like)
+            return self.constant(node.value, like, modular)
         if node.op == "var" and node.value not in self.inputs:
-            return self.constant(self.values[node.value], like)
+            return self.constant(self.values[node.value], like, modular)
         found = self.known.get(node)
         if found is None:
             found = self.load(node) if node.op == "var" else self.apply(node)
@@ -144,7 +147,8 @@ class _Compiler:
         if function.expand:
             expanded = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
             return self.value(expanded) if into is None else self.apply(expanded, into)
-        operands = self.arguments(node.args, node.op in ("both", "either", "invert", "differ"))
+        logical = node.op in ("both", "either", "invert", "differ")
+        operands = self.arguments(node.args, logical, node.op in MODULAR)
         dtype = np.dtype(np.bool_) if function.kind == "bool" else operands[0].dtype
         if node.op == "div" and dtype.kind in "iu":
             dtype = self.float
@@ -153,7 +157,7 @@ class _Compiler:
         self.instructions.append(Instruction(function.numpy, (*operands, target)))
         return target
 
-    def arguments(self, args: tuple[Node, ...], logical: bool = False) -> tuple[Operand, ...]:
+    def arguments(self, args: tuple[Node, ...], logical: bool = False, modular: bool = False) -> tuple[Operand, ...]:
         weak = [a for a in args if a.op == "const" or (a.op == "var" and a.value not in self.inputs)]
         strong = {a: self.value(a) for a in args if a not in weak}
         like = next((o.dtype for o in strong.values()), None)
@@ -163,7 +167,7 @@ class _Compiler:
             like = others[0] if others else self.float
         done = []
         for a in args:
-            operand = strong[a] if a in strong else self.value(a, like)
+            operand = strong[a] if a in strong else self.value(a, like, modular)
             if operand.dtype.kind == "b" and like is not None and like.kind != "b" and not logical:
                 register = self.fresh(like)
                 self.instructions.append(Instruction(np.copyto, (register, operand), ("unsafe",)))

@@ -53,6 +53,12 @@ class DType:
     def is_integer(self) -> bool:
         return self.np.kind in "iu"
 
+    def wrap(self, number: int) -> int:
+        """Returns the integer of this type that equals ``number`` modulo 2 to the number of bits, as sums and products do."""
+        bits = 8 * self.itemsize
+        low = 0 if self.np.kind == "u" else -(1 << (bits - 1))
+        return (number - low) % (1 << bits) + low
+
     @property
     def compute(self) -> DType:
         """The type that arithmetic on this type is done in."""

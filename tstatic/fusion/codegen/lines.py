@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
-from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
+from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, count_uses, parse, substitute
 from tstatic.ir.pointwise import ALONG, COLUMN
 from tstatic.ir.types import DType, bool_, float32, int32
 from tstatic.where import show
@@ -280,11 +280,11 @@ class Expression:
             wanted = self.known[key]
         return wanted
 
-    def _constant(self, value: bool | int | float, like: DType | None) -> Typed:
+    def _constant(self, value: bool | int | float, like: DType | None, modular: bool = False) -> Typed:
         dtype = like if like is not None else self.default
         if isinstance(value, float) and not dtype.is_float and not (dtype.is_integer and value.is_integer()):
             dtype = self.float
-        return Typed(number(value, dtype), dtype)
+        return Typed(number(dtype.wrap(int(value)) if modular and dtype.is_integer else value, dtype), dtype)
 
     def _apply(self, node: Node, like: DType | None) -> Typed:
         function = FUNCTIONS[node.op]
@@ -301,7 +301,8 @@ class Expression:
             condition = convert(self._value(node.args[0]), bool_)
             yes, no = self._alike(node.args[1:], like)
             return self._call(node.op, (condition, yes, no), yes.dtype)
-        operands = self._alike(node.args, bool_ if node.op in _LOGIC else None, node.op in _LOGIC)
+        logical = node.op in _LOGIC
+        operands = self._alike(node.args, bool_ if logical else None, logical, node.op in MODULAR)
         dtype = operands[0].dtype
         if function.exact:
             operands = tuple(self.lines.rounded(o) for o in operands)
@@ -325,7 +326,9 @@ class Expression:
         simple = text.startswith(("tl.", "_")) and filled.endswith(")") and "==" not in text and "<" not in text
         return Typed(filled if simple else f"({filled})", dtype)
 
-    def _alike(self, args: tuple[Node, ...], like: DType | None = None, logical: bool = False) -> tuple[Typed, ...]:
+    def _alike(
+        self, args: tuple[Node, ...], like: DType | None = None, logical: bool = False, modular: bool = False
+    ) -> tuple[Typed, ...]:
         """Arguments of one type; numbers take that of the others, truth values count as 1 and 0."""
         strong = {i: self._value(a, like) for i, a in enumerate(args) if a.op != "const"}
         if logical:
@@ -343,7 +346,7 @@ class Expression:
             dtype = like if like is not None else self.default
         done = []
         for i, a in enumerate(args):
-            value = strong[i] if i in strong else self._constant(a.value, dtype)
+            value = strong[i] if i in strong else self._constant(a.value, dtype, modular)
             if value.dtype is bool_ and dtype is not bool_ and i in strong:
                 value = convert(value, dtype)
             done.append(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ShapeError
+from tstatic.errors import DTypeError, ProgramError, ShapeError
 from tstatic.ir.expr import Node, variables
 from tstatic.ir.expr_numpy import Code, compile_numpy
 from tstatic.ir.formula import Formula, Numbers, compiled, evaluate
@@ -110,6 +110,15 @@ class UpdateRef(Ref):
                 if node.op != "var":
                     outputs[squares[name]] = node
             inputs = {n: (i, compute) for i, n in enumerate((*places, *one.numbers))}
+            unknown = {v for node in outputs.values() for v in variables(node)} - inputs.keys()
+            if unknown:
+                lacking = [n for n in (*self.inputs, *self.outputs) if n.lower() in unknown] or sorted(unknown)
+                raise ProgramError(
+                    f"an update lacks the slot '{lacking[0]}', which its attributes need",
+                    expected=f"a variable in '{lacking[0]}'",
+                    received=f"variables in {', '.join(n for n, a in named.items() if a is not None)}",
+                    fix=f"give the operator '{lacking[0]}', or change its attributes",
+                )
             pairs = {i: slots.index(o.removesuffix("Out")) for i, o in enumerate(slots) if o in self.outputs}
             code = compile_numpy(outputs, inputs, dict.fromkeys(outputs, compute), {}, pairs)
             assert not _reads_overwritten(code, pairs), "a term reads a slot after its new value was written"
@@ -403,8 +412,24 @@ def _copy_unless_same(x: Array, out: Array) -> None:
         np.copyto(out, x)
 
 
-def _infer(op: str, inputs: tuple[Slot, ...], outputs: tuple[Slot, ...], *metas: Meta | None) -> tuple[Any, ...]:
+def _infer(
+    op: str,
+    inputs: tuple[Slot, ...],
+    outputs: tuple[Slot, ...],
+    needs: Mapping[str, str],
+    *metas: Meta | None,
+    **attrs: Any,
+) -> tuple[Any, ...]:
     named = dict(zip((s.name for s in inputs), metas, strict=True))
+    for attr, slot in needs.items():
+        if attrs[attr] and named[slot] is None:
+            raise ProgramError(
+                f"'{op}' with {attr}={attrs[attr]} needs the slot '{slot}'",
+                expected=f"a variable in '{slot}', of the parameter's shape",
+                received="none",
+                fix=f"give the operator '{slot}' and '{slot}Out', or leave {attr} off",
+                op=op,
+            )
     param = named["Param"]
     assert param is not None
     if not param.dtype.is_float:
@@ -487,6 +512,7 @@ def register_update(
     texts: Mapping[str, str],
     lower: Callable[..., Any],
     domain: Domain,
+    needs: Mapping[str, str] | None = None,
 ) -> OpDef:
     """Registers the op definition of an update: outputs ``XOut`` are the new values of inputs ``X``, which they may overwrite.
 
@@ -498,6 +524,7 @@ def register_update(
             the master's. If it needs one pass over the elements, the work may be cut.
         lower: The torch form.
         domain: Where tests may sample.
+        needs: Attribute -> optional input slot that must be given if the attribute is true.
     """
     ins, outs = parse_slots(slots)
     in_names, out_names = tuple(s.name for s in ins), tuple(s.name for s in outs)
@@ -515,7 +542,7 @@ def register_update(
             type,
             slots,
             attrs=attrs,
-            infer=functools.partial(_infer, type, ins, outs),
+            infer=functools.partial(_infer, type, ins, outs, needs or {}),
             ref=ref,
             lower=lower,
             split=split if formula.single_pass else None,

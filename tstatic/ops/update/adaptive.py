@@ -171,6 +171,7 @@ register_update(
         values={"LearningRate": POSITIVE, "MeanSquare": Range(2.0, 4.0), "MeanGrad": Range(-0.5, 0.5)},
         ulps=16,
     ),
+    needs={"centered": "MeanGrad"},
 )
 
 
