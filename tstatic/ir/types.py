@@ -55,7 +55,7 @@ class DType:
 
     def wrap(self, number: int) -> int:
         """Returns the integer of this type that equals ``number`` modulo 2 to the number of bits, as sums and products do."""
-        bits = 8 * self.itemsize
+        bits: int = 8 * self.itemsize
         low = 0 if self.np.kind == "u" else -(1 << (bits - 1))
         return (number - low) % (1 << bits) + low
 
