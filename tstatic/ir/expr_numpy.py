@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, Number, parse, substitute, variables
-from tstatic.ir.types import dtype_of
+from tstatic.ir.types import dtype_of, wrap
 
 _INT_OF_SIZE: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.int8),
@@ -116,7 +116,7 @@ class _Compiler:
             else:
                 dtype = self.float
         if modular and dtype.kind in "iu":
-            value = dtype_of(dtype).wrap(int(value))
+            value = wrap(int(value), dtype_of(dtype))
         return Operand("const", -1, dtype, value=np.asarray(value, dtype))
 
     def value(self, node: Node, like: np.dtype[Any] | None = None, modular: bool = False) -> Operand:

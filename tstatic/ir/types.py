@@ -53,12 +53,6 @@ class DType:
     def is_integer(self) -> bool:
         return self.np.kind in "iu"
 
-    def wrap(self, number: int) -> int:
-        """Returns the integer of this type that equals ``number`` modulo 2 to the number of bits, as sums and products do."""
-        bits: int = 8 * self.itemsize
-        low = 0 if self.np.kind == "u" else -(1 << (bits - 1))
-        return (number - low) % (1 << bits) + low
-
     @property
     def compute(self) -> DType:
         """The type that arithmetic on this type is done in."""
@@ -104,6 +98,13 @@ _BY_NUMPY = {d.np: d for d in DTYPES.values()}
 # Words that numpy knows as well mean what they mean there, on 64-bit Linux: "int" and "float" are Python's types.
 _ALIASES = {"float": float64, "double": float64, "single": float32, "half": float16, "int": int64, "long": int64,
             "short": int16, "byte": int8, "fp16": float16, "bf16": bfloat16, "fp32": float32, "fp64": float64}  # fmt: skip
+
+
+def wrap(number: int, dtype: DType) -> int:
+    """Returns the integer of a type that equals ``number`` modulo 2 to the number of bits, as sums and products do."""
+    bits: int = 8 * dtype.itemsize
+    low = 0 if dtype.np.kind == "u" else -(1 << (bits - 1))
+    return (number - low) % (1 << bits) + low
 
 
 def dtype_of(value: Any) -> DType:

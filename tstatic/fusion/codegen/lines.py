@@ -12,7 +12,7 @@ from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
 from tstatic.ir.expr import FUNCTIONS, MODULAR, Node, count_uses, parse, substitute
 from tstatic.ir.pointwise import ALONG, COLUMN
-from tstatic.ir.types import DType, bool_, float32, int32
+from tstatic.ir.types import DType, bool_, float32, int32, wrap
 from tstatic.where import show
 
 TYPES = {
@@ -284,7 +284,7 @@ class Expression:
         dtype = like if like is not None else self.default
         if isinstance(value, float) and not dtype.is_float and not (dtype.is_integer and value.is_integer()):
             dtype = self.float
-        return Typed(number(dtype.wrap(int(value)) if modular and dtype.is_integer else value, dtype), dtype)
+        return Typed(number(wrap(int(value), dtype) if modular and dtype.is_integer else value, dtype), dtype)
 
     def _apply(self, node: Node, like: DType | None) -> Typed:
         function = FUNCTIONS[node.op]
