@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import tstatic as paddle
 from tstatic import static
 from tstatic.ir.types import dtype_of
-from tstatic.testing.magnitudes import magnitudes
-from tstatic.testing.perturbation import SUFFIX, made_values, movable, nudge
+from tstatic.testing.magnitudes import SUFFIX, made_values, magnitudes, movable, nudge
 from tstatic.testing.runner import Trial
 from tstatic.testing.tolerance import check, float64_program, ulp, ulps_of, units
 

@@ -29,7 +29,7 @@ LAZY_PARTS = {
 }
 # Modules that act when they are imported, or that exist for an optional package.
 APART = {"tstatic.as_paddle", "tstatic.__main__", "tstatic.cli", "tstatic.testing", "tstatic.fusion.codegen.prelude",
-         "tstatic.ir.parse", "tstatic.runtime.header", "tstatic.runtime.manifest"}  # fmt: skip
+         "tstatic.ir.parse", "tstatic.runtime.header"}  # fmt: skip
 
 
 def lazy_imports(source: str) -> set[str]:

@@ -3,8 +3,6 @@ from tstatic.static.io import load as load
 from tstatic.static.io import load_program_state as load_program_state
 from tstatic.static.io import save as save
 from tstatic.static.io import set_program_state as set_program_state
-from tstatic.static.model_files import load_inference_model as load_inference_model
-from tstatic.static.model_files import save_inference_model as save_inference_model
 from tstatic.static.variable_files import _get_valid_program as _get_valid_program
 from tstatic.static.variable_files import get_parameter_value as get_parameter_value
 from tstatic.static.variable_files import get_parameter_value_by_name as get_parameter_value_by_name
@@ -13,9 +11,11 @@ from tstatic.static.variable_files import get_program_persistable_vars as get_pr
 from tstatic.static.variable_files import is_belong_to_optimizer as is_belong_to_optimizer
 from tstatic.static.variable_files import is_parameter as is_parameter
 from tstatic.static.variable_files import is_persistable as is_persistable
+from tstatic.static.variable_files import load_inference_model as load_inference_model
 from tstatic.static.variable_files import load_params as load_params
 from tstatic.static.variable_files import load_persistables as load_persistables
 from tstatic.static.variable_files import load_vars as load_vars
+from tstatic.static.variable_files import save_inference_model as save_inference_model
 from tstatic.static.variable_files import save_params as save_params
 from tstatic.static.variable_files import save_persistables as save_persistables
 from tstatic.static.variable_files import save_vars as save_vars

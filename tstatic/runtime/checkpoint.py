@@ -21,7 +21,7 @@ from tstatic.ir.types import dtype_of
 from tstatic.runtime import files
 
 if TYPE_CHECKING:
-    from tstatic.runtime.manifest import Entry, Row
+    from tstatic.runtime.header import Entry, Row
 
 FORMAT = 1
 _FROM_ST = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "F16": "float16",

@@ -12,12 +12,46 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from tstatic.errors import CheckpointError
-from tstatic.runtime.manifest import Entry, Manifest, Version
+
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Shape = Annotated[list[Size], msgspec.Meta(max_length=64)]
+
+
+class Entry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A tensor in the header of a safetensors file; the offsets count from the header's end."""
+
+    dtype: str
+    shape: Shape
+    data_offsets: tuple[Size, Size]
+
+
+class Version(msgspec.Struct):
+    """The format number alone, which is read first."""
+
+    format: int
+
+
+class Row(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A tensor: the checksum of its bytes, and the kind of state that it holds."""
+
+    sha256: str
+    kind: str
+    dtype: str
+    shape: Shape
+
+
+class Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    """All tensors by name, and facts such as the run count, as JSON."""
+
+    format: int
+    tensors: dict[str, Row]
+    facts: msgspec.Raw
+
 
 FORMAT = 1
 AGAIN = "take an older copy of the file"

@@ -8,12 +8,12 @@
 * ``data_parallel``  the replicas of a program on several places
 * ``parallel_executor``  a data-parallel program and its Executor in one, as in Paddle 1.x
 * ``strategy``, ``strategy_property``  BuildStrategy and ExecutionStrategy, and the record of a property
-* ``inquiry``  what the fusions did to a program, and why not more
-* ``explain``, ``explain_html``, ``explain_page``  the explanation as text and as a page
-* ``as_program``, ``dot``  a compiled program, for reading and drawing
+* ``explain``, ``explain_html``, ``inquiry``  what the fusions did to a program, and why not more: the records and their
+  text, the page, and how they are found
+* ``dot``  a compiled program as a graph
 * ``io``, ``loading``  save and load, and the checks before loaded values are written
-* ``inference``, ``serialize``  inference models, and their parts as bytes
-* ``model_files``, ``variable_files``  Paddle 1.x's functions for saved models and values
+* ``inference``  inference models, as files and as bytes
+* ``variable_files``  Paddle 1.x's functions for saved values and models
 * ``nn``  layers that make parameters
 * ``amp``  marks for mixed precision
 * ``mode``  static mode, which is the only one

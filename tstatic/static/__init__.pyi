@@ -32,20 +32,20 @@ from tstatic.static import io as io
 from tstatic.static import nn as nn
 from tstatic.static.compiled_program import CompiledProgram as CompiledProgram
 from tstatic.static.executor import Executor as Executor
+from tstatic.static.inference import deserialize_persistables as deserialize_persistables
+from tstatic.static.inference import deserialize_program as deserialize_program
+from tstatic.static.inference import load_from_file as load_from_file
 from tstatic.static.inference import load_inference_model as load_inference_model
 from tstatic.static.inference import normalize_program as normalize_program
 from tstatic.static.inference import save_inference_model as save_inference_model
+from tstatic.static.inference import save_to_file as save_to_file
+from tstatic.static.inference import serialize_persistables as serialize_persistables
+from tstatic.static.inference import serialize_program as serialize_program
 from tstatic.static.io import load as load
 from tstatic.static.io import load_program_state as load_program_state
 from tstatic.static.io import save as save
 from tstatic.static.io import set_program_state as set_program_state
 from tstatic.static.parallel_executor import ParallelExecutor as ParallelExecutor
-from tstatic.static.serialize import deserialize_persistables as deserialize_persistables
-from tstatic.static.serialize import deserialize_program as deserialize_program
-from tstatic.static.serialize import load_from_file as load_from_file
-from tstatic.static.serialize import save_to_file as save_to_file
-from tstatic.static.serialize import serialize_persistables as serialize_persistables
-from tstatic.static.serialize import serialize_program as serialize_program
 from tstatic.static.strategy import BuildStrategy as BuildStrategy
 from tstatic.static.strategy import ExecutionStrategy as ExecutionStrategy
 

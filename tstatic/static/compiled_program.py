@@ -22,11 +22,10 @@ from tstatic.plan.report import MemoryReport, memory_report
 from tstatic.runtime.scope import Scope, global_scope
 from tstatic.runtime.session import Session
 from tstatic.runtime.shards import shard_metas
-from tstatic.static.as_program import as_program
 from tstatic.static.compile import Bound, Compilation, compile_program, distribution
 from tstatic.static.data_parallel import places_of
 from tstatic.static.explain import Explanation
-from tstatic.static.inquiry import build_explanation
+from tstatic.static.inquiry import as_program, build_explanation
 from tstatic.static.request import fetch_names
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 

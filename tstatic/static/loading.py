@@ -18,7 +18,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of
 from tstatic.logs import get_logger
 from tstatic.runtime import checkpoint, files
-from tstatic.runtime.stamp import Stamp, older, parse_stamp
+from tstatic.runtime.files import Stamp, older, parse_stamp
 
 Array = np.ndarray[Any, Any]
 
@@ -144,7 +144,7 @@ def check_one_save(
     """Checks that files are not a mixture of two saves.
 
     Values may come from a later save of the same program, and a later save may have replaced a part of an earlier one's
-    files (see :func:`tstatic.runtime.stamp.older`).
+    files (see :func:`tstatic.runtime.files.older`).
 
     Args:
         found: The files that are loaded.

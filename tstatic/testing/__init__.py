@@ -1,9 +1,9 @@
 """Checks for your own programs: random programs and feeds, equivalence under strategies, gradients.
 
 * ``recipe``, ``parts``, ``program_builder``, ``work``  a program as plain data, what it consists of, and how one is drawn
-* ``strategies``, ``op_kinds``, ``patterns``, ``feeds``  what is drawn: ops, fusions' patterns, feeds (hypothesis is
+* ``strategies``, ``op_kinds``, ``feeds``  what is drawn: ops, fusions' patterns, feeds (hypothesis is
   needed by the first only)
-* ``tolerance``, ``perturbation``, ``magnitudes``, ``rounding_noise``  how far two results may differ
+* ``tolerance``, ``magnitudes``  how far two results may differ
 * ``runner``, ``equivalence``  one program under several strategies
 * ``shrink``, ``script``  the smallest program that shows a difference, as a script
 * ``gradients``  ``check_grads``

@@ -18,8 +18,8 @@ from tstatic.ir.types import dtype_of
 from tstatic.places import CPUPlace
 from tstatic.runtime.scope import Scope
 from tstatic.static.executor import Executor
+from tstatic.testing.magnitudes import widen
 from tstatic.testing.parts import Array, Feeds, Input
-from tstatic.testing.perturbation import widen
 from tstatic.testing.recipe import Recipe
 from tstatic.testing.runner import start_values
 from tstatic.testing.tolerance import float64_program

@@ -17,7 +17,7 @@ from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.op_kinds import MOST_INPUT, attempt, bounds, flat
 from tstatic.testing.parts import GAP, Array, Input, Step
 from tstatic.testing.recipe import Recipe
-from tstatic.testing.rounding_noise import noisy, quiet
+from tstatic.testing.runner import noisy, quiet
 from tstatic.testing.tolerance import is_free, ulp
 
 MOST_ELEMENTS = 600

@@ -14,9 +14,8 @@ from tstatic.ir.opdef import OpDef, op_def
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.feeds import Range, data_variables, sample_feeds
-from tstatic.testing.op_kinds import family_of
+from tstatic.testing.op_kinds import PatternFunction, family_of, is_forward
 from tstatic.testing.parts import Feeds
-from tstatic.testing.patterns import PatternFunction, is_forward
 from tstatic.testing.program_builder import MOST_ELEMENTS, ProgramBuilder
 from tstatic.testing.recipe import Recipe
 from tstatic.testing.work import Work

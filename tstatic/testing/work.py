@@ -9,8 +9,7 @@ from tstatic.fusion.pattern import Pattern
 from tstatic.ir.domain import Case
 from tstatic.ir.opdef import OpDef
 from tstatic.ir.types import numel
-from tstatic.testing.op_kinds import broadcasts, domain_of, family_of
-from tstatic.testing.patterns import lay_out
+from tstatic.testing.op_kinds import broadcasts, domain_of, family_of, lay_out
 from tstatic.testing.program_builder import ProgramBuilder, Value
 
 SHAPES: tuple[tuple[int, ...], ...] = (
