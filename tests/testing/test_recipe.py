@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 
 from tests.testing import faults
 from tstatic import static, testing
-from tstatic.ir.domain import ValueRange
+from tstatic.ir.opdef import ValueRange
 from tstatic.ir.types import DTYPES
 from tstatic.testing import Input, Recipe, Step
 from tstatic.testing.runner import everything_on

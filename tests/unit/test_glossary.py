@@ -73,7 +73,7 @@ RENAMED = (
     ),
     ("single several listed", "emit_one emit_list as_list", "ops/shape/_shapes.py"),
     ("Way ways", "SplitAxis candidates", "ops/matmul/_product.py"),
-    ("Values", "ValueRange", "ir/domain.py"),
+    ("Values", "ValueRange", "ir/opdef.py"),
     ("moves terms noise trial", "perturbation magnitudes rounding_noise runner", "testing/"),
     ("twin", "duplicate", "passes/cse.py"),
     ("twin", "startup_var", "optimizer/optimizer.py"),

@@ -1,7 +1,8 @@
 """What a program is.
 
-* ``types``, ``arrays``, ``domain``  data types and metadata, arrays that users give, where tests sample
-* ``attrs``, ``opdef``, ``export``, ``registry``  attributes and slots, what an op is, its public names, and loading them
+* ``types``  data types, shapes and metadata
+* ``attrs``, ``opdef``, ``export``, ``registry``  attributes and slots, what an op is and where tests sample it, its public
+  names, and loading them
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
 * ``split``  how its work is cut into tiles
 * ``expr``, ``expr_numpy``, ``pointwise``, ``formula``  expressions, and what follows from them; those of updates

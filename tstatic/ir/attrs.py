@@ -57,27 +57,19 @@ class Attr:
 
     @staticmethod
     def idle(default: Any, why: str, kind: Kind | None = None) -> Attr:
-        """An attribute that changes no result; its kind is guessed from the default."""
+        """Makes an attribute that changes no result; the default decides its kind."""
         guessed = Attr.of(default)
         return replace(guessed, kind=kind or guessed.kind, no_effect=why)
 
     @staticmethod
     def of(default: Any) -> Attr:
-        """Guesses the kind from a default value; an ``Attr`` is returned as it is."""
+        """Makes an attribute whose default decides its kind; returns an ``Attr`` unchanged."""
         if isinstance(default, Attr):
             return default
-        kind: Kind = "any"
-        if isinstance(default, bool):
-            kind = "bool"
-        elif isinstance(default, int):
-            kind = "int"
-        elif isinstance(default, float):
-            kind = "float"
-        elif isinstance(default, str):
-            kind = "str"
-        elif isinstance(default, DType):
-            kind = "dtype"
-        return Attr(default, kind)
+        kinds: tuple[tuple[type, Kind], ...] = (
+            (bool, "bool"), (int, "int"), (float, "float"), (str, "str"), (DType, "dtype"),
+        )  # fmt: skip
+        return Attr(default, next((kind for type, kind in kinds if isinstance(default, type)), "any"))
 
     def clean(self, op: str, name: str, value: Any) -> Any:
         """Returns ``value`` in the attribute's own type.
@@ -89,7 +81,7 @@ class Attr:
         if value is None and self.default is None:
             return None
         try:
-            cleaned = _CLEAN[self.kind](value)
+            cleaned = _KINDS[self.kind][0](value)
         except (TypeError, ValueError):
             raise ProgramTypeError(
                 f"attribute '{name}' of operator '{op}' has the wrong type",
@@ -156,41 +148,28 @@ def _listed(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     return convert
 
 
-_CLEAN: dict[str, Callable[[Any], Any]] = {
-    "bool": _as_bool,
-    "int": _as_int,
-    "float": _as_float,
-    "number": _as_number,
-    "str": _as_str,
-    "ints": _listed(_as_int),
-    "floats": _listed(_as_float),
-    "bools": _listed(_as_bool),
-    "strs": _listed(_as_str),
-    "dtype": dtype_of,
-    "block": lambda v: v,
-    # The number of a Python function that only this process has; negative for none.
-    "function": _as_int,
-    "any": lambda v: v,
+_KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "bool": (_as_bool, "a bool"),
+    "int": (_as_int, "an int"),
+    "float": (_as_float, "a float that is not NaN"),
+    "number": (_as_number, "a number"),
+    "str": (_as_str, "a str"),
+    "ints": (_listed(_as_int), "a list of ints"),
+    "floats": (_listed(_as_float), "a list of floats"),
+    "bools": (_listed(_as_bool), "a list of bools"),
+    "strs": (_listed(_as_str), "a list of str"),
+    "dtype": (dtype_of, "a dtype"),
+    "block": (lambda v: v, "a block"),
+    # One that only this process has; negative for none.
+    "function": (_as_int, "the number of a function"),
+    "any": (lambda v: v, "a value"),
 }
-EXPECT = {
-    "bool": "a bool",
-    "int": "an int",
-    "float": "a float that is not NaN",
-    "number": "a number",
-    "str": "a str",
-    "ints": "a list of ints",
-    "floats": "a list of floats",
-    "bools": "a list of bools",
-    "strs": "a list of str",
-    "dtype": "a dtype",
-    "block": "a block",
-    "function": "the number of a function",
-    "any": "a value",
-}
+EXPECT = {kind: words for kind, (_, words) in _KINDS.items()}
+"""Kind -> its values in the words of messages."""
 
 
 def packed(array: np.ndarray[Any, Any]) -> tuple[Any, ...] | bytes:
-    """Values of an array as an attribute: a tuple of numbers, or the bytes of large arrays and of NaN and infinities.
+    """Packs an array as an attribute: a tuple of numbers; bytes if it is large or holds NaN or infinities.
 
     Bytes are little-endian, in C order, of the attribute ``dtype``; they keep every bit and need no decimal text.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,13 @@ from tstatic.errors import (
     near,
 )
 from tstatic.ir import names
-from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.declare import default_main_program
+from tstatic.ir.evaluate import infer_outputs
 from tstatic.ir.opdef import EMPTY, NO_ATTRS, OpDef, Slot, op_def
 from tstatic.ir.program import Block, Operator, Variable
 from tstatic.ir.rng import op_position
-from tstatic.ir.types import UNKNOWN, Meta, dtype_of
+from tstatic.ir.types import UNKNOWN, Meta, dtype_of, plain
 from tstatic.where import show, user_line
 
 AUTOMATIC = ("op_role", "op_role_var", "op_namescope", "op_callstack", "op_device", "with_quant_attr")
@@ -180,12 +181,7 @@ def _metas(definition: OpDef, block: Block, inputs: Mapping[str, tuple[str, ...]
 def _infer(
     definition: OpDef, block: Block, inputs: Mapping[str, tuple[str, ...]], attrs: Mapping[str, Any]
 ) -> list[Any] | None:
-    if definition.infer is None:
-        return None
-    result = definition.infer(*_metas(definition, block, inputs), **definition.pick(definition.infer, attrs))
-    if isinstance(result, Meta) or (len(definition.outputs) == 1 and not isinstance(result, tuple)):
-        return [result]
-    return list(result)
+    return None if definition.infer is None else infer_outputs(definition, _metas(definition, block, inputs), attrs)
 
 
 def _split_attrs(attrs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -250,7 +246,7 @@ def _check_output_meta(var: Variable, meta: Meta) -> None:
         same = len(var._shape) == meta.rank and all(
             a == b or UNKNOWN in (a, b) for a, b in zip(var._shape, meta.shape, strict=True)
         )
-        if not same and not (meta.numel == 1 and _product(var._shape) == 1):
+        if not same and not (meta.numel == 1 and math.prod(var._shape) == 1):
             raise ShapeError(
                 f"the output variable '{var.name}' has another shape than the operator gives",
                 expected=list(var._shape),
@@ -260,11 +256,18 @@ def _check_output_meta(var: Variable, meta: Meta) -> None:
             )
 
 
-def _product(shape: Sequence[int]) -> int:
-    total = 1
-    for s in shape:
-        total *= s
-    return total
+def _adopt(var: Variable, meta: Meta) -> None:
+    """Gives a variable that an op writes the metadata that ``infer`` found; what is declared stays."""
+    if var._dtype is None:
+        var._dtype = meta.dtype
+    if var._shape is None or not (var.persistable or var.is_data):
+        var._shape = meta.shape
+
+
+def _pairs(value: Any, meta: Any) -> Iterator[tuple[Any, Meta]]:
+    """Pairs of a variable in a slot, or of several, and its metadata."""
+    variables = value if isinstance(value, list | tuple) else [value]
+    return zip(variables, meta if isinstance(meta, list) else [meta], strict=True)
 
 
 def append_op(
@@ -304,17 +307,14 @@ def append_op(
                 row = outs.get(slot.name)
                 if not row or meta is None:
                     continue
-                for name, one in zip(row, meta if slot.many else [meta], strict=True):
+                for name, one in _pairs(row, meta):
                     var = block._var_recursive(name)
                     _check_output_meta(var, one)
                     pending.append((var, one))
     except TstaticError as error:
         raise error.add_context(op=type, var=_names_of(inputs), where=show(user_line())) from None
     for var, meta in pending:
-        if var._dtype is None:
-            var._dtype = meta.dtype
-        if (not var.persistable and not var.is_data) or var._shape is None:
-            var._shape = meta.shape
+        _adopt(var, meta)
         if stop_gradient is not None:
             var.stop_gradient = stop_gradient
     return _add(block, definition, ins, outs, done, automatic)
@@ -386,12 +386,7 @@ class LayerNamer:
             by_slot = {slot.name: meta for slot, meta in zip(definition.outputs, metas, strict=True)}
             given = dict(outputs or NO_ATTRS)
             for name, value in given.items():
-                meta = by_slot[name]
-                for var, one in zip(
-                    value if isinstance(value, list | tuple) else [value],
-                    meta if isinstance(meta, list) else [meta],
-                    strict=True,
-                ):
+                for var, one in _pairs(value, by_slot[name]):
                     _check_output_meta(check_variable(var, name, type), one)
         except TstaticError as error:
             raise error.add_context(op=type, var=_names_of(inputs), where=show(user_line())) from None
@@ -403,15 +398,8 @@ class LayerNamer:
                 continue
             if name in given:
                 made[name] = given[name]
-                for var, one in zip(
-                    given[name] if isinstance(given[name], list | tuple) else [given[name]],
-                    meta if isinstance(meta, list) else [meta],
-                    strict=True,
-                ):
-                    if var._dtype is None:
-                        var._dtype = one.dtype
-                    if var._shape is None or not (var.persistable or var.is_data):
-                        var._shape = one.shape
+                for var, one in _pairs(given[name], meta):
+                    _adopt(var, one)
             elif isinstance(meta, list):
                 made[name] = [self._output(block, m, where) for m in meta]
             else:

@@ -24,7 +24,7 @@ _startup = Guarded("startup program", Program())
 
 
 def default_main_program() -> Program:
-    """The program that layer calls add to: that of this thread's ``program_guard``, else one that all threads share.
+    """Returns the program that layer calls add to: that of this thread's ``program_guard``, else one that all threads share.
 
     Example:
         >>> x = static.data("x", [2])
@@ -36,7 +36,7 @@ def default_main_program() -> Program:
 
 
 def default_startup_program() -> Program:
-    """The program that initializers add to: that of this thread's ``program_guard``, else one that all threads share.
+    """Returns the program that initializers add to: this thread's, set by ``program_guard``, else one that all threads share.
 
     Example:
         >>> y = static.nn.fc(static.data("x", [None, 3]), size=2)
@@ -99,7 +99,7 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
 
 # ---------------------------------------------------------------------------------------------- inputs and parameters
 def check_shape(shape: Any, function: str, name: str) -> tuple[int, ...]:
-    """A declared shape as a tuple of ints, -1 for unknown sizes; ``function`` and ``name`` are for the message.
+    """Returns a declared shape as a tuple of ints, -1 for unknown sizes; messages name ``function`` and ``name``.
 
     Raises:
         ProgramTypeError: If it is not a list, or holds something else than ints and ``None``.
@@ -278,13 +278,13 @@ _default_dtype = dtype_of("float32")
 
 
 def default_dtype() -> DType:
-    """The dtype of ``static.data`` and of parameters when none is given."""
+    """Returns the dtype of ``static.data`` and of parameters when none is given."""
     return _default_dtype
 
 
 @export("tensor.get_default_dtype", "framework.get_default_dtype")
 def get_default_dtype() -> str:
-    """Name of the default float type."""
+    """Returns the name of the default float type."""
     return _default_dtype.name
 
 
@@ -346,7 +346,7 @@ def no_fuse() -> contextlib.AbstractContextManager[None]:
 
 @export("static.fuse_together")
 def fuse_together() -> contextlib.AbstractContextManager[None]:
-    """Demands that the ops built inside become one kernel, whatever the strategy says; their gradients are free.
+    """Requires that the ops built inside become one kernel, whatever the strategy says; their gradients need not.
 
     Running a program in which that cannot be raises UnsupportedError, with the reason, both ops and what to change.
     """

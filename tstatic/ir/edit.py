@@ -13,12 +13,6 @@ from tstatic.ir.program import Block, Operator, Program, Variable
 _TRAINING = OpRole.Backward | OpRole.Optimize | OpRole.LRSched
 
 
-def _copy_variable(var: Variable, block: Block) -> Variable:
-    copied = copy.copy(var)
-    copied.block = block
-    return copied
-
-
 def _copy_op(op: Operator, block: Block) -> Operator:
     return Operator(
         block, op.type, dict(op.inputs), dict(op.outputs), dict(op.attrs), role=op.role, role_var=op.role_var,
@@ -35,7 +29,8 @@ def _copy(program: Program) -> Program:
         new.built = block.built
         new.grad_prefix = block.grad_prefix
         for name, var in block.vars.items():
-            new.vars[name] = _copy_variable(var, new)
+            new.vars[name] = copy.copy(var)
+            new.vars[name].block = new
         new.ops = [_copy_op(op, new) for op in block.ops]
         copied.blocks.append(new)
     copied.current_block_idx = program.current_block_idx
@@ -50,7 +45,7 @@ def _copy(program: Program) -> Program:
 
 
 def clone(program: Program, for_test: bool = False) -> Program:
-    """Deep copy with the same names; ``for_test`` leaves out training ops and freezes dropout and statistics."""
+    """Returns a deep copy with the same names; ``for_test`` leaves out training ops and freezes dropout and statistics."""
     copied = _copy(program)
     if not for_test:
         return copied
@@ -68,14 +63,14 @@ def clone(program: Program, for_test: bool = False) -> Program:
 
 
 def sub_blocks(op: Operator) -> list[int]:
-    """Indices of the blocks that an op owns."""
+    """Returns the indices of the blocks that an op owns."""
     return [
         op.attrs[n] for n, spec in op.definition.attrs.items() if spec.kind == "block" and op.attrs.get(n) is not None
     ]
 
 
 def used_blocks(program: Program) -> set[int]:
-    """Indices of the blocks that block 0 reaches."""
+    """Returns the indices of the blocks that block 0 reaches."""
     found = {0}
     stack = [0]
     while stack:
@@ -92,11 +87,8 @@ def _drop_unused(program: Program, keep_data: bool) -> None:
     for block in program.blocks:
         if block.idx not in reached:
             block.ops = []
-    touched: set[str] = set()
-    for block in program.blocks:
-        for op in block.ops:
-            touched.update(op.input_arg_names)
-            touched.update(op.output_arg_names)
+    ops = [op for block in program.blocks for op in block.ops]
+    touched = {name for op in ops for name in (*op.input_arg_names, *op.output_arg_names)}
     for block in program.blocks:
         for name in [n for n, v in block.vars.items() if n not in touched and not (keep_data and v.is_data)]:
             del block.vars[name]
@@ -104,7 +96,7 @@ def _drop_unused(program: Program, keep_data: bool) -> None:
 
 
 def target_names(targets: Any) -> list[str]:
-    """Names of prune targets: Variables, names, or the op that writes them.
+    """Returns the names of prune targets, which may be Variables, names, or the op that writes them.
 
     Raises:
         ProgramTypeError: For anything else.
@@ -129,28 +121,23 @@ def target_names(targets: Any) -> list[str]:
 
 
 def prune(program: Program, feeds: Sequence[str], targets: Any) -> Program:
-    """Copy with only those ops of block 0 that the targets need; fed names need no producer."""
-    wanted = set(target_names(targets))
+    """Returns a copy with only those ops of block 0 that the targets need; fed names need no producer."""
     copied = _copy(program)
     block = copied.global_block()
-    kept = []
-    fed = set(feeds)
+
+    def reads(op: Operator) -> set[str]:
+        owned = [inner for index in sub_blocks(op) for inner in copied.blocks[index].ops]
+        return {name for one in (op, *owned) for name in one.input_arg_names}
+
+    wanted = set(target_names(targets))
+    kept: list[Operator] = []
     for op in reversed(block.ops):
-        if any(n in wanted and n not in fed for n in op.output_arg_names):
+        if not wanted.difference(feeds).isdisjoint(op.output_arg_names):
             kept.append(op)
-            wanted.update(op.input_arg_names)
-            for index in sub_blocks(op):
-                for inner in copied.blocks[index].ops:
-                    wanted.update(inner.input_arg_names)
+            wanted |= reads(op)
     block.ops = kept[::-1]
-    names = set(target_names(targets))
-    for op in block.ops:
-        names.update(op.input_arg_names)
-        names.update(op.output_arg_names)
-        for index in sub_blocks(op):
-            for inner in copied.blocks[index].ops:
-                names.update(inner.input_arg_names)
-    for name in [n for n in block.vars if n not in names]:
+    used = set(target_names(targets)).union(*(reads(op).union(op.output_arg_names) for op in kept))
+    for name in [n for n in block.vars if n not in used]:
         del block.vars[name]
     copied._touch()
     return copied

@@ -14,12 +14,12 @@ Array = np.ndarray[Any, Any]
 
 
 def meta_of(array: Array) -> Meta:
-    """Shape and dtype of an array."""
+    """Returns the shape and dtype of an array."""
     return Meta(array.shape, dtype_of(array.dtype))
 
 
 def metas_of(values: Sequence[Any]) -> list[Any]:
-    """Metadata per slot: ``None`` stays, a list of arrays becomes a list of metas (holes stay ``None``).
+    """Returns the metadata per slot: ``None`` stays, a list of arrays becomes a list of metas (holes stay ``None``).
 
     A list of Python objects has none: ``None``.
     """
@@ -47,7 +47,7 @@ def infer_outputs(definition: OpDef, metas: Sequence[Any], attrs: Mapping[str, A
 
 
 def allocate(metas: Sequence[Any]) -> list[Any]:
-    """Empty arrays for metas."""
+    """Allocates uninitialised arrays for metas."""
     return [
         None
         if m is None

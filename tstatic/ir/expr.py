@@ -225,7 +225,7 @@ def to_text(node: Node) -> str:
 
 # ------------------------------------------------------------------------------------------------- build and simplify
 def const(value: Number | str) -> Node:
-    """A number, or the text of an attribute."""
+    """Makes a constant: a number, or the text of an attribute."""
     return Node("const", value=value)
 
 
@@ -236,9 +236,10 @@ def _is(node: Node, value: Number) -> bool:
     return node.op == "const" and not isinstance(node.value, bool) and node.value == value
 
 
-_FOLDED_TESTS: Mapping[str, Callable[..., bool]] = {
-    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne,
-    "both": lambda a, b: bool(a and b), "either": lambda a, b: bool(a or b),
+_FOLDED: Mapping[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
+    "pow": operator.pow, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq,
+    "ne": operator.ne, "both": lambda a, b: bool(a and b), "either": lambda a, b: bool(a or b),
 }  # fmt: skip
 
 
@@ -247,15 +248,8 @@ def make(op: str, *args: Node) -> Node:
 
     ``0 * a`` stays: it is NaN where ``a`` is NaN or infinite.
     """
-    if all(a.op == "const" for a in args) and op in ("add", "sub", "mul", "div", "neg", "pow"):
-        values = [a.value for a in args]
-        if op == "div" and values[1] == 0:
-            return Node(op, args)
-        folds: dict[str, Callable[..., Any]] = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-                  "div": lambda a, b: a / b, "neg": lambda a: -a, "pow": lambda a, b: a**b}  # fmt: skip
-        return const(folds[op](*values))
-    if all(a.op == "const" for a in args) and op in _FOLDED_TESTS:
-        return const(_FOLDED_TESTS[op](*(a.value for a in args)))
+    if op in _FOLDED and all(a.op == "const" for a in args) and not (op == "div" and args[1].value == 0):
+        return const(_FOLDED[op](*(a.value for a in args)))
     if op == "add":
         if _is(args[0], 0):
             return args[1]
@@ -301,12 +295,12 @@ def substitute(node: Node, names: Mapping[str, Node], build: Callable[..., Node]
 
 
 def without(node: Node, names: Iterable[str]) -> Node:
-    """The expression without what some variables contribute: gradients that did not arrive, which count as 0."""
+    """Removes what some variables contribute: gradients that did not arrive count as 0."""
     return substitute(node, dict.fromkeys(names, ZERO), make_term)
 
 
 def variables(node: Node) -> set[str]:
-    """Names of the variables that occur in an expression."""
+    """Returns the names of the variables in an expression."""
     found: set[str] = set()
     stack = [node]
     while stack:
@@ -328,7 +322,7 @@ def count_uses(node: Node, uses: Counter[Node]) -> None:
 
 
 def calls(node: Node, functions: Sequence[str]) -> bool:
-    """Whether an expression calls one of some functions."""
+    """Returns whether an expression calls one of some functions."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -339,7 +333,7 @@ def calls(node: Node, functions: Sequence[str]) -> bool:
 
 
 def diff(node: Node, name: str) -> Node:
-    """Derivative of an expression by one variable (chain rule over the functions' derivative texts)."""
+    """Differentiates an expression by one variable (chain rule over the functions' derivative texts)."""
     if node.op == "var":
         return ONE if node.value == name else ZERO
     if node.op == "const" or name not in variables(node):

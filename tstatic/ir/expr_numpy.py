@@ -21,7 +21,7 @@ _INT_OF_SIZE: dict[int, np.dtype[Any]] = {
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float16 and bfloat16 are computed in float32 and rounded once."""
+    """Returns the type to compute in: float32 for float16 and bfloat16, whose results are rounded once."""
     if dtype.itemsize == 2 and dtype.kind in "fV":
         return np.dtype(np.float32)
     return dtype
@@ -74,7 +74,7 @@ class Code:
 
 
 def same_place(a: Any, b: Any) -> bool:
-    """Whether two arrays are the same elements of memory."""
+    """Returns whether two arrays are the same elements of memory."""
     if a is b:
         return True
     if a.dtype != b.dtype or a.shape != b.shape or a.strides != b.strides:

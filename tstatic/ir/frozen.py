@@ -61,11 +61,11 @@ class FrozenOp:
         return self.definition.type
 
     def reads(self) -> Iterable[str]:
-        """All values that the op takes."""
+        """Returns all values that the op reads."""
         return flat(self.inputs)
 
     def writes(self) -> Iterable[str]:
-        """All values that the op makes."""
+        """Returns all values that the op writes."""
         return flat(self.outputs)
 
     def input(self, slot: str) -> Entry:
@@ -86,7 +86,7 @@ class FrozenOp:
 
 
 def flat(entries: Sequence[Entry]) -> list[str]:
-    """Values of entries, without holes."""
+    """Returns the values of entries, without holes."""
     found: list[str] = []
     for e in entries:
         if e is None:
@@ -149,7 +149,7 @@ class FrozenProgram:
     version: int = 0
 
     def roots(self) -> set[str]:
-        """Values that must exist at the end."""
+        """Returns the values that must exist at the end."""
         return {v for _, v in self.fetches} | set(self.writes.values())
 
     def edit(self, **changes: Any) -> FrozenProgram:
@@ -157,7 +157,7 @@ class FrozenProgram:
 
 
 def unfused(program: FrozenProgram) -> FrozenProgram:
-    """The program with every fused op replaced by the ops that it replaced."""
+    """Replaces every fused op by the ops of its body."""
     ops: list[FrozenOp] = []
     pending = list(reversed(program.ops))
     while pending:
@@ -270,7 +270,7 @@ def freeze(
     fetches: Sequence[str],
     skip: Callable[[Operator], bool] | None = None,
 ) -> FrozenProgram:
-    """Makes the single-assignment copy.
+    """Freezes a program: makes its single-assignment copy.
 
     Args:
         program: What to freeze.
@@ -340,7 +340,7 @@ def freeze(
 
 
 def _lacking(block: Block, external: Iterable[str], ops: Sequence[FrozenOp]) -> set[str]:
-    """Declared inputs that are not fed and that only branches read, which may not run."""
+    """Returns declared inputs that are not fed and that only branches read, which may not run."""
     found = {n for n in external if (var := block.vars.get(n)) is not None and var.is_data and not var.persistable}
     for op in ops:
         for slot, entry in zip(op.definition.inputs, op.inputs, strict=True):
@@ -350,7 +350,7 @@ def _lacking(block: Block, external: Iterable[str], ops: Sequence[FrozenOp]) -> 
 
 
 def _without(op: FrozenOp, lacking: set[str]) -> FrozenOp:
-    """The op with holes in place of inputs that are not there."""
+    """Replaces missing inputs of an op by holes."""
     if lacking.isdisjoint(op.reads()):
         return op
     inputs = tuple(tuple(EMPTY if v in lacking else v for v in e) if isinstance(e, tuple) else e for e in op.inputs)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
-from tstatic.ir.domain import Case, Domain, ValueRange
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import Formula
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
@@ -50,6 +49,63 @@ __all__ = [
     "register",
     "with_",
 ]  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ where tests sample
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """Where the elements of one input may be sampled.
+
+    Attributes:
+        low, high: Bounds. A text such as ``"W.0"`` for ``high`` means the size of axis 0 of input ``W`` (for indices).
+        avoid: Points (kinks, poles) that float samples keep a distance of 0.01 from; ``"int"`` avoids all integers.
+        dtype: ``"float"`` follows the tested float type; otherwise a dtype's name.
+        distinct: No two elements closer than 0.01 (ties of max, sort, top-k).
+        rows: Each row along the last axis is positive and sums to 1 (soft labels, probabilities).
+    """
+
+    low: float = -2.0
+    high: float | str = 2.0
+    avoid: tuple[float, ...] | str = ()
+    dtype: str = "float"
+    distinct: bool = False
+    rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Shapes (one per input slot: a shape, ``None`` for an absent input, a list of shapes for a ``*`` slot) and attributes."""
+
+    shapes: tuple[Any, ...]
+    attrs: Mapping[str, Any] = NO_ATTRS
+
+
+Family = Literal["unary", "binary", "cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Where tests may sample an op: plain data, so that the library needs no test tool.
+
+    Attributes:
+        family: ``"unary"`` (any shape), ``"binary"`` (any two shapes that broadcast) or ``"cases"`` (the listed ones only).
+        cases: Explicit cases, tried besides the family's.
+        attrs: Alternatives of attributes tried with the family's shapes.
+        values: Slot name -> :class:`ValueRange`; slots not named get the default range.
+        floats: Float types that the op takes.
+        others: Further dtypes tried in the place of the float type (``"int64"``, ``"bool"``); no gradients there.
+        ulps: Allowed distance between ``ref`` and ``lower`` in units in the last place of the output type.
+        check_grad: ``False`` only with a reason (a text) why finite differences cannot apply.
+    """
+
+    family: Family = "cases"
+    cases: tuple[Case, ...] = ()
+    attrs: tuple[Mapping[str, Any], ...] = (NO_ATTRS,)
+    values: Mapping[str, ValueRange] = field(default_factory=dict)
+    floats: tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
+    others: tuple[str, ...] = ()
+    ulps: float = 8.0
+    check_grad: bool | str = True
 
 
 # --------------------------------------------------------------------------------------------------- op definition
@@ -350,7 +406,7 @@ def _pointwise_ref(definition: OpDef) -> PointwiseRef:
 
 
 def _derive(base: OpDef) -> OpDef | None:
-    """The backward op of a pointwise op definition that states no gradient of its own (second order and beyond)."""
+    """Derives the backward op of a pointwise op that states no gradient of its own (second order and beyond)."""
     if base.pointwise is None or base.grad is not DERIVE:
         return None
     outs = {s.param: base.pointwise[s.name] for s in base.outputs if s.name in base.pointwise}
@@ -383,23 +439,10 @@ def _backward_op_def(forward: OpDef, rule: GradOp) -> OpDef:
         + ",".join(s.name + "*" * s.many + "?" for s in outputs),
         attrs=forward.attrs,
         infer=infer,
-        ref=rule.ref,
-        lower=rule.lower,
-        grad=rule.grad,
-        pointwise=rule.pointwise,
-        split=rule.split,
-        cost=rule.cost,
-        rows=rule.rows,
-        shape_only=rule.shape_only,
-        linear_in=rule.linear_in,
-        may_lack=rule.may_lack,
-        inplace=rule.inplace,
-        effects=rule.effects,
-        prepare=rule.prepare,
         amp="gray" if forward.amp else "",
         uses_blas=forward.uses_blas,
-        domain=rule.domain,
         of=forward.type,
+        **{f.name: getattr(rule, f.name) for f in fields(rule) if f.name not in ("slots", "infer")},
     )
 
 

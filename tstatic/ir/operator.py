@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from tstatic.errors import NotFoundError, ProgramError, near
@@ -212,11 +213,11 @@ class OperatorBase:
         return [n for names in self.outputs.values() for n in names]
 
     def input(self, slot: str) -> list[str]:
-        """Names in an input slot; empty when the slot is absent."""
+        """Returns the names in an input slot; empty when the slot is absent."""
         return list(self.inputs.get(slot, ()))
 
     def output(self, slot: str) -> list[str]:
-        """Names in an output slot; empty when the slot is absent."""
+        """Returns the names in an output slot; empty when the slot is absent."""
         return list(self.outputs.get(slot, ()))
 
     def _automatic(self) -> dict[str, Any]:
@@ -234,7 +235,7 @@ class OperatorBase:
         return [*self.attrs, *self._automatic()]
 
     def attr(self, name: str) -> Any:
-        """Value of an attribute.
+        """Returns the value of an attribute.
 
         Raises:
             NotFoundError: If the op has no such attribute.
@@ -245,13 +246,16 @@ class OperatorBase:
         automatic = self._automatic()
         if name in automatic:
             return automatic[name]
-        raise NotFoundError(
+        raise self._no_attribute(name, self.attrs, show(self.where))
+
+    def _no_attribute(self, name: str, known: Iterable[str], where: str | None = None) -> NotFoundError:
+        return NotFoundError(
             f"operator '{self.type}' has no attribute '{name}'",
-            expected=f"one of {', '.join(self.attrs) or 'none'}",
+            expected=f"one of {', '.join(known) or 'none'}",
             received=repr(name),
-            fix=near(name, self.attrs) or "see op.attr_names",
+            fix=near(name, known) or "see op.attr_names",
             op=self.type,
-            where=show(self.where),
+            where=where,
         )
 
     def has_attr(self, name: str) -> bool:
@@ -275,13 +279,7 @@ class OperatorBase:
         else:
             spec = self.definition.attrs.get(name)
             if spec is None:
-                raise NotFoundError(
-                    f"operator '{self.type}' has no attribute '{name}'",
-                    expected=f"one of {', '.join(self.definition.attrs) or 'none'}",
-                    received=repr(name),
-                    fix=near(name, self.definition.attrs) or "see op.attr_names",
-                    op=self.type,
-                )
+                raise self._no_attribute(name, self.definition.attrs)
             self._attrs.put(name, spec.clean(self.type, name, value))
         self._touch()
 

@@ -150,7 +150,7 @@ class Reader:
             self.wrong("the end of the line", self.peek())
 
     def word(self, expected: str) -> str:
-        """A name, with or without quotes."""
+        """Reads a name, with or without quotes."""
         token = self.take()
         if token.kind == "name":
             return token.text
@@ -222,7 +222,7 @@ class Reader:
         )
 
     def items(self, close: str, depth: int) -> tuple[list[Any], bool]:
-        """Values up to the closing bracket, and whether a comma stood before it."""
+        """Reads values up to the closing bracket; returns them and whether a comma stood before it."""
         found: list[Any] = []
         comma = True
         while not self.accept(close):
@@ -248,7 +248,7 @@ class Reader:
         return found
 
     def marks(self, known: tuple[str, ...]) -> dict[str, Any]:
-        """``(feed, lod_level = 1)`` as a dict; nothing at all is an empty one."""
+        """Reads ``(feed, lod_level = 1)`` as a dict; nothing at all is an empty one."""
         found: dict[str, Any] = {}
         if not self.accept("("):
             return found

@@ -40,7 +40,7 @@ class PointwiseRef(ExpressionRef):
     def _code(
         self, ins: Sequence[np.dtype[Any] | None], outs: Sequence[np.dtype[Any] | None], attrs: Mapping[str, Any]
     ) -> expr_numpy.Code:
-        """The code for these dtypes, wanted outputs and attribute values."""
+        """Returns the code for these dtypes, wanted outputs and attribute values."""
         wanted = tuple((i, d) for i in self.nodes if (d := outs[i]) is not None)
         used = {n: v for n, v in attrs.items() if n in self.attrs and isinstance(v, bool | int | float)}
         # By their text: 0.0 and -0.0, or 1 and True, are equal but not the same constant.
@@ -205,7 +205,7 @@ class Rows:
 
 
 def trailing(shape: Shape, axes: tuple[int, ...]) -> int | None:
-    """Where a row begins when exactly these sorted axes are its dimensions; ``None`` if they are not the last ones."""
+    """Returns where a row begins if exactly these sorted axes are its dimensions; ``None`` if they are not the last ones."""
     rank = len(shape)
     first = rank - len(axes)
     return first if axes and first > 0 and axes == tuple(range(first, rank)) else None

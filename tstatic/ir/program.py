@@ -104,7 +104,7 @@ class Variable(VariableBase):
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """One readable line: name, dtype, shape, marks."""
+        """Returns one readable line: name, dtype, shape, marks."""
         return hooks.text(self, with_details)
 
 
@@ -211,7 +211,7 @@ class Operator(OperatorBase):
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """The op in the text form of ``print(program)``."""
+        """Returns the op in the text form of ``print(program)``."""
         return hooks.text(self, with_details)
 
     __str__ = to_string
@@ -382,7 +382,7 @@ class Block:
 
     @no_effect(throw_on_error=PRINTS)
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """The block in the text form of ``print(program)``."""
+        """Returns the block in the text form of ``print(program)``."""
         return hooks.text(self, with_details)
 
     def __repr__(self) -> str:
@@ -531,7 +531,7 @@ class Program(ProgramMethods):
         return self.version
 
     def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """The program in readable code form; :meth:`parse_from_text` reads it back."""
+        """Returns the program in readable code form; :meth:`parse_from_text` reads it back."""
         for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
             assert isinstance(value, bool), (
                 f"The type of {name} parameter is wrong, expected bool, but received {type(value)}."
@@ -554,7 +554,7 @@ class Program(ProgramMethods):
         return ProgramView(self)
 
     def to_svg(self, max_ops: int = 600) -> str:
-        """A picture of the program as SVG text (see :func:`tstatic.viz.svg.svg`)."""
+        """Draws the program as SVG text (see :func:`tstatic.viz.svg.svg`)."""
         return hooks.svg(self, max_ops)
 
     def _repr_svg_(self) -> str:
@@ -584,7 +584,7 @@ class ProgramView:
         self._program = program
 
     def serialize_to_string(self) -> bytes:
-        """The program as bytes, for ``Program.parse_from_string``."""
+        """Returns the program as bytes, for ``Program.parse_from_string``."""
         return hooks.encode(self._program)
 
     def num_blocks(self) -> int:

@@ -43,7 +43,7 @@ class Ref(ABC):
     functions: tuple[Callable[..., Any], ...] = ()
 
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
-        """Metadata of the buffers that :meth:`bind` wants, from that of inputs and outputs."""
+        """Returns the metadata of the buffers that :meth:`bind` needs, from that of inputs and outputs."""
         return ()
 
     @abstractmethod
@@ -67,14 +67,14 @@ class Ref(ABC):
         return None
 
     def aligned(self, ins: Slots, attrs: Attrs) -> tuple[Ref, Slots] | None:
-        """For work that may be cut anywhere: inputs that broadcast by numpy's rule, and the reference for those.
+        """Returns, for work that may be cut anywhere, inputs that broadcast by numpy's rule, and the reference for those.
 
         ``None`` for any other work: how that is cut, the op definition's ``split`` says.
         """
         return None
 
     def constant(self, attrs: Attrs) -> bool | int | float | None:
-        """The number that every element of the result is, if the attributes alone give it."""
+        """Returns the number that every element of the result is, if the attributes alone give it."""
         return None
 
 
@@ -113,7 +113,7 @@ class ExpressionRef(Ref):
 
     @abstractmethod
     def expressions(self, ins: Slots, attrs: Attrs) -> Expressions | None:
-        """The expressions for inputs of known sizes (metadata per slot); ``None`` if these have none."""
+        """Returns the expressions for inputs of known sizes (metadata per slot); ``None`` if these have none."""
 
 
 # ------------------------------------------------------------------------------------------------------ bare functions
@@ -130,7 +130,7 @@ def pick(function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, An
 
 
 def keywords(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the keyword-only parameters of a function: the attributes that it uses."""
+    """Returns the names of a function's keyword-only parameters: the attributes that it uses."""
     return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
 
 
@@ -189,7 +189,7 @@ NO_REF = _NoRef()
 
 
 def as_ref(given: Ref | Callable[..., Any] | None) -> Ref:
-    """What an op definition states as a reference: a :class:`Ref`, a bare function, or nothing."""
+    """Makes a :class:`Ref` of what an op definition states: a reference, a bare function, or nothing."""
     if given is None:
         return NO_REF
     return given if isinstance(given, Ref) else PlainRef(given)

@@ -155,14 +155,8 @@ class _Restore:
                 place, f"variable '{desc.name}' has a dtype that tstatic lacks", f"one of {', '.join(DTYPES)}",
                 repr(desc.dtype), near(desc.dtype, DTYPES) or "use one of these", var=desc.name,
             )  # fmt: skip
-        common: dict[str, Any] = {
-            "stop_gradient": desc.stop_gradient,
-            "is_data": desc.is_data,
-            "need_check_feed": desc.need_check_feed,
-            "lod_level": desc.lod_level,
-            "type": desc.type,
-            "where": self.where(place, desc.where),
-        }
+        common = {n: getattr(desc, n) for n in ("stop_gradient", "is_data", "need_check_feed", "lod_level", "type")}
+        common["where"] = self.where(place, desc.where)
         more = desc.parameter
         if more is None:
             var = Variable(block, desc.name, desc.shape, desc.dtype, **common)
@@ -174,12 +168,9 @@ class _Restore:
                 )  # fmt: skip
             var = Parameter(
                 block, desc.name, desc.shape, desc.dtype,
-                trainable=more.trainable,
                 optimize_attr={n: self.real(place, v) for n, v in more.optimize_attr.items()},
                 regularizer=self.regularizer(place, desc.name, more.regularizer),
-                do_model_average=more.do_model_average,
-                need_clip=more.need_clip,
-                is_distributed=more.is_distributed,
+                **{n: getattr(more, n) for n in ("trainable", "do_model_average", "need_clip", "is_distributed")},
                 **common,
             )  # fmt: skip
         var._persistable = desc.persistable

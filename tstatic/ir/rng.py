@@ -34,11 +34,11 @@ class RngKey:
     start: int = 0
 
     def tile(self, start: int) -> RngPiece:
-        """The key of a tile of the op's work: the same numbers, from element ``start`` on."""
+        """Returns the key of a tile of the op's work: the same numbers, from element ``start`` on."""
         return RngPiece(self, self.start + start)
 
     def part(self, part: tuple[slice, ...], shape: tuple[int, ...]) -> RngPiece:
-        """The key of the tile that writes this part of an output of that shape (see :func:`piece_start`)."""
+        """Returns the key of the tile that writes this part of an output of that shape (see :func:`piece_start`)."""
         return self.tile(piece_start(part, shape))
 
 
@@ -76,7 +76,7 @@ class RngPiece:
 
 
 def op_position(block: int, position: int) -> int:
-    """The number of an op in its program, from its block and its position there when it was built.
+    """Returns the number of an op in its program, from its block and its position there when it was built.
 
     In block 0 it is the position itself; ops of other blocks (loop bodies, branches) get numbers of their own.
     """
@@ -84,7 +84,7 @@ def op_position(block: int, position: int) -> int:
 
 
 def piece_start(part: tuple[slice, ...], shape: tuple[int, ...]) -> int:
-    """Flat number of the first element of a part of an array, for :meth:`RngKey.tile`.
+    """Returns the flat index of the first element of a part of an array, for :meth:`RngKey.tile`.
 
     The part must be one run of elements in C order: whole along every axis but the first one that is longer than 1.
     """

@@ -88,7 +88,7 @@ class _Desc:
 
 @_once
 def _facts(description: Any, marks: bool = False) -> tuple[tuple[str, str, Any], ...]:
-    """Field, attribute that holds it, and default, of all fields or of the marks."""
+    """Returns field, attribute that holds it, and default, of all fields or of the marks."""
     found = {
         f.name: (
             f.name,
@@ -270,7 +270,7 @@ def learning_rate_of(program: Program) -> str | None:
 
 
 def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:
-    """Name and coefficient of a parameter's regularizer; one of your own class stays behind, and the log says so."""
+    """Returns name and coefficient of a parameter's regularizer; one of your own class is left out, and the log says so."""
     found = parameter.regularizer
     if found is None:
         return None
@@ -287,12 +287,12 @@ def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:
 
 @cache
 def this_process() -> str:
-    """A word that no other process has: functions of ``py_func`` are numbered per process."""
+    """Returns a word that no other process has: functions of ``py_func`` are numbered per process."""
     return secrets.token_hex(8)
 
 
 def calls_functions(program: Program) -> bool:
-    """Whether an op calls a Python function."""
+    """Returns whether an op calls a Python function."""
     return any(
         spec.kind == "function" and op.attrs.get(name, -1) >= 0
         for block in program.blocks
@@ -302,5 +302,5 @@ def calls_functions(program: Program) -> bool:
 
 
 def process_of(program: Program) -> str:
-    """What marks a program's saved form as bound to this process; empty when any process can run it."""
+    """Returns the mark of a saved program that only this process can run; empty if any process can."""
     return this_process() if calls_functions(program) else ""

@@ -36,7 +36,7 @@ class _Unpackable(Exception):  # noqa: N818 - never leaves this file
 
 
 def pack(value: Any, depth: int = 0) -> Any:
-    """An attribute's value as JSON: a tuple as a list, and what JSON lacks as ``{"kind": ...}``.
+    """Packs an attribute's value for JSON: a tuple as a list, and what JSON lacks as ``{"kind": ...}``.
 
     ``{"list": [..]}``, ``{"dtype": "float32"}``, ``{"bytes": base64}``, ``{"float": "inf"}``, ``{"int": "0x.."}``,
     ``{"dict": [[key, value], ..]}``.
@@ -65,10 +65,10 @@ def pack(value: Any, depth: int = 0) -> Any:
 
 
 def unpack(value: Any, depth: int = 0) -> Any:
-    """The value that :func:`pack` packed.
+    """Returns the value that :func:`pack` packed.
 
     Raises:
-        ValueError: If it packed no such thing.
+        ValueError: If it is not a packed value.
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"values nested deeper than {MAX_DEPTH} levels")
@@ -112,7 +112,7 @@ def _unpack_bytes(text: str) -> bytes:
 
 # ----------------------------------------------------------------------------------------------------- encode and decode
 def encode(program: Program) -> bytes:
-    """A program as bytes.
+    """Encodes a program as bytes.
 
     Everything survives but values, initializers, learning-rate schedulers and regularizers of your own classes.
 
@@ -172,12 +172,12 @@ def _digest(payload: bytes, stamp: str) -> str:
 
 
 def stamped(program: bytes, stamp: str) -> bytes:
-    """An encoded program with the stamp of a save in its first line."""
+    """Puts the stamp of a save into the first line of an encoded program."""
     return seal(program.partition(b"\n")[2], stamp=stamp)
 
 
 def unstamped(data: bytes) -> tuple[bytes, str] | None:
-    """An encoded program without its stamp, and the stamp or an empty text; ``None`` for what is none, or damaged."""
+    """Returns an encoded program without its stamp, and the stamp or an empty text; ``None`` if it is damaged or not a program."""
     head = _HEADER.match(data)
     if head is None:
         return None

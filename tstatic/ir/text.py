@@ -34,7 +34,7 @@ Labels = Mapping[str, str]
 
 # ------------------------------------------------------------------------------------------------------------- values
 def value_text(value: Any) -> str:
-    """A value as Python would write it; dtypes by their bare name, large ints in hexadecimal."""
+    """Writes a value as Python would; dtypes by their bare name, large ints in hexadecimal."""
     if value is None or isinstance(value, bool | str | bytes):
         return repr(value)
     if isinstance(value, np.generic):
@@ -56,19 +56,19 @@ def value_text(value: Any) -> str:
 
 
 def name_text(name: str) -> str:
-    """A name, in quotes where it has to be."""
+    """Writes a name, in quotes where it needs them."""
     return name if BARE.match(name) else repr(name)
 
 
 def role_text(role: int) -> str:
-    """``Backward | Loss`` for 257; a number when a bit has no name."""
+    """Writes a role, as ``Backward | Loss`` for 257; as a number when a bit has no name."""
     names = [name for bit, name in ROLES.items() if role & bit]
     known = sum(bit for bit in ROLES if role & bit)
     return " | ".join(names) if known == role and names else str(role)
 
 
 def labels_of(program: Program) -> dict[str, str]:
-    """A short name for every source file: as many last parts of its path as keep it apart from the others."""
+    """Returns a short name for every source file: as many last parts of its path as distinguish it from the others."""
     files: dict[str, None] = {}
     for block in program.blocks:
         for where in (*(v.made_at for v in block.vars.values()), *(op.where for op in block.ops)):
@@ -99,7 +99,7 @@ def _where_text(where: Where | None, labels: Labels | None) -> str:
 
 
 def _marks(pairs: Iterable[tuple[str, Any]]) -> str:
-    """``(feed, lod_level = 1)``: what is ``True`` needs no value."""
+    """Writes ``(feed, lod_level = 1)``: what is ``True`` needs no value."""
     shown = [name if value is True else f"{name} = {value_text(value)}" for name, value in pairs]
     return f" ({', '.join(shown)})" if shown else ""
 
@@ -122,7 +122,7 @@ def variable_marks(var: Variable, details: bool = False) -> Iterator[tuple[str, 
 
 
 def variable_text(var: Variable, with_details: bool = False, labels: Labels | None = None) -> str:
-    """``var x: float32[-1, 3] (feed, stop_gradient)  # train.py:7``; ``?`` for a shape or dtype that is not known."""
+    """Writes ``var x: float32[-1, 3] (feed, stop_gradient)  # train.py:7``; ``?`` for an unknown shape or dtype."""
     shape = "?" if var._shape is None else ", ".join(map(str, var._shape))
     dtype = "?" if var._dtype is None else var._dtype.name
     kind = "param" if isinstance(var, Parameter) else "var"
@@ -132,7 +132,7 @@ def variable_text(var: Variable, with_details: bool = False, labels: Labels | No
 
 # ---------------------------------------------------------------------------------------------------------------- ops
 def op_text(op: Operator, with_details: bool = False, labels: Labels | None = None, index: int | None = None) -> str:
-    """``{Out=['y']} = relu(inputs={X=['x']})  # train.py:7``; automatic attributes where they say something.
+    """Writes ``{Out=['y']} = relu(inputs={X=['x']})  # train.py:7``; automatic attributes where they say something.
 
     Args:
         op: The op.
@@ -154,7 +154,7 @@ def op_text(op: Operator, with_details: bool = False, labels: Labels | None = No
 
 # ------------------------------------------------------------------------------------------------- blocks and programs
 def block_text(block: Block, with_details: bool = False, labels: Labels | None = None) -> str:
-    """A block: its variables, then its ops."""
+    """Writes a block: its variables, then its ops."""
     marks = BlockDesc.marks(block, with_details, usual={"built": len(block.ops)})
     lines = [f"block {block.idx}{_marks(marks)} {{"]
     lines += [f"    {variable_text(v, with_details, labels)}" for v in block.vars.values()]
@@ -165,7 +165,7 @@ def block_text(block: Block, with_details: bool = False, labels: Labels | None =
 
 
 def program_text(program: Program, with_details: bool = False, process: str = "") -> str:
-    """A whole program; equal programs give equal text.
+    """Writes a program; equal programs give equal text.
 
     Args:
         program: The program.
@@ -180,7 +180,7 @@ def program_text(program: Program, with_details: bool = False, process: str = ""
 
 
 def text_of(part: Program | Block | Operator | Variable, with_details: bool = False) -> str:
-    """The text of a program or of a part of one."""
+    """Writes a program or a part of one."""
     if isinstance(part, Program):
         return program_text(part, with_details, process_of(part))
     if isinstance(part, Block):
@@ -190,7 +190,7 @@ def text_of(part: Program | Block | Operator | Variable, with_details: bool = Fa
 
 # ------------------------------------------------------------------------------- programs that only this process can run
 def shared_text(program: Program) -> str:
-    """The text of a program as every process writes that builds the same: Python functions are numbered from 0 in it."""
+    """Writes a program as every process does that builds the same one: Python functions are numbered from 0."""
     names = {
         n for b in program.blocks for op in b.ops for n, spec in op.definition.attrs.items() if spec.kind == "function"
     }

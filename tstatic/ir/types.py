@@ -1,4 +1,4 @@
-"""Data types, shapes with unknown dimensions, and the metadata of a value."""
+"""Data types, shapes with unknown dimensions, the metadata of a value, and arrays that users give."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ShapeError, near, needed_for
+from tstatic.errors import DTypeError, FeedTypeError, ShapeError, TstaticError, near, needed_for, reason
 
 with needed_for("bfloat16, one of tstatic's types,"):
     import ml_dtypes
@@ -144,7 +144,7 @@ def dtype_of(value: Any) -> DType:
 
 
 def _of_numpy(value: Any) -> DType | None:
-    """The type that numpy has under a name or for a type; ``None`` if it is none of ours."""
+    """Returns the type that numpy has under a name or for a type; ``None`` if tstatic lacks it."""
     try:
         return _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
     except TypeError:
@@ -191,7 +191,7 @@ class Meta:
 
 
 def numel(shape: Sequence[int]) -> int:
-    """Product of the sizes; ``-1`` when a size is unknown."""
+    """Returns the product of the sizes; ``-1`` when a size is unknown."""
     total = 1
     for size in shape:
         if size < 0:
@@ -217,7 +217,7 @@ def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
 
 
 def broadcast_shapes(x: Shape, y: Shape) -> Shape:
-    """Shape of a numpy-style broadcast, where an unknown size meets a known one.
+    """Returns the shape of a numpy-style broadcast, where an unknown size may meet a known one.
 
     An unknown size against 1 stays unknown; against a size above 1 it must turn out to be that size or 1, so the result is
     that size.
@@ -244,3 +244,52 @@ def broadcast_shapes(x: Shape, y: Shape) -> Shape:
                 fix="reshape or expand one operand so that the sizes agree",
             )
     return tuple(out)
+
+
+# -------------------------------------------------------------------------------------------------------------- arrays
+def has_mask(value: Any) -> bool:
+    """Returns whether a value is a masked array, or a list that holds one at any depth."""
+    if isinstance(value, np.ma.MaskedArray):
+        return True
+    return isinstance(value, list | tuple) and _lists_mask(value)
+
+
+def _lists_mask(rows: Iterable[Any]) -> bool:
+    # Types first: a list of a million numbers is looked through at the speed of C.
+    kinds = set(map(type, rows))
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+        return True
+    return any(issubclass(kind, list | tuple) for kind in kinds) and any(
+        _lists_mask(row) for row in rows if isinstance(row, list | tuple)
+    )
+
+
+def plain(value: Any, what: str, op: str) -> np.ndarray[Any, Any]:
+    """Converts a value as ``np.asarray`` does; messages name it as ``what`` of the call ``op``.
+
+    Raises:
+        DTypeError: For a masked array: the elements under the mask would count again.
+        FeedTypeError: For what is not an array, also if the object's own methods raise.
+    """
+    try:
+        masked = has_mask(value)
+        array = np.asarray(value)
+    except (TstaticError, MemoryError):
+        raise
+    except Exception as error:
+        raise FeedTypeError(
+            f"{what} could not be read as an array",
+            expected="an array or a rectangular list of numbers",
+            received=f"{type(value).__name__}, which raises {reason(error)}",
+            fix="pass a numeric array; a ragged list has to be padded first",
+            op=op,
+        ) from error
+    if masked:
+        raise DTypeError(
+            f"{what} is a masked array, whose mask would be lost",
+            expected="an array or list without a mask",
+            received=type(value).__name__,
+            fix="fill it, array.filled(0), and give ~np.ma.getmaskarray(array) as an array of its own",
+            op=op,
+        )
+    return array

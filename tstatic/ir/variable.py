@@ -40,7 +40,7 @@ class VariableBase(VariableMethods):
         self._stop_gradient, self._stop_origin = value, "set"
 
     def _infer_stop_gradient(self, stops: bool) -> None:
-        """Takes over that all inputs of an op that writes this variable stop gradients (``stops``), or that one does not.
+        """Records whether all inputs of an op that writes this variable stop gradients (``stops``).
 
         What a user set stays. A variable that a gradient flows through stays open: ops that read its value before need it.
         """
@@ -99,7 +99,7 @@ class VariableBase(VariableMethods):
         return len(self.shape)
 
     def dim(self) -> int:
-        """The number of dimensions."""
+        """Returns the number of dimensions."""
         return len(self.shape)
 
     @property
@@ -153,15 +153,15 @@ class VariableBase(VariableMethods):
         raise self._not_a_number("index")
 
     def numpy(self) -> Any:
-        """Refuses: a variable has no value while the program is built."""
+        """Raises: a variable has no value while the program is built."""
         raise self._not_a_number("array")
 
     def item(self) -> Any:
-        """Refuses: a variable has no value while the program is built."""
+        """Raises: a variable has no value while the program is built."""
         raise self._not_a_number("Python number")
 
     def backward(self, *args: Any, **kwargs: Any) -> None:
-        """Not defined for graph variables: gradients are ops of the program."""
+        """Raises: gradients are ops of the program, made by ``append_backward`` or ``minimize``."""
         raise ProgramTypeError(
             f"backward() is for eager tensors, '{self.name}' is a variable of a static program",
             expected="static.append_backward(loss) or optimizer.minimize(loss)",

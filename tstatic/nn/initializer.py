@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramTypeError, ShapeError
-from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import append_op
 from tstatic.ir.checks import ANY_RANK, check_choice, check_rank, check_type
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Block, Variable
-from tstatic.ir.types import dtype_of
+from tstatic.ir.types import dtype_of, plain
 from tstatic.no_effect import NO_NAME, PLACE, no_effect
 
 

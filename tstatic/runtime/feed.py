@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import FeedError, FeedTypeError, TstaticError, near, reason, shown
-from tstatic.ir.arrays import has_mask
 from tstatic.ir.program import Program, Variable
-from tstatic.ir.types import UNKNOWN, DType, dtype_of, numel
+from tstatic.ir.types import UNKNOWN, DType, dtype_of, has_mask, numel
 from tstatic.logs import warn_once
 from tstatic.plan.plan import Plan
 from tstatic.runtime.scope import LoDTensor

@@ -15,9 +15,8 @@ import numpy as np
 from tstatic.devices import Array, Device, owner_of, read
 from tstatic.errors import DTypeError, FeedError
 from tstatic.guards import Guarded
-from tstatic.ir.arrays import plain
 from tstatic.ir.checks import check_type
-from tstatic.ir.types import DType, dtype_of
+from tstatic.ir.types import DType, dtype_of, plain
 from tstatic.locks import rlock
 from tstatic.no_effect import PLACE, no_effect
 

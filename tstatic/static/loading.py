@@ -13,9 +13,8 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, ShapeError, near
 from tstatic.ir import serial
-from tstatic.ir.arrays import plain
 from tstatic.ir.program import Variable
-from tstatic.ir.types import dtype_of
+from tstatic.ir.types import dtype_of, plain
 from tstatic.logs import get_logger
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.files import Stamp, older, parse_stamp

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import ProgramError, TstaticError, near
-from tstatic.ir.domain import ValueRange
 from tstatic.ir.frozen import freeze
-from tstatic.ir.opdef import OpDef, op_def
+from tstatic.ir.opdef import OpDef, ValueRange, op_def
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.plan.shapes import infer_program

@@ -12,9 +12,8 @@ import numpy as np
 from tstatic.errors import TstaticError
 from tstatic.fusion.pattern import Op, Pattern, PatternFunction
 from tstatic.ir.attrs import NO_ATTRS
-from tstatic.ir.domain import Case, Domain
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import OPS, OpDef, op_def
+from tstatic.ir.opdef import OPS, Case, Domain, OpDef, op_def
 from tstatic.ir.types import dtype_of
 from tstatic.testing.parts import Array
 

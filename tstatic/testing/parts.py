@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.domain import ValueRange
+from tstatic.ir.opdef import ValueRange
 from tstatic.ir.types import dtype_of
 
 Array = np.ndarray[Any, Any]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import TstaticError
-from tstatic.ir.domain import Case, ValueRange
 from tstatic.ir.evaluate import evaluate
-from tstatic.ir.opdef import DERIVE, GRAD, GradOp, OpDef, op_def
+from tstatic.ir.opdef import DERIVE, GRAD, Case, GradOp, OpDef, ValueRange, op_def
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.op_kinds import MOST_INPUT, attempt, bounds, flat
 from tstatic.testing.parts import GAP, Array, Input, Step

@@ -11,7 +11,7 @@ from tstatic import static
 from tstatic.ir import names
 from tstatic.ir.build import emit
 from tstatic.ir.declare import program_guard
-from tstatic.ir.domain import ValueRange
+from tstatic.ir.opdef import ValueRange
 from tstatic.ir.program import Block, Program, Variable
 from tstatic.nn.clip import ClipGradByGlobalNorm
 from tstatic.nn.initializer import Assign

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.domain import ValueRange
+from tstatic.ir.opdef import ValueRange
 from tstatic.ir.types import dtype_of
 from tstatic.static.strategy import BuildStrategy
 from tstatic.testing.parts import Array, Feeds, Input, Step

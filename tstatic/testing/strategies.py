@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tstatic.fusion.pattern import Pattern
-from tstatic.ir.domain import ValueRange
-from tstatic.ir.opdef import OpDef, op_def
+from tstatic.ir.opdef import OpDef, ValueRange, op_def
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.feeds import Range, data_variables, sample_feeds

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.fusion.pattern import Pattern
-from tstatic.ir.domain import Case
-from tstatic.ir.opdef import OpDef
+from tstatic.ir.opdef import Case, OpDef
 from tstatic.ir.types import numel
 from tstatic.testing.op_kinds import broadcasts, domain_of, family_of, lay_out
 from tstatic.testing.program_builder import ProgramBuilder, Value

@@ -96,7 +96,7 @@ class Layered:
         self._spread(row, wanted, weights)
 
     def _spread(self, row: list[int], wanted: Sequence[float], weights: Sequence[float]) -> None:
-        """The places nearest to the wanted ones (least squares) that keep order and distance.
+        """Places the nodes nearest to the wanted positions (least squares), keeping order and distance.
 
         Pool adjacent violators: after each node's least distance from the first is taken off, the places must not
         decrease; neighbours that do are merged into one at their weighted mean.

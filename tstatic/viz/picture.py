@@ -20,7 +20,7 @@ FAN = 6
 
 
 def role_of(op: Operator) -> str:
-    """Which part of the program an op belongs to: the name of a colour."""
+    """Returns the part of the program that an op belongs to, which is also the name of its colour."""
     for bit, name in ((OpRole.LRSched, "rate"), (OpRole.Optimize, "optimize"), (OpRole.Backward, "backward")):
         if op.role & bit:
             return name
@@ -109,7 +109,7 @@ def picture(block: Block, max_ops: int) -> Picture:
 
 
 def _makers(block: Block) -> list[dict[str, int]]:
-    """Per op: name of an input -> the op of this block that wrote it last."""
+    """Returns per op: name of an input -> the op of this block that wrote it last."""
     last: dict[str, int] = {}
     found = []
     for i, op in enumerate(block.ops):
@@ -120,7 +120,7 @@ def _makers(block: Block) -> list[dict[str, int]]:
 
 
 def _layers(block: Block, makers: list[dict[str, int]]) -> tuple[list[int], int | None]:
-    """Layer of each op: below those that it reads from, backward ops below all forward ones."""
+    """Returns the layer of each op: below those that it reads from, backward ops below all forward ones."""
     layers: list[int] = []
     used: dict[int, int] = {}
     forward_end = 0
@@ -175,7 +175,7 @@ def _connect(
 
 
 def _is_quiet(maker: Operator, name: str) -> bool:
-    """Whether a value was made for the backward op only (a mask, saved statistics)."""
+    """Returns whether a value was made for the backward op only (a mask, saved statistics)."""
     return any(name in row and maker.definition.output_slots[slot].intermediate for slot, row in maker.outputs.items())
 
 
@@ -190,5 +190,5 @@ def _kind(var: Variable | None) -> str:
 
 
 def owners(block: Block) -> dict[int, Operator]:
-    """Block number -> the op of ``block`` that owns it."""
+    """Returns block number -> the op of ``block`` that owns it."""
     return {inner: op for op in block.ops for inner in edit.sub_blocks(op)}

@@ -62,7 +62,7 @@ _LEGEND = (
 
 
 def svg(program: Program, max_ops: int = 600) -> str:
-    """The program as an SVG document: forward, backward and update ops in different colours.
+    """Draws a program as an SVG document: forward, backward and update ops in different colours.
 
     Ops stand below what they read. A value that is read far below its op is drawn again there, dashed; what an optimizer
     keeps for itself, and values made for backward ops only, stand in the tooltips, which also have shapes, dtypes,
@@ -122,20 +122,20 @@ def _block_title(block: Block, made_by: dict[int, tuple[Operator, Block]]) -> st
 
 # --------------------------------------------------------------------------------------------------------------- texts
 def clean(text: str) -> str:
-    """Text that may stand in XML: markup escaped, characters that XML forbids written as escapes."""
+    """Escapes text for XML: markup, and characters that XML forbids."""
     text = _FORBIDDEN.sub(lambda m: f"\\x{ord(m.group()):02x}", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
 def short(name: str, limit: int = MAX_NAME) -> str:
-    """A name on one line, its middle cut out when it is long."""
+    """Writes a name on one line and cuts out its middle when it is long."""
     name = _FORBIDDEN.sub(lambda m: f"\\x{ord(m.group()):02x}", name)
     name = name.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return name if len(name) <= limit else f"{name[: limit // 2]}…{name[-(limit - limit // 2 - 1) :]}"
 
 
 def text_width(text: str, size: float) -> float:
-    """Width of monospaced text; East Asian characters are twice as wide."""
+    """Returns the width of monospaced text; East Asian characters are twice as wide."""
     return EM * size * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
@@ -199,7 +199,7 @@ class _Canvas:
         self, x: float, y: float, width: float, height: float, kind: str, lines: list[tuple[str, str]], tooltip: str,
         mark: str = "",
     ) -> None:  # fmt: skip
-        """A box with centred lines of text and a tooltip; ops have corners, values are round; ``mark`` names an op."""
+        """Draws a box with centred lines of text and a tooltip; ops have corners, values are round; ``mark`` names an op."""
         fill, stroke = _COLOURS[kind]
         is_op = kind in ("forward", "backward", "optimize", "rate")
         dashed = ' stroke-dasharray="4 3"' if kind in ("reference", "outer") else ""
@@ -215,7 +215,7 @@ class _Canvas:
         self.parts.append("</g>")
 
     def curve(self, points: list[tuple[float, float]], kind: str) -> None:
-        """An edge: straight down through each point, curved between them, with an arrow at the end."""
+        """Draws an edge: straight down through each point, curved between them, with an arrow at the end."""
         (x, y), *rest = points
         path = [f"M{x:.1f} {y:.1f}"]
         for to_x, to_y in rest:
@@ -312,7 +312,7 @@ class _Panel:
         return _Box(kind, [(short(name), ""), (short(_meta(var)), "tst-s")], _variable_tooltip(name, var, made_by))
 
     def source_boxes(self, sources: list[tuple[str, str]]) -> list[_Box]:
-        """One box each, the many references of a large sum together in one."""
+        """Makes one box per source; the many references of a large sum share one."""
         far = [name for name, kind in sources if kind == "reference"]
         listed = far if len(far) > MOST else []
         boxes = [self.value_box(name, kind, "") for name, kind in sources if not (listed and kind == "reference")]

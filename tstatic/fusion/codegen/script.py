@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launch, Launches, Table
 from tstatic.fusion.codegen.reference import NoNameError, Reference, Rule
-from tstatic.ir.domain import ValueRange
 from tstatic.ir.frozen import FrozenOp
-from tstatic.ir.opdef import OPS, OpDef
+from tstatic.ir.opdef import OPS, OpDef, ValueRange
 from tstatic.ir.types import DType, Meta, Shape
 from tstatic.target import H100, INTERPRETER
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import DTypeError
-from tstatic.ir.arrays import plain
 from tstatic.ir.build import as_variable, check_variable, emit
 from tstatic.ir.program import Variable
-from tstatic.ir.types import DType, dtype_of, float32, float64, int64
+from tstatic.ir.types import DType, dtype_of, float32, float64, int64, plain
 from tstatic.ops.shape._shapes import emit_one
 
 

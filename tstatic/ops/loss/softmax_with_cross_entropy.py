@@ -10,8 +10,7 @@ import numpy as np
 from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import emit
-from tstatic.ir.domain import ValueRange
-from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
+from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls

@@ -8,13 +8,12 @@ import numpy as np
 
 from tstatic.errors import ProgramTypeError
 from tstatic.ir import names
-from tstatic.ir.arrays import plain
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import check_variable, emit
 from tstatic.ir.declare import default_dtype, default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
-from tstatic.ir.types import DType, dtype_of
+from tstatic.ir.types import DType, dtype_of, plain
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.ops.shape.fill import filled, has_variable, known_shape
