@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where packages come from is left to pip's own settings; which versions, to constraints.txt.
 INSTALL := $(PIP) install -qq --constraint constraints.txt
 
-.PHONY: help venv demo gpt test interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint types layers api bench docs wheel clean parity
+.PHONY: help venv demo gpt test interpret kernels proof-kernels proof mutants golden ratchets triton36 plan pack gpu check format lint stubs types layers api bench docs wheel clean parity
 
 help:  ## This list.
 	@grep -E '^[a-z0-9-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -120,13 +120,16 @@ lint: $(VENV)/.dev  ## Check format and lint rules.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 
-types: $(VENV)/.dev  ## Check types, strictly.
+stubs: $(VENV)/.made  ## Write the stubs for type checkers and editors anew (*.pyi; not in git).
+	@$(BIN)/python setup.py stubs
+
+types: $(VENV)/.dev stubs  ## Check types, strictly.
 	@$(BIN)/mypy
 
 layers: $(VENV)/.dev  ## Check that imports point down only.
 	@PYTHONPATH=. $(BIN)/lint-imports --no-cache --no-logo
 
-api: $(VENV)/.dev  ## Write the file of frozen public signatures anew.
+api: $(VENV)/.dev  ## Write the file of frozen public signatures anew, and the stubs.
 	@$(BIN)/python tests/api/regenerate.py
 
 bench: $(VENV)/.dev  ## Measure CPU speed; the table goes to bench/results/.
@@ -157,4 +160,5 @@ wheel: $(VENV)/.made  ## Build a wheel and run the README's example with it in a
 
 clean:  ## Remove everything that make made.
 	@rm -rf $(VENV) $(TRITON36) .chromium build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find tstatic -name '*.pyi' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

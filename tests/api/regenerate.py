@@ -1,4 +1,4 @@
-"""Writes the frozen signatures and the stubs anew; ``--check`` only says which are stale."""
+"""Writes the frozen signatures anew, and the stubs; ``--check`` only says whether the signatures are stale."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SIGNATURES = Path(__file__).with_name("signatures.txt")
 
 
 def wanted() -> dict[Path, str]:
-    """Returns every generated file: path -> text."""
-    return {SIGNATURES: "\n".join(surface.lines()) + "\n", **stubs.stubs()}
+    """Returns every generated file that is in git: path -> text."""
+    return {SIGNATURES: "\n".join(surface.lines()) + "\n"}
 
 
 def stale() -> list[Path]:
@@ -31,6 +31,8 @@ def main() -> int:
     check = parser.parse_args().check
     texts = wanted()
     paths = stale()
+    if not check:
+        stubs.write()
     for path in paths:
         print(f"{path.relative_to(ROOT)} is stale; run `make api`" if check else f"wrote {path.relative_to(ROOT)}")
         if not check:

@@ -23,7 +23,8 @@ def copied(tmp_path: Path) -> Path:
     """A copy of the project."""
     for folder in ("tstatic", "tests", "docs", "bench"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for file in ("pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / file, tmp_path)
     return tmp_path
 
 

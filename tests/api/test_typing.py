@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.api import stubs
+from tstatic.ir import registry
 from tstatic.ir.export import namespace
 from tstatic.ir.program import Program, Variable
 
@@ -94,6 +101,7 @@ SCRIPTS = {"good": GOOD, "bad": BAD, "paths": PATHS}
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What ``mypy --strict`` says of each of a user's scripts, without its name."""
+    stubs.write()
     folder = tmp_path_factory.mktemp("scripts")
     paths = {name: folder / f"{name}.py" for name in SCRIPTS}
     for name, path in paths.items():
@@ -132,12 +140,72 @@ def test_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.num_blocks == 1
 
 
-def test_stubs_name_everything_that_is_filled_in() -> None:
-    made = stubs.stubs()
-    for module in stubs.facades():
-        text = stubs.text_of(module, made)
-        assert [name for name in module.__all__ if f'"{name}"' not in text] == [], module.__name__
-    methods = made[stubs.PACKAGE / "ir" / "methods.pyi"]
+# --------------------------------------------------------------------------------------------- stubs, and what they are of
+@pytest.fixture(scope="module")
+def made() -> dict[Path, ast.Module]:
+    """Every stub that follows from the sources."""
+    return {path: ast.parse(text) for path, text in stubs.stubs().items()}
+
+
+def stub_of(module: str, made: Mapping[Path, ast.Module]) -> ast.Module:
+    """The stub in which a module's names stand: its own, or the equal one that its own passes on."""
+    path = ROOT.joinpath(*module.split("."))
+    tree = made[path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")]
+    passed_on = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.names[0].name == "*"]
+    return stub_of(str(passed_on[0].module), made) if passed_on else tree
+
+
+def parameters(function: ast.stmt) -> list[str]:
+    """Names of a stub's parameters, ``self`` left out, and ``=`` behind those with a default."""
+    assert isinstance(function, ast.FunctionDef)
+    args = function.args
+    bare = len(args.args) - len(args.defaults)
+    row = [a.arg + "=" * (i >= bare) for i, a in enumerate(args.args)][1:]
+    row += [f"*{args.vararg.arg}"] if args.vararg else ["*"] if args.kwonlyargs else []
+    row += [a.arg + "=" * (d is not None) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+    return [*row, f"**{args.kwarg.arg}"] if args.kwarg else row
+
+
+def parameters_of(function: Any) -> list[str]:
+    """The same of a function or class as it is at run time."""
+    given = list(inspect.signature(function).parameters.values())
+    row: list[str] = []
+    for p in given[inspect.isfunction(function) :]:
+        if p.kind is p.KEYWORD_ONLY and not any(one.startswith("*") for one in row):
+            row.append("*")
+        mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        row.append(f"{mark}{p.name}" + "=" * (p.default is not p.empty))
+    return row
+
+
+def test_stubs_say_what_modules_have(made: dict[Path, ast.Module]) -> None:
+    assert len(stubs.facades()) > 25
+    for name in stubs.facades():
+        module = importlib.import_module(name)
+        tree = stub_of(name, made)
+        (listed,) = (n.value for n in tree.body if isinstance(n, ast.Assign))
+        assert ast.literal_eval(listed) == sorted(module.__all__), name
+        for node in tree.body:
+            for one in node.names if isinstance(node, ast.ImportFrom) else ():
+                if one.asname is not None and not one.asname.startswith("_"):
+                    found = getattr(importlib.import_module(str(node.module)), one.name)
+                    assert found is getattr(module, one.asname), f"{name}.{one.asname}"
+            if isinstance(node, ast.ClassDef):
+                assert parameters(node.body[0]) == parameters_of(getattr(module, node.name)), f"{name}.{node.name}"
+
+
+def test_stubs_have_the_methods_of_variables_and_programs(made: dict[Path, ast.Module]) -> None:
+    classes = {n.name: n for n in made[stubs.PACKAGE / "ir" / "methods.pyi"].body if isinstance(n, ast.ClassDef)}
     for cls in (Variable, Program):
-        missing = {n for n in namespace(cls.__name__) if f"    def {n}(self" not in methods}
-        assert missing == set(stubs.HIDDEN.get(cls.__name__, ()))
+        said = {n.name: parameters(n) for n in classes[f"{cls.__name__}Methods"].body if isinstance(n, ast.FunctionDef)}
+        assert said == {name: parameters_of(function) for name, function in namespace(cls.__name__).items()}
+
+
+def test_the_index_of_a_wheel_is_right() -> None:
+    keys = {key: module for module, keys in json.loads(stubs.index())["modules"].items() for key in keys}
+    registry.load_all()
+    homes = {key: home for key, home in registry._registered.items() if home.startswith("tstatic.")}
+    assert {key for key in homes if "." in key and keys.get(key) != homes[key]} == set()
+    # Of the op types a few are put together from parts. A backward op is found with its forward op.
+    types = {key for key in homes if "." not in key and not key.endswith("_grad")}
+    assert len({key for key in types if keys.get(key) == homes[key]}) > 0.9 * len(types)

@@ -227,9 +227,7 @@ MEASURES: Mapping[str, Callable[[], int | list[str]]] = {
     "constants of tile sizes": lambda: tile_sizes(trees()),
     "packages whose docstring does not name exactly their files": lambda: wrong_maps(trees()),
     "lines of tstatic/ without generated stubs": lambda: lines("*.py"),
-    "lines of generated stubs": lambda: lines("*.pyi"),
     "files of tstatic/ without generated stubs": lambda: files("*.py"),
-    "generated stubs": lambda: files("*.pyi"),
     "own modules that `import tstatic` loads": imported_modules,
 }
 

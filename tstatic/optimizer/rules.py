@@ -430,6 +430,12 @@ def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
     return Legacy
 
 
-for _rule in (SGD, Momentum, Adam, Adamax, Adagrad, Adadelta, RMSProp, Lamb):
-    _legacy(_rule, f"fluid.optimizer.{_rule.__name__}", f"fluid.optimizer.{_rule.__name__}Optimizer")
+_legacy(SGD, "fluid.optimizer.SGD", "fluid.optimizer.SGDOptimizer")
+_legacy(Momentum, "fluid.optimizer.Momentum", "fluid.optimizer.MomentumOptimizer")
+_legacy(Adam, "fluid.optimizer.Adam", "fluid.optimizer.AdamOptimizer")
+_legacy(Adamax, "fluid.optimizer.Adamax", "fluid.optimizer.AdamaxOptimizer")
+_legacy(Adagrad, "fluid.optimizer.Adagrad", "fluid.optimizer.AdagradOptimizer")
+_legacy(Adadelta, "fluid.optimizer.Adadelta", "fluid.optimizer.AdadeltaOptimizer")
+_legacy(RMSProp, "fluid.optimizer.RMSProp", "fluid.optimizer.RMSPropOptimizer")
+_legacy(Lamb, "fluid.optimizer.Lamb", "fluid.optimizer.LambOptimizer")
 _legacy(AdamW, "fluid.optimizer.AdamW")

@@ -1,0 +1,360 @@
+"""Writes the stubs of ``tstatic``: what type checkers and editors see of names that are found at run time.
+
+The sources are read and not imported, so that this runs before anything is installed. ``pip`` runs it in every build and
+editable install; ``python setup.py stubs`` writes them by hand (``make stubs``).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import re
+import runpy
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+PACKAGE = ROOT / "tstatic"
+HEAD = "# Made from the exports in the sources by setup.py.\n"
+METHODS = ("Variable", "Program")
+"""Classes with methods that are exported."""
+
+Function = ast.FunctionDef
+Found = tuple[str, str]
+"""A module, and a name in it."""
+
+
+# -------------------------------------------------------------------------------------------------------------- sources
+@cache
+def tree(module: str) -> ast.Module | None:
+    """Returns a module's source; ``None`` for what is not of this package."""
+    path = ROOT.joinpath(*module.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if module.partition(".")[0] == "tstatic" and file.exists():
+            return ast.parse(file.read_text(encoding="utf-8"))
+    return None
+
+
+def modules() -> list[str]:
+    """Returns the names of all modules of the package."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    return [".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for f in files]
+
+
+@cache
+def imported(module: str) -> dict[str, Found]:
+    """Name in a module -> where it is imported from; the original name is empty for a module."""
+    found: dict[str, Found] = {}
+    source = tree(module)
+    for node in ast.walk(source) if source else ():
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {a.asname or a.name: (node.module, a.name) for a in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.asname or a.name: (a.name, "") for a in node.names}
+    return found
+
+
+@cache
+def defined(module: str) -> dict[str, ast.stmt]:
+    """Name -> the last statement at the top of a module that defines it."""
+    found: dict[str, ast.stmt] = {}
+    source = tree(module)
+    for node in source.body if source else ():
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node
+    return found
+
+
+def resolve(module: str, name: str) -> Found:
+    """Follows imports within the package to where a name is defined."""
+    while name not in defined(module) and name in imported(module):
+        module, name = imported(module)[name]
+    return module, name
+
+
+def calls(node: ast.AST, name: str) -> bool:
+    """Whether a node calls a function of that name."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def values(call: ast.expr) -> list[str]:
+    """Returns the positional arguments of a call that are written out."""
+    assert isinstance(call, ast.Call)
+    return [a.value for a in call.args if isinstance(a, ast.Constant)]
+
+
+# -------------------------------------------------------------------------------------------------------------- exports
+@cache
+def exports() -> dict[str, Found]:
+    """Public name -> module and name of what is exported there."""
+    found: dict[str, Found] = {}
+    for module in modules():
+        for name, node in defined(module).items():
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                for decorator in node.decorator_list:
+                    if calls(decorator, "export"):
+                        found |= dict.fromkeys(values(decorator), (module, name))
+            elif isinstance(node, ast.Assign) and calls(node.value, "functional_layer"):
+                found[f"nn.{values(node.value)[0]}"] = (module, name)
+        source = tree(module)
+        for node in source.body if source else ():
+            if isinstance(node, ast.Expr) and calls(node.value, "_legacy"):
+                rule = node.value.args[0].id  # type: ignore[attr-defined]
+                found |= dict.fromkeys(values(node.value), (module, f"_legacy({rule})"))
+    return found
+
+
+def namespace(prefix: str) -> dict[str, Found]:
+    """Returns what is exported as ``prefix.name``, by name."""
+    start = f"{prefix}."
+    return {n[len(start) :]: f for n, f in exports().items() if n.startswith(start) and "." not in n[len(start) :]}
+
+
+# ---------------------------------------------------------------------------------------------------------------- types
+class Types:
+    """Writes types as text and collects the imports that the text needs.
+
+    Args:
+        within: Classes of other modules of the package become ``Any``, so that a stub of a low layer names no higher one.
+    """
+
+    def __init__(self, within: str = "tstatic.") -> None:
+        self.within = within
+        self.imports: set[str] = set()
+
+    def add(self, module: str, name: str) -> str:
+        self.imports.add(f"from {module} import {name}")
+        return name
+
+    def text(self, module: str, node: ast.expr | None) -> str:
+        """Returns an annotation of a module as text; what is neither a class nor an alias of one is ``Any``."""
+        if node is None:
+            return self.add("typing", "Any")
+        if isinstance(node, ast.BinOp):
+            return f"{self.text(module, node.left)} | {self.text(module, node.right)}"
+        if isinstance(node, ast.Subscript):
+            return f"{self.text(module, node.value)}[{self.text(module, node.slice)}]"
+        if isinstance(node, ast.Tuple | ast.List):
+            inner = ", ".join(self.text(module, one) for one in node.elts)
+            return inner if isinstance(node, ast.Tuple) else f"[{inner}]"
+        if isinstance(node, ast.Constant):
+            return "..." if node.value is Ellipsis else str(node.value)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner, name = imported(module)[node.value.id]
+            return self.add(owner, node.attr) if not name else self.add("typing", "Any")
+        assert isinstance(node, ast.Name), ast.unparse(node)
+        home, name = resolve(module, node.id)
+        if home == module and name not in defined(module) and hasattr(builtins, name):
+            return name
+        if tree(home) is None:
+            return self.add(home, name)
+        found = defined(home)[name]
+        if isinstance(found, ast.ClassDef):
+            return self.add(home, name) if home.startswith(self.within) else self.add("typing", "Any")
+        if isinstance(found, ast.Assign) and not isinstance(found.value, ast.Call):
+            return self.text(home, found.value)
+        return self.add("typing", "Any")
+
+    def parameters(self, module: str, rows: Iterable[tuple[ast.arg, bool]]) -> list[str]:
+        """Returns ``name: type``, with ``= ...`` behind those that have a default."""
+        return [f"{a.arg}: {self.text(module, a.annotation)}{' = ...' * given}" for a, given in rows]
+
+    def signature(self, module: str, function: Function) -> str:
+        """Returns ``(self, x: int = ..., *, y: str) -> None``, with the first parameter as ``self``."""
+        args = function.args
+        row = ["self", *self.parameters(module, list(positional(function))[1:])]
+        if args.vararg:
+            row.append(f"*{args.vararg.arg}: {self.text(module, args.vararg.annotation)}")
+        elif args.kwonlyargs:
+            row.append("*")
+        row += self.parameters(module, zip(args.kwonlyargs, (d is not None for d in args.kw_defaults), strict=True))
+        if args.kwarg:
+            row.append(f"**{args.kwarg.arg}: {self.text(module, args.kwarg.annotation)}")
+        return f"({', '.join(row)}) -> {self.text(module, function.returns)}"
+
+
+def positional(function: Function) -> Iterator[tuple[ast.arg, bool]]:
+    """Yields the parameters that may be given by position, and whether each has a default."""
+    given = [*function.args.posonlyargs, *function.args.args]
+    for i, one in enumerate(given):
+        yield one, i >= len(given) - len(function.args.defaults)
+
+
+# --------------------------------------------------------------------------------------------------------- made classes
+def functional_layer(name: str, module: str, names: Types) -> str:
+    """The stub of a class that ``functional_layer`` makes: the settings are parameters of the function that it calls."""
+    made = defined(module)[name]
+    assert isinstance(made, ast.Assign)
+    assert isinstance(made.value, ast.Call)
+    given = {k.arg: ast.literal_eval(k.value) for k in made.value.keywords}
+    home, called = exports()[f"nn.functional.{values(made.value)[1]}"]
+    function = defined(home)[called]
+    assert isinstance(function, ast.FunctionDef)
+    more = ((a, d is not None) for a, d in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True))
+    rows = [*list(positional(function))[given.get("inputs", 1) :], *more]
+    rows = [(a, d) for a, d in rows if a.arg not in (*given.get("without", ()), "training")]
+    if "order" in given:
+        rows.sort(key=lambda row: given["order"].index(row[0].arg))
+    names.imports.add("from tstatic.nn.layer.functional_layer import FunctionalLayer as _FunctionalLayer")
+    row = ", ".join(["self", *names.parameters(home, rows)])
+    return f"class {name}(_FunctionalLayer):\n    def __init__({row}) -> None: ..."
+
+
+def legacy(name: str, module: str, rule: str, names: Types) -> str:
+    """The stub of an optimizer with the argument names of 1.x."""
+    cls = defined(module)[rule]
+    assert isinstance(cls, ast.ClassDef)
+    init = next(n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
+    old = ast.literal_eval(defined(module)["_TODAY"].value)  # type: ignore[attr-defined]
+    renamed = {today: name for name, today in old.items()}
+    rows = [(renamed.get(a.arg, a.arg), given) for a, given in list(positional(init))[1:]]
+    own = [f"{n}: Any{' = ...' * given}" for n, given in rows]
+    added = ["flatten_param_grads", "align_size", *["regularization"] * all(n != "regularization" for n, _ in rows)]
+    names.imports |= {f"from {module} import {rule} as _{rule}", "from typing import Any"}
+    row = ", ".join(["self", *own, "*", *(f"{n}: Any = ..." for n in added)])
+    return f"class {name}(_{rule}):\n    def __init__({row}) -> None: ..."
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+def facades() -> dict[str, ast.Call]:
+    """Public module -> its call of ``facade``; modules that define something themselves are their own stubs."""
+    found = {}
+    for module in modules():
+        source = tree(module)
+        assert source is not None
+        last = source.body[-1] if source.body else None
+        calling = [n.value for n in source.body if isinstance(n, ast.Assign) and calls(n.value, "facade")]
+        if calling and not any(isinstance(n, ast.FunctionDef | ast.ClassDef) for n in source.body):
+            assert isinstance(calling[0], ast.Call), last
+            found[module] = calling[0]
+    return found
+
+
+def facade(module: str, call: ast.Call) -> str:
+    """The stub of a facade: each name from the module that defines it."""
+    given = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+    sources: dict[str, Found] = {name: (module, name) for name in given.get("modules", "").split()}
+    for source, row in given.get("others", {}).items():
+        sources |= {words[-1]: (source, words[0]) for words in map(str.split, row.split(","))}
+    for prefix in values(call) or [module.partition(".")[2]]:
+        sources |= namespace(prefix)
+    names = Types()
+    parts = []
+    for name, (source, original) in sorted(sources.items()):
+        made = defined(source).get(original)
+        if original.startswith("_legacy("):
+            parts.append(legacy(name, source, original[len("_legacy(") : -1], names))
+        elif isinstance(made, ast.Assign) and calls(made.value, "functional_layer"):
+            parts.append(functional_layer(original, source, names))
+        else:
+            names.imports.add(f"from {source} import {original} as {name}")
+    listed = "\n".join(f'    "{name}",' for name in sorted(sources))
+    return _file(names.imports, [*parts, f"__all__ = [\n{listed}\n]"])
+
+
+def methods() -> str:
+    """The stub of ``tstatic/ir/methods.py``: signatures are written out, since an import of the ops would be a circle."""
+    names = Types(within="tstatic.ir.")
+    parts = []
+    for cls in METHODS:
+        rows = []
+        for name, (module, original) in sorted(namespace(cls).items()):
+            function = defined(module)[original]
+            assert isinstance(function, ast.FunctionDef)
+            rows.append(f"    def {name}{names.signature(module, function)}: ...")
+        parts.append(f"class {cls}Methods:\n" + "\n".join(rows))
+    return _file(names.imports, parts)
+
+
+def _file(imports: Iterable[str], parts: Iterable[str]) -> str:
+    return HEAD + "\n".join(sorted(imports)) + "\n\n" + "\n\n".join(parts) + "\n"
+
+
+def stubs() -> dict[Path, str]:
+    """Returns every stub: path -> text. Modules with the same names pass on the stub of the first of them."""
+    made = {PACKAGE / "ir" / "methods.pyi": methods()}
+    written: dict[str, str] = {}
+    for module, call in facades().items():
+        text = facade(module, call)
+        first = written.setdefault(text, module)
+        path = ROOT.joinpath(*module.split("."))
+        file = path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")
+        made[file] = f"{HEAD}from {first} import *\n" if first != module and text.count('",\n') > 1 else text
+    return made
+
+
+def _types(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """Yields texts that are first arguments of calls below a node, and whether the call is that of ``OpDef``."""
+    for child in ast.iter_child_nodes(node):
+        first = child.args[0] if isinstance(child, ast.Call) and child.args else None
+        if isinstance(first, ast.Constant) and re.fullmatch("[a-z][a-z0-9_]+", str(first.value)):
+            yield str(first.value), calls(child, "OpDef")
+        if not isinstance(child, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+            yield from _types(child)
+
+
+def carried() -> dict[str, str]:
+    """Op type -> module of an exported function that says that it is this op: its definition is in the same file."""
+    found: dict[str, str] = {}
+    for module in modules():
+        for node in defined(module).values():
+            for decorator in getattr(node, "decorator_list", ()):
+                if calls(decorator, "export"):
+                    found |= {k.value.value: module for k in decorator.keywords}
+    return found
+
+
+def index() -> str:
+    """Returns the index that a wheel brings along: module -> public names and op types (see ``tstatic/ir/registry.py``).
+
+    Functions make some op definitions, so other calls are believed too. Who asks for a type that this gets wrong or lacks
+    loads all modules.
+    """
+    registry = runpy.run_path(str(PACKAGE / "ir" / "registry.py"), run_name="registry")
+    homes = {name: module for name, (module, _) in exports().items()} | carried()
+    seen = [
+        (text, stated, m)
+        for m in modules()
+        if m.startswith("tstatic.ops.")
+        for text, stated in _types(tree(m) or ast.Module())
+    ]
+    homes |= {text: module for text, stated, module in seen if not stated}
+    homes |= {text: module for text, stated, module in seen if stated}
+    found: dict[str, list[str]] = {}
+    for key, module in sorted(homes.items()):
+        found.setdefault(module, []).append(key)
+    return json.dumps({"sources": registry["_fingerprint"]()[:1], "modules": found})
+
+
+def write() -> None:
+    """Writes the stubs that are not there or say something else, and removes those that nothing makes any more."""
+    made = stubs()
+    for path, text in made.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    for path in set(PACKAGE.rglob("*.pyi")) - made.keys():
+        path.unlink()
+
+
+if __name__ == "__main__":
+    write()
+    if sys.argv[1:] != ["stubs"]:
+        from setuptools import setup
+        from setuptools.command.build_py import build_py
+
+        class WithIndex(build_py):
+            """Puts the index into the wheel; the source tree learns its own."""
+
+            def run(self) -> None:
+                super().run()
+                if not self.editable_mode:
+                    Path(self.build_lib, "tstatic", "index.json").write_text(index(), encoding="utf-8")
+
+        setup(cmdclass={"build_py": WithIndex})

@@ -1,6 +1,0 @@
-# Made from the registry of public names by `make api`.
-
-
-__all__ = [
-
-]

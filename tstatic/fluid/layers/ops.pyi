@@ -1,2 +1,0 @@
-# Made from the registry of public names by `make api`.
-from tstatic.fluid.layers.control_flow import *
