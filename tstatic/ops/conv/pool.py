@@ -292,33 +292,25 @@ _CASES = (
     *_both((2, 6, 5, 2), ksize=(2, 3), adaptive=True, data_format="NHWC"),
 )
 
-register(
-    OpDef(
-        "pool2d",
-        "X -> Out",
-        attrs={
-            **_WINDOW_ATTRS,
-            "pooling_type": Attr("max", "str", one_of("max", "avg")),
-            "exclusive": True,
-            "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
-            "data_format": layout_attr("NCHW"),
-        },
-        infer=_infer,
-        ref=plain(_ref, _scratch),
-        lower=_lower,
+register(OpDef(
+    "pool2d", "X -> Out",
+    attrs={
+        **_WINDOW_ATTRS,
+        "pooling_type": Attr("max", "str", one_of("max", "avg")),
+        "exclusive": True,
+        "padding_algorithm": Attr("EXPLICIT", "str", one_of(*ALGORITHMS)),
+        "data_format": layout_attr("NCHW"),
+    },
+    infer=_infer, ref=plain(_ref, _scratch), lower=_lower, split=_split, cost=_cost,
+    grad=GradOp(
+        "X, Out, Out@GRAD -> X@GRAD",
+        ref=plain(_grad_ref, _grad_scratch),
+        lower=_grad_lower,
         split=_split,
-        cost=_cost,
-        grad=GradOp(
-            "X, Out, Out@GRAD -> X@GRAD",
-            ref=plain(_grad_ref, _grad_scratch),
-            lower=_grad_lower,
-            split=_split,
-            cost=_grad_cost,
-        ),
-        amp="gray",
-        domain=Domain(cases=_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
-    )
-)
+        cost=_grad_cost,
+    ),
+    amp="gray", domain=Domain(cases=_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
+))  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------- maxima with their places
@@ -378,23 +370,15 @@ _INDEX_CASES = (
     Case(((1, 1, 1, 1),), {"ksize": (1, 1)}),
 )
 
-register(
-    OpDef(
-        "max_pool2d_with_index",
-        "X -> Out, Mask",
-        attrs=_WINDOW_ATTRS,
-        infer=_index_infer,
-        ref=_index_ref,
-        lower=_index_lower,
+register(OpDef(
+    "max_pool2d_with_index", "X -> Out, Mask", attrs=_WINDOW_ATTRS, infer=_index_infer, ref=_index_ref,
+    lower=_index_lower, split=_split,
+    grad=GradOp(
+        "X, Mask, Out@GRAD -> X@GRAD",
+        ref=plain(_index_grad_ref, _index_grad_scratch),
+        lower=_index_grad_lower,
         split=_split,
-        grad=GradOp(
-            "X, Mask, Out@GRAD -> X@GRAD",
-            ref=plain(_index_grad_ref, _index_grad_scratch),
-            lower=_index_grad_lower,
-            split=_split,
-            shape_only=("X",),
-        ),
-        amp="gray",
-        domain=Domain(cases=_INDEX_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
-    )
-)
+        shape_only=("X",),
+    ),
+    amp="gray", domain=Domain(cases=_INDEX_CASES, values={"X": ValueRange(-2.0, 2.0, distinct=True)}),
+))  # fmt: skip

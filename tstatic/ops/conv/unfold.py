@@ -191,62 +191,48 @@ def _unfold_grad_grad(ctx: GradContext) -> list[OpSpec]:
     return _unfold_of(ctx, ctx.outputs["X" + GRAD][0], ctx.inputs["Y" + GRAD][0])
 
 
-register(
-    OpDef(
-        "unfold",
-        "X -> Y",
-        attrs=_GEOMETRY,
-        infer=_unfold_infer,
-        ref=plain(in_float32()(_unfold_ref), lambda x, y, **attrs: _padded_image(x, attrs)),
-        lower=_unfold_lower,
+register(OpDef(
+    "unfold", "X -> Y", attrs=_GEOMETRY, infer=_unfold_infer,
+    ref=plain(in_float32()(_unfold_ref), lambda x, y, **attrs: _padded_image(x, attrs)), lower=_unfold_lower,
+    split=Split(BATCHES, 0),
+    grad=GradOp(
+        "X, Y@GRAD -> X@GRAD",
+        ref=plain(in_float32()(_unfold_grad_ref), lambda x, dy, dx, **attrs: _padded_image(dx, attrs)),
+        lower=_unfold_grad_lower,
         split=Split(BATCHES, 0),
-        grad=GradOp(
-            "X, Y@GRAD -> X@GRAD",
-            ref=plain(in_float32()(_unfold_grad_ref), lambda x, dy, dx, **attrs: _padded_image(dx, attrs)),
-            lower=_unfold_grad_lower,
-            split=Split(BATCHES, 0),
-            shape_only=("X",),
-            grad=_unfold_grad_grad,
+        shape_only=("X",),
+        grad=_unfold_grad_grad,
+    ),
+    amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((2, 3, 4, 5),), {"kernel_sizes": (2, 3)}),
+            Case(((1, 2, 5, 6),), {"kernel_sizes": (3, 2), "strides": (2, 1), "paddings": (1, 1, 1, 1)}),
+            Case(((2, 2, 5, 5),), {"kernel_sizes": (2, 2), "paddings": (1, 0, 0, 2)}),
+            Case(((1, 2, 7, 6),), {"kernel_sizes": (3, 2), "dilations": (2, 3)}),
+            Case(((0, 2, 4, 4),), {"kernel_sizes": (2, 2)}),
+            Case(((1, 1, 1, 1),), {"kernel_sizes": (1, 1)}),
         ),
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((2, 3, 4, 5),), {"kernel_sizes": (2, 3)}),
-                Case(((1, 2, 5, 6),), {"kernel_sizes": (3, 2), "strides": (2, 1), "paddings": (1, 1, 1, 1)}),
-                Case(((2, 2, 5, 5),), {"kernel_sizes": (2, 2), "paddings": (1, 0, 0, 2)}),
-                Case(((1, 2, 7, 6),), {"kernel_sizes": (3, 2), "dilations": (2, 3)}),
-                Case(((0, 2, 4, 4),), {"kernel_sizes": (2, 2)}),
-                Case(((1, 1, 1, 1),), {"kernel_sizes": (1, 1)}),
+    ),
+))  # fmt: skip
+register(OpDef(
+    "fold", "X -> Y", attrs={"output_sizes": Attr(kind="ints"), **_GEOMETRY}, infer=_fold_infer,
+    ref=plain(in_float32()(_fold_ref), lambda x, y, **attrs: _padded_image(y, attrs)), lower=_fold_lower,
+    split=Split(BATCHES, 0), grad=_fold_grad, amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((2, 18, 9),), {"output_sizes": (4, 5), "kernel_sizes": (2, 3)}),
+            Case(
+                ((1, 6, 9),),
+                {"output_sizes": (5, 4), "kernel_sizes": (3, 2), "strides": (2, 1), "paddings": (1, 0, 1, 0)},
             ),
+            Case(((2, 8, 25),), {"output_sizes": (5, 4), "kernel_sizes": (2, 2), "paddings": (1, 0, 0, 2)}),
+            Case(((1, 12, 9),), {"output_sizes": (7, 6), "kernel_sizes": (3, 2), "dilations": (2, 3)}),
+            Case(((0, 8, 9),), {"output_sizes": (4, 4), "kernel_sizes": (2, 2)}),
+            Case(((1, 1, 1),), {"output_sizes": (1, 1), "kernel_sizes": (1, 1)}),
         ),
-    )
-)
-register(
-    OpDef(
-        "fold",
-        "X -> Y",
-        attrs={"output_sizes": Attr(kind="ints"), **_GEOMETRY},
-        infer=_fold_infer,
-        ref=plain(in_float32()(_fold_ref), lambda x, y, **attrs: _padded_image(y, attrs)),
-        lower=_fold_lower,
-        split=Split(BATCHES, 0),
-        grad=_fold_grad,
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((2, 18, 9),), {"output_sizes": (4, 5), "kernel_sizes": (2, 3)}),
-                Case(
-                    ((1, 6, 9),),
-                    {"output_sizes": (5, 4), "kernel_sizes": (3, 2), "strides": (2, 1), "paddings": (1, 0, 1, 0)},
-                ),
-                Case(((2, 8, 25),), {"output_sizes": (5, 4), "kernel_sizes": (2, 2), "paddings": (1, 0, 0, 2)}),
-                Case(((1, 12, 9),), {"output_sizes": (7, 6), "kernel_sizes": (3, 2), "dilations": (2, 3)}),
-                Case(((0, 8, 9),), {"output_sizes": (4, 4), "kernel_sizes": (2, 2)}),
-                Case(((1, 1, 1),), {"output_sizes": (1, 1), "kernel_sizes": (1, 1)}),
-            ),
-        ),
-    )
-)
+    ),
+))  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ functions

@@ -189,36 +189,25 @@ def _grad_rows(
     return Rows(texts, x.shape, begin_norm_axis, ("Scale", "Scale@GRAD", "Bias@GRAD"))
 
 
-register(
-    OpDef(
-        "layer_norm",
-        "X, Scale?, Bias? -> Y, Mean~, Variance~",
-        attrs={
-            "epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001"),
-            "begin_norm_axis": 1,
-        },
-        infer=_infer,
-        ref=plain(_ref, _scratch),
-        lower=_lower,
-        split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0),
-        cost=_cost,
-        grad=GradOp(
-            "X, Scale?, Bias?, Mean, Variance, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
-            ref=plain(_grad_ref, _grad_scratch),
-            lower=_grad_lower,
-            split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0, 0, PARTIAL_SUM, PARTIAL_SUM),
-            cost=_grad_cost,
-            shape_only=("Bias",),
-            inplace=(("Y@GRAD", "X@GRAD"),),
-            rows=_grad_rows,
-        ),
-        rows=_rows,
-        inplace=(("X", "Y"),),
-        amp="gray",
-        uses_blas=True,
-        domain=Domain(cases=_CASES, ulps=16.0),
-    )
-)
+register(OpDef(
+    "layer_norm", "X, Scale?, Bias? -> Y, Mean~, Variance~",
+    attrs={
+        "epsilon": Attr(1e-5, "float", lambda e: None if 0 <= e <= 0.001 else "a number from 0 to 0.001"),
+        "begin_norm_axis": 1,
+    },
+    infer=_infer, ref=plain(_ref, _scratch), lower=_lower, split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0), cost=_cost,
+    grad=GradOp(
+        "X, Scale?, Bias?, Mean, Variance, Y@GRAD -> X@GRAD, Scale@GRAD, Bias@GRAD",
+        ref=plain(_grad_ref, _grad_scratch),
+        lower=_grad_lower,
+        split=Split(BATCHES, 0, WHOLE, WHOLE, 0, 0, 0, 0, PARTIAL_SUM, PARTIAL_SUM),
+        cost=_grad_cost,
+        shape_only=("Bias",),
+        inplace=(("Y@GRAD", "X@GRAD"),),
+        rows=_grad_rows,
+    ),
+    rows=_rows, inplace=(("X", "Y"),), amp="gray", uses_blas=True, domain=Domain(cases=_CASES, ulps=16.0),
+))  # fmt: skip
 
 
 @export("nn.functional.layer_norm", op="layer_norm")

@@ -123,43 +123,37 @@ def _grad_lower(torch: Any, x: Any, out: Any, mid: Any, dout: Any, beta: float, 
     )
 
 
-register(
-    OpDef(
-        "lrn",
-        "X -> Out, MidOut~",
-        attrs={
-            "n": Attr(5, "int", lambda n: None if n > 0 else "a window of at least one channel"),
-            "k": Attr(2.0, "float", lambda k: None if k > 0 else "a number above 0"),
-            "alpha": Attr(0.0001, "float", lambda a: None if a >= 0 else "a number of at least 0"),
-            "beta": Attr(0.75, "float", lambda b: None if b >= 0 else "a number of at least 0"),
-            "before": Attr(-1, "int"),
-            "data_format": layout_attr("NCHW"),
-        },
-        infer=_infer,
-        ref=plain(_ref, _scratch),
-        lower=_lower,
+register(OpDef(
+    "lrn", "X -> Out, MidOut~",
+    attrs={
+        "n": Attr(5, "int", lambda n: None if n > 0 else "a window of at least one channel"),
+        "k": Attr(2.0, "float", lambda k: None if k > 0 else "a number above 0"),
+        "alpha": Attr(0.0001, "float", lambda a: None if a >= 0 else "a number of at least 0"),
+        "beta": Attr(0.75, "float", lambda b: None if b >= 0 else "a number of at least 0"),
+        "before": Attr(-1, "int"),
+        "data_format": layout_attr("NCHW"),
+    },
+    infer=_infer, ref=plain(_ref, _scratch), lower=_lower, split=Split(FILTERS, 0),
+    grad=GradOp(
+        "X, Out, MidOut, Out@GRAD -> X@GRAD",
+        ref=plain(_grad_ref, _grad_scratch),
+        lower=_grad_lower,
         split=Split(FILTERS, 0),
-        grad=GradOp(
-            "X, Out, MidOut, Out@GRAD -> X@GRAD",
-            ref=plain(_grad_ref, _grad_scratch),
-            lower=_grad_lower,
-            split=Split(FILTERS, 0),
+    ),
+    amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((2, 7, 3, 3),), {}),
+            Case(((2, 4, 2, 3),), {"n": 3, "k": 1.0, "alpha": 0.5, "beta": 0.5}),
+            Case(((1, 3, 2, 5),), {"n": 5, "alpha": 0.3, "data_format": "NHWC"}),
+            Case(((2, 5, 4),), {"n": 4, "alpha": 0.2, "before": 2}),
+            Case(((1, 2, 2, 2, 2),), {"n": 9, "alpha": 0.2}),
+            Case(((0, 3, 2, 2),), {"n": 3}),
+            Case(((2, 3, 2, 2),), {"n": 1, "alpha": 1.0, "beta": 1.0}),
         ),
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((2, 7, 3, 3),), {}),
-                Case(((2, 4, 2, 3),), {"n": 3, "k": 1.0, "alpha": 0.5, "beta": 0.5}),
-                Case(((1, 3, 2, 5),), {"n": 5, "alpha": 0.3, "data_format": "NHWC"}),
-                Case(((2, 5, 4),), {"n": 4, "alpha": 0.2, "before": 2}),
-                Case(((1, 2, 2, 2, 2),), {"n": 9, "alpha": 0.2}),
-                Case(((0, 3, 2, 2),), {"n": 3}),
-                Case(((2, 3, 2, 2),), {"n": 1, "alpha": 1.0, "beta": 1.0}),
-            ),
-            ulps=16.0,
-        ),
-    )
-)
+        ulps=16.0,
+    ),
+))  # fmt: skip
 
 
 @export("fluid.layers.lrn", op="lrn")

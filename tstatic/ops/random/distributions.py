@@ -217,28 +217,20 @@ def _lower(
     return flat.reshape(shape)
 
 
-register(
-    OpDef(
-        "uniform_random",
-        "-> Out",
-        attrs={**SHAPE, **_UNIFORM, "diag_num": 0, "diag_step": 0, "diag_val": 1.0},
-        infer=_infer,
-        ref=_ref,
-        lower=_lower,
-        split=Split(ELEMENTS, FIRST, unless="diag_num", multiple=4),
-        random=True,
-        domain=Domain(
-            cases=(
-                *_EVERY_SHAPE,
-                Case((), {"shape": (40, 9), "min": 0.0, "max": 1.0}),
-                Case((), {"shape": (40, 9), "min": 2.0, "max": 2.0, "seed": 5}),
-                Case((), {"shape": (257,), "min": 1.0, "max": 2.0, "dtype": "bfloat16"}),
-                Case((), {"shape": (4, 5), "diag_num": 4, "diag_step": 5, "diag_val": 3.0}),
-            ),
-            ulps=0,
+register(OpDef(
+    "uniform_random", "-> Out", attrs={**SHAPE, **_UNIFORM, "diag_num": 0, "diag_step": 0, "diag_val": 1.0},
+    infer=_infer, ref=_ref, lower=_lower, split=Split(ELEMENTS, FIRST, unless="diag_num", multiple=4), random=True,
+    domain=Domain(
+        cases=(
+            *_EVERY_SHAPE,
+            Case((), {"shape": (40, 9), "min": 0.0, "max": 1.0}),
+            Case((), {"shape": (40, 9), "min": 2.0, "max": 2.0, "seed": 5}),
+            Case((), {"shape": (257,), "min": 1.0, "max": 2.0, "dtype": "bfloat16"}),
+            Case((), {"shape": (4, 5), "diag_num": 4, "diag_step": 5, "diag_val": 3.0}),
         ),
-    )
-)
+        ulps=0,
+    ),
+))  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------ public functions

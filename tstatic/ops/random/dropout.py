@@ -188,31 +188,21 @@ _MODES = tuple(
     for p in (0.3, 0.0, 1.0)
 )
 
-register(
-    OpDef(
-        "dropout",
-        "X, Seed? -> Out, Mask~",
-        attrs=ATTRS,
-        infer=_infer,
-        ref=_ref,
-        lower=_lower,
-        split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4),
-        inplace=(("X", "Out"),),
-        grad=_gradient("dropout_grad"),
-        random=True,
-        amp="gray",
-        domain=Domain(
-            "unary",
-            attrs=_MODES,
-            cases=(
-                Case(((300, 7),), {"dropout_prob": 0.9, "dropout_implementation": UPSCALE}),
-                Case(((5, 7), (1,)), {"seed": 3}),
-            ),
-            values={"Seed": ValueRange(1, 100, dtype="int32")},
-            ulps=1,
+register(OpDef(
+    "dropout", "X, Seed? -> Out, Mask~", attrs=ATTRS, infer=_infer, ref=_ref, lower=_lower,
+    split=Split(ELEMENTS, FIRST, WHOLE, FIRST, FIRST, multiple=4), inplace=(("X", "Out"),),
+    grad=_gradient("dropout_grad"), random=True, amp="gray",
+    domain=Domain(
+        "unary",
+        attrs=_MODES,
+        cases=(
+            Case(((300, 7),), {"dropout_prob": 0.9, "dropout_implementation": UPSCALE}),
+            Case(((5, 7), (1,)), {"seed": 3}),
         ),
-    )
-)
+        values={"Seed": ValueRange(1, 100, dtype="int32")},
+        ulps=1,
+    ),
+))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------- whole slices
@@ -263,30 +253,20 @@ def _lower_nd(
     return _torch_scaled(x, mask, scale), mask
 
 
-register(
-    OpDef(
-        "dropout_nd",
-        "X, Seed? -> Out, Mask~",
-        attrs={**ATTRS, "axis": Attr((0,), "ints")},
-        infer=_infer_nd,
-        ref=_ref_nd,
-        lower=_lower_nd,
-        inplace=(("X", "Out"),),
-        grad=_gradient("dropout_nd_grad"),
-        random=True,
-        amp="gray",
-        domain=Domain(
-            cases=(
-                Case(((40, 3),), {"axis": (0,), "dropout_implementation": UPSCALE}),
-                Case(((4, 30),), {"axis": (1,)}),
-                Case(((4, 6, 3, 2),), {"axis": (0, 1), "dropout_implementation": UPSCALE}),
-                Case(((4, 6, 3, 2),), {"axis": (0, -1), "is_test": True}),
-                Case(((0, 6),), {"axis": (1,)}),
-            ),
-            ulps=1,
+register(OpDef(
+    "dropout_nd", "X, Seed? -> Out, Mask~", attrs={**ATTRS, "axis": Attr((0,), "ints")}, infer=_infer_nd, ref=_ref_nd,
+    lower=_lower_nd, inplace=(("X", "Out"),), grad=_gradient("dropout_nd_grad"), random=True, amp="gray",
+    domain=Domain(
+        cases=(
+            Case(((40, 3),), {"axis": (0,), "dropout_implementation": UPSCALE}),
+            Case(((4, 30),), {"axis": (1,)}),
+            Case(((4, 6, 3, 2),), {"axis": (0, 1), "dropout_implementation": UPSCALE}),
+            Case(((4, 6, 3, 2),), {"axis": (0, -1), "is_test": True}),
+            Case(((0, 6),), {"axis": (1,)}),
         ),
-    )
-)
+        ulps=1,
+    ),
+))  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------ public functions

@@ -47,30 +47,22 @@ def _randint_lower(torch: Any, *, shape: Shape, dtype: DType, low: int, high: in
     return to_dtype(torch, flat, dtype).reshape(shape)
 
 
-register(
-    OpDef(
-        "randint",
-        "-> Out",
-        attrs={**SHAPE, "dtype": int64, "low": 0, "high": Attr(kind="int")},
-        infer=_randint_infer,
-        ref=_randint_ref,
-        lower=_randint_lower,
-        split=DRAWN,
-        random=True,
-        domain=Domain(
-            cases=(
-                *(
-                    Case((), {"shape": s, "low": -5, "high": 12, "dtype": d})
-                    for s in SHAPES
-                    for d in ("int32", "int64")
-                ),
-                Case((), {"shape": (99,), "low": -(2**63), "high": 2**63 - 1}),
-                Case((), {"shape": (99,), "low": 0, "high": 2**32}),
-                Case((), {"shape": (99,), "low": -(2**31), "high": 2**31, "dtype": "int32"}),
-            )
-        ),
-    )
-)
+register(OpDef(
+    "randint", "-> Out", attrs={**SHAPE, "dtype": int64, "low": 0, "high": Attr(kind="int")}, infer=_randint_infer,
+    ref=_randint_ref, lower=_randint_lower, split=DRAWN, random=True,
+    domain=Domain(
+        cases=(
+            *(
+                Case((), {"shape": s, "low": -5, "high": 12, "dtype": d})
+                for s in SHAPES
+                for d in ("int32", "int64")
+            ),
+            Case((), {"shape": (99,), "low": -(2**63), "high": 2**63 - 1}),
+            Case((), {"shape": (99,), "low": 0, "high": 2**32}),
+            Case((), {"shape": (99,), "low": -(2**31), "high": 2**31, "dtype": "int32"}),
+        )
+    ),
+))  # fmt: skip
 
 
 def _randperm_infer(n: int, dtype: DType) -> Meta:
@@ -99,23 +91,17 @@ def _randperm_lower(torch: Any, *, n: int, dtype: DType, seed: int, rng: Any) ->
     return to_dtype(torch, torch.argsort(bits, stable=True), dtype)
 
 
-register(
-    OpDef(
-        "randperm",
-        "-> Out",
-        attrs={"n": Attr(kind="int"), "dtype": int64, "seed": 0},
-        infer=_randperm_infer,
-        ref=plain(_randperm_ref, lambda out: () if out.dtype.name == "int64" else (out.with_dtype(int64),)),
-        lower=_randperm_lower,
-        random=True,
-        domain=Domain(
-            cases=tuple(
-                Case((), {"n": n, "dtype": d}) for n in (0, 1, 2, 9, 500) for d in ("int64", "int32", "float32")
-            ),
-            ulps=0,
+register(OpDef(
+    "randperm", "-> Out", attrs={"n": Attr(kind="int"), "dtype": int64, "seed": 0}, infer=_randperm_infer,
+    ref=plain(_randperm_ref, lambda out: () if out.dtype.name == "int64" else (out.with_dtype(int64),)),
+    lower=_randperm_lower, random=True,
+    domain=Domain(
+        cases=tuple(
+            Case((), {"n": n, "dtype": d}) for n in (0, 1, 2, 9, 500) for d in ("int64", "int32", "float32")
         ),
-    )
-)
+        ulps=0,
+    ),
+))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- public functions

@@ -44,26 +44,17 @@ def _bernoulli_lower(torch: Any, x: Any, *, seed: int, rng: Any) -> Any:
     return (u.reshape(x.shape) < x).to(x.dtype)
 
 
-register(
-    OpDef(
-        "bernoulli",
-        "X -> Out",
-        attrs={"seed": 0},
-        infer=_bernoulli_infer,
-        ref=_bernoulli_ref,
-        lower=_bernoulli_lower,
-        split=DRAWN,
-        random=True,
-        effects=True,
-        domain=Domain(
-            "unary",
-            values={"X": ValueRange(0.0, 1.0)},
-            ulps=0,
-            check_grad="a coin flip has no gradient",
-            cases=(Case(((400,),)),),
-        ),
-    )
-)
+register(OpDef(
+    "bernoulli", "X -> Out", attrs={"seed": 0}, infer=_bernoulli_infer, ref=_bernoulli_ref, lower=_bernoulli_lower,
+    split=DRAWN, random=True, effects=True,
+    domain=Domain(
+        "unary",
+        values={"X": ValueRange(0.0, 1.0)},
+        ulps=0,
+        check_grad="a coin flip has no gradient",
+        cases=(Case(((400,),)),),
+    ),
+))  # fmt: skip
 
 
 def _multinomial_infer(x: Meta, num_samples: int, replacement: bool) -> Meta:
@@ -127,30 +118,22 @@ def _multinomial_lower(torch: Any, x: Any, *, num_samples: int, replacement: boo
     return pick.reshape(*x.shape[:-1], num_samples)
 
 
-register(
-    OpDef(
-        "multinomial",
-        "X -> Out",
-        attrs={"num_samples": 1, "replacement": False, "seed": 0},
-        infer=_multinomial_infer,
-        ref=_multinomial_ref,
-        lower=_multinomial_lower,
-        random=True,
-        effects=True,
-        domain=Domain(
-            cases=(
-                Case(((6,),), {"num_samples": 3}),
-                Case(((4, 9),), {"num_samples": 9}),
-                Case(((4, 9),), {"num_samples": 20, "replacement": True}),
-                Case(((1,),), {"num_samples": 1}),
-                Case(((0, 3),), {"num_samples": 2}),
-            ),
-            values={"X": ValueRange(0.01, 1.0)},
-            floats=("float32", "float64"),
-            check_grad="a drawn index has no gradient",
+register(OpDef(
+    "multinomial", "X -> Out", attrs={"num_samples": 1, "replacement": False, "seed": 0}, infer=_multinomial_infer,
+    ref=_multinomial_ref, lower=_multinomial_lower, random=True, effects=True,
+    domain=Domain(
+        cases=(
+            Case(((6,),), {"num_samples": 3}),
+            Case(((4, 9),), {"num_samples": 9}),
+            Case(((4, 9),), {"num_samples": 20, "replacement": True}),
+            Case(((1,),), {"num_samples": 1}),
+            Case(((0, 3),), {"num_samples": 2}),
         ),
-    )
-)
+        values={"X": ValueRange(0.01, 1.0)},
+        floats=("float32", "float64"),
+        check_grad="a drawn index has no gradient",
+    ),
+))  # fmt: skip
 
 
 def _sampling_id_infer(x: Meta, dtype: DType, min: float, max: float) -> Meta:
@@ -183,29 +166,22 @@ def _sampling_id_lower(torch: Any, x: Any, *, dtype: DType, min: float, max: flo
     return to_dtype(torch, torch.searchsorted(total, u[:, None], right=True)[:, 0], dtype)
 
 
-register(
-    OpDef(
-        "sampling_id",
-        "X -> Out",
-        attrs={"min": 0.0, "max": 1.0, "seed": 0, "dtype": float32},
-        infer=_sampling_id_infer,
-        ref=_sampling_id_ref,
-        lower=_sampling_id_lower,
-        random=True,
-        domain=Domain(
-            cases=(
-                Case(((5, 7),)),
-                Case(((3, 1),), {"dtype": "int64"}),
-                Case(((0, 4),)),
-                Case(((40, 5),), {"max": 0.5}),
-            ),
-            values={"X": ValueRange(rows=True)},
-            floats=("float32", "float64"),
-            ulps=0,
-            check_grad="a drawn index has no gradient",
+register(OpDef(
+    "sampling_id", "X -> Out", attrs={"min": 0.0, "max": 1.0, "seed": 0, "dtype": float32}, infer=_sampling_id_infer,
+    ref=_sampling_id_ref, lower=_sampling_id_lower, random=True,
+    domain=Domain(
+        cases=(
+            Case(((5, 7),)),
+            Case(((3, 1),), {"dtype": "int64"}),
+            Case(((0, 4),)),
+            Case(((40, 5),), {"max": 0.5}),
         ),
-    )
-)
+        values={"X": ValueRange(rows=True)},
+        floats=("float32", "float64"),
+        ulps=0,
+        check_grad="a drawn index has no gradient",
+    ),
+))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
