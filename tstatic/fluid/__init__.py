@@ -1,4 +1,4 @@
-"""The 1.x names, as a package of alias modules: each is filled from the spellings that stand beside the op definitions.
+"""The 1.x names, as a package of alias modules: each is filled from the names that are exported beside the op definitions.
 
 * ``layers``, ``nets``, ``dygraph``  functions and layer classes
 * ``initializer``, ``regularizer``, ``clip``, ``param_attr``, ``layer_helper``, ``unique_name``  what they are built

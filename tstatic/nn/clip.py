@@ -36,7 +36,7 @@ def _positive(name: str, value: float) -> float:
 
 
 class ClipGradBase:
-    """Base class; ``clip(params_grads)`` emits the ops and returns the pairs with clipped gradients."""
+    """Base class: ``clip(params_grads)`` emits the ops and returns the pairs with clipped gradients."""
 
     def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
         """Emits the clipping ops; the clipped value is written back to the gradient's own name."""
@@ -169,9 +169,9 @@ def check_clip(grad_clip: object, argument: str = "grad_clip") -> None:
 def set_gradient_clip(
     clip: ClipGradBase, param_list: Sequence[Variable | str] | None = None, program: Program | None = None
 ) -> None:
-    """1.x spelling: clips the gradients of some parameters, unless the optimizer has a ``grad_clip`` of its own.
+    """Clips the gradients of some parameters (1.x), unless the optimizer has its own ``grad_clip``.
 
-    Call it after the network is built and before ``minimize``. A later call replaces what an earlier one said of the same
+    Call it after the network is built and before ``minimize``. A later call overrides an earlier one for the same
     parameters; gradients clipped by the global norm share one norm per ``group_name``.
 
     Args:
@@ -211,7 +211,7 @@ def set_gradient_clip(
 
 
 def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Parameter]:
-    """The parameters of a ``param_list``.
+    """Returns the parameters of a ``param_list``.
 
     Raises:
         ProgramTypeError: If an entry is not a parameter.
@@ -228,7 +228,7 @@ def _parameters(listed: Sequence[Variable | str], program: Program) -> list[Para
 
 @export("fluid.clip.append_gradient_clip_ops")
 def append_gradient_clip_ops(params_grads: Sequence[Pair]) -> list[Pair]:
-    """1.x spelling: emits the ops of the clips set by :func:`set_gradient_clip`; returns the pairs.
+    """Emits the ops of the clips set by :func:`set_gradient_clip` (1.x); returns the pairs.
 
     Raises:
         ProgramError: If clips of one ``group_name`` have different ``clip_norm``.

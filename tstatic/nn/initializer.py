@@ -38,7 +38,7 @@ class Initializer:
         return append_op(block if block is not None else var.block, type, {}, {"Out": var}, attrs)
 
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
-        """Op type and attributes for a variable."""
+        """Returns the op type and the attributes for a variable."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class Initializer:
 
 
 def fans(shape: Sequence[int]) -> tuple[int, int]:
-    """(fan_in, fan_out): of matrices their two sizes, of convolution filters times the receptive field."""
+    """Returns ``(fan_in, fan_out)``: the two sizes of a matrix; of convolution filters, times the receptive field."""
     if len(shape) < 2:
         size = int(shape[0]) if shape else 1
         return size, size
@@ -85,7 +85,7 @@ class Uniform(Initializer):
     Args:
         low, high: Bounds.
         seed: Replaces the program's seed when it is not 0.
-        diag_num: So many elements get ``diag_val`` afterwards: each ``diag_step`` elements and one more behind the one before.
+        diag_num: Number of elements that are then set to ``diag_val``, each ``diag_step + 1`` elements after the one before.
         diag_step: The number of columns, for the diagonal of a matrix.
         diag_val: Their value.
 
@@ -249,7 +249,7 @@ class XavierInitializer(_Xavier):
 
 @export("nn.initializer.calculate_gain")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Recommended gain of a nonlinearity.
+    """Returns the recommended gain of a nonlinearity.
 
     Raises:
         ProgramTypeError: For a nonlinearity without a known gain.
@@ -479,7 +479,7 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
 
 
 def default_initializer(is_bias: bool) -> Initializer:
-    """The initializer of a parameter that names none: Xavier uniform for weights, 0 for biases."""
+    """Returns the initializer of a parameter that names none: Xavier uniform for weights, 0 for biases."""
     chosen = _bias if is_bias else _weight
     if chosen is not None:
         return chosen
@@ -487,7 +487,7 @@ def default_initializer(is_bias: bool) -> Initializer:
 
 
 def global_initializer(is_bias: bool) -> Initializer | None:
-    """What :func:`set_global_initializer` set."""
+    """Returns what :func:`set_global_initializer` set."""
     return _bias if is_bias else _weight
 
 

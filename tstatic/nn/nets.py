@@ -32,7 +32,7 @@ def data(
     Args:
         name: The key in ``feed``.
         shape: Sizes of one sample. A ``None`` or negative size means that the batch axis is there already.
-        append_batch_size: ``False``: ``shape`` is the whole shape.
+        append_batch_size: ``False``: ``shape`` includes the batch axis.
         dtype: Element type.
         lod_level: 0; sequences with LoD are not supported.
         stop_gradient: Whether gradients end here.
@@ -77,7 +77,7 @@ def simple_img_conv_pool(
     act: str | None = None,
     use_cudnn: bool = True,
 ) -> Variable:
-    """A convolution layer with an activation, then pooling.
+    """Builds a convolution layer with an activation, then pooling.
 
     Args:
         input: Images ``[n, c, h, w]``.
@@ -114,7 +114,7 @@ def img_conv_group(
     pool_type: str = "max",
     use_cudnn: bool = True,
 ) -> Variable:
-    """Several convolutions, each with batch normalisation and dropout where wanted, then pooling.
+    """Builds several convolutions, each with optional batch normalisation and dropout, then pooling.
 
     Args:
         input: Images ``[n, c, h, w]``.

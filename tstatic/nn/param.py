@@ -71,7 +71,8 @@ class ParamAttr:
 
     @staticmethod
     def _to_attr(arg: Any) -> Any:
-        """What layers accept: a ParamAttr, a name, an initializer, ``False`` (no parameter), ``None``, or a list of these.
+        """Returns the ParamAttr of what layers accept: a ParamAttr, a name, an initializer, ``False`` (no parameter), ``None``, or
+        a list of these.
 
         Raises:
             ProgramTypeError: For anything else.
@@ -133,14 +134,14 @@ def startup_value(var: Variable, initializer: Initializer, startup: Program | No
     if old is not None and old.initialised:
         return
     if isinstance(var, Parameter):
-        twin: Variable = add_parameter(
+        startup_var: Variable = add_parameter(
             block.program, shape=var.shape, dtype=var.dtype, name=var.name, trainable=var.trainable
         )
     else:
-        twin = block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, persistable=True)
-    twin.made_at = var.made_at
-    twin.initialised = True
-    initializer(twin, block)
+        startup_var = block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, persistable=True)
+    startup_var.made_at = var.made_at
+    startup_var.initialised = True
+    initializer(startup_var, block)
 
 
 class LayerHelper(LayerNamer):

@@ -20,7 +20,7 @@ LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def channels_of(x: Variable, data_format: str, groups: int, function: str) -> int:
-    """Number of channels of a batch of images or volumes, checked against ``groups``.
+    """Returns the number of channels of a batch of images or volumes, checked against ``groups``.
 
     Raises:
         ShapeError: If the rank is wrong, the number is unknown, or ``groups`` does not divide it.
@@ -33,7 +33,7 @@ def channels_of(x: Variable, data_format: str, groups: int, function: str) -> in
 
 
 def kaiming(channels: int, kernel: tuple[int, ...]) -> Normal:
-    """The default initializer of filters: normal with variance 2 / (all input channels * kernel size)."""
+    """Returns the default initializer of filters: normal with variance 2 / (all input channels * kernel size)."""
     return Normal(0.0, math.sqrt(2.0 / (channels * math.prod(kernel))))
 
 
@@ -64,7 +64,7 @@ def conv2d(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """A convolution layer on images.
+    """Builds a convolution layer on images.
 
     Args:
         input: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats, ``c`` known.
@@ -72,14 +72,14 @@ def conv2d(
         filter_size: An int, or ``[height, width]``.
         stride, dilation: An int, or one per axis.
         padding: An int, ``[h, w]``, ``[top, bottom, left, right]``, pairs per axis, ``"SAME"`` or ``"VALID"``.
-        groups: Channels and filters are cut into so many groups; 1 if ``None``.
+        groups: Number of groups that channels and filters are divided into; 1 if ``None``.
         param_attr: ParamAttr, name or initializer of the filters ``[num_filters, c / groups, fh, fw]``; by default normal
             with variance ``2 / (fh * fw * c)``.
         bias_attr: The same for the bias ``[num_filters]``; ``False`` for none.
         use_cudnn: As in Paddle, ``False`` makes the op of a convolution with ``groups == c`` a ``depthwise_conv2d``.
         act: Op type of an activation.
         name: Name of the layer.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
 
     Returns:
         ``[n, num_filters, oh, ow]`` in the layout of ``input``.
@@ -120,14 +120,14 @@ def conv3d(
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Variable:
-    """A convolution layer on volumes.
+    """Builds a convolution layer on volumes.
 
     Args:
         input: ``[n, c, d, h, w]`` (``NCDHW``) or ``[n, d, h, w, c]`` (``NDHWC``), floats, ``c`` known.
         num_filters: Number of output channels.
         filter_size: An int, or ``[depth, height, width]``.
         stride, padding, dilation, groups, param_attr, bias_attr, act, name: As in :func:`conv2d`, for three axes.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
 
     Returns:
         ``[n, num_filters, od, oh, ow]`` in the layout of ``input``.
@@ -188,7 +188,7 @@ def _conv(
 def _kernel_for(
     input: Variable, output_size: Any, strides: Any, paddings: Any, dilations: Any, algorithm: str, last: bool
 ) -> tuple[int, ...]:
-    """The filter size that gives ``output_size``, as Paddle derives it."""
+    """Returns the filter size that gives ``output_size``, as Paddle derives it."""
     if output_size is None or algorithm != "EXPLICIT":
         raise ShapeError(
             "output_size must be set when filter_size is None, with paddings given in numbers",
@@ -227,14 +227,14 @@ def conv2d_transpose(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """A transposed convolution layer on images: every value of the input adds its filters to the output.
+    """Builds a transposed convolution layer on images: every input value adds its filters to the output.
 
     Args:
         input: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats, ``c`` known.
         num_filters: Number of output channels.
         output_size: An int or ``[oh, ow]``; chooses among the sizes that are possible.
         filter_size: An int or ``[height, width]``; follows from ``output_size`` if ``None``.
-        padding: What is cut off; as in :func:`conv2d`.
+        padding: What is removed from the output; as in :func:`conv2d`.
         stride, dilation, groups, use_cudnn, act, name, data_format: As in :func:`conv2d`.
         param_attr: ParamAttr, name or initializer of the filters ``[c, num_filters / groups, fh, fw]``; Xavier by default.
         bias_attr: The same for the bias ``[num_filters]``; ``False`` for none.

@@ -76,7 +76,7 @@ def fc(
     activation: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """A fully connected layer: ``activation(x @ w + b)``; several inputs have a weight each and are added.
+    """Builds a fully connected layer: ``activation(x @ w + b)``; several inputs have a weight each and are added.
 
     Args:
         x: One or several Variables ``[d_0, ..., f_0, ...]``; the axes from ``num_flatten_dims`` on are the features.
@@ -196,7 +196,7 @@ def fluid_embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """The 1.x form of :func:`embedding`: the last axis of ``input`` has size 1 and becomes the width of a row.
+    """Looks up rows of a table as :func:`embedding` does; the last axis of ``input`` has size 1 and becomes the row width (1.x).
 
     Args:
         input: Row numbers ``[..., 1]``.

@@ -18,12 +18,12 @@ from tstatic.ops.shape._shapes import emit_one
 
 
 def parameter_dtype(x: Variable) -> DType:
-    """Statistics and scales of low-precision inputs are kept in float32."""
+    """Returns the dtype of statistics and scales: float32 for low-precision inputs."""
     return dtype_of("float32") if x.dtype.is_low else x.dtype
 
 
 def statistic(helper: LayerHelper, name: str | None, count: int, value: float, dtype: DType) -> Parameter:
-    """A running statistic: a parameter that optimizers leave alone."""
+    """Makes a running statistic: a parameter that optimizers do not update."""
     attr = ParamAttr(name=name, initializer=Constant(value), trainable=False)
     return helper.create_parameter(attr, (count,), dtype, stop_gradient=True)
 
@@ -38,7 +38,7 @@ def _per_channel(helper: LayerHelper, count: int, param_attr: Any, bias_attr: An
 
 
 def _channels(input: Variable, data_layout: str, function: str) -> int:
-    """The number of channels of a checked input of rank 2 to 5."""
+    """Returns the number of channels of an input of rank 2 to 5, which it checks."""
     check_variable(input, "input", function, FLOATS)
     first = check_choice(data_layout, ("NCHW", "NHWC"), "data_layout", function) == "NCHW"
     check_rank(input, range(2, 6), "input", function, layout="[n, c, ...]" if first else "[n, ..., c]")
@@ -74,7 +74,7 @@ def batch_norm(
         epsilon: Added to the variance.
         param_attr: ParamAttr, name or initializer of the scale ``[c]``, which starts at 1.
         bias_attr: The same for the bias ``[c]``.
-        data_layout: Where channels stand.
+        data_layout: Layout of the axes, which says where the channels are.
         name: Name of the layer.
         moving_mean_name, moving_variance_name: Names of the running statistics (``<layer>.w_1``, ``<layer>.w_2``).
         use_global_stats: Uses the running statistics in training too.
@@ -126,8 +126,8 @@ def normalised(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any
     if not attrs["is_test"]:
         helper.temp_name()  # Paddle's reserve space, which no backend here needs.
     out = helper.variable(inputs["X"].dtype, inputs["X"].shape)
-    places = {"Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved[0], "SavedVariance": saved[1]}
-    helper.emit("batch_norm", inputs, attrs, outputs=places)
+    outputs = {"Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved[0], "SavedVariance": saved[1]}
+    helper.emit("batch_norm", inputs, attrs, outputs=outputs)
     return helper.append_activation(out, act)  # type: ignore[no-any-return]
 
 
@@ -211,7 +211,7 @@ def group_norm(
         param_attr: ParamAttr, name or initializer of the scale ``[c]``, which starts at 1; ``False`` for none.
         bias_attr: The same for the bias ``[c]``.
         act: Op type of an activation.
-        data_layout: Where channels stand.
+        data_layout: Layout of the axes, which says where the channels are.
         name: Name of the layer.
 
     Returns:
@@ -272,7 +272,7 @@ def instance_norm(
 
 
 def spectral_sizes(shape: Sequence[int], dim: int) -> tuple[int, int]:
-    """Rows and columns of a weight that is read as a matrix whose rows are axis ``dim``."""
+    """Returns the sizes of a weight as a matrix whose rows are axis ``dim``."""
     return shape[dim], math.prod(shape) // shape[dim]
 
 

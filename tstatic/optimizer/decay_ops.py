@@ -26,7 +26,7 @@ COUNTER = "@LR_DECAY_COUNTER@"
 
 
 def _rate(function: str, value: Any) -> Any:
-    """A start rate: a number, or a Variable that another decay made."""
+    """Returns a start rate: a checked number, or the Variable of another decay."""
     return value if isinstance(value, Variable) else check_number(value, "learning_rate", function)
 
 
@@ -36,7 +36,7 @@ def _constant(value: float) -> Variable:
 
 @export("fluid.layers.autoincreased_step_counter", "fluid.layers.nn.autoincreased_step_counter")
 def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
-    """Makes a counter in the scope that every run of the main program moves on before anything else.
+    """Makes a counter in the scope that every run of the main program advances first.
 
     Args:
         counter_name: Its name; programs that ask twice for one name share the counter. ``@STEP_COUNTER@`` by default.
@@ -93,7 +93,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
 
 
 def _turns(function: str, decay_steps: float, staircase: bool, name: str = "decay_steps") -> Any:
-    """``t / decay_steps``, whole if ``staircase``."""
+    """Returns ``t / decay_steps``, rounded down if ``staircase``."""
     length = check_number(decay_steps, name, function, above=0.0)
     turns = _decay_step_counter() / length
     return floor(turns) if staircase else turns

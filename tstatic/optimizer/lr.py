@@ -89,7 +89,7 @@ class LinearWarmup(LRScheduler):
             if isinstance(learning_rate, LRScheduler)
             else self._number("learning_rate", learning_rate, least=0.0)
         )
-        self.warmup_steps = self._whole("warmup_steps", warmup_steps, least=1)
+        self.warmup_steps = self._int("warmup_steps", warmup_steps, least=1)
         self.start_lr = self._number("start_lr", start_lr, least=0.0)
         self.end_lr = self._number("end_lr", end_lr, above=self.start_lr)
         super().__init__(self.start_lr, last_epoch, verbose)
@@ -111,7 +111,7 @@ class LinearWarmup(LRScheduler):
         return state
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over a saved state, with that of the wrapped scheduler; if it does not fit, nothing is changed."""
+        """Restores a saved state, with that of the wrapped scheduler; if it does not fit, nothing is changed."""
         if not isinstance(self.learning_rate, LRScheduler):
             super().set_state_dict(state_dict)
             return
@@ -164,11 +164,11 @@ class ReduceOnPlateau(LRScheduler):
     ) -> None:
         self.mode = self._choice("mode", mode.lower() if isinstance(mode, str) else mode, ("min", "max"))
         self.factor = self._number("factor", factor, least=0.0, below=1.0)
-        self.patience = self._whole("patience", patience, least=0)
+        self.patience = self._int("patience", patience, least=0)
         self.threshold = self._number("threshold", threshold, least=0.0)
         lower = threshold_mode.lower() if isinstance(threshold_mode, str) else threshold_mode
         self.threshold_mode = self._choice("threshold_mode", lower, ("rel", "abs"))
-        self.cooldown = self._whole("cooldown", cooldown, least=0)
+        self.cooldown = self._int("cooldown", cooldown, least=0)
         self.min_lr = self._number("min_lr", min_lr, least=0.0)
         self.epsilon = self._number("epsilon", epsilon, least=0.0)
         self.cooldown_counter = 0
@@ -235,7 +235,7 @@ class ReduceOnPlateau(LRScheduler):
 
 def _cosine(start: float, end: float, done: float) -> float:
     """Returns the value between ``start`` (done = 0) and ``end`` (done = 1) on half a cosine wave."""
-    # Weights of both ends, and not start plus a difference: the ends come out exactly.
+    # Weights of both ends, and not start plus a difference: the ends are exact.
     left = (1 + math.cos(math.pi * done)) / 2
     return start * left + end * (1 - left)
 
@@ -267,7 +267,7 @@ class CosineAnnealingDecay(LRScheduler):
     def __init__(
         self, learning_rate: float, T_max: int, eta_min: float = 0, last_epoch: int = -1, verbose: bool = False
     ) -> None:
-        self.T_max = self._whole("T_max", T_max, least=1)
+        self.T_max = self._int("T_max", T_max, least=1)
         self.eta_min = self._number("eta_min", eta_min, least=0.0)
         super().__init__(learning_rate, last_epoch, verbose)
 
@@ -308,8 +308,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.T_0 = self._whole("T_0", T_0, least=1)
-        self.T_mult = self._whole("T_mult", T_mult, least=1)
+        self.T_0 = self._int("T_0", T_0, least=1)
+        self.T_mult = self._int("T_mult", T_mult, least=1)
         self.eta_min = self._number("eta_min", eta_min, least=0.0)
         self._start(learning_rate, last_epoch, verbose)
         self._go_to(self.last_epoch + 1)
@@ -336,11 +336,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._report()
 
     def state_keys(self) -> None:
-        """Saves the place within the period too: a fraction cannot be told from ``last_epoch``."""
+        """Saves the position within the period too: ``last_epoch`` does not hold a fraction."""
         self.keys = ["last_epoch", "last_lr", "T_cur", "T_i"]
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over a saved state; one without ``T_cur`` and ``T_i`` (Paddle's) is taken to be at a whole epoch."""
+        """Restores a saved state; one without ``T_cur`` and ``T_i`` (Paddle's) is assumed to be at a whole epoch."""
         if isinstance(state_dict, dict) and "last_epoch" in state_dict and not {"T_cur", "T_i"} <= state_dict.keys():
             period, into = self._place(self._epoch(state_dict["last_epoch"], "state_dict['last_epoch']"))
             state_dict = {**state_dict, "T_cur": into, "T_i": period}
@@ -348,7 +348,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def _entries(self, state_dict: dict[str, Any], keys: list[str]) -> dict[str, Any]:
         state = super()._entries(state_dict, keys)
-        state["T_i"] = self._whole("state_dict['T_i']", state["T_i"], least=1)
+        state["T_i"] = self._int("state_dict['T_i']", state["T_i"], least=1)
         state["T_cur"] = self._epoch(state["T_cur"], "state_dict['T_cur']")
         return state
 
@@ -410,7 +410,7 @@ class OneCycleLR(LRScheduler):
         verbose: bool = False,
     ) -> None:
         peak = self._number("max_learning_rate", max_learning_rate, least=0.0)
-        self.total_steps = self._whole("total_steps", total_steps, least=1)
+        self.total_steps = self._int("total_steps", total_steps, least=1)
         start = peak / self._number("divide_factor", divide_factor, above=0.0)
         end = self._number("end_learning_rate", end_learning_rate, least=0.0)
         self.three_phase = bool(three_phase)
@@ -492,9 +492,9 @@ class CyclicLR(LRScheduler):
         verbose: bool = False,
     ) -> None:
         self.max_lr = self._number("max_learning_rate", max_learning_rate, least=0.0)
-        self.step_size_up = self._whole("step_size_up", step_size_up, least=1)
+        self.step_size_up = self._int("step_size_up", step_size_up, least=1)
         down = self.step_size_up if step_size_down is None else step_size_down
-        self.step_size_down = self._whole("step_size_down", down, least=1)
+        self.step_size_down = self._int("step_size_down", down, least=1)
         self.gamma = self._number("exp_gamma", exp_gamma, least=0.0)
         self.scale_mode = self._choice("scale_mode", scale_mode, ("cycle", "iterations"))
         if scale_fn is None:

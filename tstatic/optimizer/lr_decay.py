@@ -1,4 +1,4 @@
-"""``LRScheduler``, and the schedulers that follow a formula of the epoch and do not come back up."""
+"""``LRScheduler``, and the schedulers that follow a formula of the epoch and never rise again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LRScheduler:
     def _start(self, learning_rate: float, last_epoch: int, verbose: bool) -> None:
         self.base_lr = self._number("learning_rate", learning_rate, least=0.0)
         self.last_lr = self.base_lr
-        self.last_epoch = self._whole("last_epoch", last_epoch, least=-1)
+        self.last_epoch = self._int("last_epoch", last_epoch, least=-1)
         self.verbose = bool(verbose)
         # The name of the variable that an optimizer feeds the rate to; the optimizer sets it.
         self._var_name: str | None = None
@@ -92,7 +92,7 @@ class LRScheduler:
         )
 
     def step(self, epoch: float | None = None) -> None:
-        """Goes on to the next epoch, or to ``epoch``, and computes its rate.
+        """Advances to the next epoch, or to ``epoch``, and computes its rate.
 
         Args:
             epoch: The epoch to go to, >= 0; None is the one after ``last_epoch``.
@@ -123,7 +123,7 @@ class LRScheduler:
         return {key: _plain(getattr(self, key)) for key in self.keys if hasattr(self, key)}
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what ``state_dict()`` returned; the scheduler's arguments are not part of it.
+        """Restores what ``state_dict()`` returned; the scheduler's arguments are not part of it.
 
         Raises:
             ProgramTypeError: ``state_dict`` is not a dict, or its epoch or rate is not a number.
@@ -171,7 +171,7 @@ class LRScheduler:
     def _number(self, name: str, value: object, **bounds: Any) -> float:
         return check_number(_plain(value), name, type(self).__name__, **bounds)
 
-    def _whole(self, name: str, value: object, *, least: int) -> int:
+    def _int(self, name: str, value: object, *, least: int) -> int:
         return check_int(_plain(value), name, type(self).__name__, least, error=ProgramError)
 
     def _epoch(self, value: object, name: str = "epoch") -> int | float:
@@ -371,7 +371,7 @@ class PolynomialDecay(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.decay_steps = self._whole("decay_steps", decay_steps, least=1)
+        self.decay_steps = self._int("decay_steps", decay_steps, least=1)
         self.end_lr = self._number("end_lr", end_lr, least=0.0)
         self.power = self._number("power", power, above=0.0)
         self.cycle = bool(cycle)
@@ -465,7 +465,7 @@ class StepDecay(LRScheduler):
     def __init__(
         self, learning_rate: float, step_size: int, gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False
     ) -> None:
-        self.step_size = self._whole("step_size", step_size, least=1)
+        self.step_size = self._int("step_size", step_size, least=1)
         self.gamma = self._number("gamma", gamma, least=0.0, below=1.0)
         super().__init__(learning_rate, last_epoch, verbose)
 
@@ -562,7 +562,7 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.total_steps = self._whole("total_steps", total_steps, least=1)
+        self.total_steps = self._int("total_steps", total_steps, least=1)
         self.start_factor = self._number("start_factor", start_factor, above=0.0, most=1.0)
         self.end_factor = self._number("end_factor", end_factor, least=0.0, most=1.0)
         super().__init__(learning_rate, last_epoch, verbose)

@@ -104,13 +104,13 @@ class Optimizer:
         return var
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
-        """The learning-rate variable of a program (of the last one minimized by default)."""
+        """Returns the learning-rate variable of a program (of the last one minimized by default)."""
         if program is not None:
             return self._lr_vars.get(program.uid)
         return next(reversed(self._lr_vars.values()), None)
 
     def get_lr(self) -> float:
-        """The current learning rate."""
+        """Returns the current learning rate."""
         if isinstance(self._learning_rate, LRScheduler):
             return float(self._learning_rate())
         if isinstance(self._learning_rate, Variable):
@@ -279,12 +279,12 @@ class Optimizer:
             emit("sum", {"X": [grad, chosen.term(param)]}, outputs={"Out": grad})
 
     def _added_decay(self, param: Variable) -> WeightDecayRegularizer | None:
-        """The decay that is added to a gradient; rules that decay inside their op return ``None``."""
+        """Returns the decay that is added to a gradient; rules that decay inside their op return ``None``."""
         own = param.regularizer if isinstance(param, Parameter) else None
         return own if own is not None else self.regularization
 
     def _finish(self, params: Sequence[Variable], before: int) -> None:
-        """Hook for rules that append something after all updates."""
+        """Appends what a rule needs after all updates; nothing by default."""
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
         raise NotImplementedError
@@ -304,7 +304,7 @@ class Optimizer:
         return param.block.program.current_block().append_op(self.type, inputs, outputs, dict(attrs))
 
     def _master(self, param: Variable, wanted: bool) -> Variable | None:
-        """The float32 copy of a low-precision parameter, filled from it by the startup program."""
+        """Returns the float32 copy of a low-precision parameter, filled from it by the startup program."""
         if not (wanted and param.dtype.is_low):
             return None
         key = (param.block.program.uid, "master", param.name)
@@ -325,7 +325,7 @@ class Optimizer:
 
     # ----------------------------------------------------------------------------------------------- eager-style calls
     def step(self) -> None:
-        """Not defined in static programs: the update is an op of the program."""
+        """Raises an error: in a static program the update is an op."""
         raise ProgramError(
             "optimizer.step() is for eager training",
             expected="optimizer.minimize(loss) once, then exe.run(program, ...) per step",
@@ -336,7 +336,7 @@ class Optimizer:
 
     @no_effect(args="there is nothing to clear", kwargs="there is nothing to clear")
     def clear_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing to clear: gradients of a static program do not accumulate over runs."""
+        """Does nothing: gradients of a static program do not accumulate over runs."""
 
     clear_gradients = clear_grad
 
@@ -348,8 +348,8 @@ class Optimizer:
 def sparse_gradients(block: Block) -> dict[str, Lookups]:
     """Finds gradients that are zero outside of the rows that lookups with ``is_sparse`` name.
 
-    Sums and elementwise ops hand this on. A gradient with another part as well, such as that of a table that is also
-    multiplied by something, is not listed, nor is one that comes out of a block of control flow.
+    Sums and elementwise ops preserve this. A gradient with other contributions, such as that of a table that is also
+    multiplied by something, is not listed, nor is one computed by a block of control flow.
 
     Returns:
         Name -> the backward ops of the lookups.

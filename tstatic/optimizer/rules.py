@@ -128,7 +128,7 @@ class _AdamLike(Optimizer):
 @no_effect(use_multi_tensor=FUSED)
 @export("optimizer.Adam")
 class Adam(_AdamLike):
-    """Adam (Kingma and Ba, 2014) with Paddle's placing of epsilon.
+    """Adam (Kingma and Ba, 2014) with epsilon where Paddle has it.
 
     With ``lazy_mode``, rows of a table that the batch did not look up keep their value and moments. That needs a table that
     is only read by lookups with ``is_sparse`` (``sparse``) outside of control flow, and no weight decay that is added to its
@@ -303,7 +303,7 @@ class Adadelta(Optimizer):
 
 @export("optimizer.RMSProp")
 class RMSProp(Optimizer):
-    """RMSProp; epsilon stands inside the root.
+    """RMSProp, with epsilon inside the root.
 
     Example:
         >>> w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
@@ -403,7 +403,7 @@ def _doc(today: type[Optimizer]) -> str:
 
 
 def _legacy(today: type[Optimizer], *spellings: str) -> type[Optimizer]:
-    """A subclass that takes the old keywords; positional arguments keep today's order up to the rule's own."""
+    """Makes a subclass that takes the old keywords; positional arguments keep today's order up to the rule's own."""
     signature = _signature(today)
     own = set(inspect.signature(today).parameters)
 

@@ -57,7 +57,7 @@ class Softmax2D(Layer):
         self._name = name
 
     def forward(self, x: Variable) -> Variable:
-        """Same shape as ``x``."""
+        """Returns a value of the same shape as ``x``."""
         check_rank(x, (3, 4), "x", "Softmax2D", layout="[c, h, w] or [n, c, h, w]")
         return softmax(x, axis=-3, name=self._name)
 
@@ -70,7 +70,7 @@ class PReLU(Layer):
         num_parameters: 1, or the number of channels.
         init: First value of the slopes.
         weight_attr: ParamAttr, name or initializer of the slopes.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
         name: Name of the op's layer.
 
     Example:
@@ -96,9 +96,9 @@ class PReLU(Layer):
         self._weight = self.create_parameter((count,), weight_attr, default_initializer=Constant(init))
 
     def forward(self, x: Variable) -> Variable:
-        """Same shape as ``x``."""
+        """Returns a value of the same shape as ``x``."""
         return prelu(x, self._weight, data_format=self._data_format, name=self._name)
 
     def extra_repr(self) -> str:
-        """Number and first value of the slopes."""
+        """Returns number and first value of the slopes."""
         return f"num_parameters={self._num_parameters}, data_format={self._data_format}, init={self._init}"

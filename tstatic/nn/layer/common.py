@@ -49,7 +49,7 @@ class Identity(Layer):
         super().__init__()
 
     def forward(self, input: Any) -> Any:
-        """``input`` itself."""
+        """Returns ``input``."""
         return input
 
 
@@ -90,14 +90,14 @@ class Linear(Layer):
         self.bias = self.create_parameter((out_features,), bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
-        """``[..., in_features]`` to ``[..., out_features]``."""
+        """Maps ``[..., in_features]`` to ``[..., out_features]``."""
         check_variable(input, "input", "Linear", FLOATS)
         fix = "check in_features, or flatten the input first"
         check_size(input, -1, self.in_features, "input", "Linear", why="in_features", fix=fix)
         return linear(input, self.weight, self.bias, self._name)
 
     def extra_repr(self) -> str:
-        """Sizes and dtype."""
+        """Returns sizes and dtype."""
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype.name}"
 
 
@@ -142,21 +142,21 @@ class Embedding(Layer):
         self.weight = self.create_parameter((num_embeddings, embedding_dim), weight_attr)
 
     def forward(self, x: Variable) -> Variable:
-        """Ints of any shape to ``[*x.shape, embedding_dim]``."""
+        """Maps ints of any shape to ``[*x.shape, embedding_dim]``."""
         check_variable(x, "x", "Embedding", INTEGERS)
         inputs = {"Ids": x, "W": self.weight}
         attrs = {"padding_idx": self._padding_idx, "is_sparse": self._sparse}
         return emit("lookup_table_v2", inputs, attrs, name=self._name, prefix="embedding")  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
-        """Sizes and settings."""
+        """Returns sizes and settings."""
         padding = f", padding_idx={self._padding_idx}" if self._padding_idx != -1 else ""
         return f"{self._num_embeddings}, {self._embedding_dim}{padding}, sparse={self._sparse}"
 
 
 @export("nn.Flatten", "fluid.dygraph.nn.Flatten", op="flatten_contiguous_range")
 class Flatten(Layer):
-    """Makes one axis of the axes from ``start_axis`` to ``stop_axis``; by default of all but the first.
+    """Merges the axes from ``start_axis`` to ``stop_axis`` into one; by default all but the first.
 
     Example:
         >>> layer = paddle.nn.Flatten()
@@ -170,11 +170,11 @@ class Flatten(Layer):
         self.start_axis, self.stop_axis = start_axis, stop_axis
 
     def forward(self, input: Variable) -> Variable:
-        """The same values in fewer axes."""
+        """Returns the same values in fewer axes."""
         return flatten(input, self.start_axis, self.stop_axis)
 
     def extra_repr(self) -> str:
-        """The range of axes."""
+        """Returns the range of axes."""
         return f"start_axis={self.start_axis}, stop_axis={self.stop_axis}"
 
 
@@ -223,11 +223,11 @@ class Bilinear(Layer):
         self.bias = self.create_parameter((1, out_features), bias_attr, is_bias=True)
 
     def forward(self, x1: Variable, x2: Variable) -> Variable:
-        """``[n, in1_features]`` and ``[n, in2_features]`` to ``[n, out_features]``."""
+        """Maps ``[n, in1_features]`` and ``[n, in2_features]`` to ``[n, out_features]``."""
         return bilinear(x1, x2, self.weight, self.bias, self._name)
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Returns the sizes."""
         first, second, out = self._sizes
         return f"in1_features={first}, in2_features={second}, out_features={out}, dtype={self._dtype.name}"
 
@@ -239,8 +239,8 @@ class Pad(Layer):
     Args:
         padding: An int for all sides, or two ints (before, after) per axis, the last axis first.
         mode: ``"constant"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
-        value: What ``"constant"`` puts there.
-        data_format: Where channels stand.
+        value: The padding of ``"constant"``.
+        data_format: Layout of the axes, which says where the channels are.
         name: Name of the op's layer.
     """
 
@@ -264,11 +264,11 @@ class Pad(Layer):
         self._name = name
 
     def forward(self, x: Variable) -> Variable:
-        """The widened input."""
+        """Returns the padded input."""
         return pad(x, self._pad, mode=self._mode, value=self._value, data_format=self._data_format, name=self._name)
 
     def extra_repr(self) -> str:
-        """All settings."""
+        """Returns all settings."""
         return f"padding={self._pad}, mode={self._mode}, value={self._value}, data_format={self._data_format}"
 
 
@@ -341,13 +341,13 @@ class _Resize(Layer):
         self.size, self.scale_factor, self.data_format, self.name = size, scale_factor, data_format, name
 
     def forward(self, x: Variable) -> Variable:
-        """``[n, c, h, w]`` to the new height and width."""
+        """Resizes ``[n, c, h, w]`` to the new height and width."""
         return interpolate(
             x, self.size, self.scale_factor, self._mode, self._align_corners, 0, self.data_format, self.name
         )
 
     def extra_repr(self) -> str:
-        """The new size, or the factor."""
+        """Returns the new size, or the factor."""
         given = f"size={self.size}" if self.size is not None else f"scale_factor={self.scale_factor}"
         return f"{given}, data_format={self.data_format}"
 

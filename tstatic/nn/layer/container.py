@@ -13,7 +13,7 @@ from tstatic.nn.layer.layers import Layer
 
 
 def _position(index: Any, count: int, owner: str) -> int:
-    """A position counted from the front.
+    """Returns a position counted from the front.
 
     Raises:
         ProgramTypeError: If it is not an int.
@@ -85,7 +85,7 @@ class Sequential(Layer):
         return (layer for _, layer in self._items())
 
     def forward(self, input: Any) -> Any:
-        """The last layer's output."""
+        """Returns the last layer's output."""
         for _, layer in self._items():
             input = layer(input)
         return input

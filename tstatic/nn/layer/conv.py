@@ -67,7 +67,7 @@ class _Conv(Layer):
         check_size(x, at, self._in_channels, "x", function, why=f"in_channels, in {self._data_format}")
 
     def _widened(self, x: Variable) -> tuple[Variable, Any]:
-        """The input, padded beforehand where zeros are not wanted, and the padding that is left to the op."""
+        """Returns the input, padded here unless with zeros, and the padding that is left to the op."""
         if self._padding_mode == "zeros" or self._algorithm == "VALID":
             return x, self._padding
         if self._algorithm == "SAME":
@@ -86,7 +86,7 @@ class _Conv(Layer):
         return pad(x, flat, mode=self._padding_mode, data_format=self._data_format), 0
 
     def extra_repr(self) -> str:
-        """Sizes, and whatever differs from the default."""
+        """Returns the sizes, and what differs from the default."""
         text = f"{self._in_channels}, {self._out_channels}, kernel_size={list(self._kernel_size)}"
         once = (1,) * self._rank
         for label, value, default in (
@@ -110,7 +110,7 @@ class Conv2D(_Conv):
         kernel_size: An int, or ``[height, width]``.
         stride, dilation: An int, or one per axis.
         padding: An int, ``[h, w]``, ``[top, bottom, left, right]``, pairs per axis, ``"SAME"`` or ``"VALID"``.
-        groups: Channels are cut into so many groups that do not see each other; ``groups == in_channels`` makes the op a
+        groups: Number of groups that channels are divided into, each convolved on its own; ``groups == in_channels`` makes the op a
             ``depthwise_conv2d``.
         padding_mode: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
         weight_attr: ParamAttr, name or initializer of the filters ``[out_channels, in_channels / groups, kh, kw]``; by
@@ -149,7 +149,7 @@ class Conv2D(_Conv):
         )  # fmt: skip
 
     def forward(self, x: Variable) -> Variable:
-        """``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``, or with channels last."""
+        """Maps ``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``, or with channels last."""
         self._check(x)
         x, padding = self._widened(x)
         return conv2d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
@@ -192,7 +192,7 @@ class Conv3D(_Conv):
         )  # fmt: skip
 
     def forward(self, x: Variable) -> Variable:
-        """``[n, in_channels, d, h, w]`` to ``[n, out_channels, od, oh, ow]``, or with channels last."""
+        """Maps ``[n, in_channels, d, h, w]`` to ``[n, out_channels, od, oh, ow]``, or with channels last."""
         self._check(x)
         x, padding = self._widened(x)
         return conv3d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
@@ -235,7 +235,7 @@ class Conv1D(_Conv):
         )  # fmt: skip
 
     def forward(self, x: Variable) -> Variable:
-        """``[n, in_channels, length]`` to ``[n, out_channels, out length]``, or with channels last."""
+        """Maps ``[n, in_channels, length]`` to ``[n, out_channels, out length]``, or with channels last."""
         self._check(x)
         x, padding = self._widened(x)
         return conv1d(
@@ -251,7 +251,7 @@ class Conv2DTranspose(_Conv):
         in_channels, out_channels: Channels of input and output.
         kernel_size: An int, or ``[height, width]``.
         stride, dilation: An int, or one per axis.
-        padding: What is cut off the output; as in :class:`Conv2D`.
+        padding: What is removed from the output; as in :class:`Conv2D`.
         output_padding: Rows and columns added at the bottom and right, less than the stride.
         groups: Number of groups.
         weight_attr: ParamAttr, name or initializer of the filters; Xavier uniform by default.
@@ -292,7 +292,7 @@ class Conv2DTranspose(_Conv):
         )  # fmt: skip
 
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
-        """``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
+        """Maps ``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
         self._check(x)
         extra = self._output_padding if output_size is None else 0
         return conv2d_transpose(
@@ -340,7 +340,7 @@ class Conv1DTranspose(_Conv):
         )  # fmt: skip
 
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
-        """``[n, in_channels, length]`` to ``[n, out_channels, out length]``; ``output_size`` beats ``output_padding``."""
+        """Maps ``[n, in_channels, length]`` to ``[n, out_channels, out length]``; ``output_size`` beats ``output_padding``."""
         self._check(x)
         extra = self._output_padding if output_size is None else 0
         return conv1d_transpose(

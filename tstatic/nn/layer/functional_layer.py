@@ -43,7 +43,7 @@ class FunctionalLayer(Layer):
             setattr(self, name, value)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """The function's result."""
+        """Returns the function's result."""
         cls = type(self)
         settings = {name: getattr(self, name) for name in cls._settings.parameters}
         if cls._follows_training:
@@ -51,12 +51,12 @@ class FunctionalLayer(Layer):
         return cls._function(*inputs, **named, **settings)
 
     def extra_repr(self) -> str:
-        """All settings but the name."""
+        """Returns all settings but the name."""
         return ", ".join(f"{n}={getattr(self, n)}" for n in type(self)._settings.parameters if n != "name")
 
 
 def _example(doc: str, name: str, function: str, inputs: int) -> str:
-    """The example of a function's docstring, in which a layer takes the place of each call."""
+    """Returns the example of a function's docstring with a layer in place of each call."""
 
     def layer(call: re.Match[str]) -> str:
         given = call[1].split(", ")

@@ -27,7 +27,7 @@ Hook = Callable[..., Any]
 
 
 def snake(name: str) -> str:
-    """``BatchNorm2D`` -> ``batch_norm2d``: what the generated name of a layer begins with."""
+    """Returns the prefix of a layer's generated name: ``batch_norm2d`` for ``BatchNorm2D``."""
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)).lower()
 
 
@@ -72,7 +72,7 @@ def check_entry(layer: Any, name: Any, value: Any, kind: type, function: str, ta
 
 
 def paths(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Every path to every layer inside, as a prefix of names; a way back to an outer layer is not followed."""
+    """Yields every path to every layer inside, as a prefix of names; references back to an outer layer are not followed."""
     stack: list[tuple[str, Any, tuple[Any, ...]]] = [("", layer, ())]
     while stack:
         path, found, above = stack.pop()
@@ -90,7 +90,7 @@ def write_state(owner: str, wanted: Mapping[str, Any], state: Mapping[str, Any])
 
     Raises:
         ProgramTypeError: If ``state`` is not a mapping.
-        ShapeError, NotFoundError: If a shape differs, or a variable has no place in the scope.
+        ShapeError, NotFoundError: If a shape differs, or a variable is not in the scope.
     """
     check_type(
         state, Mapping, "state_dict", "set_state_dict", expected="a dict of name -> array", fix="pass what you saved"
@@ -177,12 +177,12 @@ class Layer:
         own = self.__dict__
         if isinstance(value, Parameter | Layer):
             tables = self._tables()
-            mine = tables[0 if isinstance(value, Parameter) else 1]
+            own_table = tables[0 if isinstance(value, Parameter) else 1]
             own.pop(name, None)
             for other in tables:
-                if other is not mine:
+                if other is not own_table:
                     other.pop(name, None)
-            mine[name] = value
+            own_table[name] = value
             return
         for table, kind in (("_parameters", Parameter), ("_sub_layers", Layer), ("_buffers", Variable)):
             if name in own.get(table, ()):
@@ -216,7 +216,7 @@ class Layer:
 
     # ------------------------------------------------------------------------------------------------- making and adding
     def full_name(self) -> str:
-        """The generated name, such as ``linear_0``, which its parameters' names begin with."""
+        """Returns the generated name, such as ``linear_0``, which its parameters' names begin with."""
         return str(self.__dict__["_full_name"])
 
     def create_parameter(
@@ -246,7 +246,7 @@ class Layer:
         return helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)
 
     def add_parameter(self, name: str, parameter: Parameter | None) -> Parameter | None:
-        """Registers a parameter under a name (``None`` keeps the place) and returns it.
+        """Registers a parameter under a name (``None`` reserves the name) and returns it.
 
         Raises:
             ProgramTypeError, ProgramError: For a bad or taken name, or anything but a parameter.
@@ -286,7 +286,7 @@ class Layer:
 
     # --------------------------------------------------------------------------------------------------- walking the tree
     def named_children(self) -> Iterator[tuple[str, Layer]]:
-        """(name, layer) of the layers directly inside, each once."""
+        """Yields (name, layer) of the layers directly inside, each once."""
         seen: set[int] = set()
         for name, layer in self.__dict__["_sub_layers"].items():
             if layer is not None and id(layer) not in seen:
@@ -294,13 +294,13 @@ class Layer:
                 yield name, layer
 
     def children(self) -> Iterator[Layer]:
-        """The layers directly inside."""
+        """Returns the layers directly inside."""
         return (layer for _, layer in self.named_children())
 
     def named_sublayers(
         self, prefix: str = "", include_self: bool = False, layers_set: set[Layer] | None = None
     ) -> Iterator[tuple[str, Layer]]:
-        """(dotted name, layer) of all layers inside, outer before inner, each once."""
+        """Yields (dotted name, layer) of all layers inside, outer before inner, each once."""
         seen = set() if layers_set is None else layers_set
         stack: list[tuple[str, Layer]] = [(prefix, self)]
         first = True
@@ -316,7 +316,7 @@ class Layer:
             stack.extend(reversed(inner))
 
     def sublayers(self, include_self: bool = False) -> list[Layer]:
-        """All layers inside, outer before inner."""
+        """Returns all layers inside, outer before inner."""
         return [layer for _, layer in self.named_sublayers(include_self=include_self)]
 
     def _named(self, table: str, prefix: str, include_sublayers: bool) -> Iterator[tuple[str, Any]]:
@@ -329,19 +329,19 @@ class Layer:
                     yield f"{path}.{name}" if path else name, value
 
     def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """(dotted name, parameter) of all parameters, each once."""
+        """Yields (dotted name, parameter) of all parameters, each once."""
         return self._named("_parameters", prefix, include_sublayers)
 
     def parameters(self, include_sublayers: bool = True) -> list[Parameter]:
-        """All parameters, each once."""
+        """Returns all parameters, each once."""
         return [p for _, p in self.named_parameters(include_sublayers=include_sublayers)]
 
     def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Variable]]:
-        """(dotted name, variable) of all buffers, each once."""
+        """Yields (dotted name, variable) of all buffers, each once."""
         return self._named("_buffers", prefix, include_sublayers)
 
     def buffers(self, include_sublayers: bool = True) -> list[Variable]:
-        """All buffers, each once."""
+        """Returns all buffers, each once."""
         return [b for _, b in self.named_buffers(include_sublayers=include_sublayers)]
 
     def apply(self, fn: Callable[[Layer], Any]) -> Self:
@@ -408,14 +408,14 @@ class Layer:
         structured_name_prefix: str = "",
         use_hook: bool = True,
     ) -> dict[str, Any]:
-        """Dotted name -> Variable, of all parameters and persistable buffers; ``variable.get_value()`` reads a value.
+        """Returns dotted name -> Variable of all parameters and persistable buffers; ``variable.get_value()`` reads a value.
 
-        A variable that two layers share stands under each of its names.
+        A variable that two layers share is listed under each of its names.
 
         Args:
             destination: A dict to write to.
-            include_sublayers: Whether inner layers are taken in.
-            structured_name_prefix: Stands before each name.
+            include_sublayers: Whether inner layers are included.
+            structured_name_prefix: Prepended to each name.
             use_hook: Whether hooks are called.
         """
         found: dict[str, Any] = OrderedDict() if destination is None else destination
@@ -444,7 +444,7 @@ class Layer:
             The names that the layer has and ``state_dict`` lacks, and those that it lacks; a warning says how many.
 
         Raises:
-            ShapeError, NotFoundError: If a shape differs or a variable has no place in the scope; nothing is written then.
+            ShapeError, NotFoundError: If a shape differs or a variable is not in the scope; nothing is written then.
         """
         own = self.state_dict(use_hook=False)
         wanted = own if use_structured_name else {var.name: var for var in own.values()}
@@ -457,7 +457,7 @@ class Layer:
         """Does nothing: gradients of a program are computed anew in each run and never add up over runs."""
 
     def backward(self, *inputs: Any) -> None:
-        """Not part of a static program.
+        """Raises an error: a static program has no such call.
 
         Raises:
             UnsupportedError: Always, with what to use instead.
@@ -472,7 +472,7 @@ class Layer:
 
     # ------------------------------------------------------------------------------------------------------------- text
     def extra_repr(self) -> str:
-        """What stands between the parentheses of ``repr``; each class writes its own."""
+        """Returns the text between the parentheses of ``repr``; each class writes its own."""
         return ""
 
     def __repr__(self) -> str:
@@ -494,6 +494,6 @@ class Layer:
                 fix="call the constructor again; use the same object where the parameters are to be shared",
                 op=type(self).__name__,
             )
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return twin
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied

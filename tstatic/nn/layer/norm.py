@@ -40,7 +40,7 @@ class _BatchNorm(Layer):
         epsilon: Added to the variance, at most 0.001.
         weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for none.
         bias_attr: The same for the bias.
-        data_format: Where channels stand.
+        data_format: Layout of the axes, which says where the channels are.
         use_global_stats: ``True``: running statistics always; ``False``: the batch's always; ``None``: the batch's in training.
         name: Name of the op's layer; parameters keep the generated name.
     """
@@ -73,7 +73,7 @@ class _BatchNorm(Layer):
         self._variance = _statistic(self, None, num_features, 1.0)
 
     def forward(self, input: Variable) -> Variable:
-        """Same shape as ``input``."""
+        """Returns a value of the same shape as ``input``."""
         function = type(self).__name__
         check_variable(input, "input", function, FLOATS)
         check_rank(input, self._ranks, "input", function, layout=self._data_format)
@@ -92,7 +92,7 @@ class _BatchNorm(Layer):
         )
 
     def extra_repr(self) -> str:
-        """Size, momentum and epsilon."""
+        """Returns size, momentum and epsilon."""
         layout = f", data_format={self._data_format}" if self._data_format != self._layouts[0] else ""
         return f"num_features={self._num_features}, momentum={self._momentum}, epsilon={self._epsilon}{layout}"
 
@@ -152,7 +152,7 @@ class BatchNorm3D(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation over the batches of all devices; on one device it is :class:`BatchNorm2D` of any rank.
 
-    Over several places, ``BuildStrategy.sync_batch_norm = True`` makes the statistics of every batch norm common.
+    Over several places, ``BuildStrategy.sync_batch_norm = True`` makes every batch norm use the statistics of all places.
 
     Example:
         >>> layer = paddle.nn.SyncBatchNorm(2, epsilon=0.0)
@@ -179,15 +179,15 @@ class SyncBatchNorm(_BatchNorm):
     @classmethod
     def convert_sync_batchnorm(cls, layer: Layer) -> Layer:
         """Replaces every batch norm in ``layer`` by one of this class with the same parameters; returns the result."""
-        twins: dict[int, Layer] = {}
+        done: dict[int, Layer] = {}
 
         def converted(child: Layer) -> Layer:
             if not isinstance(child, _BatchNorm) or isinstance(child, SyncBatchNorm):
                 return child
-            if id(child) not in twins:
-                twins[id(child)] = twin = cls.__new__(cls)
-                twin.__dict__.update(child.__dict__)
-            return twins[id(child)]
+            if id(child) not in done:
+                done[id(child)] = new = cls.__new__(cls)
+                new.__dict__.update(child.__dict__)
+            return done[id(child)]
 
         for owner in layer.sublayers(include_self=True):
             table = owner.__dict__["_sub_layers"]
@@ -257,7 +257,7 @@ class BatchNorm(Layer):
         self._variance = _statistic(self, moving_variance_name, count, 1.0)
 
     def forward(self, input: Variable) -> Variable:
-        """Same shape as ``input``."""
+        """Returns a value of the same shape as ``input``."""
         layout = "[n, c, ...]" if self._data_layout == "NCHW" else "[n, ..., c]"
         check_variable(input, "input", "BatchNorm", FLOATS)
         check_rank(input, range(2, 6), "input", "BatchNorm", layout=layout)
@@ -316,11 +316,11 @@ class LayerNorm(Layer):
         scale_and_bias(self, math.prod(sizes), weight_attr, bias_attr)
 
     def forward(self, input: Variable) -> Variable:
-        """Same shape as ``input``."""
+        """Returns a value of the same shape as ``input``."""
         return layer_norm(input, self._normalized_shape, self.weight, self.bias, self._epsilon, self._name)
 
     def extra_repr(self) -> str:
-        """Sizes and epsilon."""
+        """Returns sizes and epsilon."""
         return f"normalized_shape={self._normalized_shape}, epsilon={self._epsilon}"
 
 
@@ -365,7 +365,7 @@ class GroupNorm(Layer):
         scale_and_bias(self, num_channels, weight_attr, bias_attr)
 
     def forward(self, input: Variable) -> Any:
-        """Same shape as ``input``."""
+        """Returns a value of the same shape as ``input``."""
         check_variable(input, "input", "GroupNorm", FLOATS)
         check_rank(input, range(2, 6), "input", "GroupNorm", layout=self._data_format)
         layout = "NCHW" if self._data_format[1] == "C" else "NHWC"
@@ -377,7 +377,7 @@ class GroupNorm(Layer):
         return self._helper.emit("group_norm", inputs, attrs, order=order)
 
     def extra_repr(self) -> str:
-        """Sizes and epsilon."""
+        """Returns sizes and epsilon."""
         return f"num_groups={self._num_groups}, num_channels={self._num_channels}, epsilon={self._epsilon}"
 
 
@@ -396,7 +396,7 @@ class _InstanceNorm(Layer):
     _layouts: tuple[str, ...] = ("NCHW",)
 
     @no_effect(
-        momentum="there are no running statistics", data_format="channels stand second in each layout that is taken"
+        momentum="there are no running statistics", data_format="channels are the second axis of each accepted layout"
     )
     def __init__(
         self,
@@ -421,7 +421,7 @@ class _InstanceNorm(Layer):
         self.bias = self.create_parameter((num_features,), bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Any:
-        """Same shape as ``input``."""
+        """Returns a value of the same shape as ``input``."""
         function = type(self).__name__
         check_variable(input, "input", function, FLOATS)
         check_rank(input, self._ranks, "input", function, layout=self._data_format)
@@ -430,7 +430,7 @@ class _InstanceNorm(Layer):
         return emit("instance_norm", inputs, {"epsilon": self._epsilon}, name=self._name, order=order)
 
     def extra_repr(self) -> str:
-        """Size and epsilon."""
+        """Returns size and epsilon."""
         return f"num_features={self._num_features}, epsilon={self._epsilon}"
 
 
@@ -521,7 +521,7 @@ class SpectralNorm(Layer):
         self.weight_v = self.create_parameter((columns,), start)
 
     def forward(self, x: Variable) -> Variable:
-        """Same shape as ``x``."""
+        """Returns a value of the same shape as ``x``."""
         if check_variable(x, "x", "SpectralNorm", FLOATS).shape != self._weight_shape:
             raise ShapeError(
                 "the weight has another shape than SpectralNorm was made for",

@@ -19,7 +19,7 @@ from tstatic.ops.random.dropout import dropout
 
 
 def added(x: Variable, y: Variable) -> Variable:
-    """``x + y``, named as the operator names it."""
+    """Returns ``x + y``, named as the operator names it."""
     return emit("elementwise_add", {"X": x, "Y": y}, prefix="tmp")  # type: ignore[no-any-return]
 
 
@@ -28,7 +28,7 @@ def _scaled(x: Variable, scale: float = 1.0, bias: float = 0.0) -> Variable:
 
 
 def _mask_to_add(mask: Variable | None, like: Variable) -> Variable | None:
-    """A mask as numbers that are added to scores: of bools and ints, 0 hides a place (it becomes -1e9)."""
+    """Returns a mask as numbers to add to scores: in masks of bools and ints, 0 hides a position (it becomes -1e9)."""
     if mask is None:
         return None
     check_variable(mask, "attn_mask", "MultiHeadAttention")
@@ -40,14 +40,14 @@ def _mask_to_add(mask: Variable | None, like: Variable) -> Variable | None:
 
 
 class Cache(NamedTuple):
-    """Keys and values ``[n, heads, places, head size]`` of all earlier steps."""
+    """Keys and values ``[n, heads, positions, head size]`` of all earlier steps."""
 
     k: Variable
     v: Variable
 
 
 class StaticCache(NamedTuple):
-    """Keys and values ``[n, heads, places, head size]`` that stay as they are."""
+    """Keys and values ``[n, heads, positions, head size]`` that stay as they are."""
 
     k: Variable
     v: Variable
@@ -104,16 +104,16 @@ class MultiHeadAttention(Layer):
         return emit("transpose2", {"X": split}, {"axis": (0, 2, 1, 3)}, prefix="transpose")  # type: ignore[no-any-return]
 
     def compute_kv(self, key: Variable, value: Variable) -> tuple[Variable, Variable]:
-        """Keys and values in heads: ``[n, heads, places, head size]`` each."""
+        """Returns keys and values in heads: ``[n, heads, positions, head size]`` each."""
         k, v = self.k_proj(key), self.v_proj(value)
         return self._heads(k), self._heads(v)
 
     def gen_cache(self, key: Variable, value: Variable | None = None, type: Any = Cache) -> Any:
-        """A cache for calls that come.
+        """Returns a cache for later calls.
 
         Args:
-            key: ``[n, places, kdim]``; of an empty cache only ``n`` and the dtype count.
-            value: ``[n, places, vdim]``, or ``None``: for ``Cache`` it starts empty, for ``StaticCache`` it is ``key``.
+            key: ``[n, positions, kdim]``; for an empty cache only ``n`` and the dtype matter.
+            value: ``[n, positions, vdim]``, or ``None``: for ``Cache`` it starts empty, for ``StaticCache`` it is ``key``.
             type: ``MultiHeadAttention.Cache`` grows with every call; ``MultiHeadAttention.StaticCache`` stays.
         """
         if type is StaticCache:
@@ -137,19 +137,19 @@ class MultiHeadAttention(Layer):
 
         Args:
             query: ``[n, queries, embed_dim]``.
-            key: ``[n, places, kdim]``; ``query`` if ``None``.
-            value: ``[n, places, vdim]``; ``query`` if ``None``.
-            attn_mask: Broadcasts to ``[n, heads, queries, places]``: floats are added to scores; of bools and ints, 0 hides.
+            key: ``[n, positions, kdim]``; ``query`` if ``None``.
+            value: ``[n, positions, vdim]``; ``query`` if ``None``.
+            attn_mask: Broadcasts to ``[n, heads, queries, positions]``: floats are added to scores; in bools and ints, 0 hides.
             cache: What :meth:`gen_cache` or an earlier call returned.
 
         Returns:
-            ``[n, queries, embed_dim]``; with ``need_weights`` also the weights ``[n, heads, queries, places]``, with
+            ``[n, queries, embed_dim]``; with ``need_weights`` also the weights ``[n, heads, queries, positions]``, with
             ``cache`` also the new cache.
         """
         for arg, x in (("query", query), ("key", key), ("value", value)):
             if x is not None or arg == "query":
                 given = check_variable(x, arg, "MultiHeadAttention", FLOATS)
-                check_rank(given, 3, arg, "MultiHeadAttention", layout="[n, places, width]")
+                check_rank(given, 3, arg, "MultiHeadAttention", layout="[n, positions, width]")
         q = self._heads(self.q_proj(query))
         if isinstance(cache, StaticCache):
             k, v = cache
@@ -176,7 +176,7 @@ class MultiHeadAttention(Layer):
 
 
 def _convert_param_attr_to_list(param_attr: Any, n: int) -> list[Any]:
-    """One attribute per part of a layer; copies of a named one are named ``<name>_0``, ``<name>_1``, ...
+    """Returns one attribute per part of a layer; copies of a named one are named ``<name>_0``, ``<name>_1``, ...
 
     Raises:
         ProgramError: If a list of another length is given.
@@ -233,7 +233,7 @@ class _Block(Layer):
         return dropout if attn_dropout is None else attn_dropout, dropout if act_dropout is None else act_dropout
 
     def _sublayer(self, x: Variable, norm: Layer, drop: Layer, run: Any) -> tuple[Variable, Any]:
-        """``x + drop(run(norm(x)))``, or ``norm(x + drop(run(x)))``; ``run`` may return a cache beside its result."""
+        """Returns ``x + drop(run(norm(x)))``, or ``norm(x + drop(run(x)))``; ``run`` may return a cache beside its result."""
         out = run(norm(x) if self.normalize_before else x)
         out, extra = out if isinstance(out, tuple) else (out, None)
         out = added(x, drop(out))
@@ -292,7 +292,7 @@ class TransformerEncoderLayer(_Block):
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
 
     def forward(self, src: Variable, src_mask: Variable | None = None, cache: Any = None) -> Any:
-        """``[n, places, d_model]`` to the same shape; with ``cache`` also the new cache."""
+        """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` also the new cache."""
         src, cache_out = self._sublayer(
             src, self.norm1, self.dropout1, lambda x: self.self_attn(x, x, x, src_mask, cache)
         )
@@ -300,12 +300,12 @@ class TransformerEncoderLayer(_Block):
         return src if cache is None else (src, cache_out)
 
     def gen_cache(self, src: Variable) -> Any:
-        """An empty cache for step-by-step calls."""
+        """Returns an empty cache for step-by-step calls."""
         return self.self_attn.gen_cache(src, type=Cache)
 
 
 def _stack(layer: Layer, count: int, owner: str) -> LayerList:
-    """``layer`` and more of its kind, each with parameters of its own."""
+    """Returns ``layer`` and more of its kind, each with its own parameters."""
     check_int(count, "num_layers", owner, 1)
     config: dict[str, Any] = getattr(layer, "_config", {})
     if not config and count > 1:
@@ -342,7 +342,7 @@ class TransformerEncoder(Layer):
         self.norm = norm
 
     def forward(self, src: Variable, src_mask: Variable | None = None, cache: Any = None) -> Any:
-        """``[n, places, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
+        """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
         caches = []
         for i, layer in enumerate(self.layers):
             if cache is None:
@@ -354,7 +354,7 @@ class TransformerEncoder(Layer):
         return out if cache is None else (out, caches)
 
     def gen_cache(self, src: Variable) -> list[Any]:
-        """Empty caches for step-by-step calls, one per layer."""
+        """Returns empty caches for step-by-step calls, one per layer."""
         return [layer.gen_cache(src) for layer in self.layers]
 
 
@@ -411,7 +411,7 @@ class TransformerDecoderLayer(_Block):
         memory_mask: Variable | None = None,
         cache: Any = None,
     ) -> Any:
-        """``[n, places, d_model]`` to the same shape; with ``cache`` (a pair) also the new pair of caches."""
+        """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` (a pair) also the new pair of caches."""
         own, fixed = (None, None) if cache is None else cache
         tgt, own = self._sublayer(tgt, self.norm1, self.dropout1, lambda x: self.self_attn(x, x, x, tgt_mask, own))
         tgt, fixed = self._sublayer(
@@ -421,7 +421,7 @@ class TransformerDecoderLayer(_Block):
         return tgt if cache is None else (tgt, (own, fixed))
 
     def gen_cache(self, memory: Variable) -> tuple[Any, Any]:
-        """An empty cache of the self-attention, and the keys and values of ``memory``."""
+        """Returns an empty cache of the self-attention, and the keys and values of ``memory``."""
         return (
             self.self_attn.gen_cache(memory, type=Cache),
             self.cross_attn.gen_cache(memory, memory, type=StaticCache),
@@ -459,7 +459,7 @@ class TransformerDecoder(Layer):
         memory_mask: Variable | None = None,
         cache: Any = None,
     ) -> Any:
-        """``[n, places, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
+        """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
         caches = []
         for i, layer in enumerate(self.layers):
             if cache is None:
@@ -471,13 +471,13 @@ class TransformerDecoder(Layer):
         return out if cache is None else (out, caches)
 
     def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[Any]:
-        """Caches for step-by-step calls, one pair per layer; ``do_zip`` gives a list of first and one of second parts."""
+        """Returns caches for step-by-step calls, one pair per layer; ``do_zip`` gives a list of first and one of second parts."""
         caches = [layer.gen_cache(memory) for layer in self.layers]
         return list(zip(*caches, strict=True)) if do_zip else caches
 
 
 def _spread(attr: Any, parts: int) -> Any:
-    """Attributes of the parts of an encoder (2) or decoder (3) layer from a list of 1 to 3.
+    """Returns the attributes of the parts of an encoder (2) or decoder (3) layer from a list of 1 to 3.
 
     Raises:
         ProgramError: For a list of another length.
@@ -503,7 +503,7 @@ class Transformer(Layer):
         dim_feedforward, dropout, activation, attn_dropout, act_dropout: As in :class:`TransformerEncoderLayer`.
         normalize_before: Whether each part's input is normalised, rather than its output; stacks' results always are.
         weight_attr, bias_attr: A single attribute, or a list of up to three: self-attention, cross-attention, linear layers.
-        custom_encoder, custom_decoder: Take the place of the stacks.
+        custom_encoder, custom_decoder: Used in place of the stacks.
 
     Example:
         >>> net = paddle.nn.Transformer(8, 2, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=16)
@@ -554,12 +554,12 @@ class Transformer(Layer):
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
     ) -> Any:
-        """``[n, places of src, d_model]`` and ``[n, places of tgt, d_model]`` to the shape of ``tgt``."""
+        """Maps ``[n, positions of src, d_model]`` and ``[n, positions of tgt, d_model]`` to the shape of ``tgt``."""
         memory = self.encoder(src, src_mask)
         return self.decoder(tgt, memory, tgt_mask, memory_mask)
 
     def generate_square_subsequent_mask(self, length: int) -> Any:
-        """A mask ``[length, length]`` that hides what comes later: 0 up to the diagonal, minus infinity above."""
+        """Returns a mask ``[length, length]`` that hides later positions: 0 up to the diagonal, minus infinity above."""
         size = check_int(length, "length", "generate_square_subsequent_mask", 1)
         attrs = {"shape": (size, size), "dtype": self._dtype, "value": float("-inf")}
         return PUBLIC_API["tensor.triu"].function(emit("fill_constant", {}, attrs), 1)
