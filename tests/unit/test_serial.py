@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,12 @@ HEADER = b"tstatic-program 1 "
 def saved(program: Program) -> bytes:
     data: bytes = program.desc.serialize_to_string()
     return data
+
+
+@pytest.mark.parametrize("name", ["m.pdmodel", "net.pdmodel"])
+def test_a_file_of_an_earlier_version_is_written_again_byte_for_byte(name: str) -> None:
+    old = (Path(__file__).parents[1] / "data" / "format-1" / name).read_bytes()
+    assert serial.unstamped(old) == (serial.decode(old).desc.serialize_to_string(), "")
 
 
 def payload(data: bytes) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.opdef import OPS, REQUIRED
 from tstatic.ir.parse import parse
 from tstatic.ir.program import Operator, Program
+from tstatic.ir.schema import BlockDesc, OpDesc, ParameterDesc, ProgramDesc, VarDesc
 from tstatic.ir.text import name_text, role_text, value_text
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
 
@@ -120,6 +122,18 @@ def test_the_oracle_sees_every_lost_field() -> None:
             assert canonical(twin) == canonical(main)
             setattr(part(twin, kind), field, value)
             assert canonical(twin) != canonical(main), (kind, field)
+
+
+def test_a_text_has_every_field_of_a_file() -> None:
+    syntax: dict[type[Any], set[str]] = {
+        ProgramDesc: {"blocks", "files"},
+        BlockDesc: {"vars", "ops"},
+        VarDesc: {"name", "shape", "dtype", "where"},
+        ParameterDesc: set(),
+        OpDesc: {"type", "inputs", "outputs", "attrs", "where"},
+    }
+    for description, without_a_mark in syntax.items():
+        assert {f.name for f in fields(description)} == without_a_mark | set(description.MARKS)
 
 
 # --------------------------------------------------------------------------------------------------------- what it says
