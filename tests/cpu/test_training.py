@@ -243,7 +243,7 @@ def test_a_clip_of_a_param_attr_clips_its_parameter() -> None:
     exe.run(main)
     after = state(static.global_scope(), main)
     assert [float(before[n][0] - after[n][0]) for n in "wv"] == pytest.approx([0.5, 3.0])
-    with pytest.raises(paddle.errors.ProgramTypeError, match="'gradient_clip' should be"):
+    with pytest.raises(paddle.errors.ProgramTypeError, match="'gradient_clip' in optimizer must be"):
         paddle.ParamAttr(gradient_clip=1.0)
 
 

@@ -609,7 +609,7 @@ RANDOM = (
 OPTIMIZERS = (
     Mutant(
         "nn/clip.py",
-        "ClipGradByGlobalNorm.__call__",
+        "ClipGradByGlobalNorm._clip",
         "constant",
         "'elementwise_max'",
         "'elementwise_add'",
@@ -617,7 +617,7 @@ OPTIMIZERS = (
     ),
     Mutant(
         "nn/clip.py",
-        "ClipGradByGlobalNorm.__call__",
+        "ClipGradBase.__call__",
         "condition",
         "g is not None and _needs_clip(p)",
         "g is not None",

@@ -88,7 +88,7 @@ def test_drawn_gradients_pass(recipe: Recipe) -> None:
 
 def test_wrong_arguments_are_named() -> None:
     main, startup = net()
-    with pytest.raises(ProgramTypeError, match="strategies must be"):
+    with pytest.raises(ProgramTypeError, match="'strategies' in assert_equivalent must be"):
         testing.assert_equivalent(main, [True], startup=startup)  # type: ignore[list-item]
     with pytest.raises(ProgramTypeError, match="compares a Program"):
         testing.assert_equivalent(static.CompiledProgram(main), ON)  # type: ignore[arg-type]

@@ -40,6 +40,12 @@ class ClipGradBase:
 
     def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
         """Emits the clipping ops; the clipped value is written back to the gradient's own name."""
+        grads = [g for p, g in params_grads if g is not None and _needs_clip(p)]
+        if grads:
+            self._clip(grads)
+        return [(p, g) for p, g in params_grads if g is not None]
+
+    def _clip(self, grads: Sequence[Variable]) -> None:
         raise NotImplementedError
 
 
@@ -70,11 +76,9 @@ class ClipGradByValue(ClipGradBase):
                 op="clip",
             )
 
-    def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
-        for p, g in params_grads:
-            if g is not None and _needs_clip(p):
-                emit("clip", {"X": g}, {"min": self.min, "max": self.max}, outputs={"Out": g})
-        return [(p, g) for p, g in params_grads if g is not None]
+    def _clip(self, grads: Sequence[Variable]) -> None:
+        for g in grads:
+            emit("clip", {"X": g}, {"min": self.min, "max": self.max}, outputs={"Out": g})
 
     def __repr__(self) -> str:
         return f"Gradient Clip By Value, min = {self.min}, max = {self.max}"
@@ -98,11 +102,9 @@ class ClipGradByNorm(ClipGradBase):
     def __init__(self, clip_norm: float) -> None:
         self.clip_norm = _positive("clip_norm", clip_norm)
 
-    def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
-        for p, g in params_grads:
-            if g is not None and _needs_clip(p):
-                emit("clip_by_norm", {"X": g}, {"max_norm": self.clip_norm}, outputs={"Out": g})
-        return [(p, g) for p, g in params_grads if g is not None]
+    def _clip(self, grads: Sequence[Variable]) -> None:
+        for g in grads:
+            emit("clip_by_norm", {"X": g}, {"max_norm": self.clip_norm}, outputs={"Out": g})
 
     def __repr__(self) -> str:
         return f"Gradient Clip By Norm, clip_norm={self.clip_norm}"
@@ -133,19 +135,16 @@ class ClipGradByGlobalNorm(ClipGradBase):
         self.group_name = group_name
         self.auto_skip_clip = auto_skip_clip
 
-    def __call__(self, params_grads: Sequence[Pair]) -> list[Pair]:
-        taken = [(p, g) for p, g in params_grads if g is not None and _needs_clip(p)]
-        if not taken:
-            return [(p, g) for p, g in params_grads if g is not None]
+    def _clip(self, grads: Sequence[Variable]) -> None:
         squares = []
-        for _, g in taken:
+        for g in grads:
             wide = emit("cast", {"X": g}, {"in_dtype": g.dtype, "out_dtype": "float32"}) if g.dtype.is_low else g
             squares.append(emit("squared_l2_norm", {"X": wide}))
         total = emit("sum", {"X": squares})
         norm = emit("sqrt", {"X": total})
         limit = emit("fill_constant", {}, {"shape": norm.shape, "dtype": norm.dtype, "value": self.clip_norm})
         ratio = emit("elementwise_div", {"X": limit, "Y": emit("elementwise_max", {"X": limit, "Y": norm})})
-        for _, g in taken:
+        for g in grads:
             factor = ratio
             if g.dtype is not ratio.dtype:
                 factor = emit("cast", {"X": ratio}, {"in_dtype": ratio.dtype, "out_dtype": g.dtype})
@@ -153,7 +152,6 @@ class ClipGradByGlobalNorm(ClipGradBase):
                 # A factor of shape [1] would make the product of a single number [1], too.
                 factor = emit("reshape2", {"X": factor}, {"shape": ()})
             emit("elementwise_mul", {"X": g, "Y": factor}, outputs={"Out": g})
-        return [(p, g) for p, g in params_grads if g is not None]
 
     def __repr__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm}"

@@ -19,17 +19,23 @@ from tstatic.ops.conv.conv import output_attrs
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
-def channels_of(x: Variable, data_format: str, groups: int, function: str) -> int:
-    """Returns the number of channels of a batch of images or volumes, checked against ``groups``.
+def _channels(input: Any, num_filters: Any, groups: Any, data_format: Any, rank: int, function: str) -> tuple[int, int]:
+    """Returns the number of channels of a batch of images or volumes, and of groups, which divides it and the filters.
 
     Raises:
-        ShapeError: If the rank is wrong, the number is unknown, or ``groups`` does not divide it.
+        ProgramTypeError, DTypeError, ProgramError: If an argument is of another type or kind.
+        ShapeError: If the rank is wrong, the number of channels is unknown, or ``groups`` does not fit.
     """
-    check_rank(x, len(data_format), "x", function, layout=data_format)
-    at = len(data_format) - 1 if is_last(data_format) else 1
-    count = check_static_dim(x.shape[at], x, f"axis {at} (the channels)", function)
+    check_variable(input, "input", function, FLOATS)
+    check_choice(data_format, LAYOUTS[rank], "data_format", function)
+    check_int(num_filters, "num_filters", function, 1)
+    groups = 1 if groups is None else check_int(groups, "groups", function, 1)
+    check_rank(input, rank + 2, "input", function, layout=data_format)
+    at = rank + 1 if is_last(data_format) else 1
+    count = check_static_dim(input.shape[at], input, f"axis {at} (the channels)", function)
     check_divisible(count, groups, "the number of input channels", "groups", function)
-    return count
+    check_divisible(num_filters, groups, "the number of filters", "groups", function)
+    return count, groups
 
 
 def kaiming(channels: int, kernel: tuple[int, ...]) -> Normal:
@@ -158,12 +164,7 @@ def _conv(
     data_format: str,
 ) -> Variable:
     function = f"conv{rank}d"
-    check_variable(input, "input", function, FLOATS)
-    check_choice(data_format, LAYOUTS[rank], "data_format", function)
-    check_int(num_filters, "num_filters", function, 1)
-    groups = 1 if groups is None else check_int(groups, "groups", function, 1)
-    count = channels_of(input, data_format, groups, function)
-    check_divisible(num_filters, groups, "the number of filters", "groups", function)
+    count, groups = _channels(input, num_filters, groups, data_format, rank, function)
     kernel = check_ints(filter_size, rank, "filter_size", function)
     paddings, algorithm = padding_of(padding, rank, is_last(data_format), function)
     attrs = {
@@ -257,13 +258,8 @@ def conv2d_transpose(
                  [1., 1., 2., 2.]]]], dtype=float32)
     """
     function = "conv2d_transpose"
-    check_variable(input, "input", function, FLOATS)
-    check_choice(data_format, LAYOUTS[2], "data_format", function)
-    check_int(num_filters, "num_filters", function, 1)
-    groups = 1 if groups is None else check_int(groups, "groups", function, 1)
+    count, groups = _channels(input, num_filters, groups, data_format, 2, function)
     last = is_last(data_format)
-    count = channels_of(input, data_format, groups, function)
-    check_divisible(num_filters, groups, "the number of filters", "groups", function)
     paddings, algorithm = padding_of(padding, 2, last, function)
     strides, dilations = check_ints(stride, 2, "stride", function), check_ints(dilation, 2, "dilation", function)
     if filter_size is None:
