@@ -229,7 +229,7 @@ def test_a_list_of_something_else_than_dicts_is_a_type_error() -> None:
 
 def test_arguments_that_do_not_fit_are_named() -> None:
     built = net()
-    with pytest.raises(TypeError, match="share_vars_from.* must be ParallelExecutor"):
+    with pytest.raises(TypeError, match=r"share_vars_from.* must be ParallelExecutor"):
         static.ParallelExecutor(False, built.loss.name, built.main, share_vars_from=built.main)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Scope"):
         static.ParallelExecutor(False, built.loss.name, built.main, scope=built.main)  # type: ignore[arg-type]
