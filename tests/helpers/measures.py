@@ -149,14 +149,15 @@ TILE_SIZES = ("TILE", "CUT_ABOVE", "SMALLEST")
 
 
 def tile_sizes(files: Trees) -> list[str]:
-    """Numbers by which single ops and the CPU device cut work."""
+    """Numbers by which single ops and the CPU device cut work; the one table is ``ir/split.py``."""
     found = []
     for file, tree in files.items():
         if not file.startswith(("tstatic/ops/", "tstatic/devices/")):
             continue
         for node in tree.body:
             target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-            if isinstance(target, ast.Name) and target.id.endswith(TILE_SIZES):
+            made = isinstance(value := getattr(node, "value", None), ast.Call) and ast.unparse(value.func) == "TileSize"
+            if isinstance(target, ast.Name) and (made or target.id.endswith(TILE_SIZES)):
                 found.append(f"{file}:{target.id}")
     return found
 

@@ -604,6 +604,8 @@ RANDOM = (
         (U + "test_dropout.py",),
         number=1,
     ),
+    Mutant("ir/split.py", "_place", "comparison", "t < axis", "False", (U + "test_tiles.py",)),
+    Mutant("ir/split.py", "ranges", "call", "min(i + length, items)", "i + length", (U + "test_tiles.py",)),
 )
 
 OPTIMIZERS = (

@@ -86,8 +86,8 @@ def test_few_op_types_are_no_table() -> None:
 
 
 def test_a_size_of_tiles_is_found() -> None:
-    files = parsed(ops__a="_TILE = 1 << 16\nROW_TILE: int = 4\nTILES = 3", static__a="TILE = 1")
-    assert measures.tile_sizes(files) == ["tstatic/ops/a.py:_TILE", "tstatic/ops/a.py:ROW_TILE"]
+    files = parsed(ops__a="_TILE = 1 << 16\nROW_TILE: int = 4\nTILES = 3\nOWN = TileSize(5)", static__a="TILE = 1")
+    assert measures.tile_sizes(files) == [f"tstatic/ops/a.py:{n}" for n in ("_TILE", "ROW_TILE", "OWN")]
 
 
 def test_names_of_files_are_read_from_the_heads_of_bullets() -> None:

@@ -91,6 +91,8 @@ class TileSize:
             times: Makes even tiles so many times as large.
         """
         most = self.most if most is None else most
+        if items < 2:
+            return None
         if self.even:
             count, whole = 1, items // multiple
             while 2 * count <= min(most, whole) and work >= 2 * count * self.size * times:
@@ -191,8 +193,8 @@ Taken = str | Sequence[int] | Callable[..., Sequence[int]]
 class Split:
     """The ``split`` of an op whose slots are each cut along one axis, or passed whole.
 
-    One slot says how much work there is, and how many items lie along the axis. A slot with a multiple of them is cut into
-    parts as many times longer; if one has another number, nothing is cut.
+    One slot says how much work there is, and how many items lie along the axis. A slot whose axis is fixed and has a multiple of
+    them is cut into parts as many times longer; if one has another number of items, nothing is cut.
 
     Args:
         size: The kind of work.
@@ -221,9 +223,8 @@ class Split:
         cut = [(m, e) for ms, e in zip(slots, entries, strict=True) for m in ms if m is not None and _is_axis(e)]
         if attrs.get(self.unless) or any(min(m.shape, default=1) < 1 for m, _ in cut):
             return None
-        full, entry = (
-            max(cut, key=lambda pair: pair[0].numel) if self.work is None else (metas[self.work], entries[self.work])
-        )
+        chosen = [(metas[self.work], entries[self.work])] if self.work is not None else cut
+        full, entry = max(chosen, key=lambda pair: pair[0].numel)
         taken = self._taken(full, attrs)
         parts: list[slice] | None = None
         if entry == FIRST:
@@ -232,14 +233,12 @@ class Split:
             free = free_axis(full.shape, taken, self.size.count(full.numel)) if entry == FREE else entry
             axis = 0 if free is None else free
             parts = None if free is None else self.size.parts(full.shape[axis], full.numel)
-        if parts is None or not all(_times(m, e, full, axis, taken) for m, e in cut):
+        if parts is None or any(_place(m, e, full, axis, taken) is None for m, e in cut):
             return None
 
         def index(meta: Meta | None, e: Entry, part: slice) -> Any:
-            if meta is None or not _is_axis(e):
-                return e
-            times = _times(meta, e, full, axis, taken)
-            return along(_axis(meta, e, full, axis, taken), slice(part.start * times, part.stop * times))
+            place = _place(meta, e, full, axis, taken) if meta is not None and _is_axis(e) else None
+            return e if place is None else along(place[0], slice(part.start * place[1], part.stop * place[1]))
 
         return [
             tuple(
@@ -261,20 +260,15 @@ def _is_axis(entry: Entry) -> bool:
     return isinstance(entry, int | str)
 
 
-def _axis(meta: Meta, entry: Entry, full: Meta, axis: int, taken: Sequence[int]) -> int:
-    """Returns the axis of a slot that belongs to an axis of the one that says how much work there is; -1 if there is none."""
-    if isinstance(entry, int):
-        return entry
-    if meta.rank == full.rank:
-        return axis if entry == FREE or meta.shape[:axis] == full.shape[:axis] else -1
-    # A reduction over the taken axes that keeps none of them.
-    reduced = entry == FREE and meta.rank == full.rank - len(taken)
-    return axis - sum(t < axis for t in taken) if reduced else -1
-
-
-def _times(meta: Meta, entry: Entry, full: Meta, axis: int, taken: Sequence[int]) -> int:
-    """Returns how many items of a slot belong to one of the slot that says how much work there is; 0 if they do not correspond."""
-    at = _axis(meta, entry, full, axis, taken)
-    if not 0 <= at < meta.rank or meta.shape[at] % full.shape[axis]:
-        return 0
-    return meta.shape[at] // full.shape[axis]
+def _place(meta: Meta, entry: Entry, full: Meta, axis: int, taken: Sequence[int]) -> tuple[int, int] | None:
+    """Returns a slot's axis and how many items there belong to one of ``full``; ``None`` if the slot does not fit."""
+    at = entry if isinstance(entry, int) else axis
+    if entry == FREE and meta.rank == full.rank - len(taken):
+        # A reduction that keeps none of the taken axes.
+        at -= sum(t < axis for t in taken)
+    elif not isinstance(entry, int) and (
+        meta.rank != full.rank or (entry == FIRST and max(meta.shape[:axis], default=1) > 1)
+    ):
+        return None
+    times, rest = divmod(meta.shape[at], full.shape[axis]) if at < meta.rank else (0, 0)
+    return (at, times) if times and not rest and (times == 1 or isinstance(entry, int)) else None

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.ir.checks import check_index
 from tstatic.ir.opdef import WHOLE, Tile
-from tstatic.ir.split import COLUMNS, ELEMENTS, equal, tiles
+from tstatic.ir.split import COLUMNS, equal, tiles
 from tstatic.ir.types import Meta
 from tstatic.ops.shape._shapes import Array
 
@@ -77,13 +77,6 @@ def add_nd(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> Non
     add_rows(table.reshape(-1, *rest), flat, rows.reshape(-1, *rest), fresh=fresh)
     if table is not out:
         np.copyto(out, table)
-
-
-def split_take(x: Meta, index: Meta, out: Meta, axis: int) -> list[Tile] | None:
-    """Tiles of a gather along axis 0: ranges of the indices."""
-    if axis != 0 or index.rank != 1:
-        return None
-    return tiles(ELEMENTS.parts(index.shape[0], out.numel), WHOLE, 0, 0)
 
 
 def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:

@@ -9,9 +9,9 @@ import numpy as np
 from tstatic.errors import ProgramError, ShapeError, UnsupportedError
 from tstatic.ir.build import as_variable, check_variable
 from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_same_dtype
-from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.split import ELEMENTS, free_axis, tiles
+from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_linear_op
 from tstatic.ops._low import in_float32
@@ -61,19 +61,12 @@ def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
     return zeros.scatter_add(axis, index.to(torch.int64), wide).to(dout.dtype)
 
 
-def _split(x: Meta, index: Meta, out: Meta, axis: int) -> list[Tile] | None:
-    free = free_axis(index.shape, (normalize_axis(axis, x.rank),), ELEMENTS.count(index.numel))
-    if free is None or x.shape[free] != index.shape[free]:
-        return None
-    return tiles(ELEMENTS.parts(index.shape[free], index.numel), free, free, free)
-
-
 register(OpDef(
     "take_along_axis", "Input, Index -> Result", attrs={"Axis": 0},
     infer=lambda x, index, *, Axis: x.with_shape(index.shape if infer_along(x, index, Axis, "Input") >= 0 else ()),
     ref=lambda x, index, out, *, Axis: _take(x, index, out, Axis),
     lower=lambda torch, x, index, *, Axis: torch.gather(x, Axis, index.to(torch.int64)),
-    split=lambda x, index, out, *, Axis: _split(x, index, out, Axis),
+    split=Split(ELEMENTS, FREE, work=1, taken="Axis"),
     grad=GradOp(
         "Input, Index, Result@GRAD -> Input@GRAD",
         ref=lambda x, index, dout, dx, *, Axis: _back(x, index, dout, dx, axis=Axis),
@@ -166,7 +159,7 @@ def _infer_sample(x: Meta, index: Meta) -> Meta:
 register(OpDef(
     "index_sample", "X, Index -> Out", infer=_infer_sample, ref=lambda x, index, out: _take(x, index, out, 1),
     lower=lambda torch, x, index: torch.gather(x, 1, index.to(torch.int64)),
-    split=lambda x, index, out: _split(x, index, out, 1),
+    split=Split(ELEMENTS, FREE, work=1, taken=(1,)),
     grad=GradOp(
         "X, Index, Out@GRAD -> X@GRAD", ref=lambda x, index, dout, dx: _back(x, index, dout, dx, axis=1),
         lower=lambda torch, x, index, dout: _lower_back(torch, x, index, dout, 1), shape_only=("X",),

@@ -11,11 +11,12 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.split import ELEMENTS, WHOLE, Split
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32
-from tstatic.ops.indexing._indexing import add_nd, add_rows, split_columns, split_take, take, take_nd, torch_add
+from tstatic.ops.indexing._indexing import add_nd, add_rows, split_columns, take, take_nd, torch_add
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 
 
@@ -76,7 +77,7 @@ def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> 
         type, "X, Index -> Out", attrs={name: 0}, infer=lambda x, index, **a: _infer_along(x, index, a[name]),
         ref=lambda x, index, out, **a: _gather(x, index, out, a[name]),
         lower=lambda torch, x, index, **a: _lower_gather(torch, x, index, a[name]),
-        split=lambda x, index, out, **a: split_take(x, index, out, a[name]),
+        split=Split(ELEMENTS, WHOLE, 0, 0, unless=name),
         grad=GradOp(
             "X, Index, Out@GRAD -> X@GRAD",
             ref=lambda x, index, dout, dx, **a: _gather_back(x, index, dout, dx, axis=a[name]),

@@ -11,7 +11,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls, keywords
-from tstatic.ir.split import SUMS, along, equal
+from tstatic.ir.split import SUMS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops.shape._shapes import axes_of, emit_one
@@ -75,37 +75,6 @@ def spread(array: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
 def count_of(shape: Sequence[int], axes: Sequence[int]) -> int:
     """How many elements go into each result."""
     return math.prod(shape[i] for i in axes)
-
-
-def split_reduction(x: Meta, out: Meta, axes: Sequence[int], keep_dim: bool, summed: bool = False) -> list[Tile] | None:
-    """Tiles along an axis that is kept; a sum may also be cut along the first axis that is reduced."""
-    total = x.numel
-    count = min(SUMS.most, -(-total // SUMS.size))
-    if count < 2 or out.numel <= 0:
-        return None
-    kept = [i for i in range(x.rank) if i not in axes and x.shape[i] >= count]
-    if kept:
-        # The outermost: its tiles are runs of memory.
-        axis = kept[0]
-        target = axis if keep_dim else axis - sum(a < axis for a in axes)
-        parts = equal(x.shape[axis], count, 1 if axis < x.rank - 1 else 16)
-        return [(along(axis, p), along(target, p)) for p in parts] if len(parts) > 1 else None
-    if not summed or not axes or x.shape[axes[0]] < count:
-        return None
-    return [(along(axes[0], p), PARTIAL_SUM) for p in equal(x.shape[axes[0]], count, 1)]
-
-
-def split_spread(shape_only: Meta, dout: Meta, dx: Meta, axes: Sequence[int], same_rank: bool) -> list[Tile] | None:
-    """Tiles of a gradient that is a value broadcast along ``axes``; the input itself lends its shape."""
-    count = min(SUMS.most, -(-dx.numel // SUMS.size))
-    axis = next((i for i, s in enumerate(dx.shape) if s > 1), 0)
-    if count < 2 or dx.shape[axis] < 2:
-        return None
-    target = axis if same_rank else axis - sum(a < axis for a in axes)
-    return [
-        (WHOLE, WHOLE if axis in axes else along(target, part), along(axis, part))
-        for part in equal(dx.shape[axis], count, 1)
-    ]
 
 
 class Over:
@@ -175,12 +144,41 @@ class Over:
         return lower
 
     def split(self, summed: bool = False) -> Callable[..., list[Tile] | None]:
-        """The op's ``split``; of a sum that may also be cut along a reduced axis."""
+        """The op's ``split``: along an axis that is kept; of a sum perhaps along the first that is reduced."""
 
         def split(x: Meta, out: Meta, **attrs: Any) -> list[Tile] | None:
-            return split_reduction(x, out, self.axes(x.rank, attrs), attrs[self.keep], summed)
+            axes = self.axes(x.rank, attrs)
+            count = min(SUMS.most, -(-x.numel // SUMS.size))
+            if count < 2 or out.numel <= 0:
+                return None
+            long = [i for i in range(x.rank) if x.shape[i] >= count]
+            kept = [i for i in long if i not in axes]
+            if kept:
+                # The outermost: its tiles are runs of memory.
+                parts = equal(x.shape[kept[0]], count, 1 if kept[0] < x.rank - 1 else 16)
+                return tiles(parts, kept[0], self.kept_axis(kept[0], axes, attrs)) if len(parts) > 1 else None
+            return (
+                tiles(equal(x.shape[axes[0]], count), axes[0], PARTIAL_SUM)
+                if summed and axes and axes[0] in long
+                else None
+            )
 
         return split
+
+    def grad_split(self, x: Meta, dout: Meta, dx: Meta, **attrs: Any) -> list[Tile] | None:
+        """``split`` of a gradient that is a value broadcast along the axes; the input itself lends its shape."""
+        axes = self.axes(x.rank, attrs)
+        count = min(SUMS.most, -(-dx.numel // SUMS.size))
+        axis = next((i for i, s in enumerate(dx.shape) if s > 1), 0)
+        if count < 2 or dx.shape[axis] < 2:
+            return None
+        return tiles(
+            equal(dx.shape[axis], count), WHOLE, WHOLE if axis in axes else self.kept_axis(axis, axes, attrs), axis
+        )
+
+    def kept_axis(self, axis: int, axes: Sequence[int], attrs: Mapping[str, Any]) -> int:
+        """Where an axis stands in the result."""
+        return axis if attrs.get(self.keep, False) else axis - sum(a < axis for a in axes)
 
 
 CASES = (

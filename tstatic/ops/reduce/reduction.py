@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.opdef import Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, Tile, ValueRange, export, register
+from tstatic.ir.opdef import Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.pointwise import Rows, trailing
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -26,7 +26,6 @@ from tstatic.ops.reduce._reduce import (
     fluid_reduced,
     reduced,
     reduced_shape,
-    split_spread,
     spread,
 )
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
@@ -117,9 +116,6 @@ def _grad_op(type: str, over: Over, text: str = "") -> GradOp:
     mean = type != "reduce_sum"
     calls = (_mean_grad_calls, _mean_grad_scratch_metas) if mean else (_spread_calls,)
 
-    def split(x: Meta, dout: Meta, dx: Meta, **attrs: Any) -> list[Tile] | None:
-        return split_spread(x, dout, dx, over.axes(x.rank, attrs), attrs.get(over.keep, False))
-
     def lower(torch: Any, x: Any, dout: Any, axes: Sequence[int], attrs: Attrs) -> Any:
         return (dout / count_of(x.shape, axes) if mean else dout).expand(x.shape).to(x.dtype)
 
@@ -129,7 +125,7 @@ def _grad_op(type: str, over: Over, text: str = "") -> GradOp:
 
     return GradOp(
         "X, Out@GRAD -> X@GRAD", ref=over.ref(*calls, unread=(0,), widen=False), lower=over.grad_lower(lower),
-        split=split, shape_only=("X",), grad=again, rows=_rows(text, "X@GRAD") if text else None,
+        split=over.grad_split, shape_only=("X",), grad=again, rows=_rows(text, "X@GRAD") if text else None,
     )  # fmt: skip
 
 
