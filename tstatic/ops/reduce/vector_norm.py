@@ -16,7 +16,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._flat import flat_parts, store
+from tstatic.ops._low import flat_parts, store
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.reduce._reduce import (
     Over,

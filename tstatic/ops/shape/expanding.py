@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_rank, check_sizes
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_length, check_rank, check_sizes
 from tstatic.ir.opdef import (
     NO_ATTRS,
     Attr,
@@ -308,11 +308,6 @@ def _calls_tile(x: Array, given: Any, each: Any, out: Array) -> list[Call]:
     return [copy(out.reshape(pairs, copy=False), x.reshape(ones, copy=False))]
 
 
-def _lower_tile(torch: Any, x: Any, given: Any, each: Any, times: Sequence[int]) -> Any:
-    counts = sizes_of(times, given, each)
-    return torch.tile(x, tuple(counts)) if counts else x.clone()
-
-
 def _back_axes(pairs: Shape) -> tuple[int, ...]:
     return tuple(i for i in range(0, len(pairs), 2) if pairs[i] != 1)
 
@@ -355,29 +350,49 @@ def _grad(again_rule: Any) -> GradOp:
     )
 
 
-def _fresh_tile(x: Array, given: Any, each: Any, times: Sequence[int]) -> list[Any]:
-    return [np.array(np.tile(x, sizes_of(times, given, each)))]
+def _tile_op(type: str, attr: str, slot: str, cases: Sequence[tuple[Shape, Shape]], exact: bool, amp: str = "") -> None:
+    """Registers an op that repeats a value; ``exact`` ones want a number for each dimension.
+
+    Args:
+        type: Op type.
+        attr: Its attribute with the repetitions.
+        slot: Its slot for a Variable with them.
+        cases: (shape, repetitions) for tests.
+        exact: Whether leading repetitions of 1 may not be left out.
+        amp: What mixed precision does with it.
+    """
+
+    def infer(x: Meta, given: Meta | None, each: list[Meta] | None, **attrs: Any) -> Meta:
+        if exact and given is None and not each:
+            check_length(attrs[attr], x.rank, attr, why="one for each dimension")
+        return _infer_tile(x, given, each, attrs[attr])
+
+    def fresh(x: Array, given: Any, each: Any, out: None, **attrs: Any) -> list[Any]:
+        return [np.array(np.tile(x, sizes_of(attrs[attr], given, each)))]
+
+    def lower(torch: Any, x: Any, given: Any, each: Any, **attrs: Any) -> Any:
+        counts = sizes_of(attrs[attr], given, each)
+        return torch.tile(x, tuple(counts)) if counts else x.clone()
+
+    register(OpDef(
+        type, f"X, {slot}?, {attr}_tensor*? -> Out", attrs={attr: Attr((), "ints")}, infer=infer,
+        ref=copies(lambda x, given, each, out, **attrs: _calls_tile(x, given, each, out), fresh, attrs=(attr,)),
+        lower=lower, grad=_grad(grad_is_forward_op(type)), amp=amp, uses_blas=True,
+        domain=Domain(cases=tuple(Case((shape, *_NONE), {attr: times}) for shape, times in cases), others=ANY),
+    ))  # fmt: skip
 
 
-_NONE_tile = (None, None)
-register(OpDef(
-    "tile", "X, RepeatTimes?, repeat_times_tensor*? -> Out", attrs={"repeat_times": Attr((), "ints")},
-    infer=lambda x, given, each, *, repeat_times: _infer_tile(x, given, each, repeat_times),
-    ref=copies(_calls_tile, lambda x, given, each, out, *, repeat_times: _fresh_tile(x, given, each, repeat_times)),
-    lower=lambda torch, x, given, each, *, repeat_times: _lower_tile(torch, x, given, each, repeat_times),
-    grad=_grad(grad_is_forward_op("tile")), amp="gray", uses_blas=True,
-    domain=Domain(
-        cases=(
-            Case(((3, 2), *_NONE_tile), {"repeat_times": (2, 3)}), Case(((3, 2), *_NONE_tile), {"repeat_times": (2,)}),
-            Case(((4,), *_NONE_tile), {"repeat_times": (2, 1, 3)}), Case(((), *_NONE_tile), {"repeat_times": (3,)}),
-            Case(((2, 0), *_NONE_tile), {"repeat_times": (2, 2)}),
-            Case(((2, 3), *_NONE_tile), {"repeat_times": (0, 1)}),
-            Case(((2, 1, 2), *_NONE_tile), {"repeat_times": (1, 1, 1)}),
-            Case(((2,), *_NONE_tile), {"repeat_times": ()}),
-        ),
-        others=ANY,
-    ),
-))  # fmt: skip
+_tile_op(
+    "tile", "repeat_times", "RepeatTimes", (
+        ((3, 2), (2, 3)), ((3, 2), (2,)), ((4,), (2, 1, 3)), ((), (3,)), ((2, 0), (2, 2)), ((2, 3), (0, 1)),
+        ((2, 1, 2), (1, 1, 1)), ((2,), ()),
+    ), exact=False, amp="gray",
+)  # fmt: skip
+_tile_op(
+    "expand", "expand_times", "ExpandTimes", (
+        ((3, 2), (2, 3)), ((4,), (3,)), ((1, 3), (4, 1)), ((), ()), ((2, 0), (2, 2)), ((2, 1, 3), (1, 2, 2)),
+    ), exact=True,
+)  # fmt: skip
 
 
 @export("tensor.tile", "Variable.tile", op="tile")
@@ -399,40 +414,6 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
 
 
 # ------------------------------------------------------------------------------------------------------ older spellings
-def _need_all(x: Meta, times: Sequence[int]) -> None:
-    if len(times) != x.rank:
-        raise ShapeError(
-            "expand_times must have one entry for each dimension",
-            expected=f"{x.rank} numbers",
-            received=list(times),
-            fix="give one number for each dimension",
-        )
-
-
-def _infer_expand(x: Meta, given: Meta | None, each: list[Meta] | None, *, expand_times: Sequence[int]) -> Meta:
-    if given is None and not each:
-        _need_all(x, expand_times)
-    return _infer_tile(x, given, each, expand_times)
-
-
-register(OpDef(
-    "expand", "X, ExpandTimes?, expand_times_tensor*? -> Out", attrs={"expand_times": Attr((), "ints")},
-    infer=_infer_expand,
-    ref=copies(_calls_tile, lambda x, given, each, out, *, expand_times: _fresh_tile(x, given, each, expand_times)),
-    lower=lambda torch, x, given, each, *, expand_times: _lower_tile(torch, x, given, each, expand_times),
-    grad=_grad(grad_is_forward_op("expand")), uses_blas=True,
-    domain=Domain(
-        cases=(
-            Case(((3, 2), *_NONE_tile), {"expand_times": (2, 3)}), Case(((4,), *_NONE_tile), {"expand_times": (3,)}),
-            Case(((1, 3), *_NONE_tile), {"expand_times": (4, 1)}), Case(((), *_NONE_tile), {"expand_times": ()}),
-            Case(((2, 0), *_NONE_tile), {"expand_times": (2, 2)}),
-            Case(((2, 1, 3), *_NONE_tile), {"expand_times": (1, 2, 2)}),
-        ),
-        others=ANY,
-    ),
-))  # fmt: skip
-
-
 @export("fluid.layers.expand", op="expand")
 def fluid_expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     """Repeats a value as a whole, ``expand_times[i]`` times along axis ``i``."""

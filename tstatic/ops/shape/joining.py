@@ -490,15 +490,11 @@ _CASES = (
 _DOMAIN = Domain(cases=_CASES, others=ANY, ulps=0)
 
 
-register(OpDef(
-    "unstack", "X -> Y*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
-    grad=_together("Y"), amp="gray", domain=_DOMAIN,
-))  # fmt: skip
-
-register(OpDef(
-    "unbind", "X -> Out*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
-    grad=_together("Out"), amp="gray", domain=_DOMAIN,
-))  # fmt: skip
+for _type, _slot in (("unstack", "Y"), ("unbind", "Out")):
+    register(OpDef(
+        _type, f"X -> {_slot}*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
+        grad=_together(_slot), amp="gray", domain=_DOMAIN,
+    ))  # fmt: skip
 
 
 @export("tensor.unstack", "Variable.unstack", "fluid.layers.unstack", op="unstack")

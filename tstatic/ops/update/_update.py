@@ -18,7 +18,7 @@ from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile
 from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of
-from tstatic.ops._flat import store
+from tstatic.ops._low import store
 from tstatic.tuned._common import BLOCK
 
 Array = np.ndarray[Any, Any]
