@@ -90,33 +90,22 @@ def _gather_op(type: str, name: str, cases: tuple[Case, ...], amp: str = "") -> 
 
 
 _gather_op(
-    "gather",
-    "axis",
+    "gather", "axis",
     (
-        Case(((4, 3), (6,)), {"axis": 0}),
-        Case(((3, 4, 2), (5,)), {"axis": 1}),
-        Case(((2, 3, 3), (4,)), {"axis": -1}),
-        Case(((5,), (3, 1)), {"axis": 0}),
-        Case(((3, 9), (8,)), {"axis": 0}),
-        Case(((4, 2), ()), {"axis": 0}),
-        Case(((3, 2), (0,)), {"axis": 0}),
-        Case(((2, 0, 3), (4,)), {"axis": 0}),
+        Case(((4, 3), (6,)), {"axis": 0}), Case(((3, 4, 2), (5,)), {"axis": 1}), Case(((2, 3, 3), (4,)), {"axis": -1}),
+        Case(((5,), (3, 1)), {"axis": 0}), Case(((3, 9), (8,)), {"axis": 0}), Case(((4, 2), ()), {"axis": 0}),
+        Case(((3, 2), (0,)), {"axis": 0}), Case(((2, 0, 3), (4,)), {"axis": 0}),
     ),
     amp="gray",
-)
+)  # fmt: skip
 _gather_op(
-    "index_select",
-    "dim",
+    "index_select", "dim",
     (
-        Case(((4, 3), (6,)), {"dim": 0}),
-        Case(((3, 4, 2), (5,)), {"dim": 1}),
-        Case(((2, 3, 3), (4,)), {"dim": -1}),
-        Case(((5,), (3,)), {"dim": 0}),
-        Case(((3, 9), (8,)), {"dim": 0}),
-        Case(((3, 2), (0,)), {"dim": 0}),
+        Case(((4, 3), (6,)), {"dim": 0}), Case(((3, 4, 2), (5,)), {"dim": 1}), Case(((2, 3, 3), (4,)), {"dim": -1}),
+        Case(((5,), (3,)), {"dim": 0}), Case(((3, 9), (8,)), {"dim": 0}), Case(((3, 2), (0,)), {"dim": 0}),
         Case(((2, 0, 3), (4,)), {"dim": -3}),
     ),
-)
+)  # fmt: skip
 
 
 @export("tensor.gather", "Variable.gather", op="gather")

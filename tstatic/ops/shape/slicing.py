@@ -131,6 +131,7 @@ def selection(
     find: Find,
     infer: Callable[..., Meta],
     domain: Domain,
+    names: Sequence[str] | None = None,
 ) -> OpDef:
     """The definition of an op that selects a run along each axis.
 
@@ -142,6 +143,7 @@ def selection(
         find: Says what is selected; a bound of a ``*`` slot is a list of arrays.
         infer: ``(x, *tensors, **attributes) -> Meta``.
         domain: Where tests may sample.
+        names: The attributes that ``find`` uses, where its signature does not say them.
     """
     count = len(tensors)
 
@@ -188,7 +190,7 @@ def selection(
         dx[torch.as_tensor(places.reshape(-1).copy(), device=dout.device)] = dout.reshape(-1)
         return dx.reshape(like.shape)
 
-    names = keywords(find)
+    names = keywords(find) if names is None else tuple(names)
     slots = ", ".join((x, *tensors))
     plain = [t.rstrip("*?") for t in tensors]
     return OpDef(
@@ -223,88 +225,64 @@ def _to_numpy(given: Sequence[Any]) -> list[Any]:
 
 
 # ---------------------------------------------------------------------------------------------- slice and strided_slice
-_INTS = Attr((), "ints")
+def _slice_op(type: str, bounds: Sequence[str], cases: Sequence[tuple[Shape, Mapping[str, Any]]]) -> None:
+    """Registers an op that selects runs along axes.
+
+    Args:
+        type: Op type.
+        bounds: Its attributes with bounds; each may be given at run time, as one Variable or as a list of them.
+        cases: (shape, attributes) for tests.
+    """
+    count = len(bounds)
+    slots = [f"{name.capitalize()}Tensor" for name in bounds]
+
+    def runs(lists: Sequence[Sequence[int]], attrs: Mapping[str, Any], rank: int) -> Runs:
+        starts, ends, *strides = lists
+        return runs_of(attrs["axes"], starts, ends, strides[0] if strides else (), rank)
+
+    def find(shape: Shape, given: Sequence[Any], **attrs: Any) -> tuple[Runs, Sequence[int]]:
+        late = zip(bounds, given[:count], given[count:], strict=True)
+        lists = [sizes_of(attrs[name], tensor, each) for name, tensor, each in late]
+        return runs(lists, attrs, len(shape)), positive(attrs["decrease_axis"], len(shape))
+
+    def infer(x: Meta, *given: Any, **attrs: Any) -> Meta:
+        axes, gone = attrs["axes"], positive(attrs["decrease_axis"], x.rank)
+        lists = [attrs[name] for name in bounds]
+        pairs = zip(given[:count], given[count:], strict=True)
+        if all(tensor_rank(tensor, each, "a bound") is None for tensor, each in pairs):
+            return x.with_shape(selected(x.shape, runs(lists, attrs, x.rank), gone, type))
+        shape, sliced = list(x.shape), positive(axes, x.rank)
+        # Where one bound is a Variable, the flags say which axes have numbers.
+        flags = attrs["infer_flags"] if len(attrs["infer_flags"]) == len(axes) else (-1,) * len(axes)
+        known = runs(lists, attrs, x.rank) if any(f != -1 for f in flags) else {}
+        for axis, flag in zip(sliced, flags, strict=True):
+            shape[axis] = UNKNOWN if flag == -1 else length(x.shape[axis], *known[axis])
+        return x.with_shape(s for i, s in enumerate(shape) if i not in gone)
+
+    attrs = {
+        "axes": Attr(kind="ints"), **{name: Attr((), "ints") for name in bounds},
+        "infer_flags": Attr.idle((), "the slots say which bounds are Variables", "ints"),
+        "decrease_axis": Attr((), "ints"),
+    }  # fmt: skip
+    domain = Domain(
+        cases=tuple(Case((shape, *[None] * 2 * count), given) for shape, given in cases), others=ANY, ulps=0
+    )
+    tensors = (*(f"{slot}?" for slot in slots), *(f"{slot}List*?" for slot in slots))
+    register(selection(type, "Input", tensors, attrs, find, infer, domain, ("axes", *bounds, "decrease_axis")))
 
 
-def _bounds_known(given: Sequence[Any]) -> bool:
-    half = len(given) // 2
-    pairs = zip(given[:half], given[half:], strict=True)
-    return all(tensor_rank(tensor, each, "a bound") is None for tensor, each in pairs)
-
-
-def _infer(
-    x: Meta,
-    given: Sequence[Any],
-    op: str,
-    runs: Callable[[], Runs],
-    axes: Sequence[int],
-    decrease_axis: Sequence[int],
-    infer_flags: Sequence[int],
-) -> Meta:
-    gone = positive(decrease_axis, x.rank)
-    if _bounds_known(given):
-        return x.with_shape(selected(x.shape, runs(), gone, op))
-    shape, sliced = list(x.shape), positive(axes, x.rank)
-    # Where one bound is a Variable, the flags say which axes have numbers.
-    flags = infer_flags if len(infer_flags) == len(axes) else (-1,) * len(axes)
-    known = runs() if any(f != -1 for f in flags) else {}
-    for axis, flag in zip(sliced, flags, strict=True):
-        shape[axis] = UNKNOWN if flag == -1 else length(x.shape[axis], *known[axis])
-    return x.with_shape(s for i, s in enumerate(shape) if i not in gone)
-
-
-# --------------------------------------------------------------------------------------------------------------- slice
-def _find(
-    shape: Shape,
-    given: Sequence[Any],
-    *,
-    axes: Sequence[int],
-    starts: Sequence[int],
-    ends: Sequence[int],
-    decrease_axis: Sequence[int],
-) -> tuple[Runs, Sequence[int]]:
-    first, last, firsts, lasts = given
-    runs = runs_of(axes, sizes_of(starts, first, firsts), sizes_of(ends, last, lasts), (), len(shape))
-    return runs, positive(decrease_axis, len(shape))
-
-
-def _infer_slice(
-    x: Meta,
-    *given: Any,
-    axes: Sequence[int],
-    starts: Sequence[int],
-    ends: Sequence[int],
-    decrease_axis: Sequence[int],
-    infer_flags: Sequence[int],
-) -> Meta:
-    def runs() -> Runs:
-        return runs_of(axes, starts, ends, (), x.rank)
-
-    return _infer(x, given, "slice", runs, axes, decrease_axis, infer_flags)
-
-
-_NONE = (None,) * 4
-register(selection(
-    "slice", "Input", ("StartsTensor?", "EndsTensor?", "StartsTensorList*?", "EndsTensorList*?"),
-    {
-        "axes": Attr(kind="ints"), "starts": _INTS, "ends": _INTS,
-        "infer_flags": Attr.idle((), "the slots say which bounds are Variables", "ints"), "decrease_axis": _INTS,
-    },
-    _find, _infer_slice,
-    Domain(
-        cases=(
-            Case(((5, 4), *_NONE), {"axes": (0,), "starts": (1,), "ends": (3,)}),
-            Case(((5, 4), *_NONE), {"axes": (0, 1), "starts": (-3, 0), "ends": (-1, 100)}),
-            Case(((5, 4), *_NONE), {"axes": (0,), "starts": (2,), "ends": (3,), "decrease_axis": (0,)}),
-            Case(((3, 4, 2), *_NONE), {"axes": (-1, 0), "starts": (1, 0), "ends": (2, 2), "decrease_axis": (2,)}),
-            Case(((5, 4), *_NONE), {"axes": (1,), "starts": (3,), "ends": (1,)}),
-            Case(((0, 4), *_NONE), {"axes": (0,), "starts": (0,), "ends": (2,)}),
-            Case(((6,), *_NONE), {"axes": (0,), "starts": (5,), "ends": (6,), "decrease_axis": (0,)}),
-            Case(((2, 3), *_NONE), {"axes": (), "starts": (), "ends": ()}),
-        ),
-        others=ANY, ulps=0,
+_slice_op(
+    "slice", ("starts", "ends"),
+    (
+        ((5, 4), {"axes": (0,), "starts": (1,), "ends": (3,)}),
+        ((5, 4), {"axes": (0, 1), "starts": (-3, 0), "ends": (-1, 100)}),
+        ((5, 4), {"axes": (0,), "starts": (2,), "ends": (3,), "decrease_axis": (0,)}),
+        ((3, 4, 2), {"axes": (-1, 0), "starts": (1, 0), "ends": (2, 2), "decrease_axis": (2,)}),
+        ((5, 4), {"axes": (1,), "starts": (3,), "ends": (1,)}), ((0, 4), {"axes": (0,), "starts": (0,), "ends": (2,)}),
+        ((6,), {"axes": (0,), "starts": (5,), "ends": (6,), "decrease_axis": (0,)}),
+        ((2, 3), {"axes": (), "starts": (), "ends": ()}),
     ),
-))  # fmt: skip
+)  # fmt: skip
 
 
 def bounds(value: Any, first: str, each: str, inputs: dict[str, Any], flags: list[int]) -> list[Any]:
@@ -350,63 +328,19 @@ def slice_(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Vari
 
 
 # -------------------------------------------------------------------------------------------------------- strided_slice
-def _find_strided(
-    shape: Shape,
-    given: Sequence[Any],
-    *,
-    axes: Sequence[int],
-    starts: Sequence[int],
-    ends: Sequence[int],
-    strides: Sequence[int],
-    decrease_axis: Sequence[int],
-) -> tuple[Runs, Sequence[int]]:
-    first, last, step, firsts, lasts, steps = given
-    lists = sizes_of(starts, first, firsts), sizes_of(ends, last, lasts), sizes_of(strides, step, steps)
-    return runs_of(axes, *lists, len(shape)), positive(decrease_axis, len(shape))
-
-
-def _infer_strided(
-    x: Meta,
-    *given: Any,
-    axes: Sequence[int],
-    starts: Sequence[int],
-    ends: Sequence[int],
-    strides: Sequence[int],
-    decrease_axis: Sequence[int],
-    infer_flags: Sequence[int],
-) -> Meta:
-    def runs() -> Runs:
-        return runs_of(axes, starts, ends, strides, x.rank)
-
-    return _infer(x, given, "strided_slice", runs, axes, decrease_axis, infer_flags)
-
-
-_SIX = (None,) * 6
-register(selection(
-    "strided_slice", "Input",
-    ("StartsTensor?", "EndsTensor?", "StridesTensor?", "StartsTensorList*?", "EndsTensorList*?", "StridesTensorList*?"),
-    {
-        "axes": Attr(kind="ints"), "starts": _INTS, "ends": _INTS, "strides": _INTS,
-        "infer_flags": Attr.idle((), "the slots say which bounds are Variables", "ints"), "decrease_axis": _INTS,
-    },
-    _find_strided, _infer_strided,
-    Domain(
-        cases=(
-            Case(((7, 4), *_SIX), {"axes": (0,), "starts": (1,), "ends": (6,), "strides": (2,)}),
-            Case(((7, 4), *_SIX), {"axes": (0,), "starts": (100,), "ends": (-1,), "strides": (-1,)}),
-            Case(((7, 4), *_SIX), {"axes": (0, 1), "starts": (5, -1), "ends": (1, -4), "strides": (-2, -1)}),
-            Case(((7, 4), *_SIX), {"axes": (-1,), "starts": (0,), "ends": (2**31 - 1,), "strides": (3,)}),
-            Case(((0, 4), *_SIX), {"axes": (0,), "starts": (0,), "ends": (3,), "strides": (2,)}),
-            Case(((0, 4), *_SIX), {"axes": (0,), "starts": (3,), "ends": (-1,), "strides": (-2,)}),
-            Case(((6,), *_SIX), {"axes": (0,), "starts": (1,), "ends": (4,), "strides": (-1,)}),
-            Case(
-                ((3, 4), *_SIX),
-                {"axes": (0, 1), "starts": (1, 0), "ends": (2, 4), "strides": (1, 2), "decrease_axis": (0,)},
-            ),
-        ),
-        others=ANY, ulps=0,
+_slice_op(
+    "strided_slice", ("starts", "ends", "strides"),
+    (
+        ((7, 4), {"axes": (0,), "starts": (1,), "ends": (6,), "strides": (2,)}),
+        ((7, 4), {"axes": (0,), "starts": (100,), "ends": (-1,), "strides": (-1,)}),
+        ((7, 4), {"axes": (0, 1), "starts": (5, -1), "ends": (1, -4), "strides": (-2, -1)}),
+        ((7, 4), {"axes": (-1,), "starts": (0,), "ends": (2**31 - 1,), "strides": (3,)}),
+        ((0, 4), {"axes": (0,), "starts": (0,), "ends": (3,), "strides": (2,)}),
+        ((0, 4), {"axes": (0,), "starts": (3,), "ends": (-1,), "strides": (-2,)}),
+        ((6,), {"axes": (0,), "starts": (1,), "ends": (4,), "strides": (-1,)}),
+        ((3, 4), {"axes": (0, 1), "starts": (1, 0), "ends": (2, 4), "strides": (1, 2), "decrease_axis": (0,)}),
     ),
-))  # fmt: skip
+)  # fmt: skip
 
 
 @export("tensor.strided_slice", "Variable.strided_slice", op="strided_slice")
@@ -489,18 +423,18 @@ def _infer_crop(x: Meta, *given: Any, shape: Sequence[int], offsets: Sequence[in
     return x.with_shape(_sizes(x.shape, shape, offsets)[1])
 
 
-_NONE_crop = (None,) * 4
+_NONE = (None,) * 4
 register(selection(
     "crop_tensor", "X", ("Shape?", "ShapeTensor*?", "Offsets?", "OffsetsTensor*?"),
     {"shape": Attr((), "ints"), "offsets": Attr((), "ints")}, _find_crop, _infer_crop,
     Domain(
         cases=(
-            Case(((5, 4), *_NONE_crop), {"shape": (2, 3), "offsets": (1, 0)}),
-            Case(((5, 4), *_NONE_crop), {"shape": (-1, 2), "offsets": (3, 2)}),
-            Case(((5, 4), *_NONE_crop), {"shape": (5, 4), "offsets": ()}),
-            Case(((2, 3, 4), *_NONE_crop), {"shape": (1, -1, 1), "offsets": (1, 0, 3)}),
-            Case(((0, 3), *_NONE_crop), {"shape": (0, 2), "offsets": (0, 1)}),
-            Case(((6,), *_NONE_crop), {"shape": (0,), "offsets": (6,)}),
+            Case(((5, 4), *_NONE), {"shape": (2, 3), "offsets": (1, 0)}),
+            Case(((5, 4), *_NONE), {"shape": (-1, 2), "offsets": (3, 2)}),
+            Case(((5, 4), *_NONE), {"shape": (5, 4), "offsets": ()}),
+            Case(((2, 3, 4), *_NONE), {"shape": (1, -1, 1), "offsets": (1, 0, 3)}),
+            Case(((0, 3), *_NONE), {"shape": (0, 2), "offsets": (0, 1)}),
+            Case(((6,), *_NONE), {"shape": (0,), "offsets": (6,)}),
         ),
         others=ANY, ulps=0,
     ),
