@@ -14,7 +14,6 @@ from tstatic.ir.program import Program, Variable
 from tstatic.logs import warn_once
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.checkpoint import Checkpoint
-from tstatic.runtime.files import new_stamp
 from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
@@ -22,13 +21,14 @@ from tstatic.static.io import (
     MODEL_SUFFIX,
     PARAMETERS_SUFFIX,
     VALUES_SUFFIX,
+    encode_save,
     path_of,
     persistables,
     program_of,
     state_of,
     with_suffix,
 )
-from tstatic.static.loading import check_one_save, check_values, digest, origin_of, origin_of_values
+from tstatic.static.loading import check_one_save, check_values, origin_of, origin_of_values
 from tstatic.where import show
 
 
@@ -198,12 +198,12 @@ def _clip_extra(program: Program) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- values
-def values_of(program: Program, function: str, facts: Mapping[str, Any] | None = None) -> bytes:
+def values_of(program: Program, function: str) -> bytes:
     """Returns a program's persistable values in the global scope, as a file's bytes."""
     scope = global_scope()
     with scope.lock:
         values, kinds = state_of(program, scope, function)
-        return checkpoint.encode(Checkpoint(values, kinds, facts or {}))
+        return checkpoint.encode(Checkpoint(values, kinds))
 
 
 def load_values(program: Program, data: Any, source: object, function: str) -> None:
@@ -277,11 +277,8 @@ def save_inference_model(
     )
     if options.get("clip_extra", True):
         _clip_extra(made)
-    model, stamp = serial.encode(made), str(new_stamp(2))
-    values = values_of(made, function, {"program": digest(model), "save": stamp})
-    files.write({
-        with_suffix(path, VALUES_SUFFIX): values, with_suffix(path, MODEL_SUFFIX): serial.stamped(model, stamp),
-    })  # fmt: skip
+    model = with_suffix(path, MODEL_SUFFIX), serial.encode(made)
+    files.write(encode_save({with_suffix(path, VALUES_SUFFIX): persistables(made)}, function, model))
 
 
 @export("static.load_inference_model", "static.io.load_inference_model")

@@ -155,15 +155,44 @@ def save(program: Any, model_path: str, protocol: int = 4, **configs: Any) -> No
         raise TypeError(f"save() got an unexpected keyword argument '{unknown[0]}'")
     source = program_of(program, "static.save")
     path = with_suffix(path_of(model_path, "static.save"), PARAMETERS_SUFFIX)
+    with global_scope().lock:
+        values = {path: persistables(source)}
+        data = encode_save(values, "save", (_beside(path, MODEL_SUFFIX), serial.encode(source)), source)
+    files.write(data)
+
+
+def encode_save(
+    values: Mapping[Path, Sequence[Variable]],
+    function: str,
+    model: tuple[Path, bytes] | None = None,
+    counted: Program | None = None,
+) -> dict[Path, bytes]:
+    """Returns the files of one save: values of the global scope, and the program that they belong to.
+
+    All files carry the save's stamp, and those of values the program's digest, so that loading finds mixtures of two saves.
+
+    Args:
+        values: Path -> the variables that the file holds.
+        function: The function that saves, for errors.
+        model: Path and bytes of the program.
+        counted: The program whose run count is saved.
+
+    Raises:
+        FeedError: If a variable has no value.
+    """
     scope = global_scope()
-    stamp = new_stamp(2)
+    stamp = str(new_stamp(len(values) + (model is not None)))
+    facts: dict[str, Any] = {"save": stamp} | ({} if model is None else {"program": digest(model[1])})
     with scope.lock:
-        values, kinds = state_of(source, scope, "save")
-        model = serial.encode(source)
-        epoch, count = scope.runs.get(source.uid, (random.epoch(), 0))
-        facts = {"run_count": count if epoch == random.epoch() else 0, "program": digest(model), "save": str(stamp)}
-        data = checkpoint.encode(Checkpoint(values, kinds, facts))
-    files.write({path: data, _beside(path, MODEL_SUFFIX): serial.stamped(model, str(stamp))})
+        held, kinds = values_of_variables([var for row in values.values() for var in row], scope, function)
+        if counted is not None:
+            epoch, count = scope.runs.get(counted.uid, (random.epoch(), 0))
+            facts["run_count"] = count if epoch == random.epoch() else 0
+        made = {
+            path: checkpoint.encode(Checkpoint({var.name: held[var.name] for var in row}, kinds, facts))
+            for path, row in values.items()
+        }
+    return made if model is None else made | {model[0]: serial.stamped(model[1], stamp)}
 
 
 def _beside(path: Path, suffix: str) -> Path:

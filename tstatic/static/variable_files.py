@@ -17,18 +17,16 @@ from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
 from tstatic.runtime import checkpoint, files
 from tstatic.runtime.checkpoint import Checkpoint
-from tstatic.runtime.files import new_stamp
 from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
 from tstatic.static.inference import answer, bytes_of, check_executor, load_values, normalize_program, read_model
-from tstatic.static.io import path_of, persistables, program_of, values_of_variables
+from tstatic.static.io import encode_save, path_of, persistables, program_of, values_of_variables
 from tstatic.static.loading import (
     Origin,
     available,
     check_one_save,
     check_values,
-    digest,
     origin_of,
     origin_of_values,
 )
@@ -203,19 +201,12 @@ def write(
     model: tuple[Path, bytes] | None = None,
 ) -> None:
     """Writes values, and the program that they belong to, as one save."""
-    names = dict.fromkeys(v.name for v in variables)
-    stamp = str(new_stamp((len(names) if filename is None else 1) + (model is not None)))
-    facts: dict[str, Any] = {"save": stamp} | ({} if model is None else {"program": digest(model[1])})
-    scope = global_scope()
-    with scope.lock:
-        values, kinds = values_of_variables(variables, scope, function)
-        if filename is not None:
-            made = {path_of(folder / filename, function): checkpoint.encode(Checkpoint(values, kinds, facts))}
-        else:
-            made = {
-                folder / file_name(n): checkpoint.encode(Checkpoint({n: a}, kinds, facts)) for n, a in values.items()
-            }
-    files.write(made if model is None else made | {model[0]: serial.stamped(model[1], stamp)})
+    held: dict[Path, list[Variable]] = {}
+    if filename is not None:
+        held[path_of(folder / filename, function)] = list(variables)
+    else:
+        held = {folder / file_name(var.name): [var] for var in variables}
+    files.write(encode_save(held, function, model))
 
 
 @export("fluid.io.load_vars", "static.io.load_vars")
