@@ -2,7 +2,7 @@
 
 * ``session``, ``queues``, ``sub_block``, ``generated``  a plan bound to memory: its steps, streams, bodies of
   control flow and kernels
-* ``scope``, ``flat``  where persistable variables live, as views of flat buffers, and how they are written
+* ``scope``  where persistable variables live, as views of flat buffers, and how they are written
 * ``feed``, ``shards``  what the user feeds, and what each replica gets of it
 * ``replica_threads``  one thread per replica
 * ``random``, ``learning_rate``  seeds, and a scheduler's rate

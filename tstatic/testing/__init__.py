@@ -1,6 +1,6 @@
 """Checks for your own programs: random programs and feeds, equivalence under strategies, gradients.
 
-* ``recipe``, ``parts``, ``program_builder``, ``work``  a program as plain data, what it consists of, and how one is drawn
+* ``recipe``, ``parts``, ``program_builder``  a program as plain data, what it consists of, and how one is built
 * ``strategies``, ``op_kinds``, ``feeds``  what is drawn: ops, fusions' patterns, feeds (hypothesis is
   needed by the first only)
 * ``tolerance``, ``magnitudes``  how far two results may differ

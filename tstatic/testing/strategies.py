@@ -9,15 +9,264 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tstatic.fusion.pattern import Pattern
-from tstatic.ir.opdef import OpDef, ValueRange, op_def
+from tstatic.ir.opdef import Case, OpDef, ValueRange, op_def
 from tstatic.ir.program import Program
 from tstatic.ir.types import dtype_of, numel
 from tstatic.testing.feeds import Range, data_variables, sample_feeds
-from tstatic.testing.op_kinds import PatternFunction, family_of, is_forward
+from tstatic.testing.op_kinds import PatternFunction, broadcasts, domain_of, family_of, is_forward, lay_out
 from tstatic.testing.parts import Feeds
-from tstatic.testing.program_builder import MOST_ELEMENTS, ProgramBuilder
+from tstatic.testing.program_builder import MOST_ELEMENTS, ProgramBuilder, Value
 from tstatic.testing.recipe import Recipe
-from tstatic.testing.work import Work
+
+SHAPES: tuple[tuple[int, ...], ...] = (
+    (3,), (2, 3), (1,), (4, 4), (), (2, 3, 4), (3, 1), (1, 5), (5, 7), (2, 3, 1, 2), (17,), (3, 1, 5), (4, 5, 6), (33,),
+    (7, 17), (2, 1), (129,), (1, 1), (2, 3, 4, 5), (16, 16), (5, 3, 7), (257,), (8, 33),
+)  # fmt: skip
+EMPTY: tuple[tuple[int, ...], ...] = ((0,), (2, 0, 3), (0, 4))
+
+
+class Work:
+    """Makes steps, family by family, from a tape of bytes; a method that finds nothing to do leaves the draft as it is."""
+
+    def __init__(self, tape: bytes, draft: ProgramBuilder, dtypes: tuple[str, ...]) -> None:
+        self.tape = iter(tape)
+        self.draft = draft
+        self.dtypes = dtypes
+
+    def below(self, count: int) -> int:
+        """The next byte as a number below ``count``; 0 behind the end of the tape."""
+        return next(self.tape, 0) % count
+
+    def coin(self) -> bool:
+        return bool(self.below(2))
+
+    # ----------------------------------------------------------------------------------------------------------- values
+    def shape(self) -> tuple[int, ...]:
+        found: tuple[int, ...] = self.choose(SHAPES) if self.below(40) != 39 else self.choose(EMPTY)
+        return found
+
+    def fresh(self, shape: tuple[int, ...], dtype: str, values: Any = None) -> str:
+        return self.draft.fresh(shape, dtype, values, self.below(256))
+
+    def choose(self, items: Sequence[Any]) -> Any:
+        return items[self.below(len(items))]
+
+    def pick(self, accept: Callable[[Value], bool] = lambda v: v.is_float) -> str | None:
+        """A value already there; the latest ones are likeliest, so that chains grow."""
+        found = [n for n in reversed(self.draft.pool) if accept(self.draft.values[n])][:8]
+        k = self.below(16)
+        return None if not found else found[0] if k < 6 else found[k % len(found)]
+
+    def definition(self, family: str, name: str) -> OpDef:
+        """An op definition of a family, mostly one whose domain holds the value as it is."""
+        definitions = family_of(family)
+        fitting = [c for c in definitions if all(self.draft.fits(c, s.name, name) for s in c.inputs)]
+        chosen: OpDef = self.choose(definitions if self.below(6) == 5 else fitting or definitions)
+        return chosen
+
+    def like(self, name: str, shape: tuple[int, ...]) -> str:
+        """A value of a shape and the dtype of another value: one already there, else a new input."""
+        dtype = self.draft.values[name].dtype
+        if self.coin():
+            found = self.pick(lambda v: v.shape == shape and v.dtype == dtype)
+            if found is not None:
+                return found
+        return self.fresh(shape, dtype)
+
+    # --------------------------------------------------------------------------------------------------------- families
+    def unary(self, definition: OpDef | None = None) -> None:
+        x = self.pick()
+        if x is not None:
+            definition = definition or self.definition("unary", x)
+            self.draft.emit(definition.type, {definition.inputs[0].name: x}, self.choose(domain_of(definition).attrs))
+
+    def binary(self, definition: OpDef | None = None) -> None:
+        x = self.pick()
+        if x is None:
+            return
+        definition = definition or self.definition("binary", x)
+        shape = self.draft.values[x].shape
+        form, axis = self.choose(broadcasts(shape))
+        attrs = dict(self.choose(domain_of(definition).attrs))
+        if axis != -1:
+            if "axis" not in definition.attrs:
+                return
+            attrs["axis"] = axis
+        twice = form == shape and self.below(5) == 4
+        y = x if twice else self.like(x, form)
+        first, second = definition.inputs[0].name, definition.inputs[1].name
+        pair = {first: y, second: x} if self.coin() else {first: x, second: y}
+        self.draft.emit(definition.type, pair, attrs)
+
+    def compare(self, definition: OpDef | None = None) -> None:
+        """A comparison and the choice that it makes."""
+        definition = definition or self.choose(family_of("compare"))
+        x = self.pick()
+        if x is None:
+            return
+        value = self.draft.values[x]
+        y = self.like(x, value.shape) if value.exact and self.coin() else self.draft.threshold(x)
+        made = self.draft.emit(
+            definition.type,
+            {definition.inputs[0].name: x, definition.inputs[1].name: y},
+            self.choose(domain_of(definition).attrs),
+        )
+        if made and self.draft.values[made[0]].dtype == "bool":
+            a = self.pick(lambda v: v.shape == value.shape and v.dtype == value.dtype)
+            if a is not None:
+                self.draft.emit("where", {"Condition": made[0], "X": a, "Y": self.like(x, value.shape)}, {})
+
+    def cast(self) -> None:
+        x = self.pick()
+        if self.below(6) == 5 and "float32" in self.dtypes:
+            self.draft.witness(self.fresh(self.shape(), "float32"), self.choose(("bfloat16", "float16")))
+        elif x is not None:
+            attrs = {"in_dtype": self.draft.values[x].dtype, "out_dtype": self.choose((*self.dtypes, "float32"))}
+            self.draft.emit("cast", {"X": x}, attrs)
+
+    def reduce(self, definition: OpDef | None = None) -> None:
+        definition = definition or self.choose(family_of("reduce"))
+        x = self.pick(lambda v: v.is_float and 0 not in v.shape)
+        if x is None:
+            return
+        rank = len(self.draft.values[x].shape)
+        axes = tuple(i for i in range(rank) if self.coin())
+        attrs = {"dim": axes, "keep_dim": self.coin()} if axes else {"reduce_all": True}
+        self.draft.emit(definition.type, {"X": x}, attrs)
+
+    def softmax(self, definition: OpDef | None = None) -> None:
+        definition = definition or self.choose(family_of("axis"))
+        x = self.pick(lambda v: v.is_float and bool(v.shape) and 0 not in v.shape)
+        if x is not None:
+            rank = len(self.draft.values[x].shape)
+            self.draft.emit(definition.type, {"X": x}, {"axis": self.below(rank) - rank})
+
+    def norm(self, definition: OpDef | None = None) -> None:
+        definition = definition or self.choose(family_of("norm"))
+        x = self.pick(lambda v: v.is_float and len(v.shape) > 1 and 0 not in v.shape and numel(v.shape[1:]) > 1)
+        if x is None:
+            return
+        value = self.draft.values[x]
+        axis = 1 + self.below(len(value.shape) - 1)
+        size = (numel(value.shape[axis:]),)
+        ins = {"X": x}
+        if self.coin():
+            ins["Scale"] = self.fresh(size, value.dtype)
+        if self.coin():
+            ins["Bias"] = self.fresh(size, value.dtype)
+        self.draft.emit(definition.type, ins, {"begin_norm_axis": axis})
+
+    def matmul(self, definition: OpDef | None = None) -> None:
+        definition = definition or self.choose(family_of("matmul"))
+        x = self.pick(lambda v: v.is_float and 2 <= len(v.shape) <= 3 and 0 not in v.shape)
+        if x is None:
+            return
+        shape = self.draft.values[x].shape
+        trans_x, trans_y = self.coin(), self.coin()
+        inner = shape[-2] if trans_x else shape[-1]
+        columns = self.choose((3, 1, 4, 7))
+        other = (columns, inner) if trans_y else (inner, columns)
+        y = self.like(x, (*shape[:-2], *other) if len(shape) > 2 and self.coin() else other)
+        self.draft.emit(definition.type, {"X": x, "Y": y}, {"trans_x": trans_x, "trans_y": trans_y})
+
+    def reshape(self) -> None:
+        x = self.pick(lambda v: v.is_float and 0 not in v.shape)
+        if x is None:
+            return
+        size = numel(self.draft.values[x].shape)
+        halves = [d for d in range(2, size) if size % d == 0]
+        shapes = [(size,), (1, size), (size, 1), *((d, size // d) for d in halves)]
+        shapes += [(1, d, size // d, 1) for d in halves]
+        self.draft.emit("reshape2", {"X": x}, {"shape": self.choose(shapes)})
+
+    def transpose(self) -> None:
+        x = self.pick(lambda v: v.is_float and len(v.shape) > 1)
+        if x is not None:
+            order = list(range(len(self.draft.values[x].shape)))
+            for i in range(1, len(order)):
+                k = self.below(i + 1)
+                order[i], order[k] = order[k], order[i]
+            self.draft.emit("transpose2", {"X": x}, {"axis": tuple(order)})
+
+    def gather(self) -> None:
+        x = self.pick(lambda v: v.is_float and bool(v.shape) and 0 not in v.shape)
+        if x is None:
+            return
+        shape = self.draft.values[x].shape
+        axis = self.below(len(shape))
+        count = self.choose((2, 1, 5))
+        index = self.draft.index((count,), shape[axis], self.below(256))
+        self.draft.emit("gather", {"X": x, "Index": index}, {"axis": axis})
+
+    def any(self, definition: OpDef | None = None) -> None:
+        """Any op of the registry, with shapes and attributes of its domain; a value of as many elements is reshaped."""
+        definition = definition or self.choose(family_of("cases"))
+        case = self.choose(domain_of(definition).cases)
+        x = self.pick()
+        if x is None:
+            return
+        dtype = self.draft.values[x].dtype
+        if dtype not in domain_of(definition).floats:
+            return
+        ins: dict[str, Any] = {}
+        for slot, shape in zip(definition.inputs, (*case.shapes, *([None] * len(definition.inputs))), strict=False):
+            if shape is None:
+                continue
+            values = domain_of(definition).values.get(slot.name)
+            shapes = [tuple(s) for s in shape] if slot.many else [tuple(shape)]
+            if sum(numel(s) for s in shapes) > self.draft.most_elements:
+                return
+            row = [self._shaped(definition, case, slot.name, s, dtype, values) for s in shapes]
+            ins[slot.name] = row if slot.many else row[0]
+        self.draft.emit(definition.type, ins, case.attrs)
+
+    def pattern(self, pattern: Pattern) -> bool:
+        """A fusion's pattern; says whether all of it found a place."""
+        pieces = lay_out(pattern, self.choose, self.shape)
+        dtype = self.choose(self.dtypes)
+        if pieces is None or any(dtype not in domain_of(p.definition).floats for p in pieces):
+            return False
+        names: dict[str, str] = {}
+        for piece in pieces:
+            ins: dict[str, Any] = {}
+            for slot, shape in piece.shapes.items():
+                values = domain_of(piece.definition).values.get(slot)
+                value = piece.op.inputs.get(slot)
+                if value is not None and value.name in names:
+                    ins[slot] = names[value.name]
+                    continue
+                case = piece.case or Case((shape,), piece.attrs)
+                many = isinstance(shape, list)
+                # Mostly values of their own: one that is there may be what the pattern just made.
+                own = self.below(4) and (values is None or values.dtype == "float")
+                row = [
+                    self.fresh(tuple(s), dtype, values)
+                    if own
+                    else self._shaped(piece.definition, case, slot, tuple(s), dtype, values)
+                    for s in (shape if many else [shape])
+                ]
+                ins[slot] = row if many else row[0]
+                if value is not None:
+                    names[value.name] = row[0]
+            if not self.draft.emit(piece.definition.type, ins, piece.attrs):
+                return False
+            made = dict(self.draft.steps[-1].outputs)
+            names.update((value.name, made[slot][0]) for slot, value in piece.op.outputs.items() if slot in made)
+        return True
+
+    def _shaped(self, definition: Any, case: Any, slot: str, shape: tuple[int, ...], dtype: str, values: Any) -> str:
+        if values is not None and values.dtype != "float":
+            return self.draft.fresh(shape, values.dtype, self.draft.bounded(definition, case, values), self.below(256))
+        if values is None or not (values.rows or values.distinct):
+            found = self.pick(lambda v: v.dtype == dtype and numel(v.shape) == numel(shape))
+            if found is not None and self.draft.values[found].shape == shape:
+                return found
+            if found is not None and 0 not in shape:
+                made = self.draft.emit("reshape2", {"X": found}, {"shape": shape})
+                if made:
+                    return made[0]
+        return self.fresh(shape, dtype, values)
+
 
 DTYPES = ("float32", "bfloat16", "float16")
 FAMILIES = (
@@ -210,4 +459,4 @@ def feeds_for(
     return _feeds(main, dict(ranges or {}), max_size)
 
 
-__all__ = ["DTYPES", "FAMILIES", "feeds_for", "programs"]
+__all__ = ["DTYPES", "EMPTY", "FAMILIES", "SHAPES", "Work", "feeds_for", "programs"]
