@@ -22,7 +22,7 @@ others reach 80 to 90 with 32 or 64 rows."""
 
 @lru_cache(maxsize=1024)
 def small_parts(rows: int, depth: int, places: int) -> int:
-    """Into how many equal parts of at least 32 places a product is cut to be small; 1 where that cannot be."""
+    """Returns into how many equal parts of at least 32 places a product is cut to be small; 1 where that cannot be."""
     for parts in range(1, places // 32 + 1):
         if places % parts == 0 and rows * depth * (places // parts) <= _SMALL:
             return parts
@@ -30,7 +30,7 @@ def small_parts(rows: int, depth: int, places: int) -> int:
 
 
 def output_size(size: int, kernel: int, stride: int, before: int, after: int, dilation: int = 1) -> int:
-    """Number of windows along one axis: ``(size + before + after - dilation * (kernel - 1) - 1) // stride + 1``."""
+    """Returns the number of windows along one axis: ``(size + before + after - dilation * (kernel - 1) - 1) // stride + 1``."""
     return max(0, (size + before + after - dilation * (kernel - 1) - 1) // stride + 1)
 
 

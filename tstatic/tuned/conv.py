@@ -29,7 +29,7 @@ def conv2d_forward_scratch(
     groups: int,
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
-    """Scratch buffers of :func:`conv2d_forward`: images, columns, products, rearranged filters."""
+    """Returns the scratch buffers of :func:`conv2d_forward`: images, columns, products, rearranged filters."""
     plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups)
     filters = plan.filters * plan.depth if plan.mode == "pixels" else 0
     return buffers(dtype, plan.sources, plan.columns, plan.products, filters)
@@ -45,7 +45,7 @@ def conv2d_forward(
     groups: int,
     scratch: Sequence[Array],
 ) -> None:
-    """Cross-correlation: ``out[n,o,i,j] = sum_{c,a,b} w[o,c,a,b] * x[n, c, i*s0 + a*d0 - top, j*s1 + b*d1 - left]``.
+    """Cross-correlates: ``out[n,o,i,j] = sum_{c,a,b} w[o,c,a,b] * x[n, c, i*s0 + a*d0 - top, j*s1 + b*d1 - left]``.
 
     Args:
         x: ``[n, c, h, w]``, any strides.
@@ -71,7 +71,7 @@ def conv2d_forward(
 def _mirror_plan(
     x_shape: Shape4, w_shape: Shape4, out_shape: Shape4, strides: Pair, paddings: Pads, dilations: Pair, groups: int
 ) -> ConvPlan | None:
-    """The correlation of ``dout`` with mirrored filters that is the input gradient at stride 1, if there is one."""
+    """Returns the plan of the input gradient as a correlation with mirrored filters; ``None`` where it is not one."""
     reach_h, reach_w = dilations[0] * (w_shape[2] - 1), dilations[1] * (w_shape[3] - 1)
     top, bottom, left, right = paddings
     pads = (reach_h - top, reach_h - bottom, reach_w - left, reach_w - right)
@@ -91,7 +91,7 @@ def conv2d_input_grad_scratch(
     groups: int,
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
-    """Scratch buffers of :func:`conv2d_input_grad`: images, columns, products, rearranged filters."""
+    """Returns the scratch buffers of :func:`conv2d_input_grad`: images, columns, products, rearranged filters."""
     filters = w_shape[0] * w_shape[1] * w_shape[2] * w_shape[3]
     plan = _mirror_plan(x_shape, w_shape, out_shape, strides, paddings, dilations, groups)
     if plan is not None:
@@ -111,7 +111,7 @@ def conv2d_input_grad(
     groups: int,
     scratch: Sequence[Array],
 ) -> None:
-    """Gradient of :func:`conv2d_forward` by ``x``; also the forward of a transposed convolution.
+    """Computes the gradient of :func:`conv2d_forward` by ``x``; also the forward of a transposed convolution.
 
     ``dx[n,c,p,q]`` is the sum of ``w[o,c,a,b] * dout[n,o,i,j]`` over all ``p = i*s0 + a*d0 - top``, ``q`` alike. At
     stride 1 this is a correlation with mirrored filters, else columns are scattered (a fifth slower).
@@ -158,7 +158,7 @@ def conv2d_filter_grad_scratch(
     groups: int,
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
-    """Scratch buffers of :func:`conv2d_filter_grad`: images, columns, gradients, products, their sum."""
+    """Returns the scratch buffers of :func:`conv2d_filter_grad`: images, columns, gradients, products, their sum."""
     plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups, True, True)
     size = plan.filters * plan.depth
     products = size if plan.mode == "pixels" else size * plan.images
@@ -177,7 +177,7 @@ def conv2d_filter_grad(
     groups: int,
     scratch: Sequence[Array],
 ) -> None:
-    """Gradient of :func:`conv2d_forward` by ``w``, summed over the images given: a part of the batch gives a partial sum.
+    """Computes the gradient of :func:`conv2d_forward` by ``w``, summed over the images given (a part gives a partial sum).
 
     ``dw[o,c,a,b] = sum_{n,i,j} dout[n,o,i,j] * x[n, c, i*s0 + a*d0 - top, j*s1 + b*d1 - left]``.
 

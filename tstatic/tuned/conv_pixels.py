@@ -20,7 +20,7 @@ def _clear_border(plan: ConvPlan, buffer: Array) -> None:
 
 
 def _source(x: Array, plan: ConvPlan, first: int, count: int, buffer: Array) -> Array:
-    """Images ``first : first + count`` with their border, ``[images, height, width, channels]``."""
+    """Returns images ``first : first + count`` with their border, ``[images, height, width, channels]``."""
     block = x[first : first + count].transpose(0, 2, 3, 1)
     if not plan.padded and block.flags.c_contiguous:
         return block
@@ -35,7 +35,7 @@ def _source(x: Array, plan: ConvPlan, first: int, count: int, buffer: Array) -> 
 
 
 def _columns(source: Array, plan: ConvPlan, row: int, rows: int, buffer: Array) -> Array:
-    """The columns of ``rows`` output rows, ``[images * rows * ow, kh * kw * channels]``."""
+    """Returns the columns of ``rows`` output rows, ``[images * rows * ow, kh * kw * channels]``."""
     (kh, kw), (dh, dw), (sh, sw), (_, ow) = plan.kernel, plan.dilations, plan.strides, plan.out
     by_image, by_row, by_pixel, by_channel = source.strides
     shape = (len(source), rows, ow, kh, kw, plan.channels)
@@ -45,7 +45,7 @@ def _columns(source: Array, plan: ConvPlan, row: int, rows: int, buffer: Array) 
 
 
 def _gradient(dout: Array, plan: ConvPlan, first: int, count: int, row: int, rows: int, buffer: Array) -> Array:
-    """Output gradients of a block, ``[filters, images * rows * ow]``."""
+    """Returns the output gradients of a block, ``[filters, images * rows * ow]``."""
     part = dout[first : first + count, :, row : row + rows]
     if count == 1 and dout.flags.c_contiguous:
         return part.reshape(plan.filters, -1)
@@ -76,7 +76,7 @@ def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Seq
 
 
 def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
-    """Input gradient for any stride, with ``filters`` of shape ``[filters, kh * kw * channels]``."""
+    """Computes the input gradient for any stride, with ``filters`` of shape ``[filters, kh * kw * channels]``."""
     pad, cols, prod = scratch[:3]
     (kh, kw), (sh, sw), (dh, dw), (oh, ow) = plan.kernel, plan.strides, plan.dilations, plan.out
     top, _, left, _ = plan.pads
@@ -100,7 +100,7 @@ def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Seq
 
 
 def filter_grad(x: Array, dout: Array, dw: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
-    """Filter gradient, summed over the blocks in order."""
+    """Computes the filter gradient, summed over the blocks in order."""
     pad, cols, stack, prod, total = scratch
     sums, product = (flat(buffer, (plan.filters, plan.depth)) for buffer in (total, prod))
     started = False

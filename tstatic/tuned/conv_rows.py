@@ -16,7 +16,7 @@ def _clear_border(plan: ConvPlan, buffer: Array) -> None:
 
 
 def _source(x: Array, plan: ConvPlan, first: int, count: int, buffer: Array) -> Array:
-    """Images ``first : first + count`` with their zero border, contiguous. The border of ``buffer`` is zero already."""
+    """Returns images ``first : first + count`` with their zero border, contiguous. The border of ``buffer`` is zero already."""
     block = x[first : first + count]
     if not plan.padded:
         return contiguous(block)
@@ -27,7 +27,7 @@ def _source(x: Array, plan: ConvPlan, first: int, count: int, buffer: Array) -> 
 
 
 def _columns(source: Array, plan: ConvPlan, row: int, rows: int, buffer: Array) -> Array:
-    """The column matrix of ``rows`` output rows, ``[images, groups, depth, rows * length]``."""
+    """Returns the column matrix of ``rows`` output rows, ``[images, groups, depth, rows * length]``."""
     count, groups, depth = source.shape[0], plan.groups, plan.depth
     if plan.mode == "direct":
         return source.reshape(count, groups, depth, -1)
@@ -55,7 +55,7 @@ def _clear_shifts(plan: ConvPlan, buffer: Array) -> None:
 
 
 def _shifts(x: Array, plan: ConvPlan, first: int, count: int, row: int, rows: int, buffer: Array) -> Array:
-    """One row of each window for ``rows`` output rows and those that the window's other rows see.
+    """Copies one row of each window for ``rows`` output rows and those that the window's other rows see.
 
     The border of ``buffer`` is zero already where all rows are in one block.
 
@@ -151,7 +151,7 @@ def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Seq
 
 
 def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
-    """Input gradient for any stride: columns ``filters.T @ dout``, added to the places that they were copied from."""
+    """Computes the input gradient for any stride: columns ``filters.T @ dout``, added to the places that they were copied from."""
     pad, cols = scratch[:2]
     groups, (kh, kw), (sh, sw), (dh, dw), (oh, ow) = plan.groups, plan.kernel, plan.strides, plan.dilations, plan.out
     top, _, left, _ = plan.pads
@@ -178,7 +178,7 @@ def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Seq
 
 
 def filter_grad(x: Array, dout: Array, dw: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
-    """Filter gradient, summed over the images in order."""
+    """Computes the filter gradient, summed over the images in order."""
     if plan.mode == "shifts":
         _filter_grad_shifts(x, dout, dw, plan, scratch[1:])
         return

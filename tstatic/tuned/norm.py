@@ -12,7 +12,7 @@ from tstatic.tuned._common import BLOCK, Array, Buffer, block_rows, blocks, flat
 
 # ----------------------------------------------------------------------------------------------------------- layer norm
 def layer_norm_scratch(rows: int, length: int, dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:
-    """Scratch buffers of both layer-norm kernels: two blocks, three values per row of a block."""
+    """Returns the scratch buffers of both layer-norm kernels: two blocks, three values per row of a block."""
     size = min(rows, block_rows(length))
     return ((size * length,), dtype), ((size * length,), dtype), ((3 * size,), dtype)
 
@@ -74,7 +74,7 @@ def layer_norm_grad(
     epsilon: float,
     scratch: Sequence[Array],
 ) -> None:
-    """Gradients of :func:`layer_norm`; ``dscale`` and ``dbias`` are summed over the rows given (a partial sum for a
+    """Computes the gradients of :func:`layer_norm`; ``dscale`` and ``dbias`` are summed over the rows given (a partial sum for a
     part).
 
     With ``h = (x - mean) * r``, ``r = 1 / sqrt(variance + epsilon)`` and ``g = dy * scale``:
@@ -136,12 +136,12 @@ def layer_norm_grad(
 
 # ----------------------------------------------------------------------------------------------------------- batch norm
 def _channels(shape: Sequence[int]) -> int:
-    """Channels per block: many, as images lie a power of two apart and few channels of each would share cache sets."""
+    """Returns the channels per block: many, as images lie a power of two apart and few channels of each would share cache sets."""
     return max(1, 4 * BLOCK // max(1, shape[0] * shape[2]))
 
 
 def batch_norm_scratch(shape: Sequence[int], dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:
-    """Scratch buffers of the batch-norm kernels for ``[n, c, values]``.
+    """Returns the scratch buffers of the batch-norm kernels for ``[n, c, values]``.
 
     One block, sums by image and channel with three values per channel, and one image of a block.
     """
@@ -151,7 +151,7 @@ def batch_norm_scratch(shape: Sequence[int], dtype: np.dtype[np.floating]) -> tu
 
 
 def _spread(by_channel: Array, values: int, buffer: Array) -> Array:
-    """One value per channel, repeated for a whole image.
+    """Returns one value per channel, repeated for a whole image.
 
     A ufunc then runs over an image's channels in one inner loop (0.13 ns a value, broadcasting takes 0.2 to 0.4).
     """
@@ -171,7 +171,7 @@ def batch_norm(
     epsilon: float,
     scratch: Sequence[Array],
 ) -> None:
-    """Batch normalisation with the batch's own statistics: ``y = (x - mean) * inverse * scale + bias`` by channel.
+    """Normalises by channel with the batch's own statistics: ``y = (x - mean) * inverse * scale + bias`` by channel.
 
     Channels are independent, so work is cut along them and no partial sums arise. Statistics are the biased variance
     and ``inverse = 1 / sqrt(variance + epsilon)``.
@@ -215,7 +215,7 @@ def batch_norm(
 def batch_norm_inference(
     x: Array, scale: Array | None, bias: Array | None, mean: Array, variance: Array, y: Array, epsilon: float
 ) -> None:
-    """Batch normalisation with given statistics: ``y = (x - mean) / sqrt(variance + epsilon) * scale + bias``.
+    """Normalises by channel with given statistics: ``y = (x - mean) / sqrt(variance + epsilon) * scale + bias``.
 
     Args:
         x: ``[n, c, values]``, or any part of it.
@@ -247,7 +247,7 @@ def batch_norm_grad(
     scratch: Sequence[Array],
     global_statistics: bool = False,
 ) -> None:
-    """Gradients of :func:`batch_norm`, by channel.
+    """Computes the gradients of :func:`batch_norm`, by channel.
 
     With ``m`` values per channel, ``h = (x - mean) * inverse``, ``dbias = sum(dy)`` and ``dscale = sum(dy * h)``:
     ``dx = scale * inverse * (dy - dbias / m - h * dscale / m)``; with given statistics ``dx = scale * inverse * dy``.

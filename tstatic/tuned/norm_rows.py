@@ -13,7 +13,7 @@ _WIDE = 512
 
 
 def _height(rows: int, channels: int) -> int:
-    """Rows per block."""
+    """Returns the rows per block."""
     return max(1, min(rows, block_rows(channels)))
 
 
@@ -22,7 +22,7 @@ def _together(channels: int) -> int:
 
 
 def batch_norm_rows_scratch(rows: int, channels: int, dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:
-    """Scratch buffers of these kernels: a block, four repeated rows, four sums."""
+    """Returns the scratch buffers of these kernels: a block, four repeated rows, four sums."""
     block = _height(rows, channels) * channels
     repeated = 4 * _together(channels) * channels
     return ((block,), dtype), ((repeated,), dtype), ((4 * channels,), dtype)
@@ -43,7 +43,7 @@ class _Repeated:
         np.copyto(self.rows[index], row)
 
     def each(self, arrays: Sequence[Array]) -> Iterator[tuple[Array, ...]]:
-        """Data in groups of as many rows as were repeated, then what is left row by row.
+        """Yields data in groups of as many rows as were repeated, then what is left row by row.
 
         Each item ends with the parameter rows that fit it, in the order of :meth:`put`.
         """
@@ -124,7 +124,7 @@ def batch_norm_rows_grad(
     scratch: Sequence[Array],
     global_statistics: bool = False,
 ) -> None:
-    """Gradients of :func:`batch_norm_rows`; formulas as in ``batch_norm_grad``.
+    """Computes the gradients of :func:`batch_norm_rows`; formulas as in ``batch_norm_grad``.
 
     Args:
         x, dy: ``[rows, c]``, at least one row.

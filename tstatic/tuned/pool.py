@@ -22,14 +22,14 @@ _Tap = tuple[tuple[slice, slice], tuple[slice, slice]]
 
 @lru_cache(maxsize=256)
 def pool_bounds(size: int, kernel: int, stride: int, before: int, out: int) -> Bounds:
-    """Bounds of ``out`` sliding windows, clipped to ``[0, size)``; a window wholly in the padding is empty."""
+    """Returns the bounds of ``out`` sliding windows, clipped to ``[0, size)``; a window wholly in the padding is empty."""
     starts = [i * stride - before for i in range(out)]
     return tuple((min(max(s, 0), size), max(min(s + kernel, size), min(max(s, 0), size))) for s in starts)
 
 
 @lru_cache(maxsize=256)
 def adaptive_bounds(size: int, out: int) -> Bounds:
-    """Bounds of ``out`` adaptive windows: ``floor(i * size / out)`` to ``ceil((i + 1) * size / out)``."""
+    """Returns the bounds of ``out`` adaptive windows: ``floor(i * size / out)`` to ``ceil((i + 1) * size / out)``."""
     return tuple((i * size // out, -(-(i + 1) * size // out)) for i in range(out))
 
 
@@ -67,7 +67,7 @@ def _axis_taps(bounds: Bounds) -> tuple[tuple[slice, slice], ...] | None:
 
 @lru_cache(maxsize=256)
 def _taps(rows: Bounds, columns: Bounds) -> tuple[_Tap, ...] | None:
-    """All taps in row-major order, or ``None`` when going window by window is better."""
+    """Returns all taps in row-major order, or ``None`` when going window by window is better."""
     by_row, by_column = _axis_taps(rows), _axis_taps(columns)
     if by_row is None or by_column is None or len(by_row) * len(by_column) > len(rows) * len(columns):
         return None
@@ -93,7 +93,7 @@ def _windows(rows: Bounds, columns: Bounds) -> Iterator[tuple[int, int, slice, s
 
 # -------------------------------------------------------------------------------------------------------------- maximum
 def _pair_images(x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]) -> int:
-    """Images per block of windows of 2 x 2 side by side; 0 where :mod:`pool_pairs` cannot be used."""
+    """Returns the images per block of windows of 2 x 2 side by side; 0 where :mod:`pool_pairs` cannot be used."""
     if dtype.itemsize != 4 or not pool_pairs.are_pairs(x_shape, out_shape):
         return 0
     return min(x_shape[0], max(1, BLOCK // max(1, math.prod(x_shape[1:]))))
@@ -106,7 +106,7 @@ def _once(x: Array, rows: Bounds, columns: Bounds) -> bool:
 def max_pool2d_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
-    """Scratch buffers of :func:`max_pool2d`: upper and lower rows of windows of 2 x 2."""
+    """Returns the scratch buffers of :func:`max_pool2d`: upper and lower rows of windows of 2 x 2."""
     half = ((_pair_images(x_shape, out_shape, dtype) * 2 * math.prod(out_shape[1:]),), dtype)
     return half, half
 
@@ -148,7 +148,7 @@ def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, scratch: Seq
 def max_pool2d_grad_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
-    """Scratch buffers of :func:`max_pool2d_grad`: two masks, the mask as bits, a product."""
+    """Returns the scratch buffers of :func:`max_pool2d_grad`: two masks, the mask as bits, a product."""
     count = min(out_shape[0], block_rows(math.prod(x_shape[1:]))) * math.prod(out_shape[1:])
     count = max(count, _pair_images(x_shape, out_shape, dtype) * math.prod(x_shape[1:]))
     flags = ((count,), np.dtype(np.bool_))
@@ -158,7 +158,7 @@ def max_pool2d_grad_scratch(
 def max_pool2d_grad(
     x: Array, out: Array, dout: Array, dx: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array]
 ) -> None:
-    """Gradient of :func:`max_pool2d`: ``dout`` goes to the first maximum of its window (to the last NaN if there is
+    """Computes the gradient of :func:`max_pool2d`: ``dout`` goes to the first maximum of its window (to the last NaN if there is
     one).
 
     Masks select by a bitwise *and*, so that an infinite ``dout`` leaves zeros elsewhere and no mask costs a branch.
@@ -223,7 +223,7 @@ def _max_grad_by_window(x: Array, dout: Array, dx: Array, rows: Bounds, columns:
 
 
 def _places_by_window(x: Array, rows: Bounds, columns: Bounds) -> Iterator[tuple[int, int, Array, Array]]:
-    """Per window the row and the column of its first maximum, or of its last NaN, in every image and channel."""
+    """Yields per window the row and the column of its first maximum, or of its last NaN, in every image and channel."""
     for i, j, h, w in _windows(rows, columns):
         values = x[:, :, h, w].reshape(*x.shape[:2], -1)
         chosen = values.argmax(-1)
@@ -266,7 +266,7 @@ def max_pool2d_index(x: Array, out: Array, mask: Array, rows: Bounds, columns: B
 
 
 def max_pool2d_index_grad_scratch(shape: Sequence[int]) -> tuple[Buffer, ...]:
-    """Scratch buffer of :func:`max_pool2d_index_grad` for incoming gradients of ``shape``: flat places."""
+    """Returns the scratch buffer of :func:`max_pool2d_index_grad` for incoming gradients of ``shape``: flat places."""
     return (((math.prod(shape),), np.dtype(np.int64)),)
 
 
@@ -302,7 +302,7 @@ Extents = tuple[tuple[int, ...], tuple[int, ...]]
 
 @lru_cache(maxsize=256)
 def padded_extents(size: int, kernel: int, stride: int, before: int, after: int, out: int) -> tuple[int, ...]:
-    """Length of each window along one axis with the padding counted: the divisors of an average that is not exclusive.
+    """Returns the length of each window along one axis with the padding counted: the divisors of an average that is not exclusive.
 
     A window that ``ceil_mode`` lets stick out beyond the padding counts only up to there.
     """
@@ -311,7 +311,7 @@ def padded_extents(size: int, kernel: int, stride: int, before: int, after: int,
 
 @lru_cache(maxsize=64)
 def _divisors(rows: Bounds, columns: Bounds, extents: Extents | None, dtype: np.dtype[np.floating]) -> Array:
-    """What each window's sum is divided by, ``[oh, ow]``: at least 1."""
+    """Returns what each window's sum is divided by, ``[oh, ow]``: at least 1."""
     if extents is None:
         extents = tuple(b - a for a, b in rows), tuple(b - a for a, b in columns)
     counts: Array = np.maximum(np.outer(*extents), 1).astype(dtype)
@@ -355,14 +355,14 @@ def avg_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, extents: Ext
 def avg_pool2d_grad_scratch(
     x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]
 ) -> tuple[Buffer, ...]:
-    """Scratch buffer of :func:`avg_pool2d_grad`: the divided gradient."""
+    """Returns the scratch buffer of :func:`avg_pool2d_grad`: the divided gradient."""
     return (((min(out_shape[0], block_rows(math.prod(x_shape[1:]))) * math.prod(out_shape[1:]),), dtype),)
 
 
 def avg_pool2d_grad(
     dout: Array, dx: Array, rows: Bounds, columns: Bounds, scratch: Sequence[Array], extents: Extents | None = None
 ) -> None:
-    """Gradient of :func:`avg_pool2d`: every value of a window gets ``dout / divisor``.
+    """Computes the gradient of :func:`avg_pool2d`: every value of a window gets ``dout / divisor``.
 
     Args:
         dout: ``[n, c, oh, ow]``; ``dx``: ``[n, c, h, w]``, written.

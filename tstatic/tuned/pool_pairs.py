@@ -48,7 +48,7 @@ def maximum(x: Array, out: Array, scratch: Sequence[Array]) -> None:
 
 @lru_cache(maxsize=16)
 def _lower_rows(count: int, row: int, word: np.dtype[np.unsignedinteger]) -> Array:
-    """Words of a mask with all bits set in every second row of ``row`` words."""
+    """Returns words of a mask with all bits set in every second row of ``row`` words."""
     pattern = np.zeros((count // (2 * row), 2, row), word)
     pattern[:, 1] = ~word.type(0)
     pattern.setflags(write=False)
@@ -86,7 +86,7 @@ def _first_wins(mask: Array, width: int, spare: Array) -> None:
 
 
 def maximum_grad(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
-    """Gradient of :func:`maximum` where ``out`` has no NaN: ``dout`` goes to the first maximum of its window.
+    """Computes the gradient of :func:`maximum` where ``out`` has no NaN: ``dout`` goes to the first maximum of its window.
 
     Args:
         x, dx: ``[n, c, h, w]``; ``dx`` is written.

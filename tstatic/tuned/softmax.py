@@ -22,27 +22,27 @@ nothing that counts underflows, and the maximum need not be subtracted: 0.8 ns a
 
 
 def rows_scratch(rows: int, length: int, dtype: np.dtype[np.floating]) -> tuple[Buffer, ...]:
-    """Scratch buffers of every kernel here: one block of values, and three values per row of a block."""
+    """Returns the scratch buffers of every kernel here: one block of values, and three values per row of a block."""
     size = min(rows, block_rows(length))
     return ((size * length,), dtype), ((3 * size,), dtype)
 
 
 def _columns(scratch: Sequence[Array], rows: int) -> tuple[Array, Array, Array]:
-    """Three vectors with one value per row."""
+    """Returns three vectors with one value per row."""
     part = scratch[1]
     return part[:rows], part[rows : 2 * rows], part[2 * rows : 3 * rows]
 
 
 @lru_cache(maxsize=64)
 def _starts(rows: int, length: int) -> Array:
-    """Where each row begins in a contiguous block."""
+    """Returns where each row begins in a contiguous block."""
     offsets = np.arange(0, rows * length, length, dtype=np.intp)
     offsets.setflags(write=False)
     return offsets
 
 
 def _peaks(x: Array, peak: Array) -> None:
-    """The largest value of each row."""
+    """Writes the largest value of each row."""
     if x.shape[1] <= SHORT:
         np.copyto(peak, x[:, 0])
         for column in range(1, x.shape[1]):
@@ -61,7 +61,7 @@ def _shifted(x: Array, out: Array, peak: Array) -> None:
 
 
 def _sum(x: Array, out: Array) -> None:
-    """Row sums; rows with strides of their own take the slow path inside ``matmul``."""
+    """Writes row sums; rows with strides of their own take the slow path inside ``matmul``."""
     np.matmul(x, ones(x.shape[1], x.dtype), out=out)
 
 
@@ -160,7 +160,7 @@ def log_softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array
 def cross_entropy(
     logits: Array, label: Array, out: Array | None, loss: Array, ignore: int, scratch: Sequence[Array]
 ) -> None:
-    """Softmax and its cross entropy with class numbers: ``loss = log(sum(exp(x - max))) - (x[label] - max)`` by row.
+    """Computes the softmax and its cross entropy with class numbers: ``loss = log(sum(exp(x - max))) - (x[label] - max)`` by row.
 
     Args:
         logits: ``[rows, length]``.
@@ -221,7 +221,7 @@ def cross_entropy_grad(
 
 
 def soft_cross_entropy(logits: Array, label: Array, out: Array | None, loss: Array, scratch: Sequence[Array]) -> None:
-    """Softmax and its cross entropy with a distribution: ``loss = -sum(label * log_softmax(logits))`` by row.
+    """Computes the softmax and its cross entropy with a distribution: ``loss = -sum(label * log_softmax(logits))`` by row.
 
     Args:
         logits, label: ``[rows, length]``.

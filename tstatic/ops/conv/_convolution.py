@@ -48,7 +48,7 @@ _COLUMNS = 256
 
 
 def conv_attrs(rank: int, transposed: bool) -> dict[str, Attr]:
-    """Attributes of a convolution over ``rank`` axes."""
+    """Returns the attributes of a convolution over ``rank`` axes."""
     attrs = {
         "strides": Attr((1,) * rank, "ints", positive),
         "paddings": Attr((0,) * rank, "ints", not_negative),
@@ -88,14 +88,14 @@ class Window:
         )
 
     def outputs(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Output sizes of a convolution; unknown where the input's are."""
+        """Returns the output sizes of a convolution; unknown where the input's are."""
         return tuple(
             UNKNOWN if UNKNOWN in (size, k) else output_size(size, k, s, *pad, d)
             for size, k, s, pad, d in zip(sizes, self.kernel, self.strides, self.pads, self.dilations, strict=True)
         )
 
     def sources(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Smallest sizes that a convolution turns into ``sizes``: the output of the transposed one."""
+        """Returns the smallest sizes that a convolution turns into ``sizes``: the output of the transposed one."""
         return tuple(
             UNKNOWN if UNKNOWN in (size, reach) else (size - 1) * s - sum(pad) + reach
             for size, s, pad, reach in zip(sizes, self.strides, self.pads, self.reach, strict=True)
@@ -108,7 +108,7 @@ class Window:
         return self.strides[-2:], pads, self.dilations[-2:], self.groups  # type: ignore[return-value]
 
     def taps(self, place: int, depth: int) -> Iterator[tuple[int, int]]:
-        """Along the first axis, what an output place reads: places of the kernel and of an input of size ``depth``."""
+        """Yields what an output place reads along the first axis: places of the kernel and of an input of size ``depth``."""
         for a in range(self.kernel[0]):
             source = place * self.strides[0] + a * self.dilations[0] - self.pads[0][0]
             if 0 <= source < depth:
@@ -131,7 +131,7 @@ def _check(x: Meta, w: Meta, rank: int, attrs: Mapping[str, Any]) -> None:
 
 
 def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
-    """Shape of a convolution's output; ``w`` is ``[out channels, channels / groups, kernel...]`` in either layout."""
+    """Infers the shape of a convolution's output; ``w`` is ``[out channels, channels / groups, kernel...]`` in either layout."""
     _check(x, w, rank, attrs)
     groups, layout = attrs["groups"], attrs["data_format"]
     count, filters, depth = channels(x.shape, layout), w.shape[0], w.shape[1]
@@ -151,7 +151,7 @@ def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
 
 
 def infer_transposed(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
-    """Shape of a transposed convolution's output; ``w`` is ``[channels, out channels / groups, kernel...]``."""
+    """Infers the shape of a transposed convolution's output; ``w`` is ``[channels, out channels / groups, kernel...]``."""
     _check(x, w, rank, attrs)
     groups, layout = attrs["groups"], attrs["data_format"]
     count, asked = channels(x.shape, layout), per_axis(attrs["output_size"], rank)
@@ -210,7 +210,7 @@ class Product:
     run: Callable[..., None]
 
     def scratch(self, shapes: tuple[Shape, Shape, Shape], window: Window, meta: Meta) -> tuple[Meta, ...]:
-        """Scratch of :meth:`compute` for sides of these shapes; ``meta`` has their dtype."""
+        """Returns the scratch of :meth:`compute` for sides of these shapes; ``meta`` has their dtype."""
         flat = [(*s[:2], *s[-2:]) for s in shapes]
         found = as_metas(self.needs(*flat, *window.plane, meta.dtype.compute.np))
         return found if len(window.kernel) == 2 else (Meta(flat[self.side], meta.dtype.compute), *found)
@@ -247,7 +247,7 @@ FILTER_GRAD = Product(
 
 # --------------------------------------------------------------------------------------------------------------- tiles
 def flops(small: Meta, w: Meta, data_format: str) -> float:
-    """Twice the multiply-adds; ``small`` is the side that every filter visits (a convolution's output)."""
+    """Returns twice the multiply-adds; ``small`` is the side that every filter visits (a convolution's output)."""
     return 2.0 * small.shape[0] * numel(spatial(small.shape, data_format)) * w.numel
 
 
@@ -262,7 +262,7 @@ def _pieces(size: int, work: float, most: int) -> list[slice] | None:
 
 
 def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str) -> list[Tile] | None:
-    """Tiles of an op that maps images to images, with entries for input, filters and output.
+    """Returns the tiles of an op that maps images to images, with entries for input, filters and output.
 
     Over the batch where there are enough images for every tile to make good use of the filters, else over the output's
     channels: then every tile builds the same columns, so there are few of them.
@@ -286,7 +286,7 @@ def split_images(target: Meta, w: Meta, small: Meta, axis: int, data_format: str
 
 
 def split_filters(w: Meta, small: Meta, groups: int, data_format: str) -> list[Tile] | None:
-    """Tiles of a filter gradient, with entries for the small side, the other side and the filters.
+    """Returns the tiles of a filter gradient, with entries for the small side, the other side and the filters.
 
     Filters that are small get partial sums over parts of the batch. Large ones are cut along their first axis, the
     channels of the small side; the other side is read whole.

@@ -32,7 +32,7 @@ def one_of(*choices: str) -> Any:
 
 
 def layout_attr(default: str) -> Attr:
-    """The attribute that says where channels stand."""
+    """Returns the attribute that says where channels stand."""
     return Attr(default, "str", one_of(*LAYOUTS))
 
 
@@ -52,7 +52,7 @@ def is_last(data_format: str) -> bool:
 
 
 def spatial(shape: Shape, data_format: str) -> Shape:
-    """Sizes without batch and channels."""
+    """Returns the sizes without batch and channels."""
     return shape[1:-1] if is_last(data_format) else shape[2:]
 
 
@@ -61,29 +61,29 @@ def channels(shape: Shape, data_format: str) -> int:
 
 
 def assemble(batch: int, count: int, sizes: Sequence[int], data_format: str) -> Shape:
-    """A whole shape from its parts."""
+    """Returns a whole shape from its parts."""
     return (batch, *sizes, count) if is_last(data_format) else (batch, count, *sizes)
 
 
 def first(array: Array, data_format: str) -> Array:
-    """A view with channels on axis 1."""
+    """Returns a view with channels on axis 1."""
     return np.moveaxis(array, -1, 1) if is_last(data_format) else array
 
 
 def first_shape(shape: Shape, data_format: str) -> Shape:
-    """The shape that :func:`first` gives."""
+    """Returns the shape that :func:`first` gives."""
     return (shape[0], shape[-1], *shape[1:-1]) if is_last(data_format) else shape
 
 
 def per_axis(values: Sequence[T], rank: int) -> tuple[T, ...]:
-    """One value per spatial axis; a single one applies to all."""
+    """Returns one value per spatial axis; a single one applies to all."""
     return tuple(values) * rank if len(values) == 1 else tuple(values)
 
 
 def pads_of(
     paddings: Sequence[int], algorithm: str, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int]
 ) -> Pairs:
-    """Zeros before and after each spatial axis.
+    """Returns the zeros before and after each spatial axis.
 
     ``SAME`` pads so that the output has ``ceil(size / stride)`` elements, the odd one behind; it knows no dilation
     (Paddle sets that to 1).
@@ -135,23 +135,23 @@ def check_no_windows(sizes: Sequence[int], outs: Sequence[int], kernel: Sequence
 
 # ------------------------------------------------------------------------------------------------- scratch and tiles
 def as_metas(buffers: Sequence[Buffer]) -> tuple[Meta, ...]:
-    """Scratch buffers as metadata."""
+    """Returns scratch buffers as metadata."""
     return tuple(Meta(shape, dtype_of(dtype)) for shape, dtype in buffers)
 
 
 # ---------------------------------------------------------------------------------------------------------------- torch
 def torch_first(tensor: Any, data_format: str) -> Any:
-    """Channels moved to axis 1."""
+    """Moves channels to axis 1."""
     return tensor.movedim(-1, 1) if is_last(data_format) else tensor
 
 
 def torch_back(tensor: Any, data_format: str, dtype: Any) -> Any:
-    """Channels moved back, rounded to the dtype."""
+    """Moves channels back and rounds to the dtype."""
     return (tensor.movedim(1, -1) if is_last(data_format) else tensor).to(dtype)
 
 
 def torch_gradient(torch: Any, function: Callable[[Any], Any], x: Any, dout: Any, data_format: str) -> Any:
-    """The gradient by ``x`` of a function of a wide channels-first tensor, by torch's own differentiation."""
+    """Returns the gradient by ``x`` of a function of a wide channels-first tensor, by torch's own differentiation."""
     with torch.enable_grad():
         source = torch_wide(torch_first(x, data_format)).detach().requires_grad_()
         (dx,) = torch.autograd.grad(function(source), source, torch_wide(torch_first(dout, data_format)))
@@ -163,7 +163,7 @@ _HEIGHT = {"ksize": 1, "strides": 1, "dilations": 1, "output_size": 1, "paddings
 
 
 def on_images(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes for images of height 1 from those for one axis (paddings have one value or two)."""
+    """Returns attributes for images of height 1 from those for one axis (paddings have one value or two)."""
     return {n: (_HEIGHT[n],) * len(v) + v if n in _HEIGHT else v for n, v in attrs.items()}
 
 

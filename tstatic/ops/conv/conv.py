@@ -41,7 +41,7 @@ from tstatic.tuned._common import Array
 
 # ----------------------------------------------------------------------------------------------------------- references
 def _references(transposed: bool) -> tuple[Ref, Ref]:
-    """The references of a convolution and of its gradients.
+    """Returns the references of a convolution and of its gradients.
 
     A transposed convolution is the input gradient of a convolution, and the other way round.
     """
@@ -87,7 +87,7 @@ def _references(transposed: bool) -> tuple[Ref, Ref]:
 
 # ---------------------------------------------------------------------------------------------------------------- torch
 def _padded(torch: Any, large: Any, window: Window) -> Any:
-    """The large side with its zeros."""
+    """Pads the large side with its zeros."""
     return torch.nn.functional.pad(large, [p for pair in reversed(window.pads) for p in pair])
 
 
@@ -327,7 +327,7 @@ def _build(
 
 
 def output_attrs(output_padding: Any, output_size: Any, rank: int, function: str) -> dict[str, tuple[int, ...]]:
-    """The two ways to choose among the sizes that a convolution maps to the same one.
+    """Returns the attributes of the two ways to choose among the sizes that a convolution maps to the same one.
 
     Raises:
         ShapeError: If both are given.
@@ -358,7 +358,7 @@ def conv2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """Cross-correlation of images with filters, plus a bias per output channel.
+    """Cross-correlates images with filters and adds a bias per output channel.
 
     Args:
         x: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats.
@@ -391,7 +391,7 @@ def conv1d(
     data_format: str = "NCL",
     name: str | None = None,
 ) -> Variable:
-    """Cross-correlation along one axis: :func:`conv2d` on images of height 1.
+    """Cross-correlates along one axis: :func:`conv2d` on images of height 1.
 
     Args:
         x: ``[n, c, length]`` (``NCL``) or ``[n, length, c]`` (``NLC``), floats.
@@ -422,7 +422,7 @@ def conv3d(
     data_format: str = "NCDHW",
     name: str | None = None,
 ) -> Variable:
-    """Cross-correlation of volumes with filters, plus a bias per output channel.
+    """Cross-correlates volumes with filters and adds a bias per output channel.
 
     Args:
         x: ``[n, c, d, h, w]`` (``NCDHW``) or ``[n, d, h, w, c]`` (``NDHWC``), floats.
@@ -453,7 +453,7 @@ def conv2d_transpose(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """The adjoint of :func:`conv2d`: every value of ``x`` adds its filters to the output.
+    """Applies the adjoint of :func:`conv2d`: every value of ``x`` adds its filters to the output.
 
     Args:
         x: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats.
@@ -503,7 +503,7 @@ def conv1d_transpose(
     data_format: str = "NCL",
     name: str | None = None,
 ) -> Variable:
-    """The adjoint of :func:`conv1d`: :func:`conv2d_transpose` on images of height 1.
+    """Applies the adjoint of :func:`conv1d`: :func:`conv2d_transpose` on images of height 1.
 
     Args:
         x: ``[n, c, length]`` (``NCL``) or ``[n, length, c]`` (``NLC``), floats.

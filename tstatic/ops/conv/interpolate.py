@@ -42,7 +42,7 @@ Taps = tuple[tuple[Array, Array], ...]
 def axis_taps(
     method: str, size: int, out: int, scale: float, align_corners: bool, align_mode: int, dtype: np.dtype[Any]
 ) -> Taps:
-    """What each output place reads.
+    """Returns what each output place reads.
 
     With ``align_corners`` the source of place ``i`` is ``i * (size - 1) / (out - 1)``. Else, with the ratio ``r`` of input to
     output (``1 / scale`` where a scale was given), it is ``i * r`` for nearest and for ``align_mode`` 1, and
@@ -76,7 +76,7 @@ def axis_taps(
 
 
 def _cubic(distance: Array) -> Array:
-    """Keys' cubic kernel with a = -0.75."""
+    """Returns Keys' cubic kernel with a = -0.75."""
     a = -0.75
     d = np.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
@@ -134,7 +134,7 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
 
 
 def _chain(shape: Sequence[int], resize: Resize) -> list[tuple[int, ...]]:
-    """Shapes between the axes' steps: the first spatial axis is resized first."""
+    """Returns the shapes between the axes' steps: the first spatial axis is resized first."""
     current = list(shape)
     found = []
     for axis, out in enumerate(resize.outs):
@@ -203,7 +203,7 @@ def _cost(x: Meta, out: Meta) -> Cost:
 
 # ---------------------------------------------------------------------------------------------------------------- torch
 def _torch_resize(torch: Any, source: Any, attrs: Mapping[str, Any]) -> Any:
-    """Interpolation of a channels-first tensor: torch's function where the meanings agree, else gathers and sums."""
+    """Interpolates a channels-first tensor: torch's function where the meanings agree, else gathers and sums."""
     resize = Resize(source.shape[2:], attrs)
     align, mode = resize.align
     if not any(resize.scales) and attrs["interp_method"] != "nearest" and (align or mode == 0):

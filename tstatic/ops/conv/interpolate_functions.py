@@ -32,7 +32,7 @@ def _no_variables(value: Any, name: str, function: str) -> None:
 
 
 def _layout(x: Variable, data_format: str, function: str) -> tuple[int, str]:
-    """Number of spatial axes, and the layout in the op's spelling."""
+    """Returns the number of spatial axes, and the layout in the op's spelling."""
     rank = len(x.shape)
     check_rank(x, (3, 4, 5), "x", function)
     check_choice(data_format, _LAYOUT[rank], "data_format", function, error=ShapeError)
@@ -147,7 +147,7 @@ def _area(x: Variable, size: Any, scale: Any, rank: int, layout: str, name: str 
 
 
 def _scaled(x: Variable, scale: Any, rank: int, layout: str, function: str) -> tuple[int, ...]:
-    """Known output sizes from a scale.
+    """Returns known output sizes from a scale.
 
     Raises:
         ShapeError: If a size of the input is unknown.
@@ -175,7 +175,7 @@ def upsample(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """Another name of :func:`interpolate`.
+    """Resizes as :func:`interpolate`, whose other name it is.
 
     Returns:
         ``x`` with its spatial sizes changed.
@@ -202,7 +202,7 @@ def _resize_1x(
     data_format: str,
     **align: Any,
 ) -> Variable:
-    """Resizing of 1.x: a scale only says the output's size, and sizes decide the ratio."""
+    """Resizes as in 1.x: a scale only says the output's size, and sizes decide the ratio."""
     check_variable(input, "input", function)
     if actual_shape is not None:
         _no_variables(actual_shape, "actual_shape", function)

@@ -66,7 +66,7 @@ _WINDOW_ATTRS: dict[str, Any] = {
 
 # ------------------------------------------------------------------------------------------------------------- geometry
 def pooled_size(size: int, kernel: int, stride: int, pad: tuple[int, int], ceil_mode: bool) -> int:
-    """Number of windows along one axis, by Paddle's rule.
+    """Returns the number of windows along one axis, by Paddle's rule.
 
     With ``ceil_mode`` a last window may hang over the end, wherever it begins (torch leaves it out if it would begin in
     the padding behind the input). An input that is smaller than the window, by less than a stride, has one window.
@@ -120,14 +120,14 @@ class Pooling:
         return rows, columns
 
     def extents(self, exclusive: bool) -> Extents | None:
-        """What averages divide by, per row and column; ``None`` for the number of values inside the input."""
+        """Returns what averages divide by, per row and column; ``None`` for the number of values inside the input."""
         if self.adaptive or exclusive:
             return None
         rows, columns = (padded_extents(size, k, s, *pad, out) for size, k, s, pad, out in self._axes)
         return rows, columns
 
     def torch_pads(self) -> list[int]:
-        """Paddings for ``torch.nn.functional.pad``, with what a last window needs beyond them; a negative one crops."""
+        """Returns paddings for ``torch.nn.functional.pad``, with what a last window needs beyond them; a negative one crops."""
         pads: list[int] = []
         for size, k, s, (before, after), out in self._axes:
             pads = [before, max(after, (out - 1) * s + k - size - before), *pads]
@@ -135,7 +135,7 @@ class Pooling:
 
 
 def _infer(x: Meta, **attrs: Any) -> Meta:
-    """Shape of a pooling op's output.
+    """Infers the shape of a pooling op's output.
 
     Raises:
         ShapeError: If the rank is not 4, an attribute has the wrong length, or the window does not fit.
@@ -228,7 +228,7 @@ def _grad_ref(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence[Ar
 
 
 def _torch_pool(torch: Any, x: Any, **attrs: Any) -> Any:
-    """Pooling of a channels-first tensor in float32 or float64, by torch's functions on an input padded beforehand."""
+    """Pools a channels-first tensor in float32 or float64, by torch's functions on an input padded beforehand."""
     f = torch.nn.functional
     pooling = Pooling(x.shape[2:], attrs)
     largest = attrs["pooling_type"] == "max"

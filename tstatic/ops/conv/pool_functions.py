@@ -109,7 +109,7 @@ def max_pool2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Pooled:
-    """Maximum over sliding windows.
+    """Takes the maximum over sliding windows.
 
     Args:
         x: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats.
@@ -151,7 +151,7 @@ def avg_pool2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """Average over sliding windows.
+    """Takes the average over sliding windows.
 
     Args:
         x, kernel_size, stride, padding, ceil_mode, data_format, name: As in :func:`max_pool2d`.
@@ -189,7 +189,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     name: str | None = None,
 ) -> Pooled:
-    """Maximum over sliding windows of ``[n, c, length]``; see :func:`max_pool2d`.
+    """Takes the maximum over sliding windows of ``[n, c, length]``; see :func:`max_pool2d`.
 
     Returns:
         ``[n, c, out length]``, or that and the places of the maxima.
@@ -214,7 +214,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Average over sliding windows of ``[n, c, length]``; see :func:`avg_pool2d`.
+    """Takes the average over sliding windows of ``[n, c, length]``; see :func:`avg_pool2d`.
 
     Returns:
         ``[n, c, out length]``.
@@ -233,7 +233,7 @@ def avg_pool1d(
 # ------------------------------------------------------------------------------------------------------------ adaptive
 @export("nn.functional.adaptive_avg_pool2d", op="pool2d")
 def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
-    """Average over windows that share the input: window i covers ``floor(i h / oh)`` to ``ceil((i + 1) h / oh)``.
+    """Takes the average over windows that share the input: window i covers ``floor(i h / oh)`` to ``ceil((i + 1) h / oh)``.
 
     Args:
         x: ``[n, c, h, w]`` (``NCHW``) or ``[n, h, w, c]`` (``NHWC``), floats.
@@ -258,7 +258,7 @@ def adaptive_avg_pool2d(x: Variable, output_size: Any, data_format: str = "NCHW"
 
 @export("nn.functional.adaptive_max_pool2d", op="pool2d")
 def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Pooled:
-    """Maximum over windows that share the input; see :func:`adaptive_avg_pool2d`.
+    """Takes the maximum over windows that share the input; see :func:`adaptive_avg_pool2d`.
 
     Args:
         x: ``[n, c, h, w]``, floats.
@@ -280,7 +280,7 @@ def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False
 
 @export("nn.functional.adaptive_avg_pool1d", op="pool2d")
 def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) -> Variable:
-    """Average over windows that share ``[n, c, length]``; see :func:`adaptive_avg_pool2d`.
+    """Takes the average over windows that share ``[n, c, length]``; see :func:`adaptive_avg_pool2d`.
 
     Returns:
         ``[n, c, output_size]``.
@@ -296,7 +296,7 @@ def adaptive_avg_pool1d(x: Variable, output_size: Any, name: str | None = None) 
 
 @export("nn.functional.adaptive_max_pool1d", op="pool2d")
 def adaptive_max_pool1d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Pooled:
-    """Maximum over windows that share ``[n, c, length]``; see :func:`adaptive_max_pool2d`.
+    """Takes the maximum over windows that share ``[n, c, length]``; see :func:`adaptive_max_pool2d`.
 
     Returns:
         ``[n, c, output_size]``, or that and the places of the maxima.
@@ -326,7 +326,7 @@ def pool2d(
     exclusive: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Maximum or average pooling under the names of Paddle 1.x.
+    """Pools by maximum or average under the names of Paddle 1.x.
 
     Args:
         input: ``[n, c, h, w]`` or ``[n, h, w, c]``, floats.
@@ -380,7 +380,7 @@ def pool2d(
 def adaptive_pool2d(
     input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
 ) -> Pooled:
-    """Adaptive pooling under the names of Paddle 1.x; see ``nn.functional.adaptive_avg_pool2d``.
+    """Pools over adaptive windows under the names of Paddle 1.x; see ``nn.functional.adaptive_avg_pool2d``.
 
     Returns:
         ``[n, c, *pool_size]``, or that and the places of the maxima with ``require_index``.

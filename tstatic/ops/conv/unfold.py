@@ -46,12 +46,12 @@ class Blocks(Window):
         check_no_windows(self.sizes, self.outs, self.reach, self.pads)
 
     def inner(self, padded: Any) -> Any:
-        """The input inside its padded copy."""
+        """Returns the input inside its padded copy."""
         (top, _), (left, _) = self.pads
         return padded[:, :, top : top + self.sizes[0], left : left + self.sizes[1]]
 
     def tap(self, padded: Array, a: int, b: int) -> Array:
-        """What place (a, b) of every block is: ``[n, c, oh, ow]``."""
+        """Returns what place (a, b) of every block is: ``[n, c, oh, ow]``."""
         (sh, sw), (dh, dw), (oh, ow) = self.strides, self.dilations, self.outs
         i, j = a * dh, b * dw
         return padded[:, :, i : i + (oh - 1) * sh + 1 : sh, j : j + (ow - 1) * sw + 1 : sw]
@@ -251,7 +251,7 @@ def _geometry(kernel_sizes: Any, strides: Any, paddings: Any, dilations: Any, fu
 def unfold(
     x: Variable, kernel_sizes: Any, strides: Any = 1, paddings: Any = 0, dilations: Any = 1, name: str | None = None
 ) -> Variable:
-    """Every sliding block of an image as a column.
+    """Returns every sliding block of an image as a column.
 
     Args:
         x: ``[n, c, h, w]``, floats.

@@ -26,7 +26,7 @@ class OutputView:
             self.copied = True
 
     def store(self) -> None:
-        """Call when the view is complete."""
+        """Writes a copy back; call it when the view is complete."""
         if self.copied:
             np.copyto(self.array, self.view.reshape(self.array.shape))
 

@@ -62,14 +62,14 @@ def _invert(variance: Array, epsilon: float, out: Array) -> None:
 
 
 def _scratch(x: Meta, *rest: Meta | None, **attrs: Any) -> tuple[Meta, ...]:
-    """The row kernel's scratch, statistics, and for channels last a copy."""
+    """Returns the row kernel's scratch, statistics, and for channels last a copy."""
     shape, dtype = Groups(x.shape, attrs), x.dtype.compute
     copy = (Meta((x.numel,), dtype),) * is_last(shape.layout)
     return (*as_metas(layer_norm_scratch(*shape.rows, dtype.np)), Meta((2, shape.rows[0]), dtype), *copy)
 
 
 def _grad_scratch(x: Meta, *rest: Meta | None, **attrs: Any) -> tuple[Meta, ...]:
-    """Normalised input, gradient, sums by plane and by row."""
+    """Returns metadata of the normalised input, gradient, sums by plane and by row."""
     shape, dtype = Groups(x.shape, attrs), x.dtype.compute
     n, c, _ = shape.planes
     plane = Meta((x.numel,), dtype)
@@ -130,7 +130,7 @@ def _backward(
     shape: Groups,
     scratch: Sequence[Array],
 ) -> None:
-    """Gradients of :func:`_forward`, with ``inverse = 1 / sqrt(variance + epsilon)``.
+    """Computes the gradients of :func:`_forward`, with ``inverse = 1 / sqrt(variance + epsilon)``.
 
     With ``h = (x - mean) * inverse`` and ``g = dy * scale``: ``dx = inverse * (g - mean(g) - h * mean(g * h))`` by group,
     ``dscale = sum(dy * h)`` and ``dbias = sum(dy)`` by channel over the samples given.
@@ -180,7 +180,7 @@ def _backward(
 
 
 def _references(saves_inverse: bool) -> tuple[Ref, Ref]:
-    """The references of a normalisation and of its gradients.
+    """Returns the references of a normalisation and of its gradients.
 
     Args:
         saves_inverse: The second statistic is ``1 / sqrt(variance + epsilon)``, as in batch_norm, else the variance.

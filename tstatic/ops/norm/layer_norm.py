@@ -25,7 +25,7 @@ from tstatic.tuned.norm import layer_norm_grad, layer_norm_scratch
 
 
 def _matrix(shape: Sequence[int], axis: int) -> tuple[int, int]:
-    """Rows to normalise, and the length of one."""
+    """Returns the number of rows to normalise, and the length of one."""
     return math.prod(shape[:axis]), math.prod(shape[axis:])
 
 

@@ -23,7 +23,7 @@ from tstatic.tuned._common import Array
 
 
 def _reach(n: int, before: int) -> tuple[int, int]:
-    """Channels before and after that a window of ``n`` sees."""
+    """Returns how many channels a window of ``n`` sees before and after its own."""
     ahead = (n - 1) // 2 if before < 0 else before
     return ahead, n - 1 - ahead
 

@@ -27,7 +27,7 @@ def _infer(x: Meta, axis: int) -> Meta:
 
 
 def _ref(kernel: Callable[..., None], inputs: int) -> CallRef:
-    """A kernel on ``inputs`` arrays and one result, all of one shape."""
+    """Returns the reference of a kernel on ``inputs`` arrays and one result, all of one shape."""
 
     def calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, axis: int) -> Calls:
         return by_rows(ins, outs, axis, scratch, lambda read, written, own: [(kernel, (*read, *written, own))])
@@ -51,7 +51,7 @@ def _log_softmax_grad_lower(torch: Any, out: Any, dout: Any, axis: int) -> Any:
 
 # -------------------------------------------------------------------------------------------------------- second order
 def _arriving(ctx: GradContext) -> tuple[str, str, str | None]:
-    """Names of the result, its gradient and the gradient that arrives."""
+    """Returns the names of the result, its gradient and the gradient that arrives."""
     out, dout = ctx.inputs["Out"][0], ctx.inputs["Out" + GRAD][0]
     return out, dout, ctx.out_grads.get(ctx.outputs["X" + GRAD][0])
 
@@ -123,7 +123,7 @@ _CASES = (
 
 
 def _rows(texts: dict[str, str]) -> Callable[..., Rows | None]:
-    """The op along rows, where its axis is the last one."""
+    """Returns the op along rows, where its axis is the last one."""
 
     def rows(x: Meta, dout: Meta | None = None, *, axis: int) -> Rows | None:
         return Rows(texts, x.shape, x.rank - 1) if x.rank > 1 and axis in (-1, x.rank - 1) else None

@@ -38,5 +38,5 @@ def in_order(op: str, low: float, high: float) -> None:
 
 
 def to_dtype(torch: Any, tensor: Any, dtype: DType) -> Any:
-    """A tensor converted to a dtype of ours."""
+    """Converts a tensor to a dtype of ours."""
     return tensor.to(getattr(torch, dtype.name))

@@ -262,19 +262,19 @@ def _uniform(shape: Any, dtype: Any, low: float, high: float, seed: int, name: s
 def gaussian_random(
     shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32", name: str | None = None
 ) -> Variable:
-    """Normal numbers of the given mean and standard deviation."""
+    """Draws normal numbers of the given mean and standard deviation."""
     return _gaussian(shape, mean, std, seed, dtype, name, "gaussian_random")
 
 
 @export("tensor.standard_normal", op="gaussian_random")
 def standard_normal(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Normal numbers of mean 0 and variance 1 of the given shape."""
+    """Draws normal numbers of mean 0 and variance 1 of the given shape."""
     return _gaussian(shape, 0.0, 1.0, 0, dtype, name)
 
 
 @export("tensor.randn", op="gaussian_random")
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Normal numbers of mean 0 and variance 1 of the given shape.
+    """Draws normal numbers of mean 0 and variance 1 of the given shape.
 
     Example:
         >>> x = paddle.randn([10000])
@@ -287,7 +287,7 @@ def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 @export("tensor.normal", op="gaussian_random")
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
-    """Normal numbers.
+    """Draws normal numbers.
 
     Args:
         mean: A number, or a Variable of means.
@@ -322,7 +322,7 @@ def gaussian_random_batch_size_like(
     seed: int = 0,
     dtype: Any = "float32",
 ) -> Variable:
-    """Normal numbers of ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``."""
+    """Draws normal numbers of ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``."""
     x = check_variable(input, "input", "gaussian_random_batch_size_like")
     attrs = {"shape": list(shape), "dtype": dtype, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx,
              "mean": mean, "std": std, "seed": seed}  # fmt: skip
@@ -333,7 +333,7 @@ def gaussian_random_batch_size_like(
 def uniform(
     shape: Any, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
-    """Uniform numbers in [min, max).
+    """Draws uniform numbers in [min, max).
 
     Args:
         shape: Sizes, or an int Variable that holds them.
@@ -350,7 +350,7 @@ def uniform(
 def uniform_random(
     shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
-    """Uniform numbers in [min, max); see ``paddle.uniform``.
+    """Draws uniform numbers in [min, max); see ``paddle.uniform``.
 
     Example:
         >>> x = fluid.layers.uniform_random([1000], min=-2.0, max=2.0)
@@ -363,7 +363,7 @@ def uniform_random(
 
 @export("tensor.rand", op="uniform_random")
 def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Uniform numbers in [0, 1) of the given shape.
+    """Draws uniform numbers in [0, 1) of the given shape.
 
     Example:
         >>> x = paddle.rand([1000])
@@ -385,7 +385,7 @@ def uniform_random_batch_size_like(
     max: float = 1.0,
     seed: int = 0,
 ) -> Variable:
-    """Uniform numbers of ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``."""
+    """Draws uniform numbers of ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``."""
     x = check_variable(input, "input", "uniform_random_batch_size_like")
     attrs = {"shape": list(shape), "dtype": dtype, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx,
              "min": min, "max": max, "seed": seed}  # fmt: skip

@@ -44,7 +44,7 @@ ATTRS = {
 
 
 def scale_of(dropout_prob: float, is_test: bool, dropout_implementation: str) -> float:
-    """What the kept elements are multiplied by."""
+    """Returns what the kept elements are multiplied by."""
     if is_test:
         return 1.0 if dropout_implementation == UPSCALE else 1.0 - dropout_prob
     if dropout_implementation == UPSCALE:
@@ -73,7 +73,7 @@ def _scaled(x: Array, mask: Array | None, out: Array, scale: float) -> None:
 
 
 def _torch_keep(torch: Any, shape: Shape, dropout_prob: float, key: Any, start: int, device: Any) -> Any:
-    """The mask of kept elements as uint8."""
+    """Returns the mask of kept elements as uint8."""
     bits = torch_bits(torch, math.prod(shape), key, start, device)
     return (bits >= draw.keep_threshold(dropout_prob)).to(torch.uint8).reshape(shape)
 
@@ -112,7 +112,7 @@ def _again(type: str) -> Any:
 
 
 def _gradient(type: str) -> GradOp:
-    """The backward op of that type."""
+    """Returns the backward op of that type."""
     return GradOp(
         f"Mask, Out{GRAD} -> X{GRAD}",
         ref=_grad_ref,

@@ -109,7 +109,7 @@ register(OpDef(
 def randint(
     low: int = 0, high: int | None = None, shape: Any = (1,), dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """Whole numbers from ``low`` to ``high - 1``, each as likely; from 0 to ``low - 1`` when ``high`` is ``None``.
+    """Draws whole numbers from ``low`` to ``high - 1``, each as likely; from 0 to ``low - 1`` when ``high`` is ``None``.
 
     Args:
         low: Smallest number.
@@ -134,5 +134,5 @@ def randint(
 
 @export("tensor.randperm", op="randperm")
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
-    """The numbers 0 to ``n - 1`` in random order, of shape [n]."""
+    """Draws the numbers 0 to ``n - 1`` in random order, of shape [n]."""
     return emit_one("randperm", {}, {"n": check_int(n, "n", "randperm"), "dtype": dtype}, name=name)
