@@ -52,7 +52,7 @@ KERNELS = (
     ),
     Mutant(
         "fusion/codegen/sums.py",
-        "finish",
+        "finished",
         "call",
         "math.ceil(kept / columns)",
         "kept // columns",

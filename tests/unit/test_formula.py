@@ -9,14 +9,14 @@ import pytest
 
 from tstatic.ir.evaluate import evaluate as run
 from tstatic.ir.expr import parse
-from tstatic.ir.formula import Formula, compiled, evaluate
+from tstatic.ir.formula import UpdateFormula, compiled, evaluate
 from tstatic.ir.opdef import Attr, Domain, OpDef, op_def
 from tstatic.ir.registry import Registry
 from tstatic.ops.update._update import register_update
 
 
-def formula(**texts: str) -> Formula:
-    return Formula(("Param", "Grad", "LearningRate"), ("ParamOut",), texts, ("LearningRate",), {})
+def formula(**texts: str) -> UpdateFormula:
+    return UpdateFormula(("Param", "Grad", "LearningRate"), ("ParamOut",), texts, ("LearningRate",), {})
 
 
 def test_the_largest_parts_of_one_element_are_numbers() -> None:

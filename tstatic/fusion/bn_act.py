@@ -7,7 +7,7 @@ from dataclasses import replace
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations
+from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.ir.frozen import FrozenOp
 
 _STATISTICS = ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace")
@@ -40,11 +40,6 @@ def backward_parts(
     slots = ("X", "Scale", "Bias", "SavedMean", "SavedVariance")
     ins = {"Y": one(read.get("Out")), "Y@GRAD": dout, **{s: one(norm.input(s)) for s in slots}}
     return ins, {s: one(norm.output(s)) for s in ("X@GRAD", "Scale@GRAD", "Bias@GRAD")}
-
-
-def one(entry: object) -> str | None:
-    """Returns the value of a slot that holds exactly one, else ``None``."""
-    return entry if isinstance(entry, str) else None
 
 
 def _fuse(match: Match) -> Fused:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tstatic.fusion.bn_act import backward_parts, forward_parts, one
+from tstatic.fusion.bn_act import backward_parts, forward_parts
 from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations
+from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.fusion.reasons import MatchRejected
 
 

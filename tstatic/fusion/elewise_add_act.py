@@ -8,7 +8,7 @@ from dataclasses import replace
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
-from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations
+from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
@@ -154,7 +154,7 @@ def _fuse_again(match: Match) -> Fused:
     attrs = {"functor_list": ["elementwise_add", act.type], "axis": again.attrs["axis"]}
     outputs = {"X@GRAD": inner, "Y@GRAD": None}
     if add is not None:
-        outputs = {"X@GRAD": _one(add.output("X@GRAD")), "Y@GRAD": _one(add.output("Y@GRAD"))}
+        outputs = {"X@GRAD": one(add.output("X@GRAD")), "Y@GRAD": one(add.output("Y@GRAD"))}
         outputs["IntermediateOut@GRAD"] = inner
     ins = {"X": match.values["x"], "Y": match.values["y"], "Out@GRAD": match.values["dout"]}
     return Fused("fused_elemwise_add_activation_grad", ins, outputs, attrs)
@@ -176,15 +176,15 @@ def _fuse(match: Match) -> Fused:
         return Fused(
             "fused_elemwise_add_activation",
             {"X": values["x"], "Y": values["y"]},
-            {"Out": _one(result.output("Out")), "IntermediateOut": _one(inner.output("Out"))},
+            {"Out": one(result.output("Out")), "IntermediateOut": one(inner.output("Out"))},
             attrs,
         )
     inner_gradient = match.values.get("act.X@GRAD" if first else "add.Y@GRAD") or match.values.get("act.Out")
-    outputs = {"X@GRAD": _one(add.output("X@GRAD")), "Y@GRAD": _one(add.output("Y@GRAD"))}
+    outputs = {"X@GRAD": one(add.output("X@GRAD")), "Y@GRAD": one(add.output("Y@GRAD"))}
     if not first:
         replaced = "Y@GRAD" if "add.Y@GRAD" in match.values else "X@GRAD"
         inner_gradient = outputs[replaced]
-        outputs[replaced] = _one(act.output("X@GRAD"))
+        outputs[replaced] = one(act.output("X@GRAD"))
     return Fused(
         "fused_elemwise_add_activation_grad",
         {"Out": _slot(act, "Out"), "IntermediateOut": _slot(act, "X"), "Out@GRAD": match.values["dout"]},
@@ -196,11 +196,7 @@ def _fuse(match: Match) -> Fused:
 def _slot(op: FrozenOp, name: str) -> str | None:
     """Returns the value of a slot, or ``None`` if this activation's gradient lacks it (a scale's X is the incoming gradient)."""
     names = [s.name for s in op.definition.inputs]
-    return _one(op.input(name)) if name in names and op.type != "scale" else None
-
-
-def _one(entry: object) -> str | None:
-    return entry if isinstance(entry, str) else None
+    return one(op.input(name)) if name in names and op.type != "scale" else None
 
 
 FUSION = Fusion(

@@ -81,6 +81,11 @@ class Pattern:
         return self.ops[-1]
 
 
+def one(entry: object) -> str | None:
+    """Returns the value of a slot that holds exactly one, else ``None``."""
+    return entry if isinstance(entry, str) else None
+
+
 def activations() -> tuple[str, ...]:
     """Returns the types of the ops that are loaded and whose definitions say that they are activations."""
     # Those of a program are loaded; to load all takes half a second.

@@ -205,8 +205,10 @@ def _convert(tree: ast.expr) -> Node:
     raise AssertionError(f"not part of the expression language: {ast.unparse(tree)}")
 
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
-          "ne": "!=", "both": "&", "either": "|"}  # fmt: skip
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
+         "ne": "!="}  # fmt: skip
+"""Functions that are operators in Python and numpy alike."""
+_INFIX = {**INFIX, "both": "&", "either": "|"}
 
 
 def to_text(node: Node) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir import expr
-from tstatic.ir.expr import FUNCTIONS, Node, const, make, parse, substitute, variables
+from tstatic.ir.expr import FUNCTIONS, INFIX, Node, const, make, parse, substitute, variables
 
 
 def _references_only(*args: Any) -> Any:
@@ -23,7 +23,7 @@ expr.define("squares", None, _references_only)
 
 
 @dataclass(frozen=True)
-class Formula:
+class UpdateFormula:
     """What an update computes, in the expression language over the slots' lower-case names, attributes and earlier terms.
 
     A term of an output slot is that slot's new value; any other names a value that later terms share. An output has the
@@ -151,9 +151,6 @@ class BoundFormula:
 
 
 # -------------------------------------------------------------------------------------------------------------- numbers
-_INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-}  # fmt: skip
 _MATH: Mapping[str, Callable[..., Any]] = {
     "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "abs": abs, "maximum": max, "minimum": min,
 }  # fmt: skip
@@ -173,8 +170,8 @@ def to_python(node: Node, names: Callable[[str], str], arrays: bool = False) -> 
     if node.op == "var":
         return names(node.value)
     args = [to_python(a, names, arrays) for a in node.args]
-    if node.op in _INFIX:
-        return f"({args[0]} {_INFIX[node.op]} {args[1]})"
+    if node.op in INFIX:
+        return f"({args[0]} {INFIX[node.op]} {args[1]})"
     if node.op == "neg":
         return f"(-{args[0]})"
     if arrays:

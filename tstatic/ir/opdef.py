@@ -13,7 +13,7 @@ import numpy as np
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
-from tstatic.ir.formula import Formula
+from tstatic.ir.formula import UpdateFormula
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
 from tstatic.ir.ref import NO_REF, ExpressionRef, Ref, as_ref, pick
 from tstatic.ir.registry import Registry
@@ -283,7 +283,7 @@ class OpDef:
     rows: Callable[..., Rows | None] | None = None
     activation: bool = False
     pairwise: str = ""
-    formula: Formula | None = None
+    formula: UpdateFormula | None = None
     softmax: tuple[str, str] | None = None
     uses_blas: bool = False
     collective: bool = False

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, Launches
 from tstatic.fusion.codegen.lines import Typed
-from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, normalised, one, uses_running_statistics
+from tstatic.fusion.codegen.norm_module import MERGE, TILE, NormModule, normalised, one
 from tstatic.fusion.codegen.norm_reference import AGAIN
-from tstatic.fusion.codegen.per_channel import Function, merging, tiling
+from tstatic.fusion.codegen.per_channel import Function, merging, tiling, uses_running_statistics
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta

@@ -13,7 +13,6 @@ from tstatic.fusion.codegen import sums
 from tstatic.fusion.codegen.kernel import (
     Kernel,
     KernelArgument,
-    KernelLocal,
     KernelParameter,
     Launch,
     Launches,
@@ -80,6 +79,26 @@ def stored(value: Typed, dtype: DType, used: set[str]) -> str:
         used.add("to_bf16")
         return f"to_bf16({value.text})"
     return value.text if value.dtype is dtype else f"{value.text}.to({LANGUAGE[dtype.name]})"
+
+
+def loaded(group: LoopNest, index: Callable[[Operand], tuple[str, str]]) -> tuple[list[str], Lines]:
+    """Returns the lines that load a group's inputs, and its own, written.
+
+    Args:
+        group: The group.
+        index: ``(operand) -> (offset, mask)``.
+    """
+    used: set[str] = set()
+    loads: list[str] = []
+    names: dict[int, Typed] = {}
+    for i, operand in enumerate(group.inputs):
+        text, dtype = load(operand, *index(operand), used)
+        loads.append(f"a{i} = {text}")
+        names[i] = Typed(f"a{i}", dtype)
+    lines = Lines(group, names)
+    lines.used |= used
+    lines.write()
+    return loads, lines
 
 
 def coordinates(iteration_space: tuple[int, ...], operand: Operand, offset: str) -> str:
@@ -160,7 +179,7 @@ def pointers_of(group: LoopNest) -> tuple[KernelParameter, ...]:
     """Parameters for a group's memory; a summed output is written to partial sums first."""
     summed = set(group.summed)
     return tuple(
-        KernelParameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], KernelLocal(f"partial:{o.name}"))
+        KernelParameter(f"p_{o.name}", "pointer", TYPES[o.dtype.compute.name], sums.partial(o))
         if o in summed
         else KernelParameter(o.name, "pointer", TYPES[o.dtype.name], o.value)
         for o in (*group.inputs, *group.outputs)
@@ -168,14 +187,7 @@ def pointers_of(group: LoopNest) -> tuple[KernelParameter, ...]:
 
 
 def _pointwise_kernel(group: LoopNest) -> Kernel:
-    loads = []
-    loaded: dict[int, Typed] = {}
-    lines = Lines(group, loaded)
-    for i, operand in enumerate(group.inputs):
-        text, dtype = load(operand, coordinates(group.iteration_space, operand, "offsets"), "mask", lines.used)
-        loads.append(f"a{i} = {text}")
-        loaded[i] = Typed(f"a{i}", dtype)
-    lines.write()
+    loads, lines = loaded(group, lambda operand: (coordinates(group.iteration_space, operand, "offsets"), "mask"))
     stores = []
     for operand in group.outputs:
         value = lines.done[operand.value]
@@ -255,14 +267,7 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         elif not runs or d > runs[-1]:
             inner *= size
     outer = group.numel // (kept * inner)
-    loads = []
-    loaded: dict[int, Typed] = {}
-    lines = Lines(group, loaded)
-    for i, operand in enumerate(group.inputs):
-        text, dtype = load(operand, coordinates(group.iteration_space, operand, "offsets"), "mask", lines.used)
-        loads.append(f"a{i} = {text}")
-        loaded[i] = Typed(f"a{i}", dtype)
-    lines.write()
+    loads, lines = loaded(group, lambda operand: (coordinates(group.iteration_space, operand, "offsets"), "mask"))
     totals, stores, writes = [], [], []
     for operand in group.outputs:
         value = lines.done[operand.value]
@@ -305,7 +310,7 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         ),
         *writes,
     ]
-    main = function("kernel", parameters, body)
+    text = function("kernel", parameters, body)
     lines.used.add("to_bf16")
     pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
 
@@ -322,10 +327,8 @@ def _sum_kernel(group: LoopNest) -> Kernel:
             strips = max(1, min(-(-rows // tall), 528 // max(1, -(-kept // wide))))
         strip = math.ceil(math.ceil(rows / strips) / tall) * tall
         strips = -(-rows // strip)
-        launches = [Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})]
-        summed = [(KernelLocal(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
-        launches += sums.finish(summed, strips, kept, target)
-        return Launches(tuple(launches), {name: (strips * kept, dtype.compute) for name, _, dtype in summed})
+        main = Launch("kernel", (-(-kept // wide), strips), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide})
+        return sums.finished(main, group.summed, strips, kept, target)
 
-    code = f"{main}\n\n\n{sums.text(len(group.summed))}"
+    code = f"{text}\n\n\n{sums.text(len(group.summed))}"
     return assemble(group, "sum", parameters, lines.used, code, plan)

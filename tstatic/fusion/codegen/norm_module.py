@@ -10,7 +10,7 @@ from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, L
 from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed, number
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, build
 from tstatic.fusion.codegen.norm_reference import write_norm
-from tstatic.fusion.codegen.per_channel import Extent, Function, extent_of
+from tstatic.fusion.codegen.per_channel import Extent, Function, extent_of, uses_running_statistics
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.types import DType, Meta
@@ -18,11 +18,6 @@ from tstatic.target import Target
 
 TILE = ("ROWS", "COLUMNS")
 MERGE = ("STRIPS", "COLUMNS")
-
-
-def uses_running_statistics(attrs: Mapping[str, object]) -> bool:
-    """Whether the running statistics normalise, instead of the batch's own."""
-    return bool(attrs["use_global_stats"] or (attrs["is_test"] and not attrs["trainable_statistics"]))
 
 
 def one(entry: Entry) -> str:

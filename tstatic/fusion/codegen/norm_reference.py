@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from tstatic.fusion.codegen.per_channel import LAST
+import math
+
+from tstatic.fusion.codegen.per_channel import LAST, uses_running_statistics
 from tstatic.fusion.codegen.reference import Reference
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OpDef
-from tstatic.ir.types import Shape
-
-
-def _layout(shape: Shape, layout: str) -> tuple[tuple[int, ...], Shape]:
-    """The axes that a channel's values lie along, and the shape of one value per channel."""
-    at = len(shape) - 1 if len(shape) == 2 or layout in LAST else 1
-    return tuple(i for i in range(len(shape)) if i != at), tuple(n if i == at else 1 for i, n in enumerate(shape))
 
 
 class _Norm:
@@ -24,10 +19,13 @@ class _Norm:
         x = op.input("X")
         assert isinstance(x, str)
         self.x = reference.of(x)
-        self.axes, self.wide = _layout(self.x.shape, op.attrs["data_layout"])
+        shape = self.x.shape
+        at = len(shape) - 1 if len(shape) == 2 or op.attrs["data_layout"] in LAST else 1
+        # The axes that a channel's values lie along, and the shape of one value per channel.
+        self.axes = tuple(i for i in range(len(shape)) if i != at)
+        self.wide = tuple(n if i == at else 1 for i, n in enumerate(shape))
         self.epsilon = float(op.attrs["epsilon"])
-        a = op.attrs
-        self.given = bool(a["use_global_stats"] or (a["is_test"] and not a["trainable_statistics"]))
+        self.given = uses_running_statistics(op.attrs)
 
     def channel(self, slot: str, absent: str) -> str:
         """A parameter or statistic; ``absent`` where the op has none."""
@@ -71,9 +69,7 @@ def batch_norm_grad(reference: Reference, op: FrozenOp) -> None:
     n.line("normal", f"({n.x.text} - {n.channel('SavedMean', '0.0')}) * inverse")
     n.line("dscale", f"np.sum(dy * normal, axis={n.axes!r}, keepdims=True)")
     n.line("dbias", f"np.sum(dy, axis={n.axes!r}, keepdims=True)")
-    count = n.x.shape[0]
-    for axis in n.axes[1:]:
-        count *= n.x.shape[axis]
+    count = math.prod(n.x.shape[axis] for axis in n.axes)
     taken = "" if n.given else f" - (dbias + normal * dscale) / {count}"
     n.put("X@GRAD", f"(dy{taken}) * inverse * {n.channel('Scale', '1.0')}")
     n.put("Scale@GRAD", "dscale.reshape(-1)")

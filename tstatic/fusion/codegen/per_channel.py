@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.emit import function, stored
@@ -27,6 +27,11 @@ STRIP = 256
 
 FEWEST = 264
 """Programs that keep an H100 busy: two for each multiprocessor."""
+
+
+def uses_running_statistics(attrs: Mapping[str, object]) -> bool:
+    """Whether the running statistics normalise, instead of the batch's own."""
+    return bool(attrs["use_global_stats"] or (attrs["is_test"] and not attrs["trainable_statistics"]))
 
 
 @dataclass(frozen=True, slots=True)

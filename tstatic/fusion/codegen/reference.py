@@ -11,14 +11,11 @@ import numpy as np
 
 from tstatic.fusion.codegen.define import Formula, define
 from tstatic.fusion.codegen.lines import _bare, number, safe
-from tstatic.ir.expr import FUNCTIONS, Node, count_uses, parse, substitute
+from tstatic.ir.expr import FUNCTIONS, INFIX, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.pointwise import COLUMN
 from tstatic.ir.types import DType, Meta, Shape, broadcast_shapes, float64
 
-_INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-}  # fmt: skip
 _PLAIN = {"isnan": "np.isnan", "isinf": "np.isinf", "erf": "erf"}
 """Functions that are not ufuncs here, and what the script calls for them."""
 _ROWS = {"rsum": "sum", "rmax": "max"}
@@ -214,8 +211,8 @@ class _Expressions:
             return Value(f"(-{texts[0]})", shape)
         if node.op == "reciprocal":
             return Value(f"(1 / {texts[0]})", shape)
-        if node.op in _INFIX and not all(a.op == "const" for a in node.args):
-            return Value(f"({texts[0]} {_INFIX[node.op]} {texts[1]})", shape, is_bool)
+        if node.op in INFIX and not all(a.op == "const" for a in node.args):
+            return Value(f"({texts[0]} {INFIX[node.op]} {texts[1]})", shape, is_bool)
         name = _PLAIN.get(node.op)
         if name is None:
             if not isinstance(function.numpy, np.ufunc):

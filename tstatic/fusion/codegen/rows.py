@@ -10,13 +10,13 @@ from tstatic.fusion.codegen.emit import (
     assemble,
     coordinates,
     function,
-    load,
+    loaded,
     offset_type,
     pointers_of,
     stored,
 )
-from tstatic.fusion.codegen.kernel import Kernel, KernelLocal, KernelParameter, Launch, Launches, power_of_two
-from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Typed
+from tstatic.fusion.codegen.kernel import Kernel, KernelParameter, Launch, Launches, power_of_two
+from tstatic.fusion.codegen.lines import LANGUAGE, Lines
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand
 from tstatic.target import Target
 
@@ -69,14 +69,7 @@ def rows_kernel(group: LoopNest) -> Kernel:
     assert group.inner is not None
     length, count = math.prod(group.iteration_space[group.inner :]), group.rows
     check_sums(group)
-    loads = []
-    loaded: dict[int, Typed] = {}
-    lines = Lines(group, loaded)
-    for i, operand in enumerate(group.inputs):
-        text, dtype = load(operand, *_index(group, operand), lines.used)
-        loads.append(f"a{i} = {text}")
-        loaded[i] = Typed(f"a{i}", dtype)
-    lines.write()
+    loads, lines = loaded(group, lambda operand: _index(group, operand))
     if length > LONGEST:
         return _long_rows(group, loads, lines)
     totals, stores, writes = [], [], []
@@ -137,10 +130,8 @@ def rows_kernel(group: LoopNest) -> Kernel:
         strips = math.ceil(count / strip)
         # 16 values a thread, so that a row of 4,096 takes 8 warps; 8 where two sums per column stay in registers, too.
         warps = power_of_two(tall * wide // (512 if len(group.summed) < 2 else 256), 1, 16)
-        launches = [Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)]
-        summed = [(KernelLocal(f"partial:{o.name}"), o.value, o.dtype) for o in group.summed]
-        launches += sums.finish(summed, strips, length, target)
-        return Launches(tuple(launches), {name: (strips * length, dtype.compute) for name, _, dtype in summed})
+        main = Launch("kernel", (strips,), (*pointers, strip), {"ROWS": tall, "COLUMNS": wide}, warps)
+        return sums.finished(main, group.summed, strips, length, target)
 
     return assemble(group, "rows", parameters, lines.used, text, plan)
 

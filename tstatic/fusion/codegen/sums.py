@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from tstatic.fusion.codegen.kernel import KernelLocal, Launch, power_of_two
+from tstatic.fusion.codegen.kernel import KernelLocal, Launch, Launches, power_of_two
 from tstatic.fusion.codegen.lines import TYPES
-from tstatic.ir.types import DType
+from tstatic.fusion.codegen.loop_nest import Operand
 from tstatic.target import Target
 
 _ONE = """@triton.jit
@@ -34,34 +34,41 @@ _TILE = 4096
 _FEW = 1 << 16
 """Columns of a tile in the interpreter."""
 
-Summed = tuple[KernelLocal, str, DType]
-"""The buffer of an output's partial sums, ``[strips, kept]``, the value that is written, and its type."""
-
 
 def text(outputs: int) -> str:
     """The functions that finish so many outputs; they need ``to_bf16`` of the prelude."""
     return _ONE if outputs == 1 else f"{_ONE}\n\n\n{_TWO}"
 
 
-def finish(summed: Sequence[Summed], strips: int, kept: int, target: Target) -> Iterator[Launch]:
-    """The launches that add the partial sums, two outputs at a time.
+def finished(main: Launch, summed: Sequence[Operand], strips: int, kept: int, target: Target) -> Launches:
+    """Returns a launch that makes partial sums, and those that add them, two outputs at a time.
 
     Args:
+        main: Writes ``[strips, kept]`` partial sums of each output.
         summed: The outputs.
-        strips, kept: Sizes of the buffers.
+        strips, kept: Sizes.
         target: The chip.
     """
     # 32 numbers beside each other are as much as a warp fetches at once.
     columns = power_of_two(-(-kept // 2), 1, _FEW) if target.large_programs else power_of_two(kept, 1, 32)
     constants = {"ROWS": power_of_two(strips, 1, max(1, _TILE // columns)), "COLUMNS": columns}
+    launches = [main]
     for first in range(0, len(summed), 2):
         pair = summed[first : first + 2]
-        values = tuple(name for partial, output, _ in pair for name in (partial, output))
-        types = tuple(f"*{TYPES[t.name]}" for _, _, dtype in pair for t in (dtype.compute, dtype))
-        yield Launch(
-            ("finish", "finish_two")[len(pair) - 1],
-            (math.ceil(kept / columns),),
-            (*values, strips, kept),
-            constants,
-            types=(*types, "i32", "i32"),
+        values = tuple(name for o in pair for name in (partial(o), o.value))
+        types = tuple(f"*{TYPES[t.name]}" for o in pair for t in (o.dtype.compute, o.dtype))
+        launches.append(
+            Launch(
+                ("finish", "finish_two")[len(pair) - 1],
+                (math.ceil(kept / columns),),
+                (*values, strips, kept),
+                constants,
+                types=(*types, "i32", "i32"),
+            )
         )
+    return Launches(tuple(launches), {partial(o): (strips * kept, o.dtype.compute) for o in summed})
+
+
+def partial(operand: Operand) -> KernelLocal:
+    """Returns the buffer of an output's partial sums."""
+    return KernelLocal(f"partial:{operand.name}")

@@ -13,7 +13,7 @@ import numpy as np
 from tstatic.errors import DTypeError, ProgramError, ShapeError
 from tstatic.ir.expr import Node, variables
 from tstatic.ir.expr_numpy import Code, compile_numpy
-from tstatic.ir.formula import Formula, Numbers, compiled, evaluate
+from tstatic.ir.formula import Numbers, UpdateFormula, compiled, evaluate
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
 from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
@@ -73,7 +73,7 @@ class UpdateRef(Ref):
     which are rounded once when they are written back.
     """
 
-    def __init__(self, formula: Formula) -> None:
+    def __init__(self, formula: UpdateFormula) -> None:
         self.inputs, self.outputs = formula.inputs, formula.outputs
         self.formula = formula
         self.attrs = None
@@ -520,7 +520,7 @@ def register_update(
         type: Op type.
         slots: Its slots.
         attrs: Its attributes.
-        texts: Its formula (:class:`~tstatic.ir.formula.Formula`); with a master parameter, ``param`` and ``ParamOut`` are
+        texts: Its formula (:class:`~tstatic.ir.formula.UpdateFormula`); with a master parameter, ``param`` and ``ParamOut`` are
             the master's. If it needs one pass over the elements, the work may be cut.
         lower: The torch form.
         domain: Where tests may sample.
@@ -529,7 +529,7 @@ def register_update(
     ins, outs = parse_slots(slots)
     in_names, out_names = tuple(s.name for s in ins), tuple(s.name for s in outs)
     numbers = tuple(n for n in SCALARS if n in in_names and n != "SkipUpdate")
-    formula = Formula(in_names, out_names, texts, numbers, {n: a for n, a in TENSORS.items() if n in in_names})
+    formula = UpdateFormula(in_names, out_names, texts, numbers, {n: a for n, a in TENSORS.items() if n in in_names})
     ref = UpdateRef(formula)
     assert all(i in in_names for i, _ in ref.pairs), type
 
