@@ -1,4 +1,4 @@
-"""Kernels as text: what ops compute (``define``), a loop nest over it (``group``), and its Triton source (``emit``).
+"""Kernels as text: what ops compute (``define``), a loop nest over it (``loop_nest``), and its Triton source (``emit``).
 
 * ``kernel``  a generated kernel as data
 * ``loop_nest``, ``define``  ops as one loop nest over expressions

@@ -15,7 +15,7 @@ from tstatic.target import Target
 
 
 def batch_norm_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """The kernel of a batch norm and of ops per element that follow it, or of such ops and a batch norm's gradient.
+    """Returns the kernel of a batch norm and of ops per element that follow it, or of such ops and a batch norm's gradient.
 
     Args:
         body: ``batch_norm`` first, or ``batch_norm_grad`` last.
@@ -72,7 +72,7 @@ class Forward(NormModule):
         return self.finish("batch_norm", plan)
 
     def shift(self, f: Function) -> list[str]:
-        """A value near the channel's, its first: differences from it are small where the mean is large."""
+        """Returns a value near the channel's, its first: differences from it are small where the mean is large."""
         index = "columns" if self.extent.inner == 1 else f"columns * {self.extent.inner}"
         return [
             f"first = {f.read('x', self.x, self.dtype, index)}",
@@ -80,7 +80,7 @@ class Forward(NormModule):
         ]
 
     def statistics(self) -> Function:
-        """Sums and sums of squared deviations of each strip (B. P. Welford, 1962; T. F. Chan et al., 1979)."""
+        """Writes the sums and sums of squared deviations of each strip (B. P. Welford, 1962; T. F. Chan et al., 1979)."""
         f = self.function("statistics", ("strip",), TILE)
         f.add(*self.extent.columns, *self.extent.rows_from("tl.program_id(1)"), *self.shift(f))
         first = "inside & (tl.program_id(1) == 0)"

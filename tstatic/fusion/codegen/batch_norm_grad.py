@@ -85,7 +85,7 @@ class Backward(NormModule):
         return self.finish("batch_norm_grad", plan)
 
     def tile(self) -> int:
-        """Elements of a tile of the sums: as many as a thread holds without spilling, under both compilers and on all chips."""
+        """Returns elements per tile of the sums: what a thread holds without spilling, under both compilers and on all chips."""
         read = {o.value for o in self.group.inputs} - {_INNER}
         streams = len(read | {self.x}) + sum(v in self.needed for v in self.made)
         if self.extent.inner == 1:
@@ -107,7 +107,7 @@ class Backward(NormModule):
         f.add(f"factor = {self.channel(f, 'SavedVariance')}" + (f" * {scale}" if scale is not None else ""))
 
     def centered(self, f: Function) -> list[str]:
-        """Lines that give ``d``, the distance from the mean, and where it is asked for the normalised element."""
+        """Returns lines that give ``d``, the distance from the mean, and where it is asked for the normalised element."""
         lines = [f"d = {f.read('x', self.x, self.dtype, 'offsets', 'mask')} - mean_here[None, :]"]
         if self.again:
             lines.append(f"t = {normalised('d', 'factor', self.norm.input('Bias') is not None)}")
@@ -167,7 +167,7 @@ class Backward(NormModule):
         return f
 
     def apply(self, first: bool) -> Function:
-        """``dx``; ``first``: nothing ran before, so what else is needed is stored here."""
+        """Writes ``dx``; ``first``: nothing ran before, so what else is needed is stored here."""
         f = self.function("kernel", ("strip",), TILE)
         which = "tl.program_id(1)" if first else "(tl.num_programs(1) - 1 - tl.program_id(1))"
         if first:
@@ -189,7 +189,7 @@ class Backward(NormModule):
         return f
 
     def arriving(self, f: Function, first: bool) -> tuple[list[str], str]:
-        """Lines that give ``dz``, and its name; where the first pass stored it, it is loaded."""
+        """Returns lines that give ``dz``, and its name; where the first pass stored it, it is loaded."""
         scratch = self.elements(Function("unused", self.compute, set()), self.known)
         same = [v for v in self.made if v in self.needed and scratch.done[v].text == scratch.done[self.dz].text]
         if same and not first:
@@ -206,7 +206,7 @@ class Backward(NormModule):
 
 
 def _wanted(op: FrozenOp, needed: Sequence[str]) -> set[str]:
-    """Output slots of an op whose values are needed."""
+    """Returns output slots of an op whose values are needed."""
     return {
         s.name for s, e in zip(op.definition.outputs, op.outputs, strict=True) if isinstance(e, str) and e in needed
     }

@@ -41,14 +41,14 @@ class Formula:
 
 
 def is_pointwise(definition: OpDef) -> bool:
-    """Whether an op may be inlined into kernels: it states expressions, draws nothing and has no effects."""
+    """Returns whether an op may be inlined into kernels: it states expressions, draws nothing and has no effects."""
     return definition.expression is not None and not (
         definition.random or definition.effects or definition.state or definition.objects or definition.dynamic
     )
 
 
 def works_on_rows(definition: OpDef) -> bool:
-    """Whether an op states expressions along rows.
+    """Returns whether an op states expressions along rows.
 
     Such an op may have effects: what states all its results as expressions does nothing besides but check its values (class
     numbers), and a kernel, which cannot raise, makes NaN of what the check would refuse.
@@ -59,7 +59,7 @@ def works_on_rows(definition: OpDef) -> bool:
 
 
 def worth_a_kernel(formula: Formula) -> bool:
-    """Whether an op along rows does more than reduce each row once, so that alone, too, it gains by a kernel.
+    """Returns whether an op along rows does more than reduce each row once, so that alone, too, it gains by a kernel.
 
     A plain reduction reads each element once, whoever makes it. What depends on a sum of its row (softmax, normalisations),
     on a sum of sums or on places in the row (class numbers) takes a library several passes or several arrays.
@@ -70,7 +70,7 @@ def worth_a_kernel(formula: Formula) -> bool:
 
 
 def _levels(node: Node) -> int:
-    """How many sums and maxima of a row need each other."""
+    """Returns how many sums and maxima of a row need each other."""
     most, stack = 0, [(node, 0)]
     while stack:
         current, level = stack.pop()
@@ -124,7 +124,7 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
 
 
 def _only(op: FrozenOp) -> tuple[str | None, ...]:
-    """The entries of an op without lists."""
+    """Returns the entries of an op without lists."""
     return tuple(e if isinstance(e, str) else None for e in op.inputs)
 
 
@@ -166,7 +166,7 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
 
 
 def _metas(entry: Entry, metas: Mapping[str, Meta]) -> Any:
-    """Metadata of a slot's value, or of each value of a list."""
+    """Returns metadata of a slot's value, or of each value of a list."""
     if entry is None or isinstance(entry, str):
         return None if entry is None else metas[entry]
     return [None if v == EMPTY else metas[v] for v in entry]

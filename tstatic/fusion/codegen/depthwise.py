@@ -28,7 +28,7 @@ FILTER = KernelLocal("partial:filter")
 
 
 def relu_depthwise_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """The kernel of ``conv(relu(x))``, or of its gradients for x and for the filter.
+    """Returns the kernel of ``conv(relu(x))``, or of its gradients for x and for the filter.
 
     Args:
         body: ``relu`` and the convolution; or ``relu``, the convolution's gradient and, where x's gradient is wanted,
@@ -63,7 +63,7 @@ class _Window:
         return [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
 
     def offset(self, image: str, row: str, column: str, channel: str, small: bool) -> str:
-        """Offset of an element of the small (output) or large (input) side."""
+        """Returns offset of an element of the small (output) or large (input) side."""
         height, width = (self.oh, self.ow) if small else (self.h, self.w)
         count = self.channels * self.times if small else self.channels
         if self.last:
@@ -118,7 +118,7 @@ class _Module:
 
     # ------------------------------------------------------------------------------------------------------- the parts
     def places(self, height: int, width: int) -> list[str]:
-        """Lines that say which image, row and column the rows of a tile are."""
+        """Returns lines that say which image, row and column the rows of a tile are."""
         return [
             f"image = rows // {height * width}",
             f"down = rows // {width} % {height}",
@@ -126,7 +126,7 @@ class _Module:
         ]
 
     def sources(self) -> Iterator[tuple[int, int, str, str]]:
-        """Per place of the filter: row and column of the input for an output at ``down``, ``right``."""
+        """Returns per place of the filter: row and column of the input for an output at ``down``, ``right``."""
         w = self.window
         for i, j in w.taps:
             yield (
@@ -136,7 +136,7 @@ class _Module:
             )  # fmt: skip
 
     def loaded(self, f: Function, row: str, column: str) -> list[str]:
-        """Lines that load ``relu(x)`` as ``a`` at a place that may lie in the padding."""
+        """Returns lines that load ``relu(x)`` as ``a`` at a place that may lie in the padding."""
         w = self.window
         channel = "columns[None, :]" if w.times == 1 else f"columns[None, :] // {w.times}"
         self.used.add("_maximum")
@@ -187,7 +187,7 @@ class _Module:
         return Launches(launches, {FILTER: (count, self.compute)})
 
     def tall_enough(self, tiles: Tiling, target: Target, registers: int) -> Tiling:
-        """Smaller tiles for larger filters, whose values and sums are held in registers by every thread."""
+        """Returns smaller tiles for larger filters, whose values and sums are held in registers by every thread."""
         if target.large_programs:
             return tiles
         held = power_of_two(len(self.window.taps) * self.window.times, 16, 64)
@@ -195,7 +195,7 @@ class _Module:
         return Tiling(tiles.wide, tall, tiles.strip, tiles.strips, tiles.blocks)
 
     def output(self) -> Function:
-        """``out[o] = sum over the filter's places of relu(x) * filter``."""
+        """Writes ``out[o] = sum over the filter's places of relu(x) * filter``."""
         f = self.function("kernel", ("strip",), _TILE)
         f.add(*self.inner.columns, *self.inner.rows_from("tl.program_id(1)"))
         f.add(*(f"w{k} = {self.weight(f, i, j)}" for k, (i, j) in enumerate(self.window.taps)))
@@ -207,7 +207,7 @@ class _Module:
         return f
 
     def input_gradient(self, dx: str) -> Function:
-        """``dx = sum over the outputs that read x of dout * filter``, where x is above 0."""
+        """Writes ``dx = sum over the outputs that read x of dout * filter``, where x is above 0."""
         w = self.window
         f = self.function("kernel", ("strip",), _TILE)
         f.add(*self.outer.columns, *self.outer.rows_from("tl.program_id(1)"))
@@ -239,7 +239,7 @@ class _Module:
         return f
 
     def filter_gradient(self, dw: str) -> tuple[Function, Function]:
-        """``dfilter[i, j] = sum over outputs of dout * relu(x)``: by strip, then over strips in their order."""
+        """Writes ``dfilter[i, j] = sum over outputs of dout * relu(x)``: by strip, then over strips in their order."""
         f = self.function("filters_sums", ("strip",), _TILE)
         size = len(self.window.taps)
         f.add(*self.inner.columns, *self.inner.rows_from("tl.program_id(1)"))
@@ -319,13 +319,13 @@ def convolve(x, filters, dy, pads, strides, dilations, groups, last):
 
 
 def _linear(name: str, factor: int, offset: int) -> str:
-    """``name * factor + offset``, without what does nothing."""
+    """Returns ``name * factor + offset``, without what does nothing."""
     text = name if factor == 1 else f"{name} * {factor}"
     return text if offset == 0 else f"({text} {'+' if offset > 0 else '-'} {abs(offset)})"
 
 
 def _divided(name: str, offset: int, stride: int) -> tuple[str, str]:
-    """``(name + offset) / stride``, and the condition that it leaves no rest; the quotient counts where it is not negative."""
+    """Returns ``(name + offset) / stride``, and the condition that it is whole; the quotient counts where it is not negative."""
     text = _linear(name, 1, offset)
     if stride == 1:
         return text, ""

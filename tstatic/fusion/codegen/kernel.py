@@ -109,7 +109,7 @@ class Table:
         return 8 * (len(self.values) if self.numbers is None else int(self.numbers.size))
 
     def filled(self, arrays: Mapping[str, Any], span: Callable[[Any], tuple[int, int]]) -> np.ndarray[Any, Any]:
-        """The table's content, for values that lie in these arrays; the caller keeps them alive until the launch completes.
+        """Returns the table's content, for values that lie in these arrays; the caller keeps them alive until the launch completes.
 
         Args:
             arrays: Value -> array of a device.
@@ -189,8 +189,10 @@ class Kernel:
         return tuple(self._moved(launch, calls) for launch in calls.launches)
 
     def _moved(self, launch: Launch, calls: Launches) -> int:
-        """A launch beside the main one whose tiles cover no more than the partial sums that it names merges them: of a
-        tensor it sees no more elements than its tiles hold.
+        """Returns the bytes that a launch moves.
+
+        One beside the main one whose tiles cover no more than the partial sums that it names merges them: of a tensor it
+        sees no more elements than its tiles hold.
         """
         sizes: Counter[str] = Counter()
         widths: dict[str, int] = {}
@@ -214,5 +216,5 @@ class Kernel:
 
 
 def power_of_two(n: int, least: int, most: int) -> int:
-    """The power of two that holds ``n``, within bounds that are powers of two."""
+    """Returns the power of two that holds ``n``, within bounds that are powers of two."""
     return max(least, min(most, 1 << max(0, n - 1).bit_length()))

@@ -75,12 +75,12 @@ class Reduction:
 
 
 def safe(text: str) -> str:
-    """What a comment may hold of a user's text: printable ASCII without quotes and backslashes."""
+    """Returns what a comment may hold of a user's text: printable ASCII without quotes and backslashes."""
     return "".join(c if c.isascii() and c.isprintable() and c not in "\"'\\" else "?" for c in text)
 
 
 def number(value: bool | int | float, dtype: DType) -> str:
-    """A literal; through ``repr`` of a checked number, never through text from outside."""
+    """Returns a literal; through ``repr`` of a checked number, never through text from outside."""
     if dtype is bool_:
         return "True" if value else "False"
     if not dtype.is_float:
@@ -130,7 +130,7 @@ class Writer:
         return Typed(name, value.dtype, low)
 
     def rounded(self, value: Typed) -> Typed:
-        """The value as its 16-bit type holds it."""
+        """Returns the value as its 16-bit type holds it."""
         if value.low is None:
             return value
         function = "round_bf16" if value.low.name == "bfloat16" else "round_fp16"
@@ -190,7 +190,7 @@ class Lines(Writer):
 
 
 def _bare(text: str) -> str:
-    """Without the outermost brackets, if they belong together."""
+    """Returns the text without the outermost brackets, if they belong together."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0
@@ -202,7 +202,7 @@ def _bare(text: str) -> str:
 
 
 def convert(value: Typed, dtype: DType) -> Typed:
-    """The value in another type of computation."""
+    """Returns the value in another type of computation."""
     if value.dtype is dtype:
         return value
     if dtype is bool_:
@@ -248,7 +248,7 @@ class Expression:
         return found
 
     def _along(self, node: Node) -> Typed:
-        """A function of a row, always with a name of its own."""
+        """Returns a function of a row, always with a name of its own."""
         argument = convert(self._value(node.args[0]), self.float)
         found = self.lines.name(self._call(node.op, (argument,), self.float))
         peak = under = ""
@@ -266,7 +266,7 @@ class Expression:
         return found
 
     def _place(self, node: Node) -> Typed | None:
-        """The column that a comparison of columns looks for, in 32 bits."""
+        """Returns the column that a comparison of columns looks for, in 32 bits."""
         if node.op != "eq" or _COLUMN not in node.args:
             return None
         wanted = self._value(node.args[node.args[0] == _COLUMN])
@@ -329,7 +329,7 @@ class Expression:
     def _alike(
         self, args: tuple[Node, ...], like: DType | None = None, logical: bool = False, modular: bool = False
     ) -> tuple[Typed, ...]:
-        """Arguments of one type; numbers take that of the others, truth values count as 1 and 0."""
+        """Returns arguments of one type; numbers take that of the others, truth values count as 1 and 0."""
         strong = {i: self._value(a, like) for i, a in enumerate(args) if a.op != "const"}
         if logical:
             return tuple(

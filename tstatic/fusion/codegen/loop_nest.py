@@ -78,7 +78,7 @@ class LoopNest:
         return _product(self.iteration_space[: self.inner])
 
     def per_row(self, operand: Operand) -> bool:
-        """Whether an operand has one element per row."""
+        """Returns whether an operand has one element per row."""
         if self.inner is None:
             return False
         return all(operand.dims[: self.inner]) and not any(operand.dims[self.inner :])
@@ -119,7 +119,7 @@ def _large(shape: Shape) -> tuple[int, ...]:
 
 
 def _axis_maps(ops: Sequence[FrozenOp], formulas: Sequence[Formula]) -> tuple[Shape, list[AxisMap]]:
-    """The iteration space, and per op which of its dimensions the op's own ones are.
+    """Returns the iteration space, and per op which of its dimensions the op's own ones are.
 
     Placing begins at an op that has the whole space and follows shared values, so that an operand that one op meets at an
     ``axis`` stays there.
@@ -161,7 +161,7 @@ def _made(ops: Sequence[FrozenOp]) -> set[str]:
 
 
 def _touched(op: FrozenOp, formula: Formula) -> list[tuple[str, Shape]]:
-    """Values of an op with their aligned shapes."""
+    """Returns the values of an op with their aligned shapes."""
     done: list[tuple[str, Shape]] = []
     for i, shape in enumerate(formula.aligned):
         read = formula.entries[i]
@@ -175,7 +175,7 @@ def _touched(op: FrozenOp, formula: Formula) -> list[tuple[str, Shape]]:
 
 
 def _placed(op: FrozenOp, formula: Formula, values: Mapping[str, AxisMap], iteration_space: Shape) -> AxisMap | None:
-    """Where an op's dimensions lie, if values with known places say so."""
+    """Returns where an op's dimensions lie, if values with known places say so."""
     axis_of: dict[int, int] = {}
     for entry, shape in _touched(op, formula):
         place = values.get(entry)
@@ -309,7 +309,7 @@ def build(
 
 
 def _summed_by_row(formula: Formula, place: AxisMap, each_row: AxisMap, rank: int) -> Formula:
-    """A sum over just the dimensions of a row is one along rows: no second kernel, and others may read it."""
+    """Makes a sum over just the dimensions of a row one along rows: no second kernel, and others may read it."""
     axis_of = dict(zip(_large(formula.full), place, strict=True))
     mine = [
         position
@@ -340,7 +340,7 @@ def _check_sums(group: LoopNest) -> None:
 
 
 def _row_dimensions(formulas: Sequence[Formula], places: Sequence[AxisMap], ops: Sequence[FrozenOp]) -> frozenset[int]:
-    """Which dimensions of the iteration space a row has; all ops along rows must agree."""
+    """Returns which dimensions of the iteration space a row has; all ops along rows must agree."""
     found: frozenset[int] | None = None
     for formula, place, op in zip(formulas, places, ops, strict=True):
         if formula.inner is None:

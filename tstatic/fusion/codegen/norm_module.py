@@ -21,18 +21,18 @@ MERGE = ("STRIPS", "COLUMNS")
 
 
 def one(entry: Entry) -> str:
-    """The value of a slot that must hold one."""
+    """Returns the value of a slot that must hold one."""
     assert isinstance(entry, str), "a slot that must hold one value"
     return entry
 
 
 def snake(slot: str) -> str:
-    """A slot as a parameter's name."""
+    """Returns a slot as a parameter's name."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", slot.replace("@GRAD", "Grad")).lower()
 
 
 def normalised(centered: str, slope: str, biased: bool) -> str:
-    """The text of a normalised element.
+    """Returns the text of a normalised element.
 
     The mean is taken off first: folded into the bias, a large one would cancel there. Product and sum are one operation in
     words, not by the compiler's choice: the backward pass computes the element again and must find the same bits.
@@ -73,7 +73,7 @@ class NormModule:
         self.functions: list[tuple[Function, tuple[str, ...], tuple[str, ...]]] = []
 
     def function(self, name: str, integers: tuple[str, ...], constants: tuple[str, ...]) -> Function:
-        """A new function of the module."""
+        """Adds a function to the module and returns it."""
         made = Function(name, self.compute, self.used)
         self.functions.append((made, integers, constants))
         return made
@@ -82,16 +82,16 @@ class NormModule:
         return number(float(value), self.compute)
 
     def rounds(self, name: str) -> Typed:
-        """The name of a normalised element, which memory would hold in the data's type."""
+        """Returns the name of a normalised element, which memory would hold in the data's type."""
         return Typed(name, self.compute, self.dtype if self.dtype.is_low else None)
 
     def channel(self, f: Function, slot: str) -> str | None:
-        """The text that loads a parameter or statistic of the norm; nothing where it is absent."""
+        """Returns the text that loads a parameter or statistic of the norm; nothing where it is absent."""
         value = self.norm.input(slot)
         return None if value is None else f.read(snake(slot), one(value), self.metas[one(value)].dtype)
 
     def wanted(self, slot: str) -> str | None:
-        """The value in an output slot of the norm, if it is needed."""
+        """Returns the value in an output slot of the norm, if it is needed."""
         value = self.norm.output(slot)
         return value if isinstance(value, str) and value in self.needed else None
 
@@ -102,7 +102,7 @@ class NormModule:
             f.add(f.write(snake(slot), value, self.metas[value].dtype, text))
 
     def elements(self, f: Function, known: Mapping[str, Typed]) -> Lines:
-        """The ops per element, over values that are there already (the norm's) and others, which are loaded."""
+        """Returns the ops per element, over values that are there already (the norm's) and others, which are loaded."""
         loaded: dict[int, Typed] = {}
         lines: list[str] = []
         for i, operand in enumerate(self.group.inputs):
@@ -118,7 +118,7 @@ class NormModule:
         return written
 
     def stores(self, f: Function, done: Mapping[str, Typed]) -> list[str]:
-        """Stores of the needed values among some."""
+        """Returns stores of the needed values among some."""
         return [
             f.write(f"y{i}", value, self.metas[value].dtype, typed.text, "offsets", "mask")
             for i, (value, typed) in enumerate(done.items())

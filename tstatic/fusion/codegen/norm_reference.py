@@ -28,7 +28,7 @@ class _Norm:
         self.given = uses_running_statistics(op.attrs)
 
     def channel(self, slot: str, absent: str) -> str:
-        """A parameter or statistic; ``absent`` where the op has none."""
+        """Returns a parameter or statistic; ``absent`` where the op has none."""
         value = self.op.input(slot)
         return f"{self.reference.of(value).text}.reshape({self.wide!r})" if isinstance(value, str) else absent
 

@@ -9,10 +9,10 @@ from tstatic.fusion.codegen.kernel import Launches
 
 
 def strict_numerics() -> bool:
-    """Whether fused programs have to give the bits of unfused ones; part of the key of everything that is compiled."""
+    """Returns whether fused programs have to give the bits of unfused ones; part of the key of everything that is compiled."""
     return bool(flag("FLAGS_numerics") == "strict")
 
 
 def uncontracted(calls: Launches) -> Launches:
-    """The launches, compiled so that a product and a sum are two operations with two roundings."""
+    """Returns the launches, compiled so that a product and a sum are two operations with two roundings."""
     return replace(calls, launches=tuple(replace(one, contract=False) for one in calls.launches))

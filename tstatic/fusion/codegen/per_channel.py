@@ -30,7 +30,7 @@ FEWEST = 264
 
 
 def uses_running_statistics(attrs: Mapping[str, object]) -> bool:
-    """Whether the running statistics normalise, instead of the batch's own."""
+    """Returns whether the running statistics normalise, instead of the batch's own."""
     return bool(attrs["use_global_stats"] or (attrs["is_test"] and not attrs["trainable_statistics"]))
 
 
@@ -60,11 +60,11 @@ class Extent:
         return ["columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)", f"inside = columns < {self.channels}"]
 
     def rows_from(self, program: str) -> list[str]:
-        """Lines that say where a program's strip begins."""
+        """Returns lines that say where a program's strip begins."""
         return [f"begin = {program}.to({self.offset_type}) * strip"]
 
     def tiles(self, lines: Sequence[str]) -> list[str]:
-        """A loop over the tiles of a strip, which is a whole number of them."""
+        """Returns a loop over the tiles of a strip, which is a whole number of them."""
         head = [
             "rows = (begin + start + tl.arange(0, ROWS))[:, None]",
             f"mask = (rows < {self.rows}) & inside[None, :]",
@@ -74,7 +74,7 @@ class Extent:
 
 
 def extent_of(x: Meta, layout: str) -> Extent:
-    """How ``[n, c]``, ``[n, c, ...]`` or, channels last, ``[n, ..., c]`` lies in memory.
+    """Returns how ``[n, c]``, ``[n, c, ...]`` or, channels last, ``[n, ..., c]`` lies in memory.
 
     Raises:
         CodegenUnsupported: If there are no elements.
@@ -107,7 +107,7 @@ class Tiling:
 
 
 def tiling(extent: Extent, target: Target, sums: bool, pieces: int = 6, tile: int = 0) -> Tiling:
-    """Tiles for kernels that sum (few strips, each program keeps partial sums) or that only map.
+    """Returns tiles for kernels that sum (few strips, each program keeps partial sums) or that only map.
 
     Args:
         extent: The data.
@@ -142,7 +142,7 @@ def tiling(extent: Extent, target: Target, sums: bool, pieces: int = 6, tile: in
 
 
 def merging(extent: Extent, tiles: Tiling, target: Target) -> tuple[tuple[int, ...], dict[str, int]]:
-    """Grid and constants of the function that puts the partial sums of all strips together."""
+    """Returns the grid and constants of the function that puts the partial sums of all strips together."""
     strips = power_of_two(tiles.strips, 1, MOST_STRIPS)
     wide = (
         power_of_two(-(-extent.channels // 2), 1, 1 << 15) if target.large_programs else max(1, min(64, 2048 // strips))
@@ -170,19 +170,19 @@ class Function:
         self.lines.extend(lines)
 
     def read(self, name: str, value: str, dtype: DType, index: str = "columns", mask: str = "inside") -> str:
-        """The text of a load, in the type of computation."""
+        """Returns the text of a load, in the type of computation."""
         text = f"tl.load({self.pointer(name, value, dtype)} + {index}, mask={mask}, other=0)"
         return text if dtype is self.compute else f"{text}.to({LANGUAGE[self.compute.name]})"
 
     def write(
         self, name: str, value: str, dtype: DType, text: str, index: str = "columns", mask: str = "inside"
     ) -> str:
-        """The text of a store."""
+        """Returns the text of a store."""
         known = stored(Typed(text, self.compute), dtype, self.used)
         return f"tl.store({self.pointer(name, value, dtype)} + {index}, {known}, mask={mask})"
 
     def finished(self, integers: Sequence[str], constants: Sequence[str]) -> str:
-        """The text; integers and constants come after the pointers."""
+        """Returns the text; integers and constants come after the pointers."""
         return function(self.name, self.parameters(integers, constants), self.lines)
 
     def parameters(self, integers: Sequence[str], constants: Sequence[str]) -> tuple[KernelParameter, ...]:
@@ -193,7 +193,7 @@ class Function:
         )
 
     def launch(self, grid: tuple[int, ...], integers: Sequence[int], constants: dict[str, int]) -> Launch:
-        """A call of the finished function."""
+        """Returns a call of the finished function."""
         operands = (p.operand for p in self.pointers.values())
         types = (*(f"*{p.type}" for p in self.pointers.values()), *("i32" for _ in integers))
         return Launch(self.name, grid, (*operands, *integers), constants, types=types)

@@ -94,7 +94,7 @@ class Reference:
             self.rule(self, op)
 
     def of(self, value: str) -> Value:
-        """A value; zeros for what the kernel does not read, since the results cannot depend on it."""
+        """Returns a value; zeros for what the kernel does not read, since the results cannot depend on it."""
         found = self._done.get(value)
         if found is None:
             meta = self.metas[value]
@@ -161,7 +161,7 @@ class _Expressions:
             self.reference.put(entry, value.text)
 
     def _stored(self, value: Value, dtype: DType) -> Value:
-        """The value as a type of the program holds it; floats keep all their bits."""
+        """Returns the value as a type of the program holds it; floats keep all their bits."""
         if dtype.name == "bool":
             return value if value.is_bool else Value(f"({value.text} != 0)", value.shape, True)
         if dtype.is_float:
@@ -170,7 +170,7 @@ class _Expressions:
         return Value(f"whole({_bare(value.text)}, np.{dtype.name})", value.shape)
 
     def _value(self, node: Node) -> Value:
-        """The text of an expression."""
+        """Returns the text of an expression."""
         if node.op == "const":
             return Value(_constant(node.value), (), isinstance(node.value, bool))
         if node.op == "var":
@@ -221,7 +221,7 @@ class _Expressions:
         return Value(f"{name}({', '.join(_bare(t) for t in texts)})", shape, is_bool)
 
     def _row(self, node: Node) -> Value:
-        """A sum or the largest value of each row."""
+        """Returns a sum or the largest value of each row."""
         d = self.formula
         assert d.inner is not None, "a function of a row in an op that has none"
         inside = _number(_whole(self._value(node.args[0]), d.full))
@@ -231,19 +231,19 @@ class _Expressions:
 
 
 def _shaped(value: Value, shape: Shape) -> Value:
-    """The value in a shape of as many elements."""
+    """Returns the value in a shape of as many elements."""
     return value if value.shape == shape else replace(value, text=f"{value.text}.reshape({shape!r})", shape=shape)
 
 
 def _whole(value: Value, shape: Shape) -> Value:
-    """The value broadcast to a shape."""
+    """Returns the value broadcast to a shape."""
     if value.shape == shape:
         return value
     return replace(value, text=f"np.broadcast_to({_bare(value.text)}, {shape!r})", shape=shape)
 
 
 def _constant(value: bool | int | float) -> str:
-    """A literal that numpy takes among 64-bit numbers."""
+    """Returns a literal that numpy takes among 64-bit numbers."""
     if isinstance(value, bool):
         return repr(bool(value))
     if isinstance(value, int) and abs(value) <= _EXACT_INTEGER:
@@ -252,7 +252,7 @@ def _constant(value: bool | int | float) -> str:
 
 
 def _number(value: Value) -> Value:
-    """A truth value as 1 or 0."""
+    """Returns a truth value as 1 or 0."""
     return Value(f"({value.text} * 1.0)", value.shape) if value.is_bool else value
 
 

@@ -74,7 +74,7 @@ class _Passes:
         self.lines[name] = _Line(name, text, comment, reads, level, wide)
 
     def needed(self, names: Iterable[str]) -> list[str]:
-        """The lines with a value per element that some names are computed from, in order."""
+        """Returns the lines with a value per element that some names are computed from, in order."""
         found: set[str] = set()
         pending = list(names)
         while pending:
@@ -85,7 +85,7 @@ class _Passes:
         return _written(line for line in self.lines.values() if line.name in found)
 
     def per_row(self, level: int) -> list[str]:
-        """The lines with one value per row that can be computed after a pass."""
+        """Returns the lines with one value per row that can be computed after a pass."""
         done: list[str] = []
         for line in self.lines.values():
             if line.level == level and not line.wide and line.name not in self.reductions:
@@ -93,7 +93,7 @@ class _Passes:
         return [line for i, line in enumerate(done) if not line.startswith("#") or line not in done[:i]]
 
     def _one(self, name: str) -> list[str]:
-        """What stands at one column of each row, computed for that column alone."""
+        """Returns what stands at one column of each row, computed for that column alone."""
         made = self.picked[name]
         lines = self.needed(self.lines[name].reads)
         own = {w for line in lines if not line.startswith("#") for w in (line.partition(" = ")[0],)} | _PLACES
@@ -110,7 +110,7 @@ class _Passes:
         ]
 
     def sums(self, level: int) -> list[tuple[str, Reduction]]:
-        """The sums and maxima of a pass, without maxima that come with a sum."""
+        """Returns the sums and maxima of a pass, without maxima that come with a sum."""
         return [
             (name, made)
             for name, made in self.reductions.items()
@@ -119,7 +119,7 @@ class _Passes:
 
 
 def _written(lines: Iterable[_Line]) -> list[str]:
-    """Lines as text; an op's comment stands above the first of its lines."""
+    """Returns lines as text; an op's comment stands above the first of its lines."""
     done: list[str] = []
     above = ""
     for line in lines:
@@ -141,7 +141,7 @@ def _loop(length: int, body: Sequence[str]) -> list[str]:
 
 
 def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: int) -> list[str]:
-    """The body of a kernel whose program owns ``rows`` and goes over their columns in blocks.
+    """Returns the body of a kernel whose program owns ``rows`` and goes over their columns in blocks.
 
     Sums and maxima of a pass see each element once; those that need their results come in the next pass, and the outputs in
     the last. A softmax's sum takes its maximum along, in one pass. Nothing is written before the last pass, so that an

@@ -36,7 +36,7 @@ _SPLIT = 264
 
 
 def _index(group: LoopNest, operand: Operand) -> tuple[str, str]:
-    """Offset and mask of an operand's elements."""
+    """Returns offset and mask of an operand's elements."""
     assert group.inner is not None
     if operand.full:
         return "offsets", "mask"
@@ -61,7 +61,7 @@ def check_sums(group: LoopNest) -> None:
 
 
 def rows_kernel(group: LoopNest) -> Kernel:
-    """The kernel of a group that works along rows.
+    """Returns the kernel of a group that works along rows.
 
     Raises:
         CodegenUnsupported: For sums over rows that are too long, or a function without a form.
@@ -137,14 +137,14 @@ def rows_kernel(group: LoopNest) -> Kernel:
 
 
 def _store(group: LoopNest, operand: Operand, lines: Lines) -> str:
-    """The text that writes an output that is not a sum over rows."""
+    """Returns the text that writes an output that is not a sum over rows."""
     index, mask = _index(group, operand)
     value = stored(lines.done[operand.value], operand.dtype, lines.used)
     return f"tl.store({operand.name} + {index}, {value}, mask={mask})"
 
 
 def _long_rows(group: LoopNest, loads: list[str], lines: Lines) -> Kernel:
-    """The kernel of rows that are longer than what a program holds: it goes over them once per level of sums."""
+    """Returns the kernel of rows that are longer than what a program holds: it goes over them once per level of sums."""
     length, count = math.prod(group.iteration_space[group.inner :]), group.rows
     full = [_store(group, o, lines) for o in group.outputs if o.full]
     per_row = [_store(group, o, lines) for o in group.outputs if not o.full]

@@ -165,7 +165,7 @@ class Parts:
 def standalone_main(
     body: Sequence[FrozenOp], metas: Mapping[str, Meta], rule: Rule | None = None
 ) -> Callable[[Kernel], str]:
-    """The last part of a module whose values have names and references one by one.
+    """Returns the last part of a module whose values have names and references one by one.
 
     Args:
         body: The ops that the kernel computes.
@@ -199,7 +199,7 @@ def standalone_main(
 
 
 def _once(buffers: Sequence[KernelArgument]) -> list[KernelArgument]:
-    """A value that is read at two places has one memory."""
+    """Removes repetitions: a value that is read at two places has one memory."""
     return list({b.value: b for b in buffers}.values())
 
 
@@ -209,13 +209,13 @@ def _keys(kernel: Kernel) -> dict[str, str]:
 
 
 def entry(name: str, shape: Shape, dtype: DType, limits: tuple[float, float] | None = None) -> str:
-    """A row of a table of buffers."""
+    """Returns a row of a table of buffers."""
     more = "" if limits is None else f", {limits[0]!r}, {limits[1]!r}"
     return f'"{name}": ({shape!r}, torch.{dtype.name}{more}),'
 
 
 def bounds(body: Sequence[FrozenOp], value: str, metas: Mapping[str, Meta]) -> tuple[float, float] | None:
-    """Where the elements of an input may lie, as the definition of the first op that reads it says; ``None``: anywhere."""
+    """Returns where the elements of an input may lie, as the definition of the first op that reads it says; ``None``: anywhere."""
     for op in body:
         for slot, held in zip(op.definition.inputs, op.inputs, strict=True):
             if value in ((held,) if isinstance(held, str) else held or ()):
@@ -224,7 +224,7 @@ def bounds(body: Sequence[FrozenOp], value: str, metas: Mapping[str, Meta]) -> t
 
 
 def _values(definition: OpDef, slot: str) -> ValueRange | None:
-    """A backward op has the domain of the forward one."""
+    """Returns an op's domain; a backward op has that of its forward op."""
     domain = definition.domain or (OPS[definition.of].domain if definition.of in OPS else None)
     return None if domain is None else domain.values.get(slot)
 
@@ -242,7 +242,7 @@ def _bounds(op: FrozenOp, values: ValueRange | None, metas: Mapping[str, Meta]) 
 
 # ------------------------------------------------------------------------------------------------------------- the text
 def script(kernel: Kernel, parts: Parts) -> str:
-    """The text: a block under ``if __name__ == "__main__":`` with inputs, launches, a reference and a check.
+    """Returns the text: a block under ``if __name__ == "__main__":`` with inputs, launches, a reference and a check.
 
     Nothing of it runs when the module is imported.
     """
@@ -282,7 +282,7 @@ def _table(name: str, rows: Sequence[str]) -> list[str]:
 
 
 def _launching(calls: Launches, parts: Parts, few: bool) -> str:
-    """The functions that make what the launches share, and that launch."""
+    """Returns the functions that make what the launches share, and that launch."""
     keys = dict(parts.keys)
     keys.update((name, f"p{i}") for i, name in enumerate(calls.partials))
     keys.update((name, f"t{i}") for i, name in enumerate(calls.tables))

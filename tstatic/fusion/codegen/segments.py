@@ -28,12 +28,12 @@ def blocks(most, step):
 
 
 def table(rows: np.ndarray[Any, Any], block: int, step: int) -> Table:
-    """The table of :func:`segments` as a kernel looks it up."""
+    """Returns the table of :func:`segments` as a kernel looks it up."""
     return Table(numbers=rows.reshape(-1), text=f"blocks({block}, {step})")
 
 
 def segments(sizes: Sequence[int], block: int, step: int = 1) -> np.ndarray[Any, Any]:
-    """A row per block: tensor, its first element there, elements of its own, elements that may be touched.
+    """Returns a row per block: tensor, its first element there, elements of its own, elements that may be touched.
 
     Args:
         sizes: Elements per tensor; empty tensors have no blocks.

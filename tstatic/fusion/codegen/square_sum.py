@@ -84,7 +84,7 @@ def _functions(dtype: DType, compute: DType) -> str:
 
 
 def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """The kernel of a ``sum`` over ``squared_l2_norm`` of many tensors, some of them cast first.
+    """Returns the kernel of a ``sum`` over ``squared_l2_norm`` of many tensors, some of them cast first.
 
     Args:
         body: The casts, the norms, and the sum at the end.

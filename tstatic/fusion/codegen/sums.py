@@ -36,7 +36,7 @@ _FEW = 1 << 16
 
 
 def text(outputs: int) -> str:
-    """The functions that finish so many outputs; they need ``to_bf16`` of the prelude."""
+    """Returns the functions that finish so many outputs; they need ``to_bf16`` of the prelude."""
     return _ONE if outputs == 1 else f"{_ONE}\n\n\n{_TWO}"
 
 

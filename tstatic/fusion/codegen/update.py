@@ -120,7 +120,7 @@ class _Update:
         return streams
 
     def place(self, slot: str) -> int:
-        """Where an address stands in a tensor's row."""
+        """Returns where an address stands in a tensor's row."""
         return self.row.index(slot)
 
     def parameters(self) -> tuple[KernelParameter, ...]:
@@ -140,7 +140,7 @@ class _Update:
         return (*found, KernelParameter("BLOCK", "constant"))
 
     def kernel(self) -> str:
-        """The launch over all elements."""
+        """Returns the launch over all elements."""
         kind = LANGUAGE[self.compute.name]
         body = [
             "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
@@ -183,7 +183,7 @@ class _Update:
         return function("kernel", self.parameters(), body)
 
     def scaled(self) -> list[str]:
-        """The product of gradient and factor, rounded as the gradient's type holds it."""
+        """Returns the product of gradient and factor, rounded as the gradient's type holds it."""
         product = f"grad * tl.load(factor).to({LANGUAGE[self.compute.name]})"
         dtype = self.dtype("Grad")
         if dtype.is_low:
@@ -193,17 +193,17 @@ class _Update:
         return [f"grad = {product}"]
 
     def pointer(self, stream: _Stream) -> str:
-        """The text of where a stream's tensor begins; memory of plans and scopes is aligned to 16 bytes and more."""
+        """Returns the text of where a stream's tensor begins; memory of plans and scopes is aligned to 16 bytes and more."""
         address = f"tl.load(row + {self.place(stream.slot)})"
         return f"tl.multiple_of({address}.to(tl.pointer_type({LANGUAGE[stream.dtype.name]})), 16)"
 
     def pointers(self, stream: _Stream, slot: str) -> str:
-        """The text of where a slot of several tensors lies."""
+        """Returns the text of where a slot of several tensors lies."""
         kind = LANGUAGE[stream.dtype.name]
         return f"tl.load(row + {self.place(slot)}, mask=mask, other=0).to(tl.pointer_type({kind}))"
 
     def prepare(self) -> str:
-        """The launch over tensors: numbers that are one per tensor, in 64 bits as the references have them.
+        """Returns the launch over tensors: numbers that are one per tensor, in 64 bits as the references have them.
 
         They may move on, so programs of the other launch could not read them without a race.
         """
@@ -241,17 +241,17 @@ class _Update:
         return function("prepare", tuple(parameters), [*body, *writer.lines])
 
     def prepare_types(self) -> tuple[str, ...]:
-        """Triton's types of the arguments of ``prepare``."""
+        """Returns Triton's types of the arguments of ``prepare``."""
         rate = TYPES[self.dtype("LearningRate").name]
         return ("*i64", f"*{rate}", *(["*i1"] if self.skip else []), f"*{TYPES[self.compute.name]}", "i32")
 
     # ------------------------------------------------------------------------------------------------------- run alone
     def addresses_text(self) -> str:
-        """The tensors of the table of addresses."""
+        """Returns the tensors of the table of addresses."""
         return f'[memory[f"{{slot}}{{i}}"] for i in range(len(SIZES)) for slot in {self.row!r}]'
 
     def parts(self, sizes: Sequence[int]) -> Parts:
-        """What the module says of itself to run alone: a tensor is called by its slot and its number."""
+        """Returns what the module says of itself to run alone: a tensor is called by its slot and its number."""
         keys = {self.value(self.first, "LearningRate"): "LearningRate"}
         if self.skip:
             keys[self.value(self.first, "SkipUpdate")] = "SkipUpdate"
@@ -268,7 +268,7 @@ class _Update:
         return Parts(inputs, outputs, keys, "**given", self._reference(), [HELPER], sizes)
 
     def _tensors(self, s: _Stream, limits: tuple[float, float] | None = None, one: bool = False) -> str:
-        """A row per tensor of a slot."""
+        """Returns a row per tensor of a slot."""
         more = "" if limits is None else f", {limits[0]!r}, {limits[1]!r}"
         shape = "(1,)" if one else "(n,)"
         return f'**{{f"{s.slot}{{i}}": ({shape}, torch.{s.dtype.name}{more}) for i, n in enumerate(SIZES)}},'
@@ -294,7 +294,7 @@ class _Update:
 
 
 def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """The kernel of updates of one op type with equal attributes, types and shared inputs.
+    """Returns the kernel of updates of one op type with equal attributes, types and shared inputs.
 
     Args:
         body: The updates; before them, products (``elementwise_mul``) of all their gradients with one number.

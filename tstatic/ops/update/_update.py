@@ -34,7 +34,7 @@ ROW_MASK = "RowMask"
 
 
 def same_sizes(a: Meta, b: Meta) -> bool:
-    """Whether two shapes agree as far as they are known."""
+    """Returns whether two shapes agree as far as they are known."""
     return a.rank == b.rank and all(x == y or UNKNOWN in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
@@ -82,14 +82,14 @@ class UpdateRef(Ref):
         self._known: dict[tuple[object, ...], list[_PassCode]] = {}
 
     def _computed(self, named: Mapping[str, Any]) -> np.dtype[Any]:
-        """The type that is computed in."""
+        """Returns the type that is computed in."""
         master = named.get("MasterParam")
         dtype = named["Param"].dtype if master is None else master.dtype
         found: np.dtype[Any] = dtype_of(dtype).compute.np
         return found
 
     def _passes(self, named: Mapping[str, Any], attrs: Attrs) -> list[_PassCode]:
-        """The formula as numpy code; what was compiled before is found again."""
+        """Returns the formula as numpy code; what was compiled before is found again."""
         given = frozenset(n for n, a in named.items() if a is not None)
         key = given, self._computed(named), repr(sorted(attrs.items()))
         found = self._known.get(key)
@@ -130,7 +130,7 @@ class UpdateRef(Ref):
         return found
 
     def scratch(self, ins: Slots, outs: Slots, attrs: Attrs) -> Metas:
-        """Blocks of the code, one for each array that cannot be used as it is, and the rows that a lazy update gathers."""
+        """Returns blocks of the code, one for each array that cannot be used as it is, and the rows that a lazy update gathers."""
         named = self._named(ins, outs)
         param = named["Param"]
         assert param is not None
@@ -155,11 +155,11 @@ class UpdateRef(Ref):
         return bool(attrs.get("lazy_mode")) and named.get(ROW_MASK) is not None
 
     def _tables(self, named: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        """The inputs of the parameter's shape, by slot."""
+        """Returns the inputs of the parameter's shape, by slot."""
         return [(n, named[n]) for n in self.inputs if n not in (*SCALARS, ROW_MASK) and named.get(n) is not None]
 
     def _bodies(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """What the rule works on: no numbers, and the master parameter in the place of the parameter."""
+        """Returns what the formula works on: no numbers, and the master parameter in the place of the parameter."""
         left_out = {
             *SCALARS,
             ROW_MASK,
@@ -207,7 +207,7 @@ class UpdateRef(Ref):
         return [(step.run, ())]
 
     def _calls(self, named: Mapping[str, Any], step: _UpdateStep, scratch: Sequence[Array]) -> list[Calls]:
-        """The calls of each pass, over all blocks."""
+        """Returns the calls of each pass, over all blocks."""
         compute = self._computed(named)
         bodies = self._bodies(named)
         source = "Param" if named.get("MasterParam") is None else "MasterParam"
@@ -282,7 +282,7 @@ class _Pass:
     calls: Calls = field(default_factory=list)
 
     def block(self, views: list[Array], registers: Sequence[Array]) -> Calls:
-        """The calls over one block."""
+        """Returns the calls over one block."""
         scratch, squared = registers[: len(self.code.code.registers)], registers[len(self.code.code.registers) :]
         outs = [*views, *squared]
         calls: Calls = self.code.code.bind([*views, *self.numbers], outs, scratch)
@@ -369,7 +369,7 @@ def _moved(node: Node, name: str, x: Array, out: Array) -> _Moved:
 
 
 def _reads_overwritten(code: Code, pairs: Mapping[int, int]) -> bool:
-    """Whether an instruction reads an input whose memory an earlier one may have overwritten, as inputs may be outputs."""
+    """Returns whether an instruction reads an input whose memory an earlier one may have overwritten, as inputs may be outputs."""
     written: set[int] = set()
     for instruction in code.instructions:
         if any(o.kind == "in" and o.index in written for o in instruction.operands):
@@ -381,7 +381,7 @@ def _reads_overwritten(code: Code, pairs: Mapping[int, int]) -> bool:
 
 
 def _load(view: Array, array: Array, part: slice) -> Call:
-    """The call that copies values of an array, by their positions in C order, to a flat buffer of another type."""
+    """Returns the call that copies values of an array, by their positions in C order, to a flat buffer of another type."""
     if array.flags.c_contiguous:
         return np.copyto, (view, array.reshape(-1)[part], "unsafe")
     return _load_strided, (view, array, part)
@@ -392,14 +392,14 @@ def _load_strided(view: Array, array: Array, part: slice) -> None:
 
 
 def _store(array: Array, part: slice, values: Array) -> Call:
-    """The call that writes flat values to positions in C order, rounded to the array's type."""
+    """Returns the call that writes flat values to positions in C order, rounded to the array's type."""
     if array.flags.c_contiguous:
         return np.copyto, (array.reshape(-1)[part], values, "unsafe")
     return store, (array, part, values)
 
 
 def _rows_of(shape: Sequence[int]) -> tuple[int, int]:
-    """Rows and their width; a row of a vector is one number."""
+    """Returns rows and their width; a row of a vector is one number."""
     return (shape[0], math.prod(shape[1:])) if shape else (1, 1)
 
 
@@ -559,14 +559,14 @@ def register_update(
 
 # --------------------------------------------------------------------------------------------------------------- torch
 def torch_start(torch: Any, param: Any, grad: Any, master: Any) -> tuple[Any, Any]:
-    """Parameter and gradient in the type that is computed in."""
+    """Returns parameter and gradient in the type that is computed in."""
     p = param if master is None else master
     wide = torch.float32 if p.dtype in (torch.float16, torch.bfloat16) else p.dtype
     return p.to(wide), grad.to(wide)
 
 
 def torch_end(torch: Any, skip: Any, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
-    """Outputs from (old, new) pairs: rounded to the old one's type, and the old ones where the step is skipped."""
+    """Returns outputs from (old, new) pairs: rounded to the old one's type, and the old ones where the step is skipped."""
     done: list[Any] = []
     for old, new in pairs:
         if old is None:

@@ -14,7 +14,7 @@ Attrs = Mapping[str, Any]
 
 
 def _cases(pattern: str, *attrs: Attrs) -> tuple[Case, ...]:
-    """Sample shapes; ``pattern`` has a letter per slot: ``b`` of the parameter's shape, ``s`` one number."""
+    """Returns sample shapes; ``pattern`` has a letter per slot: ``b`` of the parameter's shape, ``s`` one number."""
     made = []
     for i, shape in enumerate(SHAPES):
         one = (1,) if i % 2 else ()

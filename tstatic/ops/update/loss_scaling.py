@@ -133,7 +133,7 @@ def next_scale(
     incr_ratio: float,
     decr_ratio: float,
 ) -> tuple[float, int, int]:
-    """Scale and the counts of good and bad steps after a step; the scale never falls below 1 nor rises to infinity."""
+    """Returns the scale and the counts of good and bad steps after a step; the scale never falls below 1 nor rises to infinity."""
     if found:
         bad += 1
         if bad >= decr_every_n_nan_or_inf:
