@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import tstatic as paddle
@@ -27,6 +27,8 @@ PLAIN = {"phases": [Phase.generate], "deadline": None, "database": None, "derand
 def drawn(strategy: st.SearchStrategy[Recipe], count: int) -> list[Recipe]:
     found: list[Recipe] = []
 
+    # A fixed seed: otherwise a repeatable run draws by a hash of this function, and the mean of 120 correlated sizes varies.
+    @seed(0)
     @settings(max_examples=count, **PLAIN)
     @given(strategy)
     def collect(recipe: Recipe) -> None:
