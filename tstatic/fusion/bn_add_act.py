@@ -7,6 +7,7 @@ from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.fusion.reasons import MatchRejected
+from tstatic.ir.checks import same_shape
 
 
 def norm_plus(p: Pattern) -> Value:
@@ -63,7 +64,8 @@ def _fuse(match: Match) -> Fused:
         raise MatchRejected(
             "ATTRIBUTE", "batch norm's result is added to itself", "multiply it by 2 instead (paddle.scale)"
         )
-    if metas[str(x)].shape != metas[str(y)].shape:
+    # An unknown size is the kernel's to refuse (DYNAMIC).
+    if not same_shape(metas[str(x)].shape, metas[str(y)].shape):
         raise MatchRejected(
             "ATTRIBUTE",
             "the residual has another shape than batch norm's result",
