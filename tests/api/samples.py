@@ -560,7 +560,7 @@ WITHOUT_SAMPLE: dict[str, str] = {
             *(
                 f"tstatic.static.io.{name}"
                 for name in (
-                    "_serialize_persistables", "get_program_parameter",
+                    "_serialize_persistables", "encode_save", "get_program_parameter",
                     "get_program_persistable_vars", "get_value", "is_belong_to_optimizer", "load_params", "load_persistables",
                     "load_vars", "path_of", "persistables", "program_of", "save_params", "save_persistables", "save_vars",
                     "set_state_dict", "set_value", "state_dict", "state_of", "values_of_variables", "with_suffix",
