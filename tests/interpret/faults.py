@@ -171,7 +171,7 @@ FAULTS = (
         r"return a",
     ),
     _text("gradient of the wrong operand", _swapped_stores),
-    _replaced("old moment instead of the new one", r"(step = |div_rn\()new_(velocity|moment1)", r"\1\2"),
+    _replaced("old moment instead of the new one", r"(step = |div_rn\()(velocity|moment1)out\b", r"\1\2"),
     Fault("missing fetch safety", _forgets("fetched")),
     Fault("missing persistable safety", _forgets("kept")),
     Fault("cycle check off", _no_cycle_check),
