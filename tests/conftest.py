@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -58,12 +57,6 @@ settings.register_profile(
 )
 settings.register_profile("proof", deadline=None, max_examples=2000, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
-
-
-def pytest_collection_finish() -> None:
-    """Keeps what collection made (11,000 tests, torch) out of the later passes of the garbage collector."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
