@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from tests.helpers.drawn import PLAIN
 from tests.helpers.soak import SOAK
 from tests.parallel.golden import ROWS, Training, net, strategy
 from tests.parallel.test_equality import EVERY_FUSION, Nets, batch_of
+from tests.parallel.test_faults import through
 from tests.parallel.test_golden import CASES
 from tstatic import devices, static, testing
 from tstatic.comm import group
@@ -29,7 +31,7 @@ from tstatic.devices.fake import DEVICE, FakeArray, FakeDevice
 from tstatic.errors import DeviceError, IndexRangeError
 from tstatic.ir import declare
 from tstatic.ir.types import Meta, dtype_of, float32
-from tstatic.runtime import queues, scope, session
+from tstatic.runtime import queues, replica_threads, scope, session
 from tstatic.runtime.replica_threads import ReplicaThreads
 from tstatic.testing.runner import trial_of_recipe
 
@@ -380,6 +382,51 @@ def test_late_work_that_fails_in_one_replica_names_that_replica_and_leaves_the_s
         after = state(static.global_scope())
         assert all(before[n].tobytes() == after[n].tobytes() for n in before)
         exe.run(both, feed=good, fetch_list=[loss])
+
+
+@pytest.mark.parametrize(
+    ("at", "hanging", "slow"),
+    [("before the loss", 1, 0), ("beside the loss", 1, 2), ("beside the loss", 2, 0), ("after the collectives", 2, 0)],
+)
+def test_late_work_that_hangs_names_its_replica_and_not_one_that_is_slow(
+    at: str, hanging: int, slow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread may run the work of any replica, so all of them may wait for the one that hangs."""
+    release, armed = threading.Event(), threading.Event()
+
+    def wait(x: Any) -> Any:
+        if armed.is_set():
+            release.wait({hanging: 60.0, slow: 0.15}.get(int(np.array(x).flat[0]), 0.0))
+        return np.array(x)
+
+    main, startup = static.Program(), static.Program()
+    with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
+        x = static.data("X", [None, 3])
+        h = through(main, x, wait, None) if at == "before the loss" else x
+        loss = paddle.mean(paddle.square(static.nn.fc(h, 3)))
+        if at == "beside the loss":
+            loss = loss + 0.0 * paddle.mean(through(main, x, wait, None))
+        paddle.optimizer.SGD(0.1).minimize(loss)
+        if at == "after the collectives":
+            through(main, x, wait, None)
+    feed = {"X": np.repeat(np.arange(3, dtype=np.float32), 6).reshape(6, 3)}
+    monkeypatch.setattr(replica_threads, "GRACE", 0.4)
+    with fake(hanging), static.scope_guard(static.Scope()):
+        exe = static.Executor("cpu")
+        exe.run(startup)
+        parts = static.CompiledProgram(main).with_data_parallel(loss.name, places=["cpu"] * 3)
+        exe.run(parts, feed=feed, fetch_list=[loss])
+        armed.set()
+        paddle.set_flags({"FLAGS_step_timeout_s": 0.05})
+        try:
+            with pytest.raises(DeviceError, match=f"replica {hanging} of 3 did not finish") as caught:
+                exe.run(parts, feed=feed, fetch_list=[loss])
+            assert f"replica {hanging} still in operator 'py_func'" in str(caught.value)
+            with pytest.raises(DeviceError, match=f"replica {hanging} never came back"):
+                exe.run(parts, feed=feed, fetch_list=[loss])
+        finally:
+            paddle.set_flags({"FLAGS_step_timeout_s": 60.0})
+            release.set()
 
 
 def test_synchronised_batch_norm_gives_the_same_bits() -> None:

@@ -85,12 +85,20 @@ class ReplicaThreads:
         size: Number of replicas.
         group: The group in which the replicas communicate; aborted when one fails.
         current_op: Returns the op that a replica is running, for the error about one that does not return.
+        is_computing: Returns whether the device runs queued work of a replica now; some devices cannot tell.
     """
 
-    def __init__(self, size: int, group: Group, current_op: Callable[[int], str] = lambda replica: "") -> None:
+    def __init__(
+        self,
+        size: int,
+        group: Group,
+        current_op: Callable[[int], str] = lambda replica: "",
+        is_computing: Callable[[int], bool] = lambda replica: False,
+    ) -> None:
         self.size = size
         self.group = group
         self.current_op = current_op
+        self.is_computing = is_computing
         self.lost: dict[int, str] = {}
         self._drained = True
         self._orders: list[queue.SimpleQueue[_Order | None]] = [queue.SimpleQueue() for _ in range(size)]
@@ -141,7 +149,7 @@ class ReplicaThreads:
 
     def _ready(self, timeout: float) -> None:
         """Refuses work if a replica is lost; waits for one that is slow to stop after an earlier error."""
-        if not self._drained:
+        if not self._drained and not self.lost:
             left = self._drain(timeout)
             self.lost.update({i: self.current_op(i) for i in left})
         if self.lost:
@@ -169,20 +177,33 @@ class ReplicaThreads:
         return []
 
     def _give_up(self, late: Sequence[int], timeout: float) -> DeviceError:
-        # A replica that waits for the others in a collective is not the one that is stuck.
-        stuck = next((i for i in late if i not in self.group.waiting), late[0])
-        where = self.current_op(stuck)
-        error = DeviceError(
-            f"replica {stuck} of {self.size} did not finish its step within {timeout:g} s",
+        """Stops the replicas, and returns the error that names the one that does not return."""
+        # Taken now: after the abort, a replica that was merely slow is at another op, or has returned.
+        ops = {i: self.current_op(i) for i in late}
+        waited_for = self._find_stuck(late)
+        with shield:
+            self.group.abort(TimeoutError(f"a step took longer than {timeout:g} s"))
+            hanging = self._drain(GRACE)
+        # The replicas that only waited for another one, or were slow, have returned meanwhile. On a deferred device, the
+        # thread of the one that hangs may have returned, too, and left its queued work to the threads that wait for it.
+        computing = [i for i in late if self.is_computing(i)]
+        if computing or (hanging and waited_for not in hanging):
+            waited_for = self._find_stuck(computing or hanging)
+            ops[waited_for] = self.current_op(waited_for)
+        self.lost[waited_for] = ops[waited_for]
+        return DeviceError(
+            f"replica {waited_for} of {self.size} did not finish its step within {timeout:g} s",
             expected="a step shorter than FLAGS_step_timeout_s",
-            received=f"replica {stuck} still {where or 'busy'}",
+            received=f"replica {waited_for} still {ops[waited_for] or 'busy'}",
             fix="look at that operator; raise FLAGS_step_timeout_s if steps may take longer",
         )
-        self.lost[stuck] = where
-        with shield:
-            self.group.abort(error)
-            self._drain(GRACE)
-        return error
+
+    def _find_stuck(self, late: Sequence[int]) -> int:
+        """Returns the replica among the late ones that the others most likely wait for."""
+        # The host threads of all replicas may wait for one replica's queued work, so what the device runs comes first.
+        computing = [i for i in late if self.is_computing(i)]
+        # A replica that waits for the others in a collective is not the one that is stuck.
+        return (computing or [i for i in late if i not in self.group.waiting] or late)[0]
 
     def _drain(self, timeout: float) -> list[int]:
         """Waits until the replicas have finished all orders; returns those that have not when the time is over.

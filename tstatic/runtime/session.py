@@ -513,6 +513,10 @@ class Session:
         ops = [owner] if isinstance(owner, FrozenOp) else [op for ends in owner for _, op in ends]
         return " or ".join(dict.fromkeys(f"in operator '{op.type}' at {show(op.where)}" for op in ops[:3]))
 
+    def is_computing(self) -> bool:
+        """Returns whether the device runs queued work of this session now; ``False`` if the device cannot tell."""
+        return self.device.running(self.streams) is not None
+
     def _pending(self, commits: Sequence[tuple[str, str]]) -> list[tuple[str, Array, Array | None]]:
         """Returns what the commit copies: (variable, value, new storage if the old one does not fit).
 

@@ -95,7 +95,9 @@ class Replicas:
         me = proxy(self)  # weak, so that the threads end as soon as this object is deleted
         if outer is not None:
             outer.monitor.current_op = partial(Replicas._current_op, me, 0)
-        self.threads = ReplicaThreads(size, self.group, partial(Replicas._current_op, me))
+        self.threads = ReplicaThreads(
+            size, self.group, partial(Replicas._current_op, me), partial(Replicas._is_computing, me)
+        )
 
     @property
     def rank(self) -> int:
@@ -104,6 +106,9 @@ class Replicas:
 
     def _current_op(self, replica: int) -> str:
         return self.running.sessions[replica].current_op() if self.running is not None else ""
+
+    def _is_computing(self, replica: int) -> bool:
+        return self.running is not None and self.running.sessions[replica].is_computing()
 
     def agree(self, compilation: Compilation, build: BuildStrategy, scope: Scope) -> None:
         """Compares the processes' programs, copies the first process's state to all, and forms the blocks.
