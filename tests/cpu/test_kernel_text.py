@@ -169,7 +169,7 @@ def strings(text: str) -> set[str]:
 WORDS = """
     __name__ __main__
     BLOCK COLUMNS ROWS INPUTS OUTPUTS ALLOWED STEP JUMPS BYTES INTERPRETED kernel finish finish_two q z sums reference launch
-    share memory few
+    share memory target
     offsets mask n columns rows start inside strip strips total kept p y s terms other axis keepdims num_warps element_ty
     to dtype range float jit tl triton language constexpr program_id arange load store where sum zeros exp log log2 sqrt
     erf abs sin cos floor ceil float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 int1 bool np torch broadcast_to

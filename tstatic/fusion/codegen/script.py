@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launch, Launches, Table
+from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launch, Table
 from tstatic.fusion.codegen.reference import NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef, ValueRange
 from tstatic.ir.types import DType, Meta, Shape
-from tstatic.target import H100, INTERPRETER
+from tstatic.target import H100, INTERPRETER, Target
 
 _BEFORE = '''
 # Run alone, this part makes inputs, launches the kernel and compares it with numpy in float64. It needs torch, and a GPU or
@@ -21,10 +21,10 @@ import os
 import numpy as np
 import torch
 
-few = os.environ.get("TRITON_INTERPRET") == "1"
-if not few and not torch.cuda.is_available():
+target = "interpreter" if os.environ.get("TRITON_INTERPRET") == "1" else "gpu"
+if target == "gpu" and not torch.cuda.is_available():
     raise SystemExit("there is no GPU here: set TRITON_INTERPRET=1")
-device = "cpu" if few else "cuda"
+device = "cuda" if target == "gpu" else "cpu"
 
 def rounded(value, dtype):
     """What a 16-bit type holds of a value."""
@@ -120,7 +120,7 @@ with np.errstate(all="ignore"):
 for line in failed[:8]:
     print(line)
 said = f"{'failed' if failed else 'passed'}: {len(OUTPUTS)} outputs, largest error {worst[0]:.3g} in {worst[1]}"
-if not few:
+if target == "gpu":
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     for _ in range(10):
         launch(memory)
@@ -246,7 +246,6 @@ def script(kernel: Kernel, parts: Parts) -> str:
 
     Nothing of it runs when the module is imported.
     """
-    calls, small = kernel.plan(H100), kernel.plan(INTERPRETER)
     low = any(b.dtype.is_float and b.dtype.name != "float64" for b in (*kernel.inputs, *kernel.outputs))
     lines = [
         *([f"SIZES = {_wrapped(parts.sizes)}"] if parts.sizes else []),
@@ -255,11 +254,11 @@ def script(kernel: Kernel, parts: Parts) -> str:
         '    """The same in float64."""',
         *(f"    {line}" for line in parts.reference),
         "",
-        "if few:",
-        "    # Few large programs: each costs a millisecond in the interpreter.",
-        textwrap.indent(_launching(small, parts, few=True), "    "),
+        'if target == "interpreter":',
+        "    # As few programs as possible: each costs a millisecond in the interpreter.",
+        textwrap.indent(_launching(kernel, parts, INTERPRETER), "    "),
         "else:",
-        textwrap.indent(_launching(calls, parts, few=False), "    "),
+        textwrap.indent(_launching(kernel, parts, H100), "    "),
         "",
         *_table("INPUTS", parts.inputs),
         *_table("OUTPUTS", parts.outputs),
@@ -281,8 +280,9 @@ def _table(name: str, rows: Sequence[str]) -> list[str]:
     return [f"{name} = {{", *(f"    {row}" for row in rows), "}"] if rows else [f"{name} = {{}}"]
 
 
-def _launching(calls: Launches, parts: Parts, few: bool) -> str:
+def _launching(kernel: Kernel, parts: Parts, target: Target) -> str:
     """Returns the functions that make what the launches share, and that launch."""
+    calls = kernel.plan(target)
     keys = dict(parts.keys)
     keys.update((name, f"p{i}") for i, name in enumerate(calls.partials))
     keys.update((name, f"t{i}") for i, name in enumerate(calls.tables))
@@ -297,7 +297,7 @@ def _launching(calls: Launches, parts: Parts, few: bool) -> str:
         "",
         "def launch(memory):",
         '    """Launches the kernel."""',
-        *(f"    {_call(one, keys, few)}" for one in calls.launches),
+        *(f"    {_call(one, keys, target)}" for one in calls.launches),
     ]
     return "\n".join(lines)
 
@@ -311,9 +311,10 @@ def _content(one: Table, keys: Mapping[str, str]) -> str:
     return f"[{', '.join(named)}]"
 
 
-def _call(launch: Launch, keys: Mapping[str, str], few: bool) -> str:
+def _call(launch: Launch, keys: Mapping[str, str], target: Target) -> str:
     given = [f'memory["{keys[a]}"]' if isinstance(a, str) else repr(a) for a in launch.arguments]
-    named = {n: int(v) for n, v in launch.constants.items()} | ({} if few else launch.options)
+    # The interpreter has neither warps nor a compiler.
+    named = {n: int(v) for n, v in launch.constants.items()} | ({} if target is INTERPRETER else launch.options)
     return f"{launch.function}[{launch.grid!r}]({', '.join([*given, *(f'{n}={v!r}' for n, v in named.items())])})"
 
 
