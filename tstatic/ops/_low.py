@@ -26,8 +26,9 @@ def up(array: Any) -> Any:
 
 
 def torch_wide(tensor: Any) -> Any:
-    """A torch tensor of low precision as float32; any other as it is."""
-    return tensor.float() if tensor is not None and tensor.itemsize == 2 else tensor
+    """Returns a float16 or bfloat16 torch tensor as float32; anything else (``None`` too) as it is."""
+    low = tensor is not None and tensor.itemsize == 2 and tensor.is_floating_point()
+    return tensor.float() if low else tensor
 
 
 def in_float32(outputs: int = 1) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -10,6 +10,7 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef
+from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
 from tstatic.tuned.special import gelu as gelu_kernel
 from tstatic.tuned.special import gelu_grad as gelu_grad_kernel
@@ -21,7 +22,7 @@ unary_op("tanh", "tanh(x)", "dout * (1 - out * out)", "tanh", activation=True)
 # Beside 0 the difference cancels.
 unary_op(
     "tanh_shrink", "x - tanh(x)", "dout * square(tanh(x))",
-    lambda torch, x: torch.nn.functional.tanhshrink(x.float() if x.itemsize == 2 else x).to(x.dtype),
+    lambda torch, x: torch.nn.functional.tanhshrink(torch_wide(x)).to(x.dtype),
     values=ValueRange(0.7, 2.0), ulps=8,
 )  # fmt: skip
 unary_op(
@@ -32,7 +33,7 @@ unary_op(
 )  # fmt: skip
 unary_op(
     "softsign", "x / (1 + abs(x))", "dout / square(1 + abs(x))",
-    lambda torch, x: torch.nn.functional.softsign(x.float() if x.itemsize == 2 else x).to(x.dtype),
+    lambda torch, x: torch.nn.functional.softsign(torch_wide(x)).to(x.dtype),
     values=ValueRange(avoid=(0.0,)),
 )  # fmt: skip
 unary_op(

@@ -10,6 +10,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
+from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._broadcast import align_last, reduced_gradient, same_dtype
 from tstatic.ops.elementwise._unary import infer_float, unary, unary_op
 from tstatic.ops.shape._shapes import emit_one
@@ -17,22 +18,18 @@ from tstatic.ops.shape._shapes import emit_one
 _KINK = ValueRange(avoid=(0.0,))
 
 
-def _wide(torch: Any, x: Any) -> Any:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
 _SELU = {"scale": 1.0507009873554804934193349852946, "alpha": 1.6732632423543772848170429916717}
 
 
 def _lower_selu(torch: Any, x: Any, scale: float, alpha: float) -> Any:
-    wide = _wide(torch, x)
+    wide = torch_wide(x)
     if {"scale": scale, "alpha": alpha} == _SELU:
         return torch.selu(wide).to(x.dtype)
     return torch.where(wide > 0, scale * wide, scale * alpha * torch.expm1(wide)).to(x.dtype)
 
 
 def _lower_hard_swish(torch: Any, x: Any, threshold: float, scale: float, offset: float) -> Any:
-    wide = _wide(torch, x)
+    wide = torch_wide(x)
     if (threshold, scale, offset) == (6.0, 6.0, 3.0):
         return torch.nn.functional.hardswish(wide).to(x.dtype)
     return (wide * (wide + offset).clamp(0, threshold) / scale).to(x.dtype)
@@ -87,7 +84,7 @@ unary_op(
 )  # fmt: skip
 unary_op(
     "hard_sigmoid", "minimum(maximum(slope * x + offset, 0), 1)", "where((out > 0) & (out < 1), dout * slope, 0)",
-    lambda torch, x, slope, offset: (_wide(torch, x) * slope + offset).clamp(0, 1).to(x.dtype),
+    lambda torch, x, slope, offset: (torch_wide(x) * slope + offset).clamp(0, 1).to(x.dtype),
     attrs={"slope": 0.2, "offset": 0.5}, samples=({"slope": 0.5, "offset": 0.5}, {"slope": 0.25}),
     values=ValueRange(-3.0, 3.0, avoid=(-1.0, 1.0, -2.0, 2.0)), ulps=2,
 )  # fmt: skip

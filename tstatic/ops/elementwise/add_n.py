@@ -16,6 +16,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Attrs, Calls, ExpressionRef, Expressions, Metas, Slots
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import UNKNOWN, Meta, float32
+from tstatic.ops._low import torch_wide
 from tstatic.ops.shape._shapes import emit_one
 
 
@@ -64,7 +65,7 @@ class FoldRef(ExpressionRef):
 
 
 def _lower(torch: Any, xs: Sequence[Any]) -> Any:
-    total = xs[0].float() if xs[0].dtype in (torch.float16, torch.bfloat16) else xs[0]
+    total = torch_wide(xs[0])
     for x in xs[1:]:
         total = total + x
     return total.to(xs[0].dtype) if len(xs) > 1 else xs[0].clone()

@@ -19,6 +19,7 @@ from tstatic.ir.types import DType, Meta, bool_, broadcast_shapes, dtype_of
 from tstatic.no_effect import PLACE, no_effect
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import Emitter
+from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._broadcast import comparison, prepare, reduced_gradient, same_dtype
 from tstatic.ops.elementwise._mixed import operands, unify
 from tstatic.ops.elementwise._unary import to_bool
@@ -343,7 +344,7 @@ def _one(x: Meta, y: Meta) -> Meta:
 
 
 def _torch_close(torch: Any, x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
-    x, y = (a.float() if a.itemsize == 2 and a.is_floating_point() else a for a in (x, y))
+    x, y = map(torch_wide, (x, y))
     return torch.isclose(x, y, rtol, atol, equal_nan)
 
 

@@ -15,6 +15,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import DType, Meta, dtype_of
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_op
+from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_number, unary_op
 from tstatic.ops.elementwise.arithmetic import with_activation
 from tstatic.ops.shape._shapes import emit_one
@@ -112,7 +113,7 @@ def _scale_infer(x: Meta, scale: float, bias: float) -> Meta:
 
 
 def _scale_lower(torch: Any, x: Any, scale: float, bias: float, bias_after_scale: bool) -> Any:
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    wide = torch_wide(x)
     if not x.dtype.is_floating_point:
         scale, bias = int(scale), int(bias)
     # No addition of 0: it would turn -0 into 0.

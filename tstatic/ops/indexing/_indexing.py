@@ -11,6 +11,7 @@ from tstatic.ir.checks import check_index
 from tstatic.ir.opdef import WHOLE, Tile
 from tstatic.ir.split import COLUMNS, equal, tiles
 from tstatic.ir.types import Meta
+from tstatic.ops._low import torch_wide
 from tstatic.ops.shape._shapes import Array
 
 
@@ -94,7 +95,7 @@ def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list
 
 def torch_add(torch: Any, shape: Sequence[int], axis: int, index: Any, rows: Any) -> Any:
     """Zeros of ``shape`` with rows added by index: sums in float32 at least."""
-    wide = rows.float() if rows.element_size() == 2 else rows
+    wide = torch_wide(rows)
     zeros = torch.zeros(tuple(shape), dtype=wide.dtype, device=rows.device)
     return zeros.index_add(axis, index.to(torch.int64), wide).to(rows.dtype)
 

@@ -14,7 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_linear_op
-from tstatic.ops._low import in_float32
+from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_flat, positions
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 from tstatic.ops.shape.expanding import broadcast_tensors, expand, expand_as
@@ -56,7 +56,7 @@ def _back(x: Array, index: Array, dout: Array, dx: Array, axis: int) -> None:
 
 
 def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
-    wide = dout.float() if dout.element_size() == 2 else dout
+    wide = torch_wide(dout)
     zeros = torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device)
     return zeros.scatter_add(axis, index.to(torch.int64), wide).to(dout.dtype)
 
@@ -256,7 +256,7 @@ def _lower(torch: Any, x: Any, index: Any, value: Any, *, Axis: int, Reduce: str
     if reduce == "assign":
         stays = _lower_stays(torch, where, flat.numel())
         return flat.index_put((where[stays],), values[stays]).reshape(x.shape)
-    wide = flat.float() if x.element_size() == 2 and x.is_floating_point() else flat
+    wide = torch_wide(flat)
     done = wide.scatter_reduce(0, where, values.to(wide.dtype), _TORCH[reduce], include_self=Include_self)
     return done.to(x.dtype).reshape(x.shape)
 

@@ -14,7 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, float32
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import in_float32
+from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned._common import Array
@@ -123,7 +123,7 @@ def _lower_column(torch: Any, ids: Any, w: Any, padding_idx: int) -> Any:
 def _grad_lower(torch: Any, ids: Any, w: Any, dout: Any, padding_idx: int) -> Any:
     flat = ids.flatten().long()
     rows = dout.reshape(flat.shape[0], w.shape[1])
-    wide = rows.float() if rows.itemsize == 2 else rows
+    wide = torch_wide(rows)
     table = torch.zeros(w.shape, dtype=wide.dtype, device=wide.device).index_add(0, flat, wide)
     if 0 <= padding_idx < w.shape[0]:
         table[padding_idx] = 0

@@ -15,7 +15,7 @@ from tstatic.ir.split import ELEMENTS, WHOLE, Split
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import in_float32
+from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_nd, add_rows, split_columns, take, take_nd, torch_add
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 
@@ -187,7 +187,7 @@ def _lower_nd(torch: Any, x: Any, index: Any) -> Any:
 
 
 def _lower_nd_back(torch: Any, x: Any, index: Any, dout: Any) -> Any:
-    wide = dout.float() if dout.element_size() == 2 else dout
+    wide = torch_wide(dout)
     dx = torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device)
     if index.shape[-1] == 0:
         return dout.sum_to_size(tuple(x.shape))

@@ -26,7 +26,7 @@ from tstatic.ir.opdef import (
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
 from tstatic.ops._gradients import grad_is_linear_op
-from tstatic.ops._low import in_float32
+from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_nd, add_rows
 from tstatic.ops.shape._shapes import Array, as_list, emit_one
 from tstatic.ops.shape.joining import common_shape
@@ -118,7 +118,7 @@ def _lower(torch: Any, x: Any, ids: Any, updates: Any, *, overwrite: bool) -> An
             return x.clone()
         return torch.where((last >= 0).reshape(wide), rows[last.clamp(min=0)], x)
     kept = torch.ones(x.shape[0], dtype=torch.bool, device=x.device).index_fill(0, flat, False)
-    exact = x.float() if x.element_size() == 2 and x.is_floating_point() else x
+    exact = torch_wide(x)
     start = torch.where(kept.reshape(wide), exact, torch.zeros_like(exact))
     return start.index_add(0, flat, rows.to(exact.dtype)).to(x.dtype)
 
@@ -228,7 +228,7 @@ def _ref_nd(x: Array, index: Array, updates: Array, out: Array) -> None:
 def _lower_nd(torch: Any, x: Any, index: Any, updates: Any) -> Any:
     if index.shape[-1] == 0:
         return x + updates.sum_to_size(tuple(x.shape))
-    exact = x.float() if x.element_size() == 2 and x.is_floating_point() else x
+    exact = torch_wide(x)
     return exact.index_put(tuple(index.unbind(-1)), updates.to(exact.dtype), accumulate=True).to(x.dtype)
 
 
@@ -319,7 +319,7 @@ def _ref_add(x: Array, index: Array, value: Array, out: Array, *, axis: int) -> 
 
 
 def _lower_add(torch: Any, x: Any, index: Any, value: Any, *, axis: int) -> Any:
-    wide = x.float() if x.element_size() == 2 and x.is_floating_point() else x
+    wide = torch_wide(x)
     return wide.index_add(axis, index, value.to(wide.dtype)).to(x.dtype)
 
 

@@ -15,6 +15,7 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
 from tstatic.ops.shape._shapes import emit_one
@@ -111,12 +112,8 @@ def _sigmoid_grad_calls(
     return [(_sigmoid_loss_grad, (*ins, outs[0], ignore_index, normalize, *scratch))]
 
 
-def _wide(tensor: Any) -> Any:
-    return tensor.float() if tensor is not None and tensor.itemsize == 2 else tensor
-
-
 def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool, ignore_index: int) -> Any:
-    w, y, p = map(_wide, (x, label, weight))
+    w, y, p = map(torch_wide, (x, label, weight))
     softplus = torch.nn.functional.softplus(-w, threshold=80.0)
     loss = (1 - y) * w + (softplus if p is None else p * softplus)
     return _counted(torch, loss, label, normalize, ignore_index).to(x.dtype)
@@ -125,7 +122,7 @@ def _sigmoid_lower(torch: Any, x: Any, label: Any, weight: Any, normalize: bool,
 def _sigmoid_grad_lower(
     torch: Any, x: Any, label: Any, weight: Any, dout: Any, normalize: bool, ignore_index: int
 ) -> Any:
-    w, y, p, g = map(_wide, (x, label, weight, dout))
+    w, y, p, g = map(torch_wide, (x, label, weight, dout))
     inner = torch.sigmoid(w) - y if p is None else 1 - y - p * torch.sigmoid(-w)
     return _counted(torch, inner * g, label, normalize, ignore_index).to(x.dtype)
 
@@ -176,7 +173,7 @@ register(OpDef(
 
 
 def _bce(torch: Any, x: Any, label: Any) -> Any:
-    wide, y = (v.float() if v.itemsize == 2 else v for v in (x, label))
+    wide, y = map(torch_wide, (x, label))
     return torch.nn.functional.binary_cross_entropy(wide, y, reduction="none").to(x.dtype)
 
 

@@ -15,6 +15,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
 from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
 from tstatic.ops.loss.softmax_with_cross_entropy import softmax_entropy
@@ -100,7 +101,7 @@ def _grad_calls(
 
 
 def _factors(torch: Any, x: Any, label: Any, weight: Any, ignore: int) -> tuple[Any, Any]:
-    wide = x.float() if x.itemsize == 2 else x
+    wide = torch_wide(x)
     counted = label != ignore
     index = torch.where(counted, label, 0).long()
     return index, counted.to(wide.dtype) * (1 if weight is None or not weight.numel() else weight.to(wide.dtype)[index])
@@ -225,7 +226,7 @@ def _scratch_metas(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[Meta, ...]:
 
 
 def _lower_smooth(torch: Any, x: Any, prior: Any, epsilon: float) -> Any:
-    wide = x.float() if x.itemsize == 2 else x
+    wide = torch_wide(x)
     rest = epsilon / max(x.shape[-1], 1) if prior is None else epsilon * prior.to(wide.dtype).reshape(-1)
     return (wide * (1.0 - epsilon) + rest).to(x.dtype)
 

@@ -11,6 +11,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, Shape
 from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._low import torch_wide
 from tstatic.ops._rows import by_rows, rows_scratch_metas, vector
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
@@ -99,7 +100,7 @@ def _grad_calls(
 
 
 def _lower(torch: Any, x: Any, label: Any, source: Any, soft_label: bool, ignore_index: int) -> Any:
-    wide = x.float() if x.itemsize == 2 else x
+    wide = torch_wide(x)
     logs = wide.clamp(min=torch.finfo(x.dtype).tiny).log()
     if soft_label:
         return (-(label.to(wide.dtype) * logs).sum(-1, keepdim=True)).to(x.dtype)
@@ -110,7 +111,7 @@ def _lower(torch: Any, x: Any, label: Any, source: Any, soft_label: bool, ignore
 
 
 def _grad_lower(torch: Any, x: Any, label: Any, dloss: Any, soft_label: bool, ignore_index: int) -> Any:
-    p, dy = (v.float() if v.itemsize == 2 else v for v in (x, dloss))
+    p, dy = map(torch_wide, (x, dloss))
     p = p.clamp(min=torch.finfo(x.dtype).tiny)
     if soft_label:
         return (-label.to(p.dtype) / p * dy).to(x.dtype)
@@ -202,7 +203,7 @@ def _grad_lower2(torch: Any, label: Any, match: Any, xshape: Any, dloss: Any, ig
     shape = xshape.shape[:-1]
     column = label.reshape(*shape[:-1], 1)
     hot = (torch.arange(shape[-1], device=label.device) == column) & (column != ignore_index)
-    wide = (match.float() if match.itemsize == 2 else match).clamp(min=torch.finfo(match.dtype).tiny)
+    wide = torch_wide(match).clamp(min=torch.finfo(match.dtype).tiny)
     value = (-dloss / wide).to(match.dtype)
     return torch.where(hot, value, torch.zeros_like(value))
 

@@ -14,6 +14,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._low import torch_wide
 from tstatic.ops.loss import _labels as labels
 from tstatic.ops.loss.binary_loss import SAME, alike
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
@@ -27,7 +28,7 @@ def _huber_infer(x: Meta, y: Meta) -> tuple[Meta, Meta]:
 
 
 def _huber(torch: Any, x: Any, y: Any, delta: float) -> Any:
-    a, b = (v.float() if v.itemsize == 2 else v for v in (x, y))
+    a, b = map(torch_wide, (x, y))
     return (b - a).to(x.dtype), torch.nn.functional.huber_loss(a, b, reduction="none", delta=delta).to(x.dtype)
 
 
@@ -117,7 +118,7 @@ def _kl_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[An
 
 
 def _kl_lower(torch: Any, x: Any, target: Any, reduction: str, one_d: bool) -> Any:
-    a, t = (v.float() if v.itemsize == 2 else v for v in (x, target))
+    a, t = map(torch_wide, (x, target))
     losses = torch.where(t > 0, t * (t.log() - a), torch.zeros_like(a))
     if reduction == "none":
         return losses.to(x.dtype)
@@ -126,7 +127,7 @@ def _kl_lower(torch: Any, x: Any, target: Any, reduction: str, one_d: bool) -> A
 
 
 def _kl_grad_lower(torch: Any, x: Any, target: Any, dloss: Any, reduction: str) -> Any:
-    t, g = (v.float() if v.itemsize == 2 else v for v in (target, dloss))
+    t, g = map(torch_wide, (target, dloss))
     inner = torch.where(t > 0, -t * g.reshape(t.shape if reduction == "none" else ()), torch.zeros_like(t))
     return (inner / _kl_count(x.shape, reduction) if _kl_count(x.shape, reduction) != 1 else inner).to(x.dtype)
 
@@ -379,7 +380,7 @@ register(OpDef(
 
 
 def _rank(torch: Any, label: Any, left: Any, right: Any) -> Any:
-    y, a, b = (v.float() if v.itemsize == 2 else v for v in (label, left, right))
+    y, a, b = map(torch_wide, (label, left, right))
     return (torch.nn.functional.softplus(a - b, threshold=80.0) - y * (a - b)).to(label.dtype)
 
 

@@ -17,6 +17,7 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.split import FREE, ROWS, Split
 from tstatic.ir.types import Meta
 from tstatic.ops._call_ref import CallRef, float_scratch
+from tstatic.ops._low import torch_wide
 from tstatic.ops._rows import by_rows, row_axis, rows_scratch_metas, vector
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.loss import _labels as labels
@@ -162,7 +163,7 @@ def _grad_calls(
 def _lower(
     torch: Any, logits: Any, label: Any, source: Any, soft_label: bool, ignore_index: int, axis: int, use_softmax: bool
 ) -> Any:
-    wide = logits.float() if logits.itemsize == 2 else logits
+    wide = torch_wide(logits)
     logs = wide.log_softmax(axis) if use_softmax else wide.clamp(min=torch.finfo(logits.dtype).tiny).log()
     probabilities = wide.softmax(axis) if use_softmax else wide
     if soft_label:
@@ -187,7 +188,7 @@ def _grad_lower(
     axis: int,
     use_softmax: bool,
 ) -> Any:
-    p = probabilities.float() if probabilities.itemsize == 2 else probabilities
+    p = torch_wide(probabilities)
     floored = p.clamp(min=torch.finfo(probabilities.dtype).tiny)
     total = torch.zeros_like(p)
     if dsoftmax is not None:

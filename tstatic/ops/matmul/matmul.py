@@ -15,6 +15,7 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import bilinear_grad
+from tstatic.ops._low import torch_wide
 from tstatic.ops.matmul._product import (
     SplitAxis,
     cut,
@@ -76,7 +77,7 @@ def _shrink(gradient: Any, like: Any) -> Any:
     """Adds up over the axes along which ``like`` was broadcast."""
     if gradient.shape == like.shape:
         return gradient
-    wide = gradient.float() if gradient.itemsize == 2 else gradient
+    wide = torch_wide(gradient)
     return wide.sum_to_size(like.shape).to(like.dtype)
 
 

@@ -13,6 +13,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import Meta, bool_, int64
 from tstatic.ops._call_ref import float_scratch
+from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.reduce._reduce import (
     CASES,
@@ -157,7 +158,7 @@ def _grad_calls(x: Any, out: Any, dout: Any, dx: Any, axes: Sequence[int], scrat
 
 
 def _grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Any) -> Any:
-    wide = [v.float() if v.itemsize == 2 else v for v in (x, out, dout)]
+    wide = [torch_wide(v) for v in (x, out, dout)]
     return ((wide[0] - wide[1]).exp() * wide[2]).to(x.dtype)
 
 

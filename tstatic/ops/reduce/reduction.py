@@ -16,6 +16,7 @@ from tstatic.ir.ref import Calls
 from tstatic.ir.types import DType, Meta, bool_, dtype_of, float32, float64, int32, int64
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops._gradients import grad_is_forward_op
+from tstatic.ops._low import torch_wide
 from tstatic.ops.reduce._reduce import (
     CASES,
     EMPTY_CASES,
@@ -221,15 +222,14 @@ def _prod_grad(x: Any, out: Any, dout: Any, dx: Any, axes: tuple[int, ...], seen
 
 def _prod_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Attrs) -> Any:
     out = x.to(getattr(torch, _prod_dtype(dtype_of(str(x.dtype)), attrs["out_dtype"]).name))
-    low = out.dtype if out.dtype.is_floating_point and out.itemsize == 2 else None
-    out = out.float() if low is not None else out
+    kind, out = out.dtype, torch_wide(out)
     for axis in axes:
         out = out.prod(axis, keepdim=True, dtype=out.dtype)
-    return out if low is None else out.to(low)
+    return out.to(kind)
 
 
 def _prod_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Attrs) -> Any:
-    wide = (x.float() if x.itemsize == 2 else x).detach().requires_grad_()
+    wide = torch_wide(x).detach().requires_grad_()
     with torch.enable_grad():
         product = wide
         for axis in axes:

@@ -16,7 +16,7 @@ from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
-from tstatic.ops._low import flat_parts, store
+from tstatic.ops._low import flat_parts, store, torch_wide
 from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.reduce._reduce import (
     Over,
@@ -63,13 +63,13 @@ def _norm_lower(torch: Any, x: Any, axes: Sequence[int], attrs: Mapping[str, Any
     order = attrs.get("porder", 2.0)
     if not axes:
         return (x != 0).to(x.dtype) if order == 0 else x.abs()
-    return torch.linalg.vector_norm(x.float() if x.itemsize == 2 else x, order, tuple(axes), keepdim=True).to(x.dtype)
+    return torch.linalg.vector_norm(torch_wide(x), order, tuple(axes), keepdim=True).to(x.dtype)
 
 
 def _norm_grad_lower(torch: Any, x: Any, out: Any, dout: Any, axes: Sequence[int], attrs: Mapping[str, Any]) -> Any:
     if attrs.get("porder") == 0:
         return torch.zeros_like(x)
-    wide = (x.float() if x.itemsize == 2 else x).detach().requires_grad_()
+    wide = torch_wide(x).detach().requires_grad_()
     with torch.enable_grad():
         out = _norm_lower(torch, wide, axes, attrs)
     return torch.autograd.grad(out, wide, dout.reshape(out.shape).to(out.dtype))[0].to(x.dtype)
@@ -224,7 +224,7 @@ def _squared_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequen
 register(OpDef(
     "squared_l2_norm", "X -> Out", infer=lambda x: infer_float(x).with_shape((1,)),
     ref=CallRef(_squared_calls, _squared_scratch_metas),
-    lower=lambda torch, x: (x.float() if x.itemsize == 2 else x).square().sum().reshape(1).to(x.dtype),
+    lower=lambda torch, x: torch_wide(x).square().sum().reshape(1).to(x.dtype),
     grad=GradOp(
         "X, Out@GRAD -> X@GRAD", ref=CallRef(_squared_grad_calls, lambda ins, outs: (float_scratch(ins[0], ()),)),
         lower=lambda torch, x, dout: 2 * dout.reshape(()) * x,
@@ -254,7 +254,7 @@ def _ref(x: Array, out: Array, *, max_norm: float) -> None:
 
 
 def _lower(torch: Any, x: Any, *, max_norm: float) -> Any:
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    wide = torch_wide(x)
     norm = torch.linalg.vector_norm(wide.reshape(-1).double())
     factor = torch.where(norm > max_norm, max_norm / norm, 1.0).to(wide.dtype)
     return (wide * factor).to(x.dtype)

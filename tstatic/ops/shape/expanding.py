@@ -28,7 +28,7 @@ from tstatic.ir.ref import Call, Calls
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes, normalize_axis
 from tstatic.ops._call_ref import CallRef, copies
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops._low import in_float32
+from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
 from tstatic.ops.shape._shapes import ANY, Array, clear, copy, emit_list, emit_one, sizes_given, sizes_of, tensor_rank
@@ -530,7 +530,7 @@ def _lower_back_repeat(torch: Any, x: Any, counts: Any, dout: Any, *, Repeats: i
     size = x.shape[dim]
     times = torch.full((size,), Repeats) if counts is None else counts.expand(size)
     index = torch.repeat_interleave(torch.arange(size, device=dout.device), times.to(dout.device))
-    wide = dout.float() if dout.element_size() == 2 else dout
+    wide = torch_wide(dout)
     return torch.zeros(tuple(x.shape), dtype=wide.dtype, device=dout.device).index_add(dim, index, wide).to(dout.dtype)
 
 
