@@ -234,7 +234,7 @@ def _add(block: Block, definition: OpDef, inputs: dict[str, tuple[str, ...]], ou
 
 def _check_output_meta(var: Variable, meta: Meta) -> None:
     """Checks an existing output variable against what ``infer`` found, or gives it its shape and dtype."""
-    if var._dtype is not None and var._dtype is not meta.dtype:
+    if var._dtype is not None and var._dtype is not meta.dtype and not var._dtype_is_inferred:
         raise DTypeError(
             f"the output variable '{var.name}' has another dtype than the operator gives",
             expected=var._dtype.name,
@@ -258,8 +258,8 @@ def _check_output_meta(var: Variable, meta: Meta) -> None:
 
 def _adopt(var: Variable, meta: Meta) -> None:
     """Gives a variable that an op writes the metadata that ``infer`` found; what is declared stays."""
-    if var._dtype is None:
-        var._dtype = meta.dtype
+    if var._dtype is None or var._dtype_is_inferred:
+        var._dtype, var._dtype_is_inferred = meta.dtype, False
     if var._shape is None or not (var.persistable or var.is_data):
         var._shape = meta.shape
 

@@ -22,6 +22,8 @@ class VariableBase(VariableMethods):
     is_data: bool
     _shape: Shape | None
     _dtype: DType | None
+    # The first op that writes it may give it another dtype than it was made with.
+    _dtype_is_inferred = False
     _persistable: bool
     _stop_gradient: bool
     # What decided it: "" nothing yet, "inferred" the inputs of the op that writes it, "set" the user or a later op.

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
 from tstatic.errors import ProgramError, ProgramTypeError, TstaticError, UnsupportedError, shown
 from tstatic.ir import names
-from tstatic.ir.build import LayerNamer, emit
-from tstatic.ir.checks import check_type
+from tstatic.ir.build import LayerNamer, check_variable, emit
+from tstatic.ir.checks import check_length, check_type
 from tstatic.ir.declare import check_shape, default_dtype, default_main_program, default_startup_program
 from tstatic.ir.declare import create_parameter as add_parameter
 from tstatic.ir.opdef import export, op_def
-from tstatic.ir.program import Parameter, Program, Variable
-from tstatic.ir.types import dtype_of
+from tstatic.ir.program import Operator, Parameter, Program, Variable
+from tstatic.ir.types import DType, dtype_of
 from tstatic.nn.clip import check_clip
-from tstatic.nn.initializer import Constant, Initializer, default_initializer, global_initializer
+from tstatic.nn.initializer import Constant, Initializer, global_initializer
+from tstatic.nn.initializer import default_initializer as standard_initializer
 from tstatic.no_effect import PLACE, no_effect
 
 
@@ -145,46 +148,140 @@ def startup_value(var: Variable, initializer: Initializer, startup: Program | No
 
 
 class LayerHelper(LayerNamer):
-    """One layer call that makes parameters: names them after the layer and initialises them in the startup program.
+    """Writes a layer into the default programs: generates its name, makes its parameters and appends its ops.
+
+    ``helper = LayerHelper("mine", **locals())`` as the first line of a function takes the function's arguments.
+
+    Args:
+        layer_type: What the generated name begins with.
+        **kwargs: Arguments of the layer. ``name`` replaces the generated name; the methods read ``act``, ``param_attr``,
+            ``bias_attr`` and the inputs.
 
     Example:
-        >>> helper = fluid.layer_helper.LayerHelper("mine")
-        >>> w = helper.create_parameter(None, [3, 2], "float32")
-        >>> b = helper.create_parameter(None, [2], "float32", is_bias=True)
-        >>> w.name, b.name
-        ('mine_0.w_0', 'mine_0.b_0')
+        >>> def affine(input, size, act=None, bias_attr=None, name=None):
+        ...     helper = fluid.layer_helper.LayerHelper("affine", **locals())
+        ...     w = helper.create_parameter(helper.param_attr, [input.shape[1], size], helper.input_dtype())
+        ...     out = helper.create_variable_for_type_inference(helper.input_dtype())
+        ...     helper.append_op(type="mul", inputs={"X": input, "Y": w}, outputs={"Out": out})
+        ...     return helper.append_activation(helper.append_bias_op(out))
+        >>> affine(static.data("x", [None, 3]), 2, act="relu").name
+        'affine_0.tmp_2'
     """
 
-    def __init__(self, prefix: str, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(prefix, name)
-        self.kwargs = kwargs
+    def __init__(self, layer_type: str, **kwargs: Any) -> None:
+        super().__init__(layer_type, kwargs.get("name"))
+        # Generated here rather than at its first use: in Paddle a helper that names nothing counts, too.
+        self.kwargs = {**kwargs, "name": self.name}
 
+    @property
+    def layer_type(self) -> str:
+        return self.prefix
+
+    @property
+    def main_program(self) -> Program:
+        return default_main_program()
+
+    @property
+    def startup_program(self) -> Program:
+        return default_startup_program()
+
+    # ----------------------------------------------------------------------------------------------- arguments of the layer
+    def multiple_input(self, input_param_name: str = "input") -> list[Variable]:
+        """Returns the Variables given as one argument of the layer; none if it is absent.
+
+        Raises:
+            ProgramTypeError: If one of them is not a Variable.
+        """
+        given = self.kwargs.get(input_param_name, [])
+        row = given if isinstance(given, list | tuple) else [given]
+        return [check_variable(x, input_param_name, self.layer_type) for x in row]
+
+    def input(self, input_param_name: str = "input") -> Variable:
+        """Returns the Variable given as one argument of the layer.
+
+        Raises:
+            ProgramTypeError: If there are several, or none, or it is not a Variable.
+        """
+        inputs = self.multiple_input(input_param_name)
+        check_length(inputs, 1, input_param_name, self.layer_type, error=ProgramTypeError)
+        return inputs[0]
+
+    def input_dtype(self, input_param_name: str = "input") -> DType | None:
+        """Returns the dtype that all inputs have; ``None`` if there are none.
+
+        Raises:
+            ProgramError: If their dtypes differ.
+        """
+        inputs = self.multiple_input(input_param_name)
+        for x in inputs:
+            if x.dtype is not inputs[0].dtype:
+                raise ProgramError(
+                    f"Data Type mismatch: {inputs[0].dtype.name} to {x.dtype.name}",
+                    expected=f"inputs of one dtype, {inputs[0].dtype.name} as that of '{inputs[0].name}'",
+                    received=f"'{x.name}' of {x.dtype.name}",
+                    fix=f"convert it with paddle.cast({x.name}, '{inputs[0].dtype.name}')",
+                    op=self.layer_type,
+                    var=x.name,
+                )
+        return inputs[0].dtype if inputs else None
+
+    @property
+    def param_attr(self) -> Any:
+        return ParamAttr._to_attr(self.kwargs.get("param_attr"))
+
+    @property
+    def bias_attr(self) -> Any:
+        return ParamAttr._to_attr(self.kwargs.get("bias_attr"))
+
+    def multiple_param_attr(self, length: int) -> list[Any]:
+        """Returns ``length`` attributes: those of the list ``param_attr``, or copies of a single one.
+
+        Raises:
+            ProgramError: If the list has another length.
+        """
+        given = self.param_attr
+        attrs = given if isinstance(given, list) else [given]
+        if len(attrs) == 1:
+            return [copy.copy(attrs[0]) for _ in range(length)]
+        check_length(attrs, length, "param_attr", self.layer_type, why="one per input", error=ProgramError)
+        return attrs
+
+    def iter_inputs_and_params(self, input_param_name: str = "input") -> Iterator[tuple[Variable, Any]]:
+        """Yields each input and the attribute of its parameter."""
+        inputs = self.multiple_input(input_param_name)
+        yield from zip(inputs, self.multiple_param_attr(len(inputs)), strict=True)
+
+    # ----------------------------------------------------------------------------------------------- parameters and variables
     def create_parameter(
         self,
         attr: Any,
         shape: Any,
         dtype: Any = None,
         is_bias: bool = False,
-        default: Initializer | None = None,
+        default_initializer: Initializer | None = None,
         stop_gradient: bool = False,
-        default_initializer_: Initializer | None = None,
-    ) -> Parameter:
+    ) -> Any:
         """Makes a parameter ``<layer>.w_N`` (or ``.b_N``) and its startup op.
+
+        Args:
+            attr: ParamAttr, name or initializer; ``False`` makes none and returns ``None``.
+            shape: Positive sizes.
+            dtype: Float type; the default dtype if ``None``.
+            is_bias: Starts at 0 instead of Xavier uniform.
+            default_initializer: Used if ``attr`` has none; one given to ``set_global_initializer`` beats it.
+            stop_gradient: Makes a parameter that optimizers do not update.
 
         Raises:
             ShapeError, DTypeError: If the shape is not known, or the name is taken with another shape or dtype.
         """
         attr = ParamAttr._to_attr(attr)
-        assert attr is not False
+        if attr is False:
+            return None
         name = attr.name
         if name is None:
             name = names.generate(f"{self.name}.{'b' if is_bias else 'w'}")
         initializer = (
-            attr.initializer
-            or global_initializer(is_bias)
-            or default
-            or default_initializer_
-            or default_initializer(is_bias)
+            attr.initializer or global_initializer(is_bias) or default_initializer or standard_initializer(is_bias)
         )
         parameter = add_parameter(
             default_main_program(),
@@ -202,29 +299,120 @@ class LayerHelper(LayerNamer):
         startup_value(parameter, initializer)
         return parameter
 
-    def global_variable(self, name: str, shape: Any, dtype: Any, initializer: Initializer) -> Variable:
-        """Makes a persistable variable that is not a parameter, and its startup op."""
-        block = default_main_program().global_block()
-        var = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
-        startup_value(var, initializer)
-        return var
-
-    def append_activation(self, x: Any, act: Any) -> Any:
-        """Appends an activation by name (or a dict ``{"type": name, ...attributes}``).
+    def get_parameter(self, name: str) -> Parameter:
+        """Returns the parameter of that name.
 
         Raises:
+            NotFoundError: If the main program has no variable of that name.
+            ProgramTypeError: If the variable is not a parameter.
+        """
+        return check_type(self.main_program.global_block().var(name), Parameter, name, self.layer_type)
+
+    def create_variable_for_type_inference(
+        self, dtype: Any, stop_gradient: bool = False, shape: Sequence[int] | None = None
+    ) -> Variable:
+        """Makes a variable ``<layer>.tmp_N`` of the current block for the result of an op.
+
+        Args:
+            dtype: Its dtype until an op writes it, which may give it another; the default dtype if ``None``.
+            stop_gradient: Whether no gradient flows through it.
+            shape: Its shape until an op writes it.
+        """
+        var = self.variable(default_dtype() if dtype is None else dtype, shape, stop_gradient)
+        var._dtype_is_inferred = True
+        return var
+
+    def create_variable(self, **kwargs: Any) -> Variable:
+        """Makes a variable of the current block; the arguments are those of ``Block.create_var``."""
+        return self.block.create_var(**kwargs)
+
+    def create_global_variable(self, persistable: bool = False, **kwargs: Any) -> Variable:
+        """Makes a variable of the main program's first block.
+
+        Args:
+            persistable: Whether it is state, which keeps its value between runs.
+            **kwargs: Further arguments of ``Block.create_var``.
+        """
+        return self.main_program.global_block().create_var(persistable=persistable, **kwargs)
+
+    def create_or_get_global_variable(self, name: str, **kwargs: Any) -> tuple[Variable, bool]:
+        """Returns the variable of that name in the main program's first block, and whether it was made by this call.
+
+        Args:
+            name: Its name.
+            **kwargs: Arguments of :meth:`create_global_variable`.
+        """
+        block = self.main_program.global_block()
+        if block.has_var(name):
+            return block.var(name), False
+        return self.create_global_variable(name=name, **kwargs), True
+
+    def set_variable_initializer(self, var: Variable, initializer: Initializer) -> None:
+        """Makes the startup program give a variable its first value.
+
+        Args:
+            var: A variable of the main program.
+            initializer: What appends the startup op.
+        """
+        startup_value(check_variable(var, "var", self.layer_type), initializer)
+
+    # ------------------------------------------------------------------------------------------------------------------- ops
+    def append_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        stop_gradient: bool | None = None,
+    ) -> Operator:
+        """Appends an op to the current block of the main program.
+
+        Args:
+            type: Op type.
+            inputs: Slot -> Variable, its name, or a list of them.
+            outputs: The same, for variables that exist.
+            attrs: Attributes; the others have their defaults.
+            stop_gradient: Set on all outputs if given.
+
+        Raises:
+            NotFoundError, ProgramError, ProgramTypeError, ShapeError, DTypeError: What the op refuses; nothing is changed.
+        """
+        return self.block.append_op(type, inputs, outputs, attrs, stop_gradient=stop_gradient)
+
+    def append_bias_op(self, input_var: Variable, dim_start: int = 1, dim_end: int | None = None) -> Variable:
+        """Adds a bias parameter; returns ``input_var`` if the layer's ``bias_attr`` is ``False``.
+
+        Args:
+            input_var: What to add to.
+            dim_start: First axis of ``input_var`` that the bias has.
+            dim_end: The axis behind the last one; all from ``dim_start`` on if ``None``.
+
+        Raises:
+            ShapeError: If the size of one of these axes is unknown.
+        """
+        shape = input_var.shape[dim_start:dim_end]
+        bias = self.create_parameter(self.bias_attr, shape, input_var.dtype, is_bias=True)
+        if bias is None:
+            return input_var
+        return self.emit("elementwise_add", {"X": input_var, "Y": bias}, {"axis": dim_start})  # type: ignore[no-any-return]
+
+    def append_activation(self, input_var: Variable) -> Variable:
+        """Applies the layer's ``act``: an op type, or a dict of it as ``type`` and of attributes; ``None`` returns ``input_var``.
+
+        Raises:
+            ProgramTypeError: If ``act`` is neither.
             NotFoundError: For a name that no op has.
         """
-        return activate(self, x, act)
+        return activate(self, input_var, self.kwargs.get("act"))
 
 
-def activate(helper: LayerNamer, x: Any, act: Any) -> Any:
+def activate(helper: LayerNamer, x: Variable, act: Any) -> Variable:
     """Appends the activation op ``act`` to ``x``, named after ``helper``'s layer."""
     if act is None:
         return x
     check_activation(act, helper.prefix)
     attrs = dict(act) if isinstance(act, dict) else {"type": act}
-    return helper.emit(attrs.pop("type"), {"X": x}, attrs)
+    return helper.emit(attrs.pop("type"), {"X": x}, attrs)  # type: ignore[no-any-return]
 
 
 def check_activation(act: Any, function: str) -> None:
@@ -275,7 +463,7 @@ def create_parameter(
     Args:
         shape: Positive sizes.
         dtype: Float type.
-        name: Its name.
+        name: Its name; with an ``attr`` that has none, the generated name begins with it: ``<name>.w_0``.
         attr: ParamAttr; its name beats ``name``.
         is_bias: Starts at 0 instead of Xavier uniform.
         default_initializer: Used if ``attr`` has none.
@@ -289,20 +477,9 @@ def create_parameter(
         >>> exe.run(fetch_list=[y])[0]
         array([[1., 1.]], dtype=float32)
     """
-    helper = LayerHelper("create_parameter", name)
-    attr = ParamAttr._to_attr(attr)
-    if attr is not False and attr.name is None and name is not None:
-        attr = ParamAttr(
-            name,
-            attr.initializer,
-            attr.learning_rate,
-            attr.regularizer,
-            attr.trainable,
-            attr.do_model_average,
-            attr.need_clip,
-            attr.gradient_clip,
-        )
-    return helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)
+    helper = LayerHelper("create_parameter", name=name)
+    attr = ParamAttr(name) if attr is None else attr
+    return helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)  # type: ignore[no-any-return]
 
 
 @export("static.create_global_var", "tensor.create_global_var", "fluid.layers.create_global_var",

@@ -43,15 +43,10 @@ def kaiming(channels: int, kernel: tuple[int, ...]) -> Normal:
     return Normal(0.0, math.sqrt(2.0 / (channels * math.prod(kernel))))
 
 
-def _with_bias(
-    helper: LayerHelper, out: Variable, filters: int, bias_attr: Any, act: Any, data_format: str
-) -> Variable:
-    if bias_attr is not False:
-        bias = helper.create_parameter(bias_attr, (filters,), out.dtype, is_bias=True)
-        out = helper.emit(
-            "elementwise_add", {"X": out, "Y": bias}, {"axis": len(data_format) - 1 if is_last(data_format) else 1}
-        )
-    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+def _finish(helper: LayerHelper, out: Variable, data_format: str) -> Variable:
+    """Appends the bias of the channels and the activation."""
+    axis = len(data_format) - 1 if is_last(data_format) else 1
+    return helper.append_activation(helper.append_bias_op(out, axis, axis + 1))
 
 
 @export("static.nn.conv2d", "fluid.layers.conv2d", op="conv2d")
@@ -179,11 +174,11 @@ def _conv(
     check_enabled(param_attr, "param_attr", function)
     depthwise = depthwise and groups == count and num_filters % count == 0
     type = f"depthwise_{function}" if depthwise else function
-    helper = LayerHelper(type, name)
+    helper = LayerHelper(type, name=name, bias_attr=bias_attr, act=act)
     shape = (num_filters, count // groups, *kernel)
-    w = helper.create_parameter(param_attr, shape, input.dtype, default=kaiming(count, kernel))
+    w = helper.create_parameter(param_attr, shape, input.dtype, default_initializer=kaiming(count, kernel))
     out = helper.emit(type, {"Input": input, "Filter": w}, attrs)
-    return _with_bias(helper, out, num_filters, bias_attr, act, data_format)
+    return _finish(helper, out, data_format)
 
 
 def _kernel_for(
@@ -279,7 +274,7 @@ def conv2d_transpose(
         "data_format": data_format,
         **output_attrs(0, output_size, 2, function),
     }
-    helper = LayerHelper(type, name)
+    helper = LayerHelper(type, name=name, bias_attr=bias_attr, act=act)
     w = helper.create_parameter(param_attr, (count, num_filters // groups, *kernel), input.dtype)
     out = helper.emit(type, {"Input": input, "Filter": w}, attrs)
-    return _with_bias(helper, out, num_filters, bias_attr, act, data_format)
+    return _finish(helper, out, data_format)

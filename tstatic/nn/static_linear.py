@@ -53,17 +53,14 @@ def _fc(
         for i, n in enumerate(x.shape[axis:], axis):
             check_static_dim(n, x, f"axis {i} (a feature axis)", "fc")
         shapes.append((math.prod(x.shape[axis:]), size))
-    helper = LayerHelper("fc", name)
+    helper = LayerHelper("fc", name=name, bias_attr=bias_attr, act=act)
     products = []
     for x, attr, shape in zip(inputs, attrs, shapes, strict=True):
         w = helper.create_parameter(attr, shape, x.dtype)
         columns = {"x_num_col_dims": axis, "y_num_col_dims": 1}
         products.append(helper.emit("mul", {"X": x, "Y": w}, columns))
     out: Variable = products[0] if len(products) == 1 else helper.emit("sum", {"X": products})
-    if bias_attr is not False:
-        b = helper.create_parameter(bias_attr, (size,), out.dtype, is_bias=True)
-        out = helper.emit("elementwise_add", {"X": out, "Y": b}, {"axis": axis})
-    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+    return helper.append_activation(helper.append_bias_op(out, axis))
 
 
 @export("static.nn.fc", op="mul")
@@ -256,10 +253,10 @@ def bilinear_tensor_product(
     check_int(size, "size", function, 1)
     check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
-    helper = LayerHelper(function, name)
+    helper = LayerHelper(function, name=name, act=act)
     w = helper.create_parameter(param_attr, (size, x.shape[1], y.shape[1]), x.dtype)
-    b = None if bias_attr is False else helper.create_parameter(bias_attr, (1, size), x.dtype, is_bias=True)
-    return helper.append_activation(bilinear_product(helper, x, y, w, b), act)  # type: ignore[no-any-return]
+    b = helper.create_parameter(bias_attr, (1, size), x.dtype, is_bias=True)
+    return helper.append_activation(bilinear_product(helper, x, y, w, b))
 
 
 @export("static.nn.prelu", "fluid.layers.prelu", op="prelu")
@@ -294,7 +291,7 @@ def prelu(
     elif mode == "element":
         check_rank(x, range(1, 7), "x", "prelu", layout="[n, ...]")
         shape = (1, *(check_static_dim(n, x, f"axis {i}", "prelu") for i, n in enumerate(x.shape[1:], 1)))
-    helper = LayerHelper("prelu", name)
-    alpha = helper.create_parameter(ParamAttr._to_attr(param_attr), shape, x.dtype, default=Constant(0.25))
+    helper = LayerHelper("prelu", name=name)
+    alpha = helper.create_parameter(ParamAttr._to_attr(param_attr), shape, x.dtype, default_initializer=Constant(0.25))
     layout = "NHWC" if data_format[-1] == "C" and data_format != "NC" else "NCHW"
     return helper.emit("prelu", {"X": x, "Alpha": alpha}, {"mode": mode, "data_format": layout})  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import DType, dtype_of
 from tstatic.nn.initializer import Constant, Normal
-from tstatic.nn.param import LayerHelper, ParamAttr, check_activation, check_enabled
+from tstatic.nn.param import LayerHelper, ParamAttr, activate, check_activation, check_enabled
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.shape._shapes import emit_one
 
@@ -25,16 +25,14 @@ def parameter_dtype(x: Variable) -> DType:
 def statistic(helper: LayerHelper, name: str | None, count: int, value: float, dtype: DType) -> Parameter:
     """Makes a running statistic: a parameter that optimizers do not update."""
     attr = ParamAttr(name=name, initializer=Constant(value), trainable=False)
-    return helper.create_parameter(attr, (count,), dtype, stop_gradient=True)
+    return helper.create_parameter(attr, (count,), dtype, stop_gradient=True)  # type: ignore[no-any-return]
 
 
 def _per_channel(helper: LayerHelper, count: int, param_attr: Any, bias_attr: Any, dtype: DType) -> dict[str, Variable]:
-    found: dict[str, Variable] = {}
-    if param_attr is not False:
-        found["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
-    if bias_attr is not False:
-        found["Bias"] = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
-    return found
+    return {
+        "Scale": helper.create_parameter(param_attr, (count,), dtype, default_initializer=Constant(1.0)),
+        "Bias": helper.create_parameter(bias_attr, (count,), dtype, is_bias=True),
+    }
 
 
 def _channels(input: Variable, data_layout: str, function: str) -> int:
@@ -100,7 +98,7 @@ def batch_norm(
     check_activation(act, function)
     check_enabled(param_attr, "param_attr", function)
     check_enabled(bias_attr, "bias_attr", function)
-    helper = LayerHelper(function, name)
+    helper = LayerHelper(function, name=name)
     dtype = parameter_dtype(input)
     inputs: dict[str, Any] = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, dtype)}
     mean = statistic(helper, moving_mean_name, count, 0.0, dtype)
@@ -128,7 +126,7 @@ def normalised(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any
     out = helper.variable(inputs["X"].dtype, inputs["X"].shape)
     outputs = {"Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved[0], "SavedVariance": saved[1]}
     helper.emit("batch_norm", inputs, attrs, outputs=outputs)
-    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+    return activate(helper, out, act)
 
 
 @export("static.nn.layer_norm", "fluid.layers.layer_norm", op="layer_norm")
@@ -176,19 +174,19 @@ def layer_norm(
     axis = check_int(check_axis(begin_norm_axis, input, "begin_norm_axis", function), "begin_norm_axis", function, 1)
     count = math.prod(check_static_dim(n, input, f"axis {i}", function) for i, n in enumerate(input.shape[axis:], axis))
     check_activation(act, function)
-    helper = LayerHelper(function, name)
+    helper = LayerHelper(function, name=name, act=act)
     dtype = parameter_dtype(input)
     inputs = {"X": input}
     if scale:
         check_enabled(param_attr, "param_attr", function)
-        inputs["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default=Constant(1.0))
+        inputs["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default_initializer=Constant(1.0))
     if shift:
         check_enabled(bias_attr, "bias_attr", function)
         inputs["Bias"] = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
     out: Variable = helper.emit(
         function, inputs, {"epsilon": epsilon, "begin_norm_axis": axis}, order=("Mean", "Variance", "Y")
     )
-    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+    return helper.append_activation(out)
 
 
 @export("static.nn.group_norm", "fluid.layers.group_norm", op="group_norm")
@@ -225,11 +223,11 @@ def group_norm(
     count = _channels(input, data_layout, function)
     check_int(groups, "groups", function, 1)
     check_activation(act, function)
-    helper = LayerHelper(function, name)
+    helper = LayerHelper(function, name=name, act=act)
     inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
     attrs = {"epsilon": epsilon, "groups": groups, "data_layout": data_layout}
     out: Variable = helper.emit(function, inputs, attrs, order=("Mean", "Variance", "Y"))
-    return helper.append_activation(out, act)  # type: ignore[no-any-return]
+    return helper.append_activation(out)
 
 
 @export("static.nn.instance_norm", "fluid.layers.instance_norm", op="instance_norm")
@@ -265,7 +263,7 @@ def instance_norm(
     if (param_attr is False) != (bias_attr is False):
         check_enabled(param_attr, "param_attr", f"{function} with a bias")
         check_enabled(bias_attr, "bias_attr", f"{function} with a scale")
-    helper = LayerHelper(function, name)
+    helper = LayerHelper(function, name=name)
     inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
     out: Variable = helper.emit(function, inputs, {"epsilon": epsilon}, order=("SavedMean", "SavedVariance", "Y"))
     return out
@@ -340,9 +338,9 @@ def spectral_norm(
     check_int(power_iters, "power_iters", function, 0)
     for i, n in enumerate(weight.shape):
         check_static_dim(n, weight, f"axis {i}", function)
-    helper = LayerHelper(function, name)
+    helper = LayerHelper(function, name=name)
     u, v = (
-        helper.create_parameter(None, (n,), weight.dtype, default=Normal(0.0, 1.0), stop_gradient=True)
+        helper.create_parameter(None, (n,), weight.dtype, default_initializer=Normal(0.0, 1.0), stop_gradient=True)
         for n in spectral_sizes(weight.shape, dim)
     )
     return spectral(helper, weight, u, v, dim, power_iters, eps)

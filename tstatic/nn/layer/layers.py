@@ -158,7 +158,7 @@ class Layer:
         own["_forward_pre_hooks"] = []
         own["_forward_post_hooks"] = []
         own["_state_dict_hooks"] = []
-        own["_helper"] = LayerHelper("layer", self._full_name)
+        own["_helper"] = LayerHelper("layer", name=self._full_name)
 
     # ------------------------------------------------------------------------------------------------------ attributes
     def _tables(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
