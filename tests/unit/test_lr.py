@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,12 +185,12 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(make: Make, rate: Rate
     scheduler = make()
     rates(scheduler, after + 1)
     text = json.dumps(scheduler.state_dict(), allow_nan=False)
-    grad_is_forward_op = make()
-    rates(grad_is_forward_op, 3)
-    grad_is_forward_op.set_state_dict(json.loads(text))
-    assert grad_is_forward_op.last_epoch == scheduler.last_epoch
-    assert grad_is_forward_op() == scheduler()
-    assert rates(grad_is_forward_op, LENGTH - after) == rates(scheduler, LENGTH - after)
+    restored = make()
+    rates(restored, 3)
+    restored.set_state_dict(json.loads(text))
+    assert restored.last_epoch == scheduler.last_epoch
+    assert restored() == scheduler()
+    assert rates(restored, LENGTH - after) == rates(scheduler, LENGTH - after)
     with_old_name = make()
     with_old_name.set_dict(json.loads(text))
     assert with_old_name() == json.loads(text)["last_lr"]
@@ -198,8 +200,8 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(make: Make, rate: Rate
 def test_a_pickled_scheduler_goes_on(make: Make, rate: Rate) -> None:
     scheduler = make()
     rates(scheduler, 4)
-    grad_is_forward_op = pickle.loads(pickle.dumps(scheduler))
-    assert rates(grad_is_forward_op, 8) == rates(scheduler, 8)
+    restored = pickle.loads(pickle.dumps(scheduler))
+    assert rates(restored, 8) == rates(scheduler, 8)
 
 
 @every_schedule
@@ -246,6 +248,31 @@ def test_entries_that_are_not_used_are_said(make: Make, rate: Rate) -> None:
         scheduler.set_state_dict(state)
 
 
+@every_schedule
+def test_a_warning_that_is_an_error_changes_nothing(make: Make, rate: Rate) -> None:
+    scheduler = make()
+    rates(scheduler, 6)
+    before, other = scheduler.state_dict(), make().state_dict()
+    unused = [{**other, "momentum": 3}]
+    if "LinearWarmup_LR" in other:
+        unused.append({**other, "LinearWarmup_LR": {**other["LinearWarmup_LR"], "momentum": 3}})
+    for state in unused:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UserWarning, match="momentum"):
+                scheduler.set_state_dict(state)
+        assert scheduler.state_dict() == before
+
+
+def test_the_warning_points_at_the_users_line() -> None:
+    scheduler = lr.LinearWarmup(lr.StepDecay(0.5, 2), 3, 0.0, 0.5)
+    state = scheduler.state_dict()
+    state["LinearWarmup_LR"] = {**state["LinearWarmup_LR"], "momentum": 3}
+    with pytest.warns(UserWarning, match="StepDecay does not use .*momentum") as said:
+        scheduler.set_dict(state)
+    assert [Path(w.filename).name for w in said] == ["test_lr.py"]
+
+
 # The base class, and what has more than a formula
 
 
@@ -271,9 +298,9 @@ def test_users_subclass_the_base() -> None:
     scheduler.count = np.array([7])
     state = json.loads(json.dumps(scheduler.state_dict()))
     assert state == {"last_epoch": 4, "last_lr": 0.25, "count": 7}
-    grad_is_forward_op = Halving(1.0, 2)
-    grad_is_forward_op.set_state_dict(state)
-    assert grad_is_forward_op.count == 7
+    restored = Halving(1.0, 2)
+    restored.set_state_dict(state)
+    assert restored.count == 7
     assert rates(lr.LinearWarmup(Halving(1.0, 2), 2, 0.0, 1.0), 6) == [0.0, 0.5, 1.0, 1.0, 0.5, 0.5]
     with pytest.raises(NotImplementedError, match="override get_lr") as caught:
         LRScheduler(0.1)
@@ -334,15 +361,15 @@ def test_warm_restarts_keep_the_fraction_of_an_epoch() -> None:
         *((0, 0.5, 3), (1, 1.5, 3), (2, 2.5, 3), (3, 0.5, 6), (4, 1.25, 6), (5, 2.25, 6)),
         *((9, 0, 12), (8, 5.5, 6), (9, 0.5, 12), (10, 1.5, 12)),
     ]
-    grad_is_forward_op = lr.CosineAnnealingWarmRestarts(0.5, 3, 2, 0.1)
-    grad_is_forward_op.set_state_dict(json.loads(json.dumps(scheduler.state_dict())))
-    assert rates(grad_is_forward_op, 20) == rates(scheduler, 20)
+    restored = lr.CosineAnnealingWarmRestarts(0.5, 3, 2, 0.1)
+    restored.set_state_dict(json.loads(json.dumps(scheduler.state_dict())))
+    assert rates(restored, 20) == rates(scheduler, 20)
     # A state of Paddle's has two entries only.
-    grad_is_forward_op.set_state_dict({"last_epoch": 4, "last_lr": 0.4})
-    assert (grad_is_forward_op.last_epoch, grad_is_forward_op.T_cur, grad_is_forward_op.T_i) == (4, 1, 6)
+    restored.set_state_dict({"last_epoch": 4, "last_lr": 0.4})
+    assert (restored.last_epoch, restored.T_cur, restored.T_i) == (4, 1, 6)
     for wrong in ({"T_i": 0}, {"T_i": 2.5}, {"T_cur": -1}):
         with pytest.raises(ProgramError, match="T_"):
-            grad_is_forward_op.set_state_dict({**scheduler.state_dict(), **wrong})
+            restored.set_state_dict({**scheduler.state_dict(), **wrong})
 
 
 def test_one_cycle_ends() -> None:

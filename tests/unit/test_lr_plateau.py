@@ -50,10 +50,10 @@ def test_reduce_on_plateau_follows_its_rule(
         assert scheduler() == scheduler.get_lr() == expected[i]
         assert scheduler.last_epoch == i + 1
         # A reload between any two steps does not show.
-        grad_is_forward_op = make()
-        grad_is_forward_op.set_state_dict(json.loads(json.dumps(scheduler.state_dict(), allow_nan=False)))
-        assert vars(grad_is_forward_op) | {"keys": None} == vars(scheduler) | {"keys": None}
-        scheduler = grad_is_forward_op
+        restored = make()
+        restored.set_state_dict(json.loads(json.dumps(scheduler.state_dict(), allow_nan=False)))
+        assert vars(restored) | {"keys": None} == vars(scheduler) | {"keys": None}
+        scheduler = restored
 
 
 def test_reduce_on_plateau_as_seen_in_paddle() -> None:

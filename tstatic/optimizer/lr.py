@@ -117,8 +117,9 @@ class LinearWarmup(LRScheduler):
             return
         self.state_keys()
         entries = self._entries(state_dict, [*self.keys, "LinearWarmup_LR"])
-        self.learning_rate.set_state_dict(entries["LinearWarmup_LR"])
-        super().set_state_dict({key: value for key, value in state_dict.items() if key != "LinearWarmup_LR"})
+        # The wrapped scheduler is the last that can refuse.
+        self.learning_rate.set_state_dict(entries.pop("LinearWarmup_LR"))
+        self.__dict__.update(entries)
 
 
 class ReduceOnPlateau(LRScheduler):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import bisect
 import math
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.errors import NotFoundError, ProgramError, UnsupportedError, shown
 from tstatic.ir.checks import check_callable, check_choice, check_int, check_not_empty, check_number, check_type
+from tstatic.logs import warn_user
 
 __all__ = [
     "ExponentialDecay",
@@ -134,15 +134,7 @@ class LRScheduler:
             UserWarning: ``state_dict`` has entries that this scheduler does not use.
         """
         self.state_keys()
-        state = self._entries(state_dict, self.keys)
-        unused = sorted(set(state_dict) - set(self.keys))
-        self.__dict__.update(state)
-        if unused:
-            warnings.warn(
-                f"{type(self).__name__} does not use these entries of the state: {', '.join(unused)}; "
-                "was it saved by another kind of scheduler?",
-                stacklevel=2,
-            )
+        self.__dict__.update(self._entries(state_dict, self.keys))
 
     # Paddle's older name. It looks the method up, so that overriding set_state_dict is enough.
     def set_dict(self, state_dict: dict[str, Any]) -> None:
@@ -150,7 +142,7 @@ class LRScheduler:
         self.set_state_dict(state_dict)
 
     def _entries(self, state_dict: dict[str, Any], keys: list[str]) -> dict[str, Any]:
-        """Returns the entries ``keys`` of ``state_dict``, checked; raises before anything was changed."""
+        """Returns the entries ``keys`` of ``state_dict``, checked; warns of others. Changes nothing, so that it may raise."""
         check_type(state_dict, dict, "state_dict", type(self).__name__, fix="give what state_dict() returned")
         missing = [key for key in keys if key not in state_dict]
         if missing:
@@ -165,6 +157,11 @@ class LRScheduler:
             state["last_epoch"] = self._epoch(state["last_epoch"], "state_dict['last_epoch']")
         if "last_lr" in state:
             state["last_lr"] = self._number("state_dict['last_lr']", state["last_lr"])
+        if unused := sorted(set(state_dict) - set(keys)):
+            warn_user(
+                f"{type(self).__name__} does not use these entries of the state: {', '.join(unused)}; "
+                "was it saved by another kind of scheduler?"
+            )
         return state
 
     # Checks of arguments; bounds as in check_number.
