@@ -79,7 +79,7 @@ def resolve(module: str, name: str) -> Found:
     return module, name
 
 
-def calls(node: ast.AST, name: str) -> bool:
+def calls(node: ast.AST | None, name: str) -> bool:
     """Whether a node calls a function of that name."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
@@ -223,18 +223,31 @@ def legacy(name: str, module: str, rule: str, names: Types) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
+@cache
 def facades() -> dict[str, ast.Call]:
-    """Public module -> its call of ``facade``; modules that define something themselves are their own stubs."""
+    """Public module -> its call of ``facade``; modules that define something themselves are their own stubs.
+
+    Modules without a file are calls of ``facade_module`` in their package.
+    """
     found = {}
     for module in modules():
         source = tree(module)
         assert source is not None
-        last = source.body[-1] if source.body else None
-        calling = [n.value for n in source.body if isinstance(n, ast.Assign) and calls(n.value, "facade")]
-        if calling and not any(isinstance(n, ast.FunctionDef | ast.ClassDef) for n in source.body):
-            assert isinstance(calling[0], ast.Call), last
-            found[module] = calling[0]
+        defines = any(isinstance(n, ast.FunctionDef | ast.ClassDef) for n in source.body)
+        for node in source.body:
+            call = getattr(node, "value", None)
+            if isinstance(node, ast.Assign) and calls(call, "facade") and not defines:
+                found[module] = call
+            elif isinstance(node, ast.Expr) and calls(call, "facade_module"):
+                found[f"tstatic.{values(call)[0]}"] = call
     return found
+
+
+def stub_path(module: str) -> Path:
+    """Returns where a facade's stub stands; packages without files are known by what they contain."""
+    path = ROOT.joinpath(*module.split("."))
+    package = path.is_dir() or any(one.startswith(f"{module}.") for one in facades())
+    return path / "__init__.pyi" if package else path.with_suffix(".pyi")
 
 
 def facade(module: str, call: ast.Call) -> str:
@@ -243,7 +256,8 @@ def facade(module: str, call: ast.Call) -> str:
     sources: dict[str, Found] = {name: (module, name) for name in given.get("modules", "").split()}
     for source, row in given.get("others", {}).items():
         sources |= {words[-1]: (source, words[0]) for words in map(str.split, row.split(","))}
-    for prefix in values(call) or [module.partition(".")[2]]:
+    before = 2 if calls(call, "facade_module") else 0  # its name and docstring
+    for prefix in values(call)[before:] or [module.partition(".")[2]]:
         sources |= namespace(prefix)
     names = Types()
     parts = []
@@ -284,9 +298,9 @@ def stubs() -> dict[Path, str]:
     for module, call in facades().items():
         text = facade(module, call)
         first = written.setdefault(text, module)
-        path = ROOT.joinpath(*module.split("."))
-        file = path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")
-        made[file] = f"{HEAD}from {first} import *\n" if first != module and text.count('",\n') > 1 else text
+        made[stub_path(module)] = (
+            f"{HEAD}from {first} import *\n" if first != module and text.count('",\n') > 1 else text
+        )
     return made
 
 
@@ -337,6 +351,7 @@ def write() -> None:
     """Writes the stubs that are not there or say something else, and removes those that nothing makes any more."""
     made = stubs()
     for path, text in made.items():
+        path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
     for path in set(PACKAGE.rglob("*.pyi")) - made.keys():

@@ -5,12 +5,11 @@ from __future__ import annotations
 import enum
 import importlib
 import inspect
-import pkgutil
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import tstatic
 from tstatic.ir.export import namespace
 from tstatic.ir.program import Variable
 
@@ -26,7 +25,8 @@ ROOTS = (
 def modules() -> list[ModuleType]:
     """Returns the public modules: the roots, then everything below ``tstatic.fluid``."""
     names = [*ROOTS, "tstatic.fluid"]
-    names += sorted(m.name for m in pkgutil.walk_packages(tstatic.fluid.__path__, "tstatic.fluid."))
+    importlib.import_module("tstatic.fluid.core")  # the only one that is not loaded with its package
+    names += sorted(name for name in sys.modules if name.startswith("tstatic.fluid."))
     return [importlib.import_module(name) for name in names]
 
 

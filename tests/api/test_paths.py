@@ -166,6 +166,30 @@ def test_module_imports(name: str) -> None:
     assert importlib.import_module(f"tstatic.{name}")
 
 
+def test_a_module_without_a_file_is_imported_first_and_looks_like_any_other() -> None:
+    code = """
+import importlib.util, inspect, pickle, pkgutil, pydoc
+import tstatic.fluid.layers.ops as ops
+from tstatic.fluid.initializer import ConstantInitializer
+from tstatic import fluid
+assert ops is fluid.layers.ops and fluid.initializer.ConstantInitializer is ConstantInitializer
+assert ops.__name__ == "tstatic.fluid.layers.ops" and ops.__package__ == fluid.layers.__name__
+assert importlib.util.find_spec("tstatic.fluid.layers.ops") is ops.__spec__
+assert inspect.getdoc(ops) == "``fluid.layers.ops``: the elementwise functions." and "relu" in dict(inspect.getmembers(ops))
+assert "weight decay" in pydoc.render_doc(fluid.regularizer)
+assert pickle.loads(pickle.dumps(ops.relu)) is ops.relu and inspect.getmodule(ops.relu).__file__
+assert [m.name for m in pkgutil.walk_packages(fluid.__path__)] == ["core"]  # the only file
+for name in ("tstatic.fluid.layers.nothing", "tstatic.fluid.nets.nothing", "tstatic.fluid.nothing"):
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        assert error.name == name
+    else:
+        raise AssertionError(name)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=Path(__file__).parents[2], check=True)
+
+
 def test_all_modules_import_as_paddle(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     lines = ["import paddle", *(f"import paddle.{name}" for name in MODULES)]

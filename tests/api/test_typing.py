@@ -149,8 +149,7 @@ def made() -> dict[Path, ast.Module]:
 
 def stub_of(module: str, made: Mapping[Path, ast.Module]) -> ast.Module:
     """The stub in which a module's names stand: its own, or the equal one that its own passes on."""
-    path = ROOT.joinpath(*module.split("."))
-    tree = made[path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")]
+    tree = made[stubs.stub_path(module)]
     passed_on = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.names[0].name == "*"]
     return stub_of(str(passed_on[0].module), made) if passed_on else tree
 

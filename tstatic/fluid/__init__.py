@@ -1,16 +1,12 @@
 """The 1.x names, as a package of alias modules: each is filled from the names that are exported beside the op definitions.
 
-* ``layers``, ``nets``, ``dygraph``  functions and layer classes
-* ``initializer``, ``regularizer``, ``clip``, ``param_attr``, ``layer_helper``, ``unique_name``  what they are built
-  with
-* ``backward``, ``optimizer``  gradients and updates
-* ``framework``, ``core``, ``executor``, ``compiler``, ``generator``, ``profiler``  programs and running them
-* ``input``, ``io``  inputs, saving and loading
+* ``core``  what scripts take from Paddle's compiled module
 
-Few names are more than aliases: ``layers.data`` prepends the batch axis, and full reductions give shape ``[1]``.
+The other modules only pass on names and have no files: each is a call of ``facade_module`` below. Few names are more than
+aliases: ``layers.data`` prepends the batch axis, and full reductions give shape ``[1]``.
 """
 
-from tstatic.ir.export import facade
+from tstatic.ir.export import facade, facade_module
 
 __getattr__, __dir__ = facade(
     __name__,
@@ -32,4 +28,77 @@ __getattr__, __dir__ = facade(
         ),
         "tstatic.utils": "require_version",
     },
+)
+
+# ----------------------------------------------------------------------------------------------------- functions, classes
+facade_module(
+    "fluid.layers",
+    "the layer functions, also under the module paths that 1.x scripts import them from.",
+    modules="control_flow io learning_rate_scheduler nn ops tensor",
+)
+facade_module("fluid.layers.nn", "the layer functions.", "fluid.layers", "fluid.layers.nn")
+facade_module("fluid.layers.ops", "the elementwise functions.", "fluid.layers", "fluid.layers.ops")
+facade_module("fluid.layers.tensor", "the tensor functions.", "fluid.layers", "fluid.layers.tensor")
+facade_module("fluid.layers.control_flow", "branches and loops.", "fluid.layers", "fluid.layers.control_flow")
+facade_module("fluid.layers.io", "declaring inputs.")
+facade_module("fluid.layers.learning_rate_scheduler", "learning rates computed by ops of the program.")
+facade_module("fluid.nets", "small composed networks.")
+facade_module("fluid.dygraph", "layer classes under their 1.x names; there is no eager mode.", modules="nn")
+facade_module("fluid.dygraph.nn", "layer classes under their 1.x names.")
+
+# ------------------------------------------------------------------------------------------------- what they are built with
+facade_module("fluid.initializer", "how parameters get their first value.")
+facade_module("fluid.regularizer", "weight decay.")
+facade_module("fluid.clip", "gradient clipping.")
+facade_module("fluid.param_attr", "settings of one parameter.")
+facade_module(
+    "fluid.layer_helper", "the helper that layers are written with.", others={"tstatic.nn.param": "LayerHelper"}
+)
+facade_module(
+    "fluid.unique_name",
+    "generated names and guards.",
+    others={"tstatic.ir.names": "UniqueNameGenerator, generate, generate_with_ignorable_key, guard, switch"},
+)
+
+# --------------------------------------------------------------------------------------------------- gradients and updates
+facade_module("fluid.backward", "gradients as ops.")
+facade_module(
+    "fluid.optimizer",
+    "the 1.x spellings of the update rules.",
+    others={"tstatic.optimizer.optimizer": "Optimizer"},
+)
+
+# -------------------------------------------------------------------------------------- programs, running and saving them
+facade_module(
+    "fluid.framework",
+    "programs, blocks, operators and variables.",
+    others={
+        "tstatic.ir.declare": (
+            "default_main_program, default_startup_program, device_guard, name_scope, program_guard, "
+            "switch_main_program, switch_startup_program"
+        ),
+        "tstatic.ir.operator": "OpRole",
+        "tstatic.ir.program": "Block, Operator, Parameter, Program, Variable",
+        "tstatic.places": "cpu_places, cuda_places, is_compiled_with_cuda",
+        "tstatic.static.mode": "in_dynamic_mode, in_dynamic_mode in_dygraph_mode",
+    },
+)
+facade_module(
+    "fluid.executor",
+    "the Executor and scopes.",
+    others={"tstatic.runtime.scope": "global_scope, scope_guard", "tstatic.static.executor": "Executor"},
+)
+facade_module(
+    "fluid.compiler",
+    "compiled programs and strategies.",
+    others={
+        "tstatic.static.compiled_program": "CompiledProgram",
+        "tstatic.static.strategy": "BuildStrategy, ExecutionStrategy",
+    },
+)
+facade_module("fluid.input", "the layers that look up rows.")
+facade_module("fluid.io", "saving and loading.")
+facade_module("fluid.generator", "generators are not part of tstatic, and asking for one says what to use.")
+facade_module(
+    "fluid.profiler", "timing; its functions are not part of this release, and asking for one says what to use."
 )

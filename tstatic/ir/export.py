@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec
 from typing import Any, TypeVar
 
 from tstatic.ir.registry import Registry, load_all
@@ -109,3 +110,27 @@ def facade(
 
     add_namespace(module, names)
     return get, listed
+
+
+def facade_module(
+    name: str, doc: str, *prefixes: str, modules: str = "", others: Mapping[str, str] | None = None
+) -> None:
+    """Makes a public module that only passes on names, and so has no file; its package calls this when it is imported.
+
+    The import system finds such a module among those that are loaded already: whoever imports it imports the package first.
+
+    Args:
+        name: Its name below ``tstatic``, after that of the package it is in.
+        doc: Its docstring.
+        prefixes: As in :func:`facade`.
+        modules: As in :func:`facade`; not empty for a package.
+        others: As in :func:`facade`.
+    """
+    package, _, leaf = f"tstatic.{name}".rpartition(".")
+    module = module_from_spec(ModuleSpec(f"{package}.{leaf}", None, is_package=bool(modules)))
+    module.__doc__ = f"``{name}``: {doc}"
+    vars(module)["__getattr__"], vars(module)["__dir__"] = facade(
+        module.__name__, *prefixes, modules=modules, others=others
+    )
+    sys.modules[module.__name__] = module
+    setattr(sys.modules[package], leaf, module)

@@ -1,5 +1,0 @@
-"""``fluid.backward``: gradients as ops."""
-
-from tstatic.ir.export import facade
-
-__getattr__, __dir__ = facade(__name__)
