@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -320,6 +319,8 @@ class EOFException(Exception):  # noqa: N818 - Paddle's name, which scripts catc
 
 def near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Returns a sentence with up to three names like ``name``, or the empty string when none is close."""
+    import difflib
+
     # Comparing takes 10 microseconds a name: of a million names from a strange file the first few thousand will do.
     names = (other for other in itertools.islice(known, 4000) if len(other) <= 400)
     close = difflib.get_close_matches(name[:400], names, n=3, cutoff=cutoff)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _OWN: dict[str, bool] = {}
 
 Where = tuple[str, int]

@@ -244,6 +244,21 @@ for text, owner in owners.items():
     run(tmp_path, code)
 
 
+def test_operators_are_loaded_when_they_are_used_and_then_are_the_functions_themselves(tmp_path: Path) -> None:
+    code = """
+import sys, tstatic as paddle
+from tstatic.ir.declare import default_main_program
+x = default_main_program().global_block().create_var(name="x", shape=[2], dtype="float32")
+assert not [name for name in sys.modules if name.startswith(("tstatic.ops.", "tstatic.ir.serial", "tstatic.ir.text"))]
+2 * x + 1
+assert [op.type for op in x.block.ops] == ["scale", "scale"]
+from tstatic.ir.export import PUBLIC_API
+assert paddle.Tensor.__matmul__ is PUBLIC_API["Variable.__matmul__"].function
+assert paddle.Tensor.__lt__ is PUBLIC_API["Variable.__lt__"].function and x.__lt__.__self__ is x
+"""
+    run(tmp_path, code)
+
+
 def test_what_registers_is_loaded_by_load_all() -> None:
     files = set()
     for name, file in MODULES.items():

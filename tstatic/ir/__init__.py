@@ -15,21 +15,30 @@
 * ``schema``, ``restore``  what files and texts hold, stated once, and a program made of it
 """
 
+from collections.abc import Callable as _Callable
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from tstatic.errors import needed_for as _needed_for
-from tstatic.ir import build, declare, edit, serial, text
-from tstatic.ir.program import Program as _Program
+from tstatic.ir import build, declare, edit
 from tstatic.ir.program import hooks as _hooks
 
 
-def _parse(source: str) -> _Program:
-    with _needed_for("reading a program's text"):
-        from tstatic.ir import parse
+def _later(module: str, function: str, purpose: str) -> _Callable[..., _Any]:
+    """Returns a function of a module that is imported when it is called first: half of all processes never do."""
 
-    return parse.parse(source)
+    def call(*args: _Any) -> _Any:
+        with _needed_for(purpose):
+            found = _import_module(f"{__name__}.{module}")
+        return getattr(found, function)(*args)
+
+    return call
 
 
 _hooks.append_op = build.append_op
 _hooks.create_parameter = declare.create_parameter
 _hooks.clone, _hooks.prune = edit.clone, edit.prune
-_hooks.text, _hooks.parse = text.text_of, _parse
-_hooks.encode, _hooks.decode = serial.encode, serial.decode
+_hooks.text = _later("text", "text_of", "writing a program as text")
+_hooks.parse = _later("parse", "parse", "reading a program's text")
+_hooks.encode = _later("serial", "encode", "saving a program")
+_hooks.decode = _later("serial", "decode", "loading a program")

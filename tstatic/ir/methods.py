@@ -48,6 +48,18 @@ class _Methods(metaclass=_Found):
         return sorted({*super().__dir__(), *namespace(self._prefix)})
 
 
+class _Operator:
+    """Loads a method when it is looked up on the class or an object; the method then replaces it."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __get__(self, obj: Any, cls: type) -> Any:
+        name = self._key.partition(".")[2]
+        setattr(_owner(cls), name, PUBLIC_API[self._key].function)
+        return getattr(cls if obj is None else obj, name)
+
+
 class VariableMethods(_Methods):
     """What ops and the scope add to Variables."""
 
@@ -64,4 +76,4 @@ def add_operators() -> None:
     """Sets the methods that Python looks up on the class alone, such as ``__add__``."""
     start = "Variable.__"
     for key in [k for k in INDEX or PUBLIC_API if k.startswith(start)]:
-        setattr(VariableMethods, key.partition(".")[2], PUBLIC_API[key].function)
+        setattr(VariableMethods, key.partition(".")[2], _Operator(key))

@@ -36,16 +36,16 @@ FACADES = ("fluid", "framework", "tensor", "metric", "regularizer", "io", "devic
 def _fingerprint() -> tuple[int, int]:
     """Returns checksums over the names and sizes of the sources that register something, and over their times."""
     names, times = [], []
-    pending = [os.path.join(ROOT, package) for package in PACKAGES]
+    pending = list(PACKAGES)
     for folder in pending:
-        with os.scandir(folder) as entries:
+        with os.scandir(os.path.join(ROOT, folder)) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
                 if entry.name.endswith(".py"):
                     facts = entry.stat()
-                    names.append(f"{os.path.relpath(folder, ROOT)}/{entry.name} {facts.st_size}")
+                    names.append(f"{folder}/{entry.name} {facts.st_size}")
                     times.append(str(facts.st_mtime_ns))
                 elif entry.name != "__pycache__" and entry.is_dir():
-                    pending.append(entry.path)
+                    pending.append(f"{folder}/{entry.name}")
     return zlib.crc32("\n".join(names).encode()), zlib.crc32("\n".join(times).encode())
 
 

@@ -6,7 +6,7 @@ before ``restore`` makes a program of it. Only checking needs msgspec.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache, reduce
@@ -288,7 +288,7 @@ def regularizer_of(parameter: Parameter) -> tuple[str, float] | None:
 @cache
 def this_process() -> str:
     """Returns a word that no other process has: functions of ``py_func`` are numbered per process."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def calls_functions(program: Program) -> bool:
