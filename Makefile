@@ -57,8 +57,9 @@ demo: $(VENV)/.demo  ## Train a digit classifier on real data, save it, load it 
 gpt: $(VENV)/.demo  ## Train a small GPT on Python's own library (ARGS="--places 2", ARGS=--resume).
 	@$(BIN)/python examples/gpt.py $(ARGS)
 
+# Tests of the first ring often wait, for disks and other processes: one worker more than there are cores.
 test: $(VENV)/.dev  ## Run all tests (ARGS="-k name" for some).
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore tests/kernels $(ARGS)
+	@$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist worksteal --ignore tests/kernels $(ARGS)
 	@TSTATIC_CPU_BACKEND=interpret $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 interpret: $(VENV)/.dev  ## Run the generated kernels in Triton's interpreter only.

@@ -362,7 +362,8 @@ def changed(path: Path, folder: Path, change: Callable[[dict[str, Any]], None]) 
 
 def dry_run(folder: Path, path: Path, *settings: str, code: int = 0, **environment: str) -> list[dict[str, Any]]:
     """The lines of a whole run without a GPU."""
-    settings = ("--dry-run", "--limit", "240", *settings)
+    # A test that waits for a limit gives its own, behind these.
+    settings = ("--dry-run", "--limit", "240", "--patience", "120", *settings)
     run("gpu/contact.py", str(folder), "--pack", str(path), *settings, code=code, **environment)
     found: list[dict[str, Any]] = packfile.Lines(folder, "contact", 0.0).read()
     assert found[0]["what"] == "start"
