@@ -52,10 +52,8 @@ def check_infer(definition: OpDef, sample: Sample) -> None:
             for m, o in zip(flat(meta), flat(out), strict=True):
                 assert_compatible(definition, sample, m, meta_of(o))
     else:
-        for name, out, grad_is_forward_op in zip(
-            definition.outputs, outs, run(definition, sample, fill_byte=0x5A), strict=True
-        ):
-            for a, b in zip(flat(out), flat(grad_is_forward_op), strict=True):
+        for name, out, again in zip(definition.outputs, outs, run(definition, sample, fill_byte=0x5A), strict=True):
+            for a, b in zip(flat(out), flat(again), strict=True):
                 assert np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes(), (
                     f"ref of {definition.type} leaves elements of {name.name} unwritten: {sample}"
                 )

@@ -45,16 +45,22 @@ ACCEPTED: dict[str, tuple[Callable[[], Any], Any]] = {
     "each: list": (lambda: checks.check_each((3, 4), 2, "x", "f", "layer"), [3, 4]),
     "size": (lambda: checks.check_size(X, -1, 4, "X"), None),
     "size: unknown": (lambda: checks.check_size(X, 1, 9, "X"), None),
+    "size: unknown is wanted": (lambda: checks.check_size(X, 0, -1, "X"), None),
+    "one element": (lambda: checks.check_one_element(X.with_shape((1, 1)), "X"), None),
+    "one element: unknown": (lambda: checks.check_one_element(X, "X"), None),
     "same shape": (lambda: checks.check_same_shape([X, IDS], ("X", "Ids")), None),
     "same dtype": (lambda: checks.check_same_dtype([X, X], "X"), None),
     "dtype": (lambda: checks.check_dtype(IDS, checks.INDICES, "Ids"), None),
+    "result dtype": (lambda: checks.check_result_dtype(X.dtype, checks.FLOATS, "f"), None),
     "axis": (lambda: checks.check_axis(-1, X, "axis", "f"), 2),
     "axis: of a rank": (lambda: checks.check_axis(0, 1), 0),
     "axes": (lambda: checks.check_axes([-1, 0], X), (0, 2)),
+    "two axes": (lambda: checks.check_two_axes([-1, 0], X), (2, 0)),
     "divisible": (lambda: checks.check_divisible(6, 3, "width", "groups", "f"), 2),
     "divisible: unknown": (lambda: checks.check_divisible(-1, 3, "width", "groups", "f"), -1),
     "static dim": (lambda: checks.check_static_dim(4, X, "width", "f"), 4),
     "sizes": (lambda: checks.check_sizes((0, -1, 5)), None),
+    "sizes: the most": (lambda: checks.check_sizes(((1 << 60) - 1, -1), least=-1), None),
     "index": (lambda: checks.check_index(np.array([0, 2]), 3), None),
     "index: empty": (lambda: checks.check_index(np.array([], "int64"), 0), None),
 }
@@ -107,16 +113,27 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "same shape": (lambda: checks.check_same_shape([X, X.with_shape((1,))], ("X", "Y"), "f"), ShapeError, "[2, -1, 4]"),
     "same dtype": (lambda: checks.check_same_dtype([X, IDS], "xs", "f"), DTypeError, "float32"),
     "dtype": (lambda: checks.check_dtype(X, checks.INDICES, "X", "f"), DTypeError, "int64 or int32"),
+    "one element": (lambda: checks.check_one_element(X.with_shape((2,)), "X", "f"), ShapeError, "one element"),
+    "one element: none": (lambda: checks.check_one_element(X.with_shape((0,)), "X", "f"), ShapeError, "one element"),
+    "result dtype": (
+        lambda: checks.check_result_dtype(X.dtype, checks.INDICES, "f"),
+        DTypeError,
+        "int64 or int32",
+    ),
     "axis": (lambda: checks.check_axis(3, X, "axis", "f"), ShapeError, "[-3, 2]"),
     "axis: float": (lambda: checks.check_axis(1.0, 3, "axis", "f"), ProgramTypeError, "an int"),
     "axes: twice": (lambda: checks.check_axes([0, -3], X, "axis", "f"), ShapeError, "different"),
+    "two axes: one": (lambda: checks.check_two_axes([0], X, "axes", "f"), ShapeError, "2 values, the axes of a plane"),
+    "two axes: twice": (lambda: checks.check_two_axes([0, -3], X, "axes", "f"), ShapeError, "different"),
     "divisible": (lambda: checks.check_divisible(7, 3, "the width", "groups", "f"), ShapeError, "groups=3"),
     "divisible: by 0": (lambda: checks.check_divisible(7, 0, "the width", "groups", "f"), ShapeError, "groups=0"),
     "static dim: unknown": (lambda: checks.check_static_dim(-1, X, "width", "f"), ShapeError, "width"),
     "static dim: 0": (lambda: checks.check_static_dim(0, X, "width", "f"), ShapeError, "at least 1"),
     "sizes: negative": (lambda: checks.check_sizes((2, -2), "shape", "f"), ShapeError, "at least 0"),
     "sizes: zero": (lambda: checks.check_sizes((2, 0), "shape", "f", least=1), ShapeError, "at least 1"),
-    "sizes: many": (lambda: checks.check_sizes((1 << 40, 1 << 40), "shape", "f"), ShapeError, "2**62"),
+    "sizes: not known": (lambda: checks.check_sizes((2, -1), "shape", "f", least=0), ShapeError, "at least 0"),
+    "sizes: many": (lambda: checks.check_sizes((1 << 40, 1 << 40), "shape", "f"), ShapeError, "2**60"),
+    "sizes: more bytes than int64 counts": (lambda: checks.check_sizes((1 << 60,), "x", "f"), ShapeError, "2**60"),
 }
 
 
@@ -138,6 +155,10 @@ def test_bad_arguments_are_refused_with_a_complete_message(name: str) -> None:
 def test_an_index_out_of_range_is_refused_at_run_time() -> None:
     with pytest.raises(IndexRangeError, match="from 0 to 2"):
         checks.check_index(np.array([0, 3]), 3, "Ids")
+    with pytest.raises(IndexRangeError, match=r"-3 at \[1, 0\] \(2 in all\)"):
+        checks.check_index(np.array([[-2, 1], [-3, 2]]), 2, "Ids", low=-2)
+    with pytest.raises(IndexRangeError, match=r"5 at \[\] \(1 in all\)"):
+        checks.check_index(np.array(5), 2)
 
 
 def test_a_variable_is_called_by_its_name_and_never_compared() -> None:

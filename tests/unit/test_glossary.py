@@ -65,7 +65,7 @@ RENAMED = (
         "check_*",
         "ops/",
     ),
-    ("refuse", "add_op_context", "ops/shape/_shapes.py"),
+    ("refuse", "TstaticError.add_context", "ops/shape/_shapes.py"),
     ("of_floats of_numbers", "infer_*", "ops/elementwise/_unary.py"),
     (
         "again mapped take_again",

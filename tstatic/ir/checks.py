@@ -40,7 +40,8 @@ INDICES = ("int64", "int32")
 
 ANY_RANK = 1 << 10
 """``range(1, ANY_RANK)`` are the ranks from 1 upwards."""
-MAX_ELEMENTS = 1 << 62
+MAX_ELEMENTS = (1 << 60) - 1
+"""The largest number of elements: 2**60 of 8 bytes, the widest dtype, are 2**63 bytes, which an int64 cannot count."""
 
 
 class Shaped(Protocol):
@@ -74,7 +75,7 @@ def _var(x: Shaped) -> str | None:
 def _wrong_argument(
     error: Error, what: str, expected: str, received: object, fix: str, arg: str, function: str
 ) -> TstaticError:
-    return error(what, expected=expected, received=received, fix=fix, op=function or None, var=arg)
+    return error(what, expected=expected, received=received, fix=fix, op=function or None, var=arg or None)
 
 
 def _wrong_type(value: Any, words: str, arg: str, function: str, expected: str, fix: str = "") -> TstaticError:
@@ -86,6 +87,11 @@ def _wrong_type(value: Any, words: str, arg: str, function: str, expected: str, 
 def _wrong_shape(error: Error, what: str, expected: str, x: Shaped, arg: str, function: str, fix: str) -> TstaticError:
     received = with_shape(x, arg)
     return error(what, expected=expected, received=received, fix=fix, op=function or None, var=_var(x))
+
+
+def _wrong_dtype(what: str, expected: str, x: Shaped, arg: str, function: str, fix: str) -> TstaticError:
+    received = f"{_name(x, arg)} of dtype {x.dtype.name}"
+    return DTypeError(what, expected=expected, received=received, fix=fix, op=function or None, var=_var(x))
 
 
 def _one_of(words: Sequence[object]) -> str:
@@ -117,6 +123,7 @@ def check_int(
     least: int | None = None,
     most: int | None = None,
     *,
+    fix: str = "",
     error: Error = ShapeError,
 ) -> int:
     """Returns a whole number (Python's or numpy's) from ``least`` to ``most`` as an int.
@@ -136,7 +143,7 @@ def check_int(
     low, high = least is not None and number < least, most is not None and number > most
     if low or high:
         what = f"the value of {subject(arg, function)} is too {'small' if low else 'large'}"
-        fix = f"pass a {'larger' if low else 'smaller'} '{arg}'"
+        fix = fix or f"pass a {'larger' if low else 'smaller'} '{arg}'"
         raise _wrong_argument(error, what, wanted, repr(number), fix, arg, function)
     return number
 
@@ -320,6 +327,7 @@ def check_rank(
     function: str = "",
     *,
     layout: str = "",
+    fix: str = "",
     error: Error = ShapeError,
 ) -> None:
     """Refuses a value of another rank.
@@ -335,7 +343,7 @@ def check_rank(
     if len(x.shape) not in accepted:
         what = f"{subject(arg, function)} has the wrong number of dimensions"
         wanted = f"{_either(accepted)} dimension{'s' * (tuple(accepted) != (1,))}{f' ({layout})' * bool(layout)}"
-        fix = "reshape it, for example with paddle.unsqueeze for a missing axis"
+        fix = fix or "reshape it, for example with paddle.unsqueeze for a missing axis"
         raise _wrong_shape(error, what, wanted, x, arg, function, fix)
 
 
@@ -365,7 +373,7 @@ def check_has_shape(
 
 
 def check_size(x: Shaped, axis: int, size: int, arg: str, function: str = "", *, why: str = "", fix: str = "") -> None:
-    """Refuses a value without that axis, or whose axis has another size; an unknown size fits.
+    """Refuses a value without that axis, or whose axis has another size; an unknown size, on either side, fits any.
 
     Args:
         axis: The axis, counted from the front or the back.
@@ -375,11 +383,23 @@ def check_size(x: Shaped, axis: int, size: int, arg: str, function: str = "", *,
         ShapeError: Says what was expected.
     """
     rank = len(x.shape)
-    if not -rank <= axis < rank or x.shape[axis] not in (size, UNKNOWN):
+    if not -rank <= axis < rank or (x.shape[axis] != size and UNKNOWN not in (x.shape[axis], size)):
         what = f"axis {axis} of {subject(arg, function)} has the wrong size"
         wanted = f"size {size}{f' ({why})' * bool(why)}"
         fix = fix or "reshape it, or check the shapes of the arguments"
         raise _wrong_shape(ShapeError, what, wanted, x, arg, function, fix)
+
+
+def check_one_element(x: Shaped, arg: str, function: str = "") -> None:
+    """Refuses a value that has not exactly one element; an unknown size fits.
+
+    Raises:
+        ShapeError: Says which shape it has.
+    """
+    if UNKNOWN not in x.shape and math.prod(x.shape) != 1:
+        what = f"{subject(arg, function)} must have one element"
+        fix = "reduce it, for example with paddle.all for truth values"
+        raise _wrong_shape(ShapeError, what, "one element: shape [1] or []", x, arg, function, fix)
 
 
 def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
@@ -398,14 +418,9 @@ def check_same_shape(xs: Sequence[Shaped], args: str | Sequence[str], function: 
     """
     for i, x in enumerate(xs):
         if not same_shape(x.shape, xs[0].shape):
-            raise ShapeError(
-                f"{_both(args, i, function)} have different shapes",
-                expected=f"shape {list(xs[0].shape)}",
-                received=with_shape(x, _argument(args, i)),
-                fix="reshape or expand one of them",
-                op=function or None,
-                var=_var(x),
-            )
+            what = f"{_both(args, i, function)} have different shapes"
+            wanted, fix = f"shape {list(xs[0].shape)}", "reshape or expand one of them"
+            raise _wrong_shape(ShapeError, what, wanted, x, _argument(args, i), function, fix)
 
 
 def check_same_dtype(xs: Sequence[Shaped], args: str | Sequence[str], function: str = "") -> None:
@@ -419,14 +434,9 @@ def check_same_dtype(xs: Sequence[Shaped], args: str | Sequence[str], function: 
     """
     for i, x in enumerate(xs):
         if x.dtype is not xs[0].dtype:
-            raise DTypeError(
-                f"{_both(args, i, function)} have different dtypes",
-                expected=f"dtype {xs[0].dtype.name}",
-                received=f"{_name(x, _argument(args, i))} of dtype {x.dtype.name}",
-                fix=f"convert it with paddle.cast(..., '{xs[0].dtype.name}')",
-                op=function or None,
-                var=_var(x),
-            )
+            what, dtype = f"{_both(args, i, function)} have different dtypes", xs[0].dtype.name
+            fix = f"convert it with paddle.cast(..., '{dtype}')"
+            raise _wrong_dtype(what, f"dtype {dtype}", x, _argument(args, i), function, fix)
 
 
 def _argument(args: str | Sequence[str], i: int) -> str:
@@ -438,21 +448,28 @@ def _both(args: str | Sequence[str], i: int, function: str) -> str:
     return names + f" of {function}" * bool(function)
 
 
-def check_dtype(x: Shaped, dtypes: Sequence[str], arg: str, function: str = "") -> None:
+def check_dtype(x: Shaped, dtypes: Sequence[str], arg: str, function: str = "", *, fix: str = "") -> None:
     """Refuses a value whose dtype is not among ``dtypes`` (names, as in ``FLOATS``).
 
     Raises:
         DTypeError: Names them.
     """
     if x.dtype.name not in dtypes:
-        raise DTypeError(
-            f"The data type of '{arg}'{f' in {function}' * bool(function)} is not supported",
-            expected=_one_of(dtypes),
-            received=f"{_name(x, arg)} of dtype {x.dtype.name}",
-            fix=f"convert it with paddle.cast({_var(x) or 'x'}, '{dtypes[0]}')",
-            op=function or None,
-            var=_var(x),
-        )
+        what = f"The data type of '{arg}'{f' in {function}' * bool(function)} is not supported"
+        fix = fix or f"convert it with paddle.cast({_var(x) or 'x'}, '{dtypes[0]}')"
+        raise _wrong_dtype(what, _one_of(dtypes), x, arg, function, fix)
+
+
+def check_result_dtype(dtype: DType, dtypes: Sequence[str], function: str, *, fix: str = "") -> None:
+    """Refuses a ``dtype`` argument that is not among the dtypes (names) that the results of a function can have.
+
+    Raises:
+        DTypeError: Names them.
+    """
+    if dtype.name not in dtypes:
+        what = f"the results of {function} cannot have that dtype"
+        fix = fix or f"pass dtype='{dtypes[0]}'"
+        raise _wrong_argument(DTypeError, what, _one_of(dtypes), dtype.name, fix, "dtype", function)
 
 
 def check_axis(axis: Any, of: int | Shaped, arg: str = "axis", function: str = "") -> int:
@@ -481,18 +498,25 @@ def check_axes(axes: Sequence[Any], of: int | Shaped, arg: str = "axis", functio
     """
     found = sorted(check_axis(axis, of, arg, function) for axis in axes)
     if len(set(found)) < len(found):
-        raise ShapeError(
-            f"{subject(arg, function)} names an axis twice",
-            expected="different axes",
-            received=list(axes),
-            fix="name each axis once",
-            op=function or None,
-        )
+        what, fix = f"{subject(arg, function)} names an axis twice", "name each axis once"
+        raise _wrong_argument(ShapeError, what, "different axes", list(axes), fix, "", function)
     return tuple(found)
 
 
+def check_two_axes(axes: Sequence[Any], of: int | Shaped, arg: str = "axis", function: str = "") -> tuple[int, int]:
+    """Returns the two axes of a plane of a value (or of a rank), counted from the front, in the order given.
+
+    Raises:
+        ProgramTypeError: If one is not a whole number.
+        ShapeError: If there are not two, or they are not different axes of the value.
+    """
+    check_axes(check_length(axes, 2, arg, function, why="the axes of a plane"), of, arg, function)
+    first, second = (check_axis(axis, of, arg, function) for axis in axes)
+    return first, second
+
+
 def check_divisible(
-    size: int, by: int, what: str, divisor: str, function: str = "", *, error: Error = ShapeError
+    size: int, by: int, what: str, divisor: str, function: str = "", *, fix: str = "", error: Error = ShapeError
 ) -> int:
     """Returns the quotient of a size and a number that has to divide it; an unknown size stays unknown.
 
@@ -506,13 +530,9 @@ def check_divisible(
     if size == UNKNOWN:
         return UNKNOWN
     if by < 1 or size % by:
-        raise error(
-            f"{what}{f' of {function}' * bool(function)} must be divisible by {divisor}",
-            expected=f"a multiple of {divisor}={by}",
-            received=size,
-            fix=f"change {what} or {divisor}",
-            op=function or None,
-        )
+        wrong = f"{what}{f' of {function}' * bool(function)} must be divisible by {divisor}"
+        fix = fix or f"change {what} or {divisor}"
+        raise _wrong_argument(error, wrong, f"a multiple of {divisor}={by}", size, fix, "", function)
     return size // by
 
 
@@ -526,66 +546,48 @@ def check_static_dim(size: int, x: Shaped, what: str, function: str) -> int:
         ShapeError: If it is unknown while the program is built, or 0.
     """
     if size < 1:
-        unknown = size == UNKNOWN
-        raise ShapeError(
-            f"{function} makes parameters, "
-            + (
-                f"so {what} of its input has to be known while the program is built"
-                if unknown
-                else f"and {what} of its input is 0"
-            ),
-            expected=f"a shape whose {what} is a number of at least 1",
-            received=with_shape(x, "the input"),
-            fix="state that size where the input is declared, or reshape the input to a known one",
-            op=function,
-            var=_var(x),
-        )
+        wrong = f"so {what} of its input has to be known while the program is built"
+        wrong = wrong if size == UNKNOWN else f"and {what} of its input is 0"
+        wanted = f"a shape whose {what} is a number of at least 1"
+        fix = "state that size where the input is declared, or reshape the input to a known one"
+        raise _wrong_shape(ShapeError, f"{function} makes parameters, {wrong}", wanted, x, "the input", function, fix)
     return size
 
 
-def check_sizes(shape: Sequence[int], what: str = "shape", function: str = "", *, least: int = UNKNOWN) -> None:
+def check_sizes(shape: Sequence[int], arg: str = "shape", function: str = "", *, least: int = UNKNOWN) -> None:
     """Refuses a shape with a size below ``least`` (by default: below -1, an unknown size) or with too many elements.
 
     Raises:
         ShapeError: Says which.
     """
-    total = 1
     for size in shape:
-        total *= max(size, 1)
         if size < least:
-            raise ShapeError(
-                f"{subject(what, function)} has a negative size"
-                if size < 0
-                else f"{subject(what, function)} has a size of {size}",
-                expected=f"sizes of at least {max(least, 0)}",
-                received=list(shape),
-                fix=f"check the {what}",
-                op=function or None,
-            )
-    if total > MAX_ELEMENTS:
-        raise ShapeError(
-            f"{subject(what, function)} has more elements than can be addressed",
-            expected="fewer than 2**62 elements",
-            received=list(shape),
-            fix=f"check the {what}",
-            op=function or None,
-        )
+            wrong, fix = f"has a size of {size}" if size >= 0 else "has a negative size", f"check the {arg}"
+            if size == UNKNOWN and least == 0:
+                wrong = "holds a size that is not known"
+                fix = "take the size from paddle.shape(x)[0], or use paddle.full_like(x, ...) for a value shaped like x"
+            what, wanted = f"{subject(arg, function)} {wrong}", f"sizes of at least {max(least, 0)}"
+            raise _wrong_argument(ShapeError, what, wanted, list(shape), fix, "", function)
+    if math.prod(max(int(size), 1) for size in shape) > MAX_ELEMENTS:
+        what, wanted = f"{subject(arg, function)} has more elements than can be addressed", "fewer than 2**60 elements"
+        raise _wrong_argument(ShapeError, what, wanted, list(shape), f"check the {arg}", "", function)
 
 
 # --------------------------------------------------------------------------------------------------------- at run time
-def check_index(index: np.ndarray[Any, Any], size: int, what: str = "Index", low: int = 0) -> None:
+def check_index(index: np.ndarray[Any, Any], size: int, what: str = "Index", low: int = 0, *, fix: str = "") -> None:
     """Refuses an array with a value outside ``[low, size)``; costs two passes over the indices.
 
     Raises:
-        IndexRangeError: Says how far the values go.
+        IndexRangeError: Says which value is the first, and where it is.
     """
-    if index.size == 0:
+    if index.size == 0 or (low <= operator.index(index.min()) and operator.index(index.max()) < size):
         return
-    least, most = operator.index(index.min()), operator.index(index.max())
-    if least < low or most >= size:
-        raise IndexRangeError(
-            f"{what} holds a value that is out of range",
-            expected=f"integers from {low} to {size - 1}",
-            received=f"values from {least} to {most}",
-            fix=f"check the data fed to {what}, or the size it points into ({size})",
-        )
+    flat = index.reshape(-1)
+    wrong = np.flatnonzero((flat < low) | (flat >= size))
+    place = [int(i) for i in np.unravel_index(wrong[0], index.shape)]
+    raise IndexRangeError(
+        f"{what} holds a value that is out of range",
+        expected=f"integers from {low} to {size - 1}",
+        received=f"{int(flat[wrong[0]])} at {place} ({wrong.size} in all)",
+        fix=fix or f"check the data fed to {what}, or the size it points into ({size})",
+    )

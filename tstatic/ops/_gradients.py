@@ -22,7 +22,12 @@ def passed(ctx: GradContext, x: str = "X", out: str = "Out") -> tuple[str, str] 
 
 
 def grad_is_op(
-    type: str, attrs: AttrsOf | Mapping[str, Any] = NO_ATTRS, x: str = "X", out: str = "Out", slot: str = ""
+    type: str,
+    attrs: AttrsOf | Mapping[str, Any] = NO_ATTRS,
+    x: str = "X",
+    out: str = "Out",
+    slot: str = "",
+    keep: Sequence[str] = (),
 ) -> Rule:
     """Gradient of an op that is another op (or itself) with attributes of its own.
 
@@ -31,6 +36,7 @@ def grad_is_op(
         attrs: Its attributes, or a function that gives them.
         x, out: The forward op's slots, and the emitted op's.
         slot: The emitted op's input slot where it is not ``x``.
+        keep: Input slots that both ops read (masks).
     """
 
     def rule(ctx: GradContext) -> list[OpSpec]:
@@ -38,7 +44,8 @@ def grad_is_op(
         if names is None:
             return []
         values = attrs(ctx) if callable(attrs) else attrs
-        return [OpSpec(type, {slot or x: [names[0]]}, {out: [names[1]]}, values)]
+        kept = {name: ctx.inputs[name] for name in keep}
+        return [OpSpec(type, {slot or x: [names[0]], **kept}, {out: [names[1]]}, values)]
 
     return rule
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,16 @@ def body(program: Program | None = None) -> Iterator[Block]:
         yield block
     finally:
         program._rollback()
+
+
+def deliver(values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
+    """Writes results to their buffers; where there are none (sizes known only now), hands them over."""
+    if outs is None:
+        return list(values)
+    for value, out in zip(values, outs, strict=True):
+        if out is not None:
+            np.copyto(out, value, casting="unsafe")
+    return list(outs)
 
 
 # --------------------------------------------------------------------------------------------------------- structures

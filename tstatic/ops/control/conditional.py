@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import FeedError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import FeedError, ProgramError, ProgramTypeError
 from tstatic.ir.build import LayerNamer, append_op, check_variable, emit
+from tstatic.ir.checks import check_callable, check_int, check_length, check_not_empty, check_one_element, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Block, Operator, Variable
@@ -99,16 +100,6 @@ def _true(conditions: Arrays) -> bool:
     return all(bool(np.asarray(c).all()) for c in conditions)
 
 
-def _deliver(values: Arrays, outs: Any) -> list[Any]:
-    """Writes results to their buffers; where there are none (sizes known only now), hands them over."""
-    if outs is None:
-        return list(values)
-    for value, out in zip(values, outs, strict=True):
-        if out is not None:
-            np.copyto(out, value, casting="unsafe")
-    return list(outs)
-
-
 def _check_given(given: Mapping[str, Any]) -> None:
     """Refuses a run of the branch without what it reads; one that does not run needs nothing."""
     for name, array in given.items():
@@ -141,7 +132,7 @@ def _run_branch(cond: Arrays, inputs: Arrays, outs: Any, scope: Any, *, run_bloc
         values = [given[n] if n in given else run_block.placeholder(n) for n in names_out]
         if outs is not None:
             values = [given.get(n, o) for n, o in zip(names_out, outs, strict=True)]
-    return _deliver(values, outs), scope
+    return _blocks.deliver(values, outs), scope
 
 
 def _run_branch_grad(
@@ -165,7 +156,7 @@ def _run_branch_grad(
         # A branch that did not run leaves a variable that it would have overwritten as it was.
         results = [arriving.get(n) for n in names_in]
     values = [None if x is None else np.zeros_like(x) if r is None else r for x, r in zip(inputs, results, strict=True)]
-    return (_deliver(values, dinputs),)
+    return (_blocks.deliver(values, dinputs),)
 
 
 register(OpDef(
@@ -184,16 +175,13 @@ register(OpDef(
 # -------------------------------------------------------------------------------------------------------------- building
 def _check_pred(pred: Any, function: str) -> Variable:
     var = check_variable(pred, "pred", function, ("bool",))
-    if var.meta.known and var.meta.numel != 1:
-        raise ShapeError(
-            f"'pred' of {function} must have one element",
-            expected="a bool Variable of shape [1] or []",
-            received=list(var.shape),
-            fix="reduce it, for example with paddle.all(pred)",
-            op=function,
-            var=var.name,
-        )
+    check_one_element(var, "pred", function)
     return var
+
+
+def _check_function(function: Any, arg: str, caller: str) -> None:
+    if function is not None:
+        check_callable(function, arg, caller, "a function without arguments, or None")
 
 
 def _close(helper: LayerNamer, block: Block, pred: Variable) -> Operator:
@@ -266,16 +254,8 @@ def cond(
         [array([20.], dtype=float32), array([-3.], dtype=float32)]
     """
     _check_pred(pred, "cond")
-    for arg, function in (("true_fn", true_fn), ("false_fn", false_fn)):
-        if function is not None and not callable(function):
-            raise ProgramTypeError(
-                f"The {arg} in cond must be callable",
-                expected="a function without arguments, or None",
-                received=f"{function!r} of type {type(function).__name__}",
-                fix=f"pass {arg}=lambda: ...",
-                op="cond",
-                var=arg,
-            )
+    _check_function(true_fn, "true_fn", "cond")
+    _check_function(false_fn, "false_fn", "cond")
     program = default_main_program()
     with _blocks.undone_on_error(program):
         helper = LayerNamer("cond", name)
@@ -325,8 +305,7 @@ def case(pred_fn_pairs: Any, default: Callable[[], Any] | None = None, name: str
         [-6.0, 21.0, 0.0]
     """
     pairs = _check_pairs(pred_fn_pairs)
-    if default is not None and not callable(default):
-        raise _bad("The default in case must be callable", "a function or None", default)
+    _check_function(default, "default", "case")
     if default is None:
         default = pairs[-1][1]
         pairs = pairs[:-1] if len(pairs) > 1 else pairs
@@ -340,26 +319,16 @@ def _nested(pred: Variable, yes: Callable[[], Any], no: Callable[[], Any], name:
     return lambda: cond(pred, yes, no, name)
 
 
-def _bad(what: str, expected: str, received: Any) -> ProgramTypeError:
-    return ProgramTypeError(
-        what,
-        expected=expected,
-        received=f"{received!r} of type {type(received).__name__}",
-        fix=f"pass {expected}",
-        op="case",
-    )
-
-
 def _check_pairs(pairs: Any) -> list[tuple[Variable, Callable[[], Any]]]:
-    if not isinstance(pairs, list | tuple) or not pairs:
-        raise _bad("'pred_fn_pairs' must be a non-empty list of pairs", "a list of (bool Variable, function)", pairs)
+    check_type(pairs, (list, tuple), "pred_fn_pairs", "case", expected="a list of pairs (bool Variable, function)")
+    check_not_empty(pairs, "pred_fn_pairs", "case", of="pair (bool Variable, function)", error=ProgramTypeError)
     done = []
-    for pair in pairs:
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise _bad("each entry of 'pred_fn_pairs' must be a pair", "(bool Variable, function)", pair)
-        if not callable(pair[1]):
-            raise _bad("the second entry of each pair must be callable", "a function without arguments", pair[1])
-        done.append((_check_pred(pair[0], "case"), pair[1]))
+    for i, pair in enumerate(pairs):
+        arg = f"pred_fn_pairs[{i}]"
+        check_type(pair, tuple, arg, "case", expected="a pair (bool Variable, function)")
+        pred, function = check_length(pair, 2, arg, "case", why="a condition and a function", error=ProgramTypeError)
+        check_callable(function, f"{arg}[1]", "case", "a function without arguments")
+        done.append((_check_pred(pred, "case"), function))
     return done
 
 
@@ -389,15 +358,14 @@ def switch_case(
     check_variable(branch_index, "branch_index", "switch_case", ("int64", "int32", "uint8"))
     if isinstance(branch_fns, dict):
         branch_fns = list(branch_fns.items())
-    if not isinstance(branch_fns, list | tuple) or not branch_fns:
-        raise _bad(
-            "'branch_fns' must be a non-empty dict or list", "a dict {int: function} or a list of functions", branch_fns
-        )
+    wanted = "a dict {int: function}, or a list of functions or of pairs (int, function)"
+    check_type(branch_fns, (list, tuple), "branch_fns", "switch_case", expected=wanted)
+    check_not_empty(branch_fns, "branch_fns", "switch_case", of="branch", error=ProgramTypeError)
     table: dict[int, Callable[[], Any]] = {}
     for i, item in enumerate(branch_fns):
         key, function = item if isinstance(item, tuple) and len(item) == 2 else (i, item)
-        if isinstance(key, bool) or not isinstance(key, int) or not callable(function):
-            raise _bad("each branch needs an int key and a function", "(int, function)", item)
+        key = check_int(key, f"branch_fns[{i}][0]", "switch_case")
+        check_callable(function, f"branch_fns[{i}]", "switch_case", "a function without arguments")
         if key in table:
             raise ProgramError(
                 f"the key {key} occurs twice in 'branch_fns'",
@@ -408,8 +376,7 @@ def switch_case(
                 var=branch_index.name,
             )
         table[key] = function
-    if default is not None and not callable(default):
-        raise _bad("The default in switch_case must be callable", "a function or None", default)
+    _check_function(default, "default", "switch_case")
     keys = sorted(table)
     if default is None:
         default = table[keys.pop()]

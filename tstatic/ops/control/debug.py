@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, FeedError
+from tstatic.errors import FeedError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import check_dtype, check_one_element
 from tstatic.ir.opdef import Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, dtype_of
@@ -174,14 +175,8 @@ def Print(
 
 # -------------------------------------------------------------------------------------------------------------- assert
 def _assert_infer(cond: Meta, data: list[Meta] | None) -> tuple[()]:
-    if cond.dtype.name != "bool" or (cond.known and cond.numel != 1):
-        raise DTypeError(
-            "the condition of Assert must be one truth value",
-            expected="a bool Variable with one element",
-            received=repr(cond),
-            fix="reduce it first, for example with paddle.all(cond)",
-            op="assert",
-        )
+    check_dtype(cond, ("bool",), "Cond")
+    check_one_element(cond, "Cond")
     return ()
 
 

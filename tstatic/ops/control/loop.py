@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import DTypeError, ProgramError
 from tstatic.ir.build import LayerNamer, append_op, check_variable
+from tstatic.ir.checks import check_callable, check_dtype, check_not_empty, check_one_element, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import Attr, GradOp, OpDef, export, register
 from tstatic.ir.program import Block, Operator, Variable
@@ -33,12 +34,7 @@ def _run_loop(xs: Arrays, condition: Any, outs: Any, scopes: Any, *, run_block: 
             scopes.append(run_block.before(given, env))
         given = {**given, **{n: env[n] for n in names_out}}
     values = [given[n] for n in names_out]
-    if outs is None:
-        return values, scopes
-    for value, out in zip(values, outs, strict=True):
-        if out is not None:
-            np.copyto(out, value, casting="unsafe")
-    return outs, scopes
+    return _blocks.deliver(values, outs), scopes
 
 
 def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs: Any, *, run_block: Any) -> tuple[Any]:
@@ -56,12 +52,7 @@ def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs:
             for n, g in arriving.items()
         }
     values = [arriving[n] if n in arriving else total[n] for n in names_x]
-    if dxs is None:
-        return (values,)
-    for value, out in zip(values, dxs, strict=True):
-        if out is not None:
-            np.copyto(out, value, casting="unsafe")
-    return (dxs,)
+    return (_blocks.deliver(values, dxs),)
 
 
 register(OpDef(
@@ -99,24 +90,8 @@ def _close(helper: LayerNamer, block: Block, condition: Variable, is_test: bool)
 
 def _check_condition(var: Any, function: str) -> Variable:
     checked = check_variable(var, "cond", function)
-    if checked.dtype.name != "bool":
-        raise DTypeError(
-            f"the condition of {function} must be a bool Variable",
-            expected="bool",
-            received=checked.dtype.name,
-            fix="return a comparison, for example paddle.less_than(i, n)",
-            op=function,
-            var=checked.name,
-        )
-    if checked.meta.known and checked.meta.numel != 1:
-        raise ShapeError(
-            f"the condition of {function} must have one element",
-            expected="shape [1] or []",
-            received=list(checked.shape),
-            fix="reduce it, for example with paddle.all",
-            op=function,
-            var=checked.name,
-        )
+    check_dtype(checked, ("bool",), "cond", function, fix="return a comparison, for example paddle.less_than(i, n)")
+    check_one_element(checked, "cond", function)
     return checked
 
 
@@ -146,34 +121,11 @@ def while_loop(
         >>> static.Executor().run(fetch_list=[i, total])
         [array([4.], dtype=float32), array([6.], dtype=float32)]
     """
-    for arg, function in (("cond", cond), ("body", body)):
-        if not callable(function):
-            raise ProgramTypeError(
-                f"{arg} in while_loop should be callable",
-                expected="a function of the loop variables",
-                received=f"{function!r} of type {type(function).__name__}",
-                fix=f"pass a function for '{arg}'",
-                op="while_loop",
-                var=arg,
-            )
-    if not isinstance(loop_vars, list | tuple):
-        raise ProgramTypeError(
-            "loop_vars in while_loop should be a list or tuple",
-            expected="a list of Variables",
-            received=f"{loop_vars!r} of type {type(loop_vars).__name__}",
-            fix="pass loop_vars=[i, x]",
-            op="while_loop",
-            var="loop_vars",
-        )
-    if not loop_vars:
-        raise ProgramError(
-            "loop_vars in while_loop should not be empty",
-            expected="at least one loop variable",
-            received="an empty list",
-            fix="pass the variables that the loop changes",
-            op="while_loop",
-            var="loop_vars",
-        )
+    check_callable(cond, "cond", "while_loop", "a function of the loop variables")
+    check_callable(body, "body", "while_loop", "a function of the loop variables")
+    wanted, fix = "a list of Variables", "pass loop_vars=[i, x]"
+    check_type(loop_vars, (list, tuple), "loop_vars", "while_loop", expected=wanted, fix=fix)
+    check_not_empty(loop_vars, "loop_vars", "while_loop", of="loop variable", error=ProgramError)
     program = default_main_program()
     with _blocks.undone_on_error(program):
         helper = LayerNamer("while_loop", name)
@@ -210,14 +162,14 @@ def while_loop(
                         op="while_loop",
                         var=old.name,
                     )
-            grad_is_forward_op = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
+            next_condition = _check_condition(cond(*_blocks.pack(list(result), iter(leaves))), "while_loop")
             # Through temporaries: a body that swaps two variables must not read one that is overwritten already.
             own = {v.name for v in carried}
             held = [helper.emit("assign", {"X": v}) if v.name in own else v for v in leaves]
             for new, old in zip(held, carried, strict=True):
                 if new is not old:
                     append_op(block, "assign", {"X": new}, {"Out": old})
-            append_op(block, "assign", {"X": grad_is_forward_op}, {"Out": condition})
+            append_op(block, "assign", {"X": next_condition}, {"Out": condition})
         loop = _close(helper, block, condition, is_test)
         given = [v for v in _blocks.flatten(list(loop_vars)) if isinstance(v, Variable)]
         outer = [program.current_block()._var_recursive(n) for n in loop.input("X") if n not in own]

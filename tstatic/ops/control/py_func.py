@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, NotFoundError, ProgramError, ProgramTypeError
+from tstatic.errors import DTypeError, NotFoundError, ProgramError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import check_callable, check_known
 from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of
@@ -150,17 +151,6 @@ def _listed(value: Any, name: str) -> list[Variable]:
     return [check_variable(item, name, "py_func") for item in items]
 
 
-def _callable(function: Any, what: str) -> None:
-    if not callable(function):
-        raise ProgramTypeError(
-            f"{what} of py_func must be a Python function",
-            expected="a callable",
-            received=f"{function!r} of type {type(function).__name__}",
-            fix="pass the function itself, without calling it",
-            op="py_func",
-        )
-
-
 @export("static.py_func", "static.nn.py_func", "fluid.layers.py_func", op="py_func")
 def py_func(
     func: Callable[..., Any],
@@ -194,9 +184,9 @@ def py_func(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([1., 2., 3.], dtype=float32)
     """
-    _callable(func, "func")
+    check_callable(func, "func", "py_func")
     if backward_func is not None:
-        _callable(backward_func, "backward_func")
+        check_callable(backward_func, "backward_func", "py_func")
     xs, outs = _listed(x, "x"), _listed(out, "out")
     for variable in outs:
         if variable._shape is None:
@@ -210,16 +200,9 @@ def py_func(
             )
     known = {v.name for v in (*xs, *outs)}
     skipped = [v.name for v in _listed(skip_vars_in_backward_input, "skip_vars_in_backward_input")]
+    unknown = "skip_vars_in_backward_input names a value that py_func does not get:"
     for name in skipped:
-        if name not in known:
-            raise ProgramError(
-                f"'{name}' in skip_vars_in_backward_input of py_func is not an argument of the function",
-                expected=f"one of {', '.join(sorted(known)) or 'none'}",
-                received=repr(name),
-                fix="leave it out",
-                op="py_func",
-                var=name,
-            )
+        check_known(name, sorted(known), unknown, fix="leave it out", error=ProgramError, op="py_func")
     attrs = {
         "forward_callable_id": function_id(func),
         "backward_callable_id": -1 if backward_func is None else function_id(backward_func),

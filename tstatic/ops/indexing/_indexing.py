@@ -7,14 +7,49 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.ir.checks import check_index
+from tstatic.errors import ShapeError
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_size
 from tstatic.ir.opdef import WHOLE, Tile
 from tstatic.ir.split import COLUMNS, equal, tiles
-from tstatic.ir.types import Meta
+from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import torch_wide
 from tstatic.ops.shape._shapes import Array
 
 
+# --------------------------------------------------------------------------------------------------------------- checks
+def check_positions(index: Meta, arg: str) -> None:
+    """Refuses what does not name entries along an axis: integers of shape ``[n]``, ``[n, 1]`` or ``[]``.
+
+    Raises:
+        DTypeError, ShapeError: Say what was expected.
+    """
+    fix = "flatten the index, or use paddle.gather_nd, paddle.scatter_nd_add or paddle.take_along_axis"
+    check_dtype(index, INTEGERS, arg)
+    check_rank(index, (0, 1, 2), arg, layout="positions of shape [], [n] or [n, 1]", fix=fix)
+    if index.rank == 2:
+        check_size(index, 1, 1, arg, why="positions of shape [n, 1]", fix=fix)
+
+
+def check_coordinates(x: Meta, index: Meta) -> int:
+    """Returns how many axes of ``x`` the coordinates in the last axis of an index are for.
+
+    Raises:
+        DTypeError, ShapeError: If that is not known, or ``x`` has fewer axes.
+    """
+    check_dtype(index, INTEGERS, "Index")
+    check_rank(index, range(1, ANY_RANK), "Index")
+    depth = index.shape[-1]
+    if depth == UNKNOWN or depth > x.rank:
+        raise ShapeError(
+            "the last axis of Index holds coordinates, one for each of the first axes of X, and its size must be known",
+            expected=f"a last size of at most {x.rank}",
+            received=f"Index of shape {list(index.shape)} for X of shape {list(x.shape)}",
+            fix="check the last axis of the index",
+        )
+    return depth
+
+
+# -------------------------------------------------------------------------------------------------- reading by position
 def take(x: Array, index: Array, axis: int, out: Array) -> None:
     """``out = x[..., index, ...]`` along an axis; the indices have been checked, and ``index`` has one dimension."""
     if out.size == 0:

@@ -8,7 +8,17 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ShapeError, UnsupportedError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_same_dtype
+from tstatic.ir.checks import (
+    ANY_RANK,
+    INTEGERS,
+    check_axis,
+    check_dtype,
+    check_has_shape,
+    check_index,
+    check_rank,
+    check_same_dtype,
+    check_size,
+)
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FREE, Split
@@ -18,7 +28,6 @@ from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_flat, positions
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 from tstatic.ops.shape.expanding import broadcast_tensors, expand, expand_as
-from tstatic.ops.shape.joining import common_shape
 
 
 def infer_along(x: Meta, index: Meta, axis: int, slot: str) -> int:
@@ -90,15 +99,9 @@ def broadcast_index(x: Variable, index: Variable, axis: int, function: str) -> t
     Raises:
         ShapeError: If they do not broadcast.
     """
+    check_rank(index, len(x.shape), "indices", function, layout="as many as arr")
+    at = check_axis(axis, x, "axis", function)
     try:
-        if len(x.shape) != len(index.shape):
-            raise ShapeError(
-                "`indices` and `arr` must have the same number of dimensions",
-                expected=f"{len(x.shape)} dimensions",
-                received=f"indices of shape {list(index.shape)}",
-                fix="reshape the indices",
-            )
-        at = normalize_axis(axis, len(x.shape))
         for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)):
             if d != at:
                 broadcast_shapes((a,), (b,))
@@ -146,13 +149,7 @@ def _infer_sample(x: Meta, index: Meta) -> Meta:
     check_dtype(index, INTEGERS, "Index")
     check_rank(x, 2, "X")
     check_rank(index, 2, "Index")
-    if UNKNOWN not in (x.shape[0], index.shape[0]) and x.shape[0] != index.shape[0]:
-        raise ShapeError(
-            "X and Index must have the same number of rows",
-            expected=f"{x.shape[0]} rows",
-            received=list(index.shape),
-            fix="give each row of X its own indices",
-        )
+    check_size(index, 0, x.shape[0], "Index", why="one row for each row of X")
     return x.with_shape((index.shape[0] if x.shape[0] == UNKNOWN else x.shape[0], index.shape[1]))
 
 
@@ -190,7 +187,7 @@ _TORCH = {"add": "sum", "mul": "prod", "amin": "amin", "amax": "amax"}
 def _infer(x: Meta, index: Meta, value: Meta, *, Axis: int) -> Meta:
     infer_along(x, index, Axis, "Input")
     check_same_dtype((x, value), ("Input", "Value"))
-    common_shape([value.shape, index.shape], None)
+    check_has_shape(value, index.shape, "Value", why="that of Index")
     return x
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import ANY_RANK, FLOATS, INTEGERS, check_dtype, check_index, check_rank, check_sizes
+from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_index, check_int, check_rank, check_size, check_sizes
 from tstatic.ir.opdef import WHOLE, Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, IMAGES, Split
@@ -23,60 +22,23 @@ SPARSE = Attr.idle(False, "values and gradients are the same; optimizers with la
 DISTRIBUTED = Attr.idle(False, "a table lies in one place")
 
 
-def check_rows(ids: Array, count: int) -> None:
-    """Checks that each index is a row of the table.
-
-    Raises:
-        IndexRangeError: If one is not; the message names the first.
-    """
-    if ids.size == 0:
-        return
-    low, high = int(ids.min()), int(ids.max())
-    if low >= 0 and high < count:
-        return
-    flat = ids.reshape(-1)
-    wrong = np.flatnonzero((flat < 0) | (flat >= count))
-    place = tuple(int(i) for i in np.unravel_index(wrong[0], ids.shape))
-    raise IndexRangeError(
-        "an index of the embedding lookup is out of range",
-        expected=f"indices from 0 to {count - 1}, the rows of the table",
-        received=f"{int(flat[wrong[0]])} at {list(place)} ({wrong.size} in all)",
-        fix="check the ids that are fed, or make the table larger",
-    )
-
-
 def _infer(ids: Meta, w: Meta) -> Meta:
-    if not ids.dtype.is_integer:
-        raise DTypeError(
-            "the indices of an embedding lookup must be integers",
-            expected="int64 or int32",
-            received=ids.dtype.name,
-            fix="convert them with paddle.cast(ids, 'int64')",
-        )
+    check_dtype(ids, INTEGERS, "Ids", fix="convert the indices to integers with paddle.cast(ids, 'int64')")
     check_dtype(w, FLOATS, "W")
-    if w.rank != 2:
-        raise ShapeError(
-            "the table of an embedding lookup must have two dimensions",
-            expected="[rows, size of an embedding]",
-            received=list(w.shape),
-            fix="reshape the table",
-        )
+    check_rank(w, 2, "W", layout="[rows, size of an embedding]")
     return Meta((*ids.shape, w.shape[1]), w.dtype)
 
 
 def _infer_column(ids: Meta, w: Meta) -> Meta:
-    if ids.rank < 1 or ids.shape[-1] not in (1, UNKNOWN):
-        raise ShapeError(
-            "The last dimension of the 'Ids' tensor must be 1",
-            expected="[..., 1]",
-            received=list(ids.shape),
-            fix="use paddle.nn.functional.embedding for ids without that axis, or unsqueeze them",
-        )
+    fix = "use paddle.nn.functional.embedding for ids without that axis, or unsqueeze them"
+    check_size(ids, -1, 1, "Ids", fix=fix)
     return _infer(ids.with_shape(ids.shape[:-1]), w)
 
 
 def _ref(ids: Array, w: Array, out: Array, padding_idx: int) -> None:
-    check_rows(ids, w.shape[0])
+    check_index(
+        ids, w.shape[0], "Ids of an embedding lookup", fix="check the ids that are fed, or make the table larger"
+    )
     flat = ids.reshape(-1)
     shape = (flat.size, w.shape[1])
     try:
@@ -208,14 +170,7 @@ def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
     """
     if padding_idx is None:
         return -1
-    if not -rows <= padding_idx < rows:
-        raise ShapeError(
-            f"padding_idx of {function} must be within [-{rows}, {rows})",
-            expected=f"None, or a row from {-rows} to {rows - 1}",
-            received=padding_idx,
-            fix="choose a row of the table",
-            op=function,
-        )
+    check_int(padding_idx, "padding_idx", function, -rows, rows - 1)
     return padding_idx if padding_idx >= 0 else rows + padding_idx
 
 
@@ -257,22 +212,11 @@ def embedding(
 
 
 # -------------------------------------------------------------------------------------------------------------- one_hot
-def _depth(depth: int) -> int:
-    if depth < 1:
-        raise ShapeError(
-            "one-hot rows need a length",
-            expected="a depth (number of classes) of at least 1",
-            received=depth,
-            fix="pass the number of classes",
-        )
-    return depth
-
-
 def _infer_hot(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
     check_dtype(x, INTEGERS, "X")
     if given is not None:
         check_dtype(given, INTEGERS, "depth_tensor")
-    shape = (*x.shape, UNKNOWN if given is not None else _depth(depth))
+    shape = (*x.shape, UNKNOWN if given is not None else check_int(depth, "depth", least=1))
     check_sizes(shape)
     return Meta(shape, dtype)
 
@@ -282,7 +226,8 @@ def _ref_hot(
 ) -> list[Array] | None:
     if out is None:
         assert given is not None
-        made = np.empty((*x.shape, _depth(int(given.reshape(-1)[0]))), dtype.np)
+        count = check_int(given.reshape(-1)[0], "depth_tensor", least=1)
+        made = np.empty((*x.shape, count), dtype.np)
         _fill(x, made, allow_out_of_range)
         return [made]
     _fill(x, out, allow_out_of_range)
@@ -366,14 +311,7 @@ def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False)
 
 # ------------------------------------------------------------------------------------------------- the older operator
 def _infer_last(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
-    check_rank(x, range(1, ANY_RANK), "X")
-    if x.shape[-1] not in (1, UNKNOWN):
-        raise ShapeError(
-            "the last dimension of one_hot's input must be 1",
-            expected="shape [..., 1]",
-            received=list(x.shape),
-            fix="use nn.functional.one_hot, or unsqueeze the last axis",
-        )
+    check_size(x, -1, 1, "X", fix="use nn.functional.one_hot, or unsqueeze the last axis")
     return _infer_hot(x.with_shape(x.shape[:-1]), given, depth=depth, dtype=dtype)
 
 

@@ -6,17 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_index, check_rank
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, WHOLE, Split
-from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.ir.types import Meta, normalize_axis
 from tstatic.no_effect import no_effect
 from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing._indexing import add_nd, add_rows, split_columns, take, take_nd, torch_add
+from tstatic.ops.indexing._indexing import (
+    add_nd,
+    add_rows,
+    check_coordinates,
+    check_positions,
+    split_columns,
+    take,
+    take_nd,
+    torch_add,
+)
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 
 
@@ -25,15 +33,8 @@ def _flat(index: Array) -> Array:
 
 
 def _infer_along(x: Meta, index: Meta, axis: int) -> Meta:
-    check_dtype(index, INTEGERS, "Index")
+    check_positions(index, "Index")
     check_rank(x, range(1, ANY_RANK), "X")
-    if index.rank > 1 and not (index.rank == 2 and index.shape[1] in (1, UNKNOWN)):
-        raise ShapeError(
-            "Index must be a list of positions",
-            expected="shape [n], [n, 1] or []",
-            received=list(index.shape),
-            fix="flatten the index, or use paddle.gather_nd or paddle.take_along_axis",
-        )
     at = normalize_axis(axis, x.rank)
     return x.with_shape((*x.shape[:at], *index.shape[:1], *x.shape[at + 1 :]))
 
@@ -161,16 +162,7 @@ def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None =
 
 # ----------------------------------------------------------------------------------------------------------- gather_nd
 def _infer_nd(x: Meta, index: Meta) -> Meta:
-    check_dtype(index, INTEGERS, "Index")
-    check_rank(index, range(1, ANY_RANK), "Index")
-    depth = index.shape[-1]
-    if depth == UNKNOWN or depth > x.rank:
-        raise ShapeError(
-            "the last axis of Index holds coordinates, one for each of the first axes of X, and its size must be known",
-            expected=f"a last size of at most {x.rank}",
-            received=f"Index of shape {list(index.shape)} for X of shape {list(x.shape)}",
-            fix="check the last axis of the index",
-        )
+    depth = check_coordinates(x, index)
     return x.with_shape((*index.shape[:-1], *x.shape[depth:]))
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.checks import check_dtype
+from tstatic.ir.checks import check_dtype, check_same_dtype
 from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
@@ -134,15 +133,7 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
     x = check_variable(x, "x", "masked_fill")
     mask = check_variable(mask, "mask", "masked_fill", ("bool",))
     filler = as_variable(value, like=x)
-    if filler.dtype is not x.dtype:
-        raise DTypeError(
-            "the value that fills must have the dtype of x",
-            expected=x.dtype.name,
-            received=filler.dtype.name,
-            fix=f"convert it with paddle.cast(value, '{x.dtype.name}')",
-            op="masked_fill",
-            var=filler.name,
-        )
+    check_same_dtype((x, filler), ("x", "value"), "masked_fill")
     return emit_one("where", {"Condition": mask, "X": filler, "Y": x}, name=name)
 
 

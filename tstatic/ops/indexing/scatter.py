@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_index, check_rank, check_same_dtype
+from tstatic.ir.checks import (
+    ANY_RANK,
+    INTEGERS,
+    check_dtype,
+    check_has_shape,
+    check_index,
+    check_rank,
+    check_same_dtype,
+)
 from tstatic.ir.opdef import (
     NO_ATTRS,
     Attr,
@@ -24,30 +31,22 @@ from tstatic.ir.opdef import (
     register,
 )
 from tstatic.ir.program import Variable
-from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
+from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._gradients import grad_is_linear_op
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing._indexing import add_nd, add_rows
+from tstatic.ops.indexing._indexing import add_nd, add_rows, check_coordinates, check_positions
 from tstatic.ops.shape._shapes import Array, as_list, emit_one
-from tstatic.ops.shape.joining import common_shape
 
 
 # ------------------------------------------------------------------------------------------------------------- scatter
 def _infer(x: Meta, ids: Meta, updates: Meta) -> Meta:
-    check_dtype(ids, INTEGERS, "Ids")
+    check_positions(ids, "Ids")
     check_rank(x, range(1, ANY_RANK), "X")
     check_same_dtype((x, updates), ("X", "Updates"))
-    if ids.rank > 1 and not (ids.rank == 2 and ids.shape[1] in (1, UNKNOWN)):
-        raise ShapeError(
-            "Ids must be a list of rows",
-            expected="shape [n] or [n, 1]",
-            received=list(ids.shape),
-            fix="flatten the index",
-        )
+    # A single position may come with a single row that lacks the axis of positions.
     rows = ids.shape[0] if ids.rank else 1
-    wanted = (rows, *x.shape[1:])
-    given = updates.shape if ids.rank or updates.rank == x.rank else (1, *updates.shape)
-    common_shape([given, wanted], None)
+    given = updates if ids.rank or updates.rank == x.rank else updates.with_shape((1, *updates.shape))
+    check_has_shape(given, (rows, *x.shape[1:]), "Updates", why="a row of X for each position")
     return x
 
 
@@ -203,18 +202,9 @@ def fluid_scatter(
 
 # ------------------------------------------------------------------------------------------------------ scatter_nd_add
 def _infer_nd(x: Meta, index: Meta, updates: Meta) -> Meta:
-    check_dtype(index, INTEGERS, "Index")
-    check_rank(index, range(1, ANY_RANK), "Index")
+    depth = check_coordinates(x, index)
     check_same_dtype((x, updates), ("X", "Updates"))
-    depth = index.shape[-1]
-    if depth == UNKNOWN or depth > x.rank:
-        raise ShapeError(
-            "the last axis of Index holds coordinates, one for each of the first axes of X, and its size must be known",
-            expected=f"a last size of at most {x.rank}",
-            received=f"Index of shape {list(index.shape)} for X of shape {list(x.shape)}",
-            fix="check the last axis of the index",
-        )
-    common_shape([updates.shape, (*index.shape[:-1], *x.shape[depth:])], None)
+    check_has_shape(updates, (*index.shape[:-1], *x.shape[depth:]), "Updates", why="a part of X for each position")
     return x
 
 
@@ -306,7 +296,8 @@ def _infer_add(x: Meta, index: Meta, value: Meta, *, axis: int) -> Meta:
     check_rank(x, range(1, ANY_RANK), "X")
     check_same_dtype((x, value), ("X", "AddValue"))
     at = normalize_axis(axis, x.rank)
-    common_shape([value.shape, (*x.shape[:at], index.shape[0], *x.shape[at + 1 :])], None)
+    wanted = (*x.shape[:at], index.shape[0], *x.shape[at + 1 :])
+    check_has_shape(value, wanted, "AddValue", why="a slice of X for each position")
     return x
 
 

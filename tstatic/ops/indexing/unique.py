@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import check_length
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
@@ -18,10 +18,7 @@ from tstatic.ops.shape._shapes import Array
 def _axis(axis: Sequence[int], rank: int) -> int | None:
     if not len(axis):
         return None
-    if len(axis) > 1:
-        raise ShapeError(
-            "unique works along one axis", expected="at most one axis", received=list(axis), fix="pass a single axis"
-        )
+    check_length(axis, 1, "axis", "unique", why="or None to compare elements")
     return normalize_axis(axis[0], rank)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError
+from tstatic.errors import ProgramError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_number
+from tstatic.ir.checks import FLOATS, check_number, check_result_dtype, check_sizes
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
@@ -18,12 +18,12 @@ from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ops.random._random import DRAWN, DRAWN_LIKE, SHAPE, SHAPES, in_order, to_dtype
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.ops.shape.fill import batch_shape, check_known_sizes, filled, has_variable, known_shape
+from tstatic.ops.shape.fill import batch_shape, filled, has_variable, known_shape
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 
 Array = np.ndarray[Any, Any]
-FLOATS = ("float32", "float64", "float16", "bfloat16")
+CAST = "draw floats and cast them, or use paddle.randint for whole numbers"
 
 Check = Callable[..., None]
 """``(op type, **parameters)``: refuses parameters of a distribution."""
@@ -34,25 +34,14 @@ TorchDraw = Callable[..., Any]
 
 
 # -------------------------------------------------------------------------------------------------- ops of a distribution
-def _float_only(op: str, dtype: DType) -> None:
-    if not dtype.is_float:
-        raise DTypeError(
-            f"'{op}' draws floating-point numbers",
-            expected="float16, bfloat16, float32 or float64",
-            received=dtype.name,
-            fix="draw floats and cast them, or use paddle.randint for whole numbers",
-            op=op,
-        )
-
-
 def _register_filled(
     type: str, parameters: dict[str, float], check: Check, fill: NumpyDraw, torch_draw: TorchDraw, domain: Domain
 ) -> None:
     """Registers the op that draws numbers of a shape."""
 
     def infer(shape: Shape, dtype: DType, **attrs: Any) -> Meta:
-        check_known_sizes(shape, type)
-        _float_only(type, dtype)
+        check_sizes(shape, "shape", type, least=0)
+        check_result_dtype(dtype, FLOATS, type, fix=CAST)
         check(type, *(attrs[n] for n in parameters))
         return Meta(shape, dtype)
 
@@ -84,7 +73,7 @@ def _register_like(
         fill(out, *(attrs[n] for n in parameters), philox_key(rng, seed), rng.start)
 
     def infer(x: Meta, **attrs: Any) -> Meta:
-        _float_only(inplace, x.dtype)
+        check_result_dtype(x.dtype, FLOATS, inplace, fix=CAST)
         check(inplace, *(attrs[n] for n in parameters))
         return x
 
@@ -94,7 +83,7 @@ def _register_like(
         return flat.to(x.dtype).reshape(x.shape)
 
     def batch_infer(x: Meta, shape: Shape, dtype: DType, input_dim_idx: int, output_dim_idx: int, **attrs: Any) -> Meta:
-        _float_only(batch, dtype)
+        check_result_dtype(dtype, FLOATS, batch, fix=CAST)
         check(batch, *(attrs[n] for n in parameters))
         return Meta(batch_shape(batch, x, shape, input_dim_idx, output_dim_idx), dtype)
 
@@ -184,8 +173,8 @@ _register_like(
 
 
 def _infer(shape: Shape, dtype: DType, min: float, max: float, diag_num: int, diag_step: int) -> Meta:
-    check_known_sizes(shape, "uniform_random")
-    _float_only("uniform_random", dtype)
+    check_sizes(shape, "shape", "uniform_random", least=0)
+    check_result_dtype(dtype, FLOATS, "uniform_random", fix=CAST)
     in_order("uniform_random", min, max)
     if diag_num and not (diag_num > 0 and 0 <= (diag_num - 1) * (diag_step + 1) < math.prod(shape)):
         raise ProgramError(

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_choice, check_dtype, check_number, check_rank
-from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.checks import FLOATS, check_choice, check_dtype, check_length, check_number, check_rank
+from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import ELEMENTS, FIRST, WHOLE, Split
 from tstatic.ir.types import Meta, Shape, dtype_of, normalize_axis
+from tstatic.ops._gradients import grad_is_op
 from tstatic.ops._low import torch_wide
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
@@ -97,20 +97,6 @@ def _grad_lower(
     return _torch_scaled(dout, None if is_test else mask, scale_of(dropout_prob, is_test, dropout_implementation))
 
 
-def _again(type: str) -> Any:
-    """The gradient is linear in the incoming one, so its own gradient is the same op."""
-
-    def rule(ctx: GradContext) -> list[OpSpec]:
-        incoming = ctx.out_grads.get(ctx.outputs["X" + GRAD][0])
-        wanted = ctx.in_grads.get(ctx.inputs["Out" + GRAD][0])
-        if incoming is None or wanted is None:
-            return []
-        ins = {"Mask": ctx.inputs["Mask"], "Out" + GRAD: [incoming]}
-        return [OpSpec(type, ins, {"X" + GRAD: [wanted]}, ctx.attrs)]
-
-    return rule
-
-
 def _gradient(type: str) -> GradOp:
     """Returns the backward op of that type."""
     return GradOp(
@@ -120,7 +106,8 @@ def _gradient(type: str) -> GradOp:
         infer=lambda mask, dout: dout,
         split=Split(ELEMENTS, FIRST),
         inplace=(("Out" + GRAD, "X" + GRAD),),
-        grad=_again(type),
+        # Linear in the incoming gradient, so the gradient of the backward op is the same op.
+        grad=grad_is_op(type, lambda ctx: ctx.attrs, "Out" + GRAD, "X" + GRAD, keep=("Mask",)),
     )
 
 
@@ -342,15 +329,7 @@ def dropout(
     if axis is None:
         return emit_one("dropout", {"X": x}, attrs, name=name)
     axes = [axis] if isinstance(axis, int) else list(axis)
-    if not axes or len(axes) > x.ndim:
-        raise ShapeError(
-            "the axes of dropout must be some of the input's",
-            expected=f"1 to {x.ndim} axes",
-            received=axes,
-            fix="leave axis out to draw every element apart",
-            op="dropout",
-            var=x.name,
-        )
+    check_length(axes, range(1, x.ndim + 1), "axis", "dropout", why="or None to draw every element apart")
     return emit_one("dropout_nd", {"X": x}, {**attrs, "axis": axes}, name=name, prefix="dropout")
 
 

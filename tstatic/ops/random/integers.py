@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ProgramError, UnsupportedError
-from tstatic.ir.checks import check_dtype, check_int
+from tstatic.ir.checks import INDICES, check_int, check_result_dtype, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
 from tstatic.ir.types import DType, Meta, Shape, dtype_of, int64
 from tstatic.ops.random._random import DRAWN, SHAPE, SHAPES, to_dtype
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.ops.shape.fill import check_known_sizes, has_variable, known_shape
+from tstatic.ops.shape.fill import has_variable, known_shape
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key, torch_bits
 
@@ -24,8 +24,8 @@ Array = np.ndarray[Any, Any]
 
 # ------------------------------------------------------------------------------------------------------------- integers
 def _randint_infer(shape: Shape, dtype: DType, low: int, high: int) -> Meta:
-    check_known_sizes(shape, "randint")
-    check_dtype(Meta(shape, dtype), ("int64", "int32"), "Out", "randint")
+    check_sizes(shape, "shape", "randint", least=0)
+    check_result_dtype(dtype, INDICES, "randint")
     info = np.iinfo(dtype.np)
     if not (info.min <= low < high <= info.max + 1):
         raise ProgramError(
@@ -66,7 +66,7 @@ register(OpDef(
 
 
 def _randperm_infer(n: int, dtype: DType) -> Meta:
-    check_known_sizes([n], "randperm")
+    check_sizes([check_int(n, "n", "randperm", 0)], "n", "randperm")
     if n > 2**31 or (dtype.name == "int32" and n > 2**31 - 1):
         raise ProgramError(
             "'randperm' permutes at most 2**31 numbers",

@@ -8,10 +8,10 @@ import numpy as np
 
 from tstatic.errors import FeedError, ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_dtype, check_rank
+from tstatic.ir.checks import FLOATS, check_dtype, check_int, check_rank
 from tstatic.ir.opdef import Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
-from tstatic.ir.types import DType, Meta, float32, int64
+from tstatic.ir.types import UNKNOWN, DType, Meta, float32, int64
 from tstatic.ops.random._random import DRAWN, in_order, to_dtype
 from tstatic.ops.shape._shapes import emit_one
 from tstatic.tuned import draw
@@ -60,14 +60,9 @@ register(OpDef(
 def _multinomial_infer(x: Meta, num_samples: int, replacement: bool) -> Meta:
     check_dtype(x, FLOATS, "X", "multinomial")
     check_rank(x, (1, 2), "X", "multinomial", layout="[categories] or [rows, categories]")
-    if num_samples < 1 or (not replacement and 0 <= x.shape[-1] < num_samples):
-        raise ProgramError(
-            "'multinomial' cannot draw that many samples",
-            expected="at least 1" + ("" if replacement else f", at most {x.shape[-1]} without replacement"),
-            received=num_samples,
-            fix="draw fewer samples, or pass replacement=True",
-            op="multinomial",
-        )
+    most = None if replacement or x.shape[-1] == UNKNOWN else x.shape[-1]
+    fix = "" if num_samples < 1 else "draw fewer samples, or pass replacement=True"
+    check_int(num_samples, "num_samples", "multinomial", 1, most, fix=fix, error=ProgramError)
     return Meta((*x.shape[:-1], num_samples), int64)
 
 
@@ -139,12 +134,13 @@ register(OpDef(
 def _sampling_id_infer(x: Meta, dtype: DType, min: float, max: float) -> Meta:
     check_dtype(x, FLOATS, "X", "sampling_id")
     in_order("sampling_id", min, max)
-    if x.rank != 2 or x.shape[1] == 0:
+    check_rank(x, 2, "X", "sampling_id", layout="[batch, categories]")
+    if x.shape[1] == 0:
         raise ShapeError(
-            "'sampling_id' takes a matrix with the probabilities of one choice in each row",
+            "'sampling_id' draws from at least one category",
             expected="[batch, categories] with at least one category",
             received=list(x.shape),
-            fix="reshape the input to rank 2",
+            fix="give each row the probability of each category",
             op="sampling_id",
         )
     return Meta(x.shape[:1], dtype)

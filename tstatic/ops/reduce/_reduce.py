@@ -8,13 +8,14 @@ from typing import Any
 
 from tstatic.errors import ProgramTypeError, ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_axes
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls, keywords
 from tstatic.ir.split import SUMS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, normalize_axis
 from tstatic.ops._call_ref import CallRef
-from tstatic.ops.shape._shapes import axes_of, emit_one
+from tstatic.ops.shape._shapes import emit_one
 
 REDUCE_ATTRS = {
     "dim": Attr((0,), "ints"),
@@ -44,7 +45,7 @@ def reduced_axes(rank: int, dim: Sequence[int], reduce_all: bool = False) -> tup
         if rank == 0 and not set(dim) <= {0, -1}:
             normalize_axis(next(d for d in dim if d not in (0, -1)), 0)
         return tuple(range(rank))
-    return axes_of(dim, rank)
+    return check_axes(dim, rank)
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int], keep_dim: bool = False, one_d: bool = False) -> Shape:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError, TstaticError
+from tstatic.errors import ShapeError
 from tstatic.ir.build import as_variable, emit
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
-from tstatic.ir.types import UNKNOWN, Meta, normalize_axis
-from tstatic.where import show, user_line
+from tstatic.ir.types import UNKNOWN, Meta
 
 Array = np.ndarray[Any, Any]
 
@@ -33,11 +32,6 @@ def emit_list(
     """``emit`` of an op whose results are a list."""
     result: list[Variable] = list(emit(type, inputs, attrs, **options))
     return result
-
-
-def add_op_context(error: TstaticError, op: str, var: str | None = None) -> TstaticError:
-    """The error with the op's name and the user's line."""
-    return error.add_context(op=op, var=var, where=show(user_line()))
 
 
 def as_list(value: Any) -> list[Any]:
@@ -96,24 +90,6 @@ def tensor_rank(tensor: Meta | None, tensors: Sequence[Meta] | None, what: str) 
             fix=f"give the Variable a known length, or pass a list of Variables as {what}",
         )
     return tensor.shape[0]
-
-
-# --------------------------------------------------------------------------------------------------------------- checks
-def axes_of(axes: Sequence[int], rank: int, what: str = "axis") -> tuple[int, ...]:
-    """Positive, sorted, different axes.
-
-    Raises:
-        ShapeError: If one is out of range or named twice.
-    """
-    found = [normalize_axis(a, rank, what) for a in axes]
-    if len(set(found)) != len(found):
-        raise ShapeError(
-            f"an {what} is named twice",
-            expected=f"each {what} at most once",
-            received=list(axes),
-            fix=f"remove the repeated {what}",
-        )
-    return tuple(sorted(found))
 
 
 # --------------------------------------------------------------------------------------------------------------- copies

@@ -10,6 +10,7 @@ from tstatic.errors import ProgramTypeError
 from tstatic.ir import names
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_dtype, default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
@@ -38,14 +39,11 @@ def _constant(
     if isinstance(value, Variable):
         made = _spread(shape, value, dtype, function, name)
         return made if out is None else emit("assign", {"X": made}, outputs=outputs)
-    if not isinstance(value, bool | int | float):
-        raise ProgramTypeError(
-            f"The value of {function} must be a number",
-            expected="a bool, an int, a float or a Variable with one element",
-            received=f"{value!r} of type {type(value).__name__}",
-            fix="use paddle.assign(array) for several values",
-            op=function,
-        )
+    wanted, fix = (
+        "a bool, an int, a float or a Variable with one element",
+        "use paddle.assign(array) for several values",
+    )
+    check_type(value, (bool, int, float), "value", function, expected=wanted, fix=fix)
     if has_variable(shape):
         made = filled(shape, dtype, value, function, name)
         return made if out is None else emit("assign", {"X": made}, outputs=outputs)

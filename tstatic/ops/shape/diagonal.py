@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import ANY_RANK, check_rank, check_sizes
+from tstatic.ir.checks import ANY_RANK, check_int, check_rank, check_sizes, check_two_axes
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
 from tstatic.ir.split import ELEMENTS, FREE, Split
-from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32, normalize_axis
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, float32
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_op
 from tstatic.ops.shape._shapes import ANY, Array, as_list, clear, copy, emit_one
@@ -24,18 +23,6 @@ from tstatic.ops.shape.slicing import embed
 
 
 # ------------------------------------------------------------------------------------------------------------ diagonal
-def _two_axes(rank: int, axis1: int, axis2: int) -> tuple[int, int]:
-    a, b = normalize_axis(axis1, rank, "axis1"), normalize_axis(axis2, rank, "axis2")
-    if a == b:
-        raise ShapeError(
-            "a diagonal lies in the plane of two axes",
-            expected="two different axes",
-            received=f"{axis1} and {axis2}",
-            fix="choose another axis",
-        )
-    return a, b
-
-
 def _diagonal_size(rows: int, columns: int, offset: int) -> int:
     if UNKNOWN in (rows, columns):
         return UNKNOWN
@@ -44,7 +31,7 @@ def _diagonal_size(rows: int, columns: int, offset: int) -> int:
 
 def _infer_diagonal(x: Meta, *, offset: int, axis1: int, axis2: int) -> Meta:
     check_rank(x, range(2, ANY_RANK), "Input")
-    a, b = _two_axes(x.rank, axis1, axis2)
+    a, b = check_two_axes((axis1, axis2), x)
     rest = [s for i, s in enumerate(x.shape) if i not in (a, b)]
     return x.with_shape((*rest, _diagonal_size(x.shape[a], x.shape[b], offset)))
 
@@ -55,7 +42,7 @@ def _view(x: Array, *, offset: int, axis1: int, axis2: int) -> Array:
 
 def _writable(x: Array, offset: int, axis1: int, axis2: int) -> Array:
     """The diagonal as a view that may be written to, which ``ndarray.diagonal`` is not."""
-    a, b = _two_axes(x.ndim, axis1, axis2)
+    a, b = check_two_axes((axis1, axis2), x.ndim)
     size = _diagonal_size(x.shape[a], x.shape[b], offset)
     start = tuple(
         slice(max(-offset, 0), None) if i == a else slice(max(offset, 0), None) if i == b else slice(None)
@@ -192,11 +179,8 @@ def fluid_diag(diagonal: Variable) -> Variable:
 
 # ----------------------------------------------------------------------------------------------------------------- eye
 def _eye_shape(num_rows: int, num_columns: int) -> Shape:
-    shape = num_rows, num_rows if num_columns == UNKNOWN else num_columns
-    if min(shape) < 0:
-        raise ShapeError(
-            "the identity needs sizes", expected="ints of at least 0", received=list(shape), fix="check num_rows"
-        )
+    rows = check_int(num_rows, "num_rows", least=0)
+    shape = rows, rows if num_columns == UNKNOWN else check_int(num_columns, "num_columns", least=0)
     check_sizes(shape)
     return shape
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_length, check_rank, check_sizes
+from tstatic.ir.checks import ANY_RANK, INTEGERS, check_dtype, check_int, check_length, check_rank, check_sizes
 from tstatic.ir.opdef import (
     NO_ATTRS,
     Attr,
@@ -271,13 +271,8 @@ def _aligned(old: Shape, times: Sequence[int]) -> tuple[Shape, Shape]:
 
 
 def _tiled(old: Shape, times: Sequence[int]) -> Shape:
-    if any(n < 0 for n in times):
-        raise ShapeError(
-            "a value cannot be repeated a negative number of times",
-            expected="repetitions of at least 0",
-            received=list(times),
-            fix="check repeat_times",
-        )
+    for n in times:
+        check_int(n, "repeat_times", least=0)
     new = tuple(0 if n == 0 else UNKNOWN if s == UNKNOWN else s * n for s, n in zip(*_aligned(old, times), strict=True))
     check_sizes(new)
     return new
@@ -479,13 +474,7 @@ def _infer_repeat(x: Meta, counts: Meta | None, *, Repeats: int, dim: int) -> Me
             )
         new = UNKNOWN
     else:
-        if Repeats < 0:
-            raise ShapeError(
-                "an entry cannot be repeated a negative number of times",
-                expected="repeats of at least 0",
-                received=Repeats,
-                fix="check repeats",
-            )
+        check_int(Repeats, "repeats", least=0)
         new = UNKNOWN if size == UNKNOWN else size * Repeats
     return x.with_shape((*x.shape[:at], new, *x.shape[at + 1 :]))
 

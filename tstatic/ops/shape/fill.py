@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir.attrs import packed
 from tstatic.ir.build import as_variable, check_variable, emit
+from tstatic.ir.checks import check_dtype, check_int, check_sizes, check_type
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
-from tstatic.ir.types import DType, Meta, Shape, dtype_of, float32, numel
+from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of, float32, numel
 from tstatic.no_effect import PLACE
 from tstatic.ops._call_ref import CallRef, copies
-from tstatic.ops.shape._shapes import emit_one
+from tstatic.ops.shape._shapes import emit_one, tensor_rank
 
 
 def has_variable(shape: Any) -> bool:
@@ -49,35 +50,8 @@ def known_shape(shape: Any, function: str) -> Shape:
             op=function,
         )
     sizes = tuple(int(s) for s in shape)
-    check_known_sizes(sizes, function)
+    check_sizes(sizes, "shape", function, least=0)
     return sizes
-
-
-def check_known_sizes(sizes: Sequence[int], function: str) -> None:
-    """Refuses negative sizes, and shapes that cannot be addressed.
-
-    Raises:
-        ShapeError: Says which.
-    """
-    total = 1
-    for size in sizes:
-        if size < 0:
-            raise ShapeError(
-                f"'shape' of {function} holds a size that is not known",
-                expected="sizes of at least 0",
-                received=list(sizes),
-                fix="take the size from paddle.shape(x)[0], or use paddle.full_like(x, ...) for a value shaped like x",
-                op=function,
-            )
-        total *= max(size, 1)
-    if total > 2**60:
-        raise ShapeError(
-            f"the shape in {function} has more elements than can be addressed",
-            expected="at most 2**60 elements",
-            received=list(sizes),
-            fix="check the sizes",
-            op=function,
-        )
 
 
 def shape_variable(shape: Any, function: str) -> Variable:
@@ -92,7 +66,7 @@ def shape_variable(shape: Any, function: str) -> Variable:
             one = one if one.dtype.name == "int64" else _cast(one)
             sizes.append(emit("reshape2", {"X": one}, {"shape": (1,)}))
         else:
-            check_known_sizes([size], function)
+            check_sizes([size], "shape", function, least=0)
             sizes.append(as_variable([size], dtype="int64"))
     return emit_one("concat", {"X": sizes}, {"axis": 0})
 
@@ -116,17 +90,10 @@ def batch_shape(op: str, x: Meta, shape: Shape, input_dim_idx: int, output_dim_i
         ProgramError: If an axis is out of range.
     """
     for name, axis, rank in (("input_dim_idx", input_dim_idx, x.rank), ("output_dim_idx", output_dim_idx, len(shape))):
-        if not 0 <= axis < rank:
-            raise ProgramError(
-                f"'{name}' of '{op}' is out of range",
-                expected=f"a number from 0 to {rank - 1}",
-                received=axis,
-                fix=f"choose an axis of the {'input' if rank == x.rank else 'shape'}",
-                op=op,
-            )
+        check_int(axis, name, op, 0, rank - 1, error=ProgramError)
     sizes = list(shape)
     sizes[output_dim_idx] = x.shape[input_dim_idx]
-    check_known_sizes([s for i, s in enumerate(sizes) if i != output_dim_idx], op)
+    check_sizes([s for i, s in enumerate(sizes) if i != output_dim_idx], "shape", op, least=0)
     return tuple(sizes)
 
 
@@ -207,7 +174,7 @@ def _plain(value: Number) -> Number:
 
 
 def _fill_infer(shape: Shape, dtype: DType, value: Number, str_value: str) -> Meta:
-    check_known_sizes(shape, "fill_constant")
+    check_sizes(shape, "shape", "fill_constant", least=0)
     fits("fill_constant", number_of(value, str_value), dtype)
     return Meta(shape, dtype)
 
@@ -306,7 +273,7 @@ register(OpDef(
 
 
 def _empty_infer(shape: Shape, dtype: DType) -> Meta:
-    check_known_sizes(shape, "empty")
+    check_sizes(shape, "shape", "empty", least=0)
     return Meta(shape, dtype)
 
 
@@ -320,21 +287,16 @@ register(OpDef(
 
 # --------------------------------------------------------------------------------------- a shape known at run time only
 def _dynamic_infer(given: Meta, dtype: DType, value: Number, shape: Sequence[int]) -> Meta:
-    if given.dtype.name != "int64" or given.rank != 1 or not given.known:
-        raise DTypeError(
-            "a shape that is computed must be a list of whole numbers",
-            expected="int64 of shape [rank], with a known rank",
-            received=repr(given),
-            fix="take it from paddle.shape(x), or pass a list of ints and scalars",
-            op="full_with_tensor",
-        )
+    check_dtype(given, ("int64",), "ShapeTensor")
+    rank = tensor_rank(given, None, "shape")
+    assert rank is not None
     fits("full_with_tensor", value, dtype)
-    return Meta(tuple(shape) if len(shape) == given.shape[0] else (-1,) * given.shape[0], dtype)
+    return Meta(tuple(shape) if len(shape) == rank else (UNKNOWN,) * rank, dtype)
 
 
 def _dynamic_ref(given: Array, out: Any, *, dtype: DType, value: Number) -> list[Array]:
     sizes = tuple(int(s) for s in given)
-    check_known_sizes(sizes, "full_with_tensor")
+    check_sizes(sizes, "shape", "full_with_tensor", least=0)
     return [np.full(sizes, as_scalar(value, dtype), dtype.np)]
 
 
@@ -368,15 +330,9 @@ def unpacked(values: Any, dtype: DType, shape: Shape) -> Array:
 
 
 def _assign_infer(shape: Shape, dtype: DType, values: Any) -> Meta:
-    check_known_sizes(shape, "assign_value")
-    if not isinstance(values, bytes | tuple | list):
-        raise ProgramTypeError(
-            "'values' of 'assign_value' must be numbers",
-            expected="a tuple of numbers, or bytes",
-            received=type(values).__name__,
-            fix="pass values=tuple(array.ravel().tolist())",
-            op="assign_value",
-        )
+    check_sizes(shape, "shape", "assign_value", least=0)
+    fix = "pass values=tuple(array.ravel().tolist())"
+    check_type(values, (bytes, tuple, list), "values", "assign_value", expected="a tuple of numbers, or bytes", fix=fix)
     wanted = numel(shape)
     given = len(values) // dtype.itemsize if isinstance(values, bytes) else len(values)
     if given != wanted or (isinstance(values, bytes) and len(values) % dtype.itemsize):

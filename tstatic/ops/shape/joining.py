@@ -6,9 +6,18 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_not_empty, check_same_dtype
+from tstatic.ir.checks import (
+    ANY_RANK,
+    check_divisible,
+    check_int,
+    check_not_empty,
+    check_rank,
+    check_same_dtype,
+    check_size,
+    check_type,
+)
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
@@ -27,15 +36,7 @@ def variables(items: Any, arg: str, function: str) -> list[Variable]:
     """
     if isinstance(items, Variable):
         return [items]
-    if not isinstance(items, list | tuple):
-        raise ProgramTypeError(
-            f"The type of '{arg}' in {function} must be a list or tuple of Variables",
-            expected="a list of Variables",
-            received=f"{items!r} of type {type(items).__name__}",
-            fix=f"pass {arg}=[x, y]",
-            op=function,
-            var=arg,
-        )
+    check_type(items, (list, tuple), arg, function, expected="a list of Variables", fix=f"pass {arg}=[x, y]")
     return [check_variable(v, f"{arg}[{i}]", function) for i, v in enumerate(items)]
 
 
@@ -83,14 +84,10 @@ def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> li
         ShapeError: If they do not add up.
     """
     if num > 0:
-        if size >= 0 and size % num:
-            raise ShapeError(
-                f"axis {axis} of size {size} cannot be split into {num} equal tiles",
-                expected=f"a size that {num} divides",
-                received=size,
-                fix="pass a list of sizes instead of a number",
-            )
-        return [size // num if size >= 0 else UNKNOWN] * num
+        each = check_divisible(
+            size, num, f"the size of axis {axis}", "num_or_sections", fix="pass a list of sizes instead of a number"
+        )
+        return [each] * num
     rest = [s for s in sections if s != UNKNOWN]
     total = sum(rest)
     wild = len(sections) - len(rest)
@@ -118,13 +115,7 @@ def without(meta: Meta, axis: int) -> Meta:
 def _infer_concat(xs: Sequence[Meta], *, axis: int) -> Meta:
     check_not_empty(xs, "X")
     check_same_dtype(xs, "X")
-    if xs[0].rank == 0:
-        raise ShapeError(
-            "0-d values cannot be joined along an axis",
-            expected="values of at least one dimension",
-            received="shape []",
-            fix="use paddle.stack",
-        )
+    check_rank(xs[0], range(1, ANY_RANK), "X", fix="use paddle.stack")
     at = normalize_axis(axis, xs[0].rank)
     shape = list(common_shape([x.shape for x in xs], at))
     sizes = [x.shape[at] for x in xs]
@@ -251,14 +242,8 @@ def fluid_concat(input: Sequence[Variable], axis: int = 0, name: str | None = No
 
 # --------------------------------------------------------------------------------------------------------------- split
 def _infer_split(x: Meta, *, num: int, sections: Sequence[int], axis: int) -> tuple[list[Meta]]:
+    check_rank(x, range(1, ANY_RANK), "X")
     at = normalize_axis(axis, x.rank)
-    if not x.rank:
-        raise ShapeError(
-            "a 0-d value has no axis to split",
-            expected="at least one dimension",
-            received="shape []",
-            fix="reshape first",
-        )
     sizes = section_sizes(x.shape[at], num, sections, at)
     return ([x.with_shape((*x.shape[:at], s, *x.shape[at + 1 :])) for s in sizes],)
 
@@ -323,15 +308,8 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
         attrs: dict[str, Any] = {"num": 0, "sections": as_list(num_or_sections), "axis": axis}
     else:
         attrs = {"num": num_or_sections, "axis": axis}
-        if isinstance(num_or_sections, int) and num_or_sections < 1:
-            raise ShapeError(
-                "the number of tiles must be positive",
-                expected="an int of at least 1, or a list of sizes",
-                received=num_or_sections,
-                fix="pass a positive number",
-                op="split",
-                var=x.name,
-            )
+        if isinstance(num_or_sections, int):
+            check_int(num_or_sections, "num_or_sections", "split", 1)
     return emit_list("split", {"X": x}, attrs, name=name)
 
 
@@ -432,19 +410,11 @@ def variable_stack(x: Variable, axis: int = 0, name: str | None = None) -> Varia
 
 # ------------------------------------------------------------------------------------------------------------- unstack
 def _pieces(x: Meta, *, axis: int, num: int) -> tuple[list[Meta]]:
-    if not x.rank:
-        raise ShapeError(
-            "a 0-d value cannot be taken apart",
-            expected="at least one dimension",
-            received="shape []",
-            fix="reshape first",
-        )
+    check_rank(x, range(1, ANY_RANK), "X")
     at = normalize_axis(axis, x.rank)
     size = x.shape[at]
-    if num and size not in (UNKNOWN, num):
-        raise ShapeError(
-            f"axis {at} does not have as many entries as asked for", expected=num, received=size, fix="leave out num"
-        )
+    if num:
+        check_size(x, at, num, "X", why="num", fix="leave out num")
     count = num or size
     if count == UNKNOWN:
         raise ShapeError(

@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_rank, check_sizes
+from tstatic.ir.checks import check_int, check_length, check_rank, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, Calls
@@ -31,13 +31,8 @@ def padded(shape: Shape, pads: Pads, mode: str) -> Shape:
     Raises:
         ShapeError: For negative padding, or more of it than a mode can take from the value.
     """
-    if any(low < 0 or high < 0 for low, high in pads):
-        raise ShapeError(
-            "padding cannot be negative",
-            expected="paddings of at least 0",
-            received=[p for pair in pads for p in pair],
-            fix="slice the value to make it smaller",
-        )
+    for amount in (n for pair in pads for n in pair):
+        check_int(amount, "paddings", least=0, fix="slice the value to make it smaller")
     for axis, (size, pair) in enumerate(zip(shape, pads, strict=True)):
         limit = {"constant": None, "reflect": size - 1, "circular": size}.get(mode, 2**62 if size else 0)
         if size != UNKNOWN and limit is not None and max(pair) > max(limit, 0):
@@ -161,13 +156,7 @@ def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: st
 # ------------------------------------------------------------------------------------------------------- op definitions
 # ----------------------------------------------------------------------------------------------------------------- pad
 def _pairs(paddings: Sequence[int], rank: int) -> Pads:
-    if len(paddings) != 2 * rank:
-        raise ShapeError(
-            "paddings must have two entries for each dimension",
-            expected=f"{2 * rank} numbers",
-            received=list(paddings),
-            fix="give each dimension the elements added before and after",
-        )
+    check_length(paddings, 2 * rank, "paddings", why="two for each dimension: before and after it")
     return list(zip(paddings[::2], paddings[1::2], strict=True))
 
 
@@ -225,13 +214,7 @@ def _spatial(paddings: Sequence[int], data_format: str, order: Sequence[int]) ->
         data_format: Says where the channels are.
         order: Which spatial axis each pair is for.
     """
-    if len(paddings) != 2 * len(order):
-        raise ShapeError(
-            "paddings must have two entries for each spatial dimension",
-            expected=f"{2 * len(order)} numbers",
-            received=list(paddings),
-            fix="check the length of paddings",
-        )
+    check_length(paddings, 2 * len(order), "paddings", why="two for each spatial dimension")
     spatial = [(0, 0)] * len(order)
     for i, axis in enumerate(order):
         spatial[axis] = (paddings[2 * i], paddings[2 * i + 1])
@@ -415,15 +398,10 @@ def pad(
             op="pad",
             var=x.name,
         )
-    if len(given) != 2 * (rank - 2):
-        raise ShapeError(
-            "pad must have two entries for each spatial dimension, or for each dimension",
-            expected=f"{2 * (rank - 2)} or {2 * rank} numbers",
-            received=given,
-            fix="check the length of pad",
-            op="pad",
-            var=x.name,
-        )
+    why = "two for each spatial dimension"
+    if mode == "constant":
+        why += f", or {2 * rank}: two for each dimension"
+    check_length(given, 2 * (rank - 2), "pad", "pad", why=why)
     axes, before, behind = _LIFT[layout]
     attrs = {
         "paddings": [0] * before + given + [0] * behind,

@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_axis, check_sizes
+from tstatic.ir.checks import check_axes, check_axis, check_int, check_sizes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
@@ -22,7 +22,6 @@ from tstatic.ops.shape._shapes import (
     ANY,
     Array,
     as_list,
-    axes_of,
     copy_reshaped,
     emit_one,
     sizes_given,
@@ -252,14 +251,10 @@ register(OpDef(
 
 
 def _matrix_shape(shape: Shape, axis: int) -> Shape:
-    at = axis + len(shape) if axis < 0 else axis
-    if not 0 <= at <= len(shape):
-        raise ShapeError(
-            f"axis {axis} is out of range for a value of rank {len(shape)}",
-            expected=f"an axis from 0 to {len(shape)}",
-            received=axis,
-            fix="choose an axis that the input has",
-        )
+    rank = len(shape)
+    # An axis of ``rank`` is allowed: all sizes are then rows.
+    at = check_int(axis, "axis", least=-rank, most=rank)
+    at = at + rank if at < 0 else at
     return numel(shape[:at]), numel(shape[at:])
 
 
@@ -391,7 +386,7 @@ def _squeezed(shape: Shape, axes: Sequence[int]) -> tuple[int, ...]:
     """The axes that go: of the named ones those of size 1 (an unknown size counts as 1), or all known to be 1."""
     if not len(axes):
         return tuple(i for i, s in enumerate(shape) if s == 1)
-    return tuple(i for i in axes_of(axes, len(shape)) if shape[i] in (1, UNKNOWN))
+    return tuple(i for i in check_axes(axes, len(shape)) if shape[i] in (1, UNKNOWN))
 
 
 def _squeeze_shape(shape: Shape, axes: Sequence[int]) -> Shape:

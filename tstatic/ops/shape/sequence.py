@@ -8,9 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.checks import check_not_empty, check_rank, check_same_dtype, check_sizes
+from tstatic.ir.checks import (
+    NUMBERS,
+    check_int,
+    check_not_empty,
+    check_one_element,
+    check_rank,
+    check_result_dtype,
+    check_same_dtype,
+    check_sizes,
+    check_type,
+)
 from tstatic.ir.declare import default_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
@@ -18,7 +28,6 @@ from tstatic.ir.ref import Call
 from tstatic.ir.types import DType, Meta, dtype_of, float32, int32, int64
 from tstatic.ops._call_ref import copies
 from tstatic.ops.shape._shapes import ANY, Array, copy, emit_list, emit_one
-from tstatic.ops.shape.fill import check_known_sizes
 from tstatic.ops.shape.joining import variables
 from tstatic.tuned.philox import CHUNK
 
@@ -52,16 +61,9 @@ def fill_steps(out: Array, start: Number, step: Number) -> None:
 
 def _range_infer(start: Number, end: Number, step: Number, dtype: DType) -> Meta:
     size = _length(start, end, step, "range")
-    check_known_sizes([size], "range")
-    _numbers("range", dtype)
+    check_sizes([size], "shape", "range")
+    check_result_dtype(dtype, NUMBERS, "range", fix="pass dtype='int64'")
     return Meta((size,), dtype)
-
-
-def _numbers(op: str, dtype: DType) -> None:
-    if dtype.name == "bool":
-        raise DTypeError(
-            f"'{op}' makes numbers", expected="an int or float dtype", received="bool", fix="pass dtype='int64'", op=op
-        )
 
 
 def _range_lower(torch: Any, *, start: Number, end: Number, step: Number, dtype: DType) -> Any:
@@ -90,15 +92,10 @@ register(OpDef(
 
 # ---------------------------------------------------------------------------------------- bounds known at run time only
 def _arange_infer(start: Meta, end: Meta, step: Meta) -> Meta:
-    for name, meta in (("Start", start), ("End", end), ("Step", step)):
-        if meta.dtype != start.dtype or (meta.known and meta.numel != 1):
-            raise DTypeError(
-                "the bounds of 'arange' must be single numbers of one dtype",
-                expected=f"one {start.dtype.name}",
-                received=f"{name} = {meta!r}",
-                fix=f"convert it with paddle.cast(x, '{start.dtype.name}')",
-                op="arange",
-            )
+    bounds, slots = (start, end, step), ("Start", "End", "Step")
+    check_same_dtype(bounds, slots)
+    for bound, slot in zip(bounds, slots, strict=True):
+        check_one_element(bound, slot)
     return Meta((-1,), start.dtype)
 
 
@@ -127,12 +124,9 @@ register(OpDef(
 
 # ------------------------------------------------------------------------------------------------------------ linspace
 def _linspace_infer(num: int, dtype: DType) -> Meta:
-    if num < 1:
-        raise ProgramError(
-            "'linspace' makes at least one number", expected="num >= 1", received=num, fix="pass num=2", op="linspace"
-        )
-    check_known_sizes([num], "linspace")
-    _numbers("linspace", dtype)
+    check_int(num, "num", "linspace", 1, error=ProgramError)
+    check_sizes([num], "num", "linspace")
+    check_result_dtype(dtype, NUMBERS, "linspace", fix="pass dtype='float32'")
     return Meta((num,), dtype)
 
 
@@ -168,15 +162,9 @@ register(OpDef(
 
 # ---------------------------------------------------------------------------------------------------- public functions
 def _number(value: Any, name: str, function: str) -> Number:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ProgramTypeError(
-            f"The type of '{name}' in {function} must be a number",
-            expected="an int, a float or a Variable",
-            received=f"{value!r} of type {type(value).__name__}",
-            fix=f"pass {name} as a number",
-            op=function,
-        )
-    return value.item() if isinstance(value, np.generic) else value
+    plain = value.item() if isinstance(value, np.generic) else value
+    wanted, fix = "an int, a float or a Variable", f"pass {name} as a number"
+    return check_type(plain, (int, float), name, function, expected=wanted, fix=fix)
 
 
 @export("tensor.arange", op="range")
@@ -236,14 +224,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
         name: Name of the result.
     """
     kind = default_dtype() if dtype is None else dtype_of(dtype)
-    if isinstance(num, bool) or not isinstance(num, int | np.integer):
-        raise ProgramTypeError(
-            "The type of 'num' in linspace must be int",
-            expected="an int",
-            received=f"{num!r} of type {type(num).__name__}",
-            fix="pass the number of points as an int",
-            op="linspace",
-        )
+    num = check_int(num, "num", "linspace")
     if isinstance(start, Variable) or isinstance(stop, Variable):
         ends = [
             check_variable(as_variable(v, dtype=kind), n, "linspace") for v, n in ((start, "start"), (stop, "stop"))
@@ -251,12 +232,12 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
         low, high = (
             v if v.dtype is kind else emit("cast", {"X": v}, {"in_dtype": v.dtype, "out_dtype": kind}) for v in ends
         )
-        part = emit("linspace", {}, {"start": 0.0, "stop": 1.0, "num": int(num), "dtype": kind})
+        part = emit("linspace", {}, {"start": 0.0, "stop": 1.0, "num": num, "dtype": kind})
         reach = emit("elementwise_sub", {"X": high, "Y": low})
         scaled = emit("elementwise_mul", {"X": part, "Y": reach})
         return emit_one("elementwise_add", {"X": scaled, "Y": low}, name=name)
     attrs = {"start": _number(start, "start", "linspace"), "stop": _number(stop, "stop", "linspace"),
-             "num": int(num), "dtype": kind}  # fmt: skip
+             "num": num, "dtype": kind}  # fmt: skip
     return emit_one("linspace", {}, attrs, name=name)
 
 

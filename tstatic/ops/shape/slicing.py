@@ -9,6 +9,7 @@ import numpy as np
 
 from tstatic.errors import IndexRangeError, ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_length
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call, keywords
@@ -31,13 +32,8 @@ def runs_of(axes: Sequence[int], starts: Sequence[int], ends: Sequence[int], ste
         ShapeError: If the lists differ in length, an axis is out of range or a step is 0.
     """
     steps = steps if len(steps) else [1] * len(axes)
-    if not len(axes) == len(starts) == len(ends) == len(steps):
-        raise ShapeError(
-            "axes, starts, ends and strides must have the same length",
-            expected=f"{len(axes)} entries each",
-            received=f"{len(starts)} starts, {len(ends)} ends, {len(steps)} strides",
-            fix="give each axis one start and one end",
-        )
+    for given, arg in ((starts, "starts"), (ends, "ends"), (steps, "strides")):
+        check_length(given, len(axes), arg, why="one for each of axes")
     runs: Runs = {}
     for axis, start, stop, step in zip(axes, starts, ends, steps, strict=True):
         if step == 0:
@@ -383,13 +379,8 @@ def fluid_strided_slice(input: Variable, axes: Sequence[int], starts: Any, ends:
 def _sizes(old: Shape, shape: Sequence[int], offsets: Sequence[int]) -> tuple[list[int], list[int]]:
     """(offsets, sizes), -1 meaning up to the end; checks what is known."""
     offsets = list(offsets) if len(offsets) else [0] * len(old)
-    if len(shape) != len(old) or len(offsets) != len(old):
-        raise ShapeError(
-            "shape and offsets of a crop must have one entry for each dimension",
-            expected=f"{len(old)} entries each",
-            received=f"shape {list(shape)} and offsets {offsets}",
-            fix="give each dimension a size (-1: up to the end) and an offset",
-        )
+    check_length(shape, len(old), "shape", why="one for each dimension (-1: up to the end)")
+    check_length(offsets, len(old), "offsets", why="one for each dimension")
     sizes = []
     for size, low, kept in zip(old, offsets, shape, strict=True):
         kept = (size - low if size >= 0 else UNKNOWN) if kept == UNKNOWN else kept

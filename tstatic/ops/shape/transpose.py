@@ -10,7 +10,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_axis
+from tstatic.ir.checks import check_axes, check_axis, check_length, check_rank, check_two_axes
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Call
@@ -18,7 +18,7 @@ from tstatic.ir.split import ELEMENTS, FREE, Split, free_axis, tiles
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._call_ref import copies
 from tstatic.ops._gradients import grad_is_op
-from tstatic.ops.shape._shapes import ANY, Array, as_list, axes_of, copy, emit_one
+from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_one
 from tstatic.ops.shape.reshape import with_shape
 
 
@@ -144,27 +144,19 @@ def t(input: Variable, name: str | None = None) -> Variable:
         ShapeError: If the value has more than two dimensions.
     """
     x = check_variable(input, "input", "t")
-    if len(x.shape) > 2:
-        raise ShapeError(
-            "t() is for values of at most two dimensions",
-            expected="0, 1 or 2 dimensions",
-            received=f"shape {list(x.shape)}",
-            fix="use paddle.transpose(x, perm)",
-            op="t",
-            var=x.name,
-        )
+    check_rank(x, range(3), "input", "t", fix="use paddle.transpose(x, perm)")
     return emit_one("transpose2", {"X": x}, {"axis": list(range(len(x.shape)))[::-1]}, name=name, prefix="t")
 
 
 # -------------------------------------------------------------------------------------------------------- flip and roll
 # ---------------------------------------------------------------------------------------------------------------- flip
 def _reversed(x: Array, axis: Sequence[int]) -> Array:
-    axes = axes_of(axis, x.ndim)
+    axes = check_axes(axis, x.ndim)
     return x[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim))]
 
 
 def _infer_flip(x: Meta, *, axis: Sequence[int]) -> Meta:
-    axes_of(axis, x.rank)
+    check_axes(axis, x.rank)
     return x
 
 
@@ -175,7 +167,7 @@ def _flip_calls(x: Array, out: Array, *, axis: Sequence[int]) -> list[Call]:
 register(OpDef(
     "flip", "X -> Out", attrs={"axis": Attr(kind="ints")}, infer=_infer_flip, ref=copies(_flip_calls),
     lower=lambda torch, x, *, axis: torch.flip(x, list(axis)), view=lambda x, *, axis: _reversed(x, axis),
-    split=Split(ELEMENTS, FREE, taken=lambda x, axis: axes_of(axis, x.rank)),
+    split=Split(ELEMENTS, FREE, taken=lambda x, axis: check_axes(axis, x.rank)),
     grad=grad_is_op("flip", lambda ctx: ctx.attrs),
     domain=Domain(
         cases=(
@@ -211,36 +203,21 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
         ShapeError: If there are not two different axes.
     """
     x = check_variable(x, "x", "rot90")
-    plane = [check_axis(a, x, "axis", "rot90") for a in as_list(axes)]
-    if len(plane) != 2 or plane[0] == plane[1]:
-        raise ShapeError(
-            "rot90 turns in the plane of two axes",
-            expected="two different axes",
-            received=as_list(axes),
-            fix="pass axes=[0, 1], for example",
-            op="rot90",
-            var=x.name,
-        )
+    first, second = check_two_axes(as_list(axes), x, "axes", "rot90")
     turns = k % 4
     if turns == 0:
         return emit_one("assign", {"X": x}, name=name)
     if turns == 2:
-        return flip(x, plane, name)
+        return flip(x, [first, second], name)
     if turns == 1:
-        return swapaxes(flip(x, plane[1]), plane[0], plane[1], name)
-    return flip(swapaxes(x, plane[0], plane[1]), plane[1], name)
+        return swapaxes(flip(x, second), first, second, name)
+    return flip(swapaxes(x, first, second), second, name)
 
 
 # ---------------------------------------------------------------------------------------------------------------- roll
 def _shifts(rank: int, shifts: Sequence[int], axis: Sequence[int]) -> dict[int, int]:
     """Axis -> how far; several shifts of one axis add up."""
-    if len(axis) and len(axis) != len(shifts):
-        raise ShapeError(
-            "roll needs one shift for each axis",
-            expected=f"{len(axis)} shifts for axes {list(axis)}",
-            received=list(shifts),
-            fix="pass as many shifts as axes",
-        )
+    check_length(shifts, len(axis), "shifts", why="one for each axis")
     total: dict[int, int] = {}
     for at, by in zip(axis, shifts, strict=True):
         at = normalize_axis(at, rank)

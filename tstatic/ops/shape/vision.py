@@ -9,7 +9,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_choice, check_rank
+from tstatic.ir.checks import check_choice, check_divisible, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.split import IMAGES, Split
@@ -32,17 +32,8 @@ class Permutation(NamedTuple):
 Planner = Callable[[Shape, Mapping[str, Any]], Permutation]
 
 
-def _divided(value: int, by: int, what: str, fix: str) -> int:
-    if value == UNKNOWN:
-        return UNKNOWN
-    if value % by:
-        raise ShapeError(
-            f"{what} cannot be divided",
-            expected=f"a multiple of {by}",
-            received=value,
-            fix=fix,
-        )
-    return value // by
+def _divided(height: int, width: int, by: int, divisor: str, op: str) -> tuple[int, int]:
+    return check_divisible(height, by, "the height", divisor, op), check_divisible(width, by, "the width", divisor, op)
 
 
 def _times(value: int, by: int) -> int:
@@ -52,22 +43,22 @@ def _times(value: int, by: int) -> int:
 def _pixel_shuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
     n, c, h, w = shape
     r = attrs["upscale_factor"]
-    count = _divided(c, r * r, "the number of channels of pixel_shuffle", f"give channels that {r} * {r} divides")
+    count = check_divisible(c, r * r, "the number of channels", "upscale_factor squared", "pixel_shuffle")
     return Permutation((n, count, r, r, h, w), (0, 1, 4, 2, 5, 3), (n, count, _times(h, r), _times(w, r)))
 
 
 def _pixel_unshuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
     n, c, h, w = shape
     r = attrs["downscale_factor"]
-    oh, ow = (_divided(s, r, "a size of pixel_unshuffle", f"give height and width that {r} divides") for s in (h, w))
+    oh, ow = _divided(h, w, r, "downscale_factor", "pixel_unshuffle")
     return Permutation((n, c, oh, r, ow, r), (0, 1, 3, 5, 2, 4), (n, _times(c, r * r), oh, ow))
 
 
 def _shuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
     n, c, h, w = shape
-    groups = attrs.get("groups", attrs.get("group"))
-    assert groups is not None
-    each = _divided(c, groups, "the number of channels of a channel shuffle", f"give channels that {groups} divides")
+    # The operators differ in the attribute's name alone.
+    name, groups = next((n, attrs[n]) for n in ("group", "groups") if n in attrs)
+    each = check_divisible(c, groups, "the number of channels", name)
     return Permutation((n, groups, each, h, w), (0, 2, 1, 3, 4), shape)
 
 
@@ -75,8 +66,8 @@ def _space_to_depth(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
     """As Paddle computes it: channels go to places of an image ``size`` times as large, read again in rows."""
     n, c, h, w = shape
     r = attrs["blocksize"]
-    count = _divided(c, r * r, "the number of channels of space_to_depth", f"give channels that {r} * {r} divides")
-    oh, ow = (_divided(s, r, "a size of space_to_depth", f"give height and width that {r} divides") for s in (h, w))
+    count = check_divisible(c, r * r, "the number of channels", "blocksize squared", "space_to_depth")
+    oh, ow = _divided(h, w, r, "blocksize", "space_to_depth")
     return Permutation((n, r, r, count, h, w), (0, 3, 4, 1, 5, 2), (n, _times(c, r * r), oh, ow))
 
 
