@@ -11,7 +11,7 @@ import pytest
 
 from tstatic import static
 from tstatic.errors import DTypeError, IndexRangeError, NotFoundError, ProgramError, ProgramTypeError, ShapeError
-from tstatic.ir import checks
+from tstatic.ir import checks, shape_checks
 from tstatic.ir.types import Meta, dtype_of
 
 X = Meta((2, -1, 4), dtype_of("float32"))
@@ -61,6 +61,8 @@ ACCEPTED: dict[str, tuple[Callable[[], Any], Any]] = {
     "static dim": (lambda: checks.check_static_dim(4, X, "width", "f"), 4),
     "sizes": (lambda: checks.check_sizes((0, -1, 5)), None),
     "sizes: the most": (lambda: checks.check_sizes(((1 << 60) - 1, -1), least=-1), None),
+    "fit": (lambda: shape_checks.check_fit(True, (X, IDS), ("X", "Ids"), "they differ", "one shape", "reshape"), None),
+    "elements": (lambda: shape_checks.check_elements(X.with_shape((0, -1, 4)), (1, 2), "the maximum"), None),
     "index": (lambda: checks.check_index(np.array([0, 2]), 3), None),
     "index: empty": (lambda: checks.check_index(np.array([], "int64"), 0), None),
 }
@@ -129,6 +131,20 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "divisible: by 0": (lambda: checks.check_divisible(7, 0, "the width", "groups", "f"), ShapeError, "groups=0"),
     "static dim: unknown": (lambda: checks.check_static_dim(-1, X, "width", "f"), ShapeError, "width"),
     "static dim: 0": (lambda: checks.check_static_dim(0, X, "width", "f"), ShapeError, "at least 1"),
+    "fit": (
+        lambda: shape_checks.check_fit(
+            False, (X, IDS), ("X", "Ids"), "X and Ids have no axis in common", "one", "reshape", "f"
+        ),
+        ShapeError,
+        "one",
+    ),
+    "one element": (lambda: checks.check_one_element(IDS, "Ids", "f"), ShapeError, "[1] or []"),
+    "one element: none": (lambda: checks.check_one_element(X.with_shape((0,)), "X", "f"), ShapeError, "[1] or []"),
+    "elements": (
+        lambda: shape_checks.check_elements(X.with_shape((2, 0)), (0, 1), "the maximum", "X", "f"),
+        ShapeError,
+        "along axis 1",
+    ),
     "sizes: negative": (lambda: checks.check_sizes((2, -2), "shape", "f"), ShapeError, "at least 0"),
     "sizes: zero": (lambda: checks.check_sizes((2, 0), "shape", "f", least=1), ShapeError, "at least 1"),
     "sizes: not known": (lambda: checks.check_sizes((2, -1), "shape", "f", least=0), ShapeError, "at least 0"),
@@ -170,3 +186,22 @@ def test_a_variable_is_called_by_its_name_and_never_compared() -> None:
     with pytest.raises(ProgramError, match="Variable"):
         checks.check_choice(x, ("a", "b"), "mode", "f")
     assert static.default_main_program().global_block().ops == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cast"), [("int64", "float32", "ids, 'float32'"), ("float64", "float32", "x, 'float64'")]
+)
+def test_of_two_dtypes_the_narrower_is_the_one_to_convert(first: str, second: str, cast: str) -> None:
+    pair = (IDS.with_dtype(dtype_of(first)), X.with_dtype(dtype_of(second)))
+    with pytest.raises(DTypeError) as caught:
+        checks.check_same_dtype(pair, ("Ids", "X"), "f")
+    assert caught.value.fix == f"convert one of them: paddle.cast({cast})"
+
+
+def test_a_fit_that_is_refused_says_all_shapes_and_names_the_last_variable() -> None:
+    a, b = static.data("a", [2, 3]), static.data("b", [4])
+    with pytest.raises(ShapeError) as caught:
+        shape_checks.check_fit(
+            False, (a, b), ("x", "y"), "the shapes of x and y do not fit", "one shape", "reshape y", "f"
+        )
+    assert (caught.value.received, caught.value.var) == ("'a' of shape [2, 3], 'b' of shape [4]", "b")

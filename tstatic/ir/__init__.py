@@ -7,7 +7,7 @@
 * ``split``  how its work is cut into tiles
 * ``expr``, ``expr_numpy``, ``pointwise``, ``formula``  expressions, and what follows from them; those of updates
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
-* ``build``, ``checks``, ``declare``, ``names``  how it is built
+* ``build``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
 * ``edit``  clone, prune
 * ``frozen``  the single-assignment copy that passes work on, and what must be true of it
 * ``text``, ``parse``  print and parse

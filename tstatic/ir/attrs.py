@@ -102,6 +102,11 @@ class Attr:
         return cleaned
 
 
+def one_of(*choices: str) -> Callable[[Any], str | None]:
+    """Returns the ``check`` of an attribute that takes only these values."""
+    return lambda value: None if value in choices else f"one of {', '.join(map(repr, choices))}"
+
+
 def _as_bool(v: Any) -> bool:
     if isinstance(v, bool | np.bool_):
         return bool(v)

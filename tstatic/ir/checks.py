@@ -435,8 +435,14 @@ def check_same_dtype(xs: Sequence[Shaped], args: str | Sequence[str], function: 
     for i, x in enumerate(xs):
         if x.dtype is not xs[0].dtype:
             what, dtype = f"{_both(args, i, function)} have different dtypes", xs[0].dtype.name
-            fix = f"convert it with paddle.cast(..., '{dtype}')"
+            fix = _cast_to_wider((x, _argument(args, i)), (xs[0], _argument(args, 0)))
             raise _wrong_dtype(what, f"dtype {dtype}", x, _argument(args, i), function, fix)
+
+
+def _cast_to_wider(*pair: tuple[Shaped, str]) -> str:
+    """The cast that loses least: to the float, or to the dtype of more bytes."""
+    (narrow, arg), (wide, _) = sorted(pair, key=lambda p: (p[0].dtype.is_float, p[0].dtype.itemsize))
+    return f"convert one of them: paddle.cast({_var(narrow) or arg.lower()}, '{wide.dtype.name}')"
 
 
 def _argument(args: str | Sequence[str], i: int) -> str:

@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
-from tstatic.ir.checks import FLOATS, check_divisible, check_dtype, check_rank, check_same_dtype, check_sizes
+from tstatic.ir.attrs import one_of
+from tstatic.ir.checks import (
+    FLOATS,
+    check_divisible,
+    check_dtype,
+    check_rank,
+    check_same_dtype,
+    check_sizes,
+    same_shape,
+)
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Cost, Tile
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import CONVOLUTIONS, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops.conv._sliding import (
@@ -24,7 +34,6 @@ from tstatic.ops.conv._sliding import (
     is_last,
     layout_attr,
     not_negative,
-    one_of,
     pads_of,
     per_axis,
     positive,
@@ -135,13 +144,12 @@ def infer_conv(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> Meta:
     _check(x, w, rank, attrs)
     groups, layout = attrs["groups"], attrs["data_format"]
     count, filters, depth = channels(x.shape, layout), w.shape[0], w.shape[1]
-    if UNKNOWN not in (count, depth) and count != depth * groups:
-        raise ShapeError(
-            "The number of input's channels should be equal to filter's channels * groups",
-            expected=f"{depth} * {groups} = {depth * groups} channels in {layout}",
-            received=f"Input of shape {list(x.shape)}, Filter of shape {list(w.shape)}, groups={groups}",
-            fix="check groups, data_format and the filter's second size",
-        )
+    check_fit(
+        count == depth * groups or UNKNOWN in (count, depth), (x, w), ("Input", "Filter"),
+        "The number of input's channels should be equal to filter's channels * groups",
+        f"{depth} * groups={groups}: {depth * groups} channels in {layout}",
+        "check groups, data_format and the filter's second size",
+    )  # fmt: skip
     check_divisible(filters, groups, "The number of output channels", "groups")
     sizes = spatial(x.shape, layout)
     window = Window(sizes, w.shape[2:], attrs)
@@ -155,13 +163,12 @@ def infer_transposed(rank: int, x: Meta, w: Meta, attrs: Mapping[str, Any]) -> M
     _check(x, w, rank, attrs)
     groups, layout = attrs["groups"], attrs["data_format"]
     count, asked = channels(x.shape, layout), per_axis(attrs["output_size"], rank)
-    if UNKNOWN not in (count, w.shape[0]) and (count != w.shape[0] or count % groups):
-        raise ShapeError(
-            "The number of input's channels of a transposed convolution should be the filter's first size",
-            expected=f"{w.shape[0]} channels in {layout}, a multiple of groups={groups}",
-            received=f"Input of shape {list(x.shape)}, Filter of shape {list(w.shape)}",
-            fix="filters are [in channels, out channels / groups, kh, kw]",
-        )
+    check_fit(
+        same_shape([count], w.shape[:1]), (x, w), ("Input", "Filter"),
+        "The number of input's channels of a transposed convolution should be the filter's first size",
+        f"{w.shape[0]} channels in {layout}", "filters are [in channels, out channels / groups, kh, kw]",
+    )  # fmt: skip
+    check_divisible(max(count, w.shape[0]), groups, "The number of input's channels", "groups")
     sizes = spatial(x.shape, layout)
     window = Window(sizes, w.shape[2:], attrs)
     smallest = window.sources(sizes)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import check_choice, check_ints, check_length
 from tstatic.ir.opdef import Attr
 from tstatic.ir.types import UNKNOWN, Meta, Shape, dtype_of
@@ -24,11 +25,6 @@ LAYOUTS_BY_RANK = {1: ("NCL", "NLC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")
 
 LAYOUTS = (*itertools.chain(*LAYOUTS_BY_RANK.values()), "AnyLayout")
 ALGORITHMS = ("EXPLICIT", "SAME", "VALID")
-
-
-def one_of(*choices: str) -> Any:
-    """``check`` of a text attribute that takes only these values."""
-    return lambda value: None if value in choices else f"one of {', '.join(map(repr, choices))}"
 
 
 def layout_attr(default: str) -> Attr:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.errors import ShapeError
+from tstatic.ir.attrs import one_of
 from tstatic.ir.checks import FLOATS, check_dtype, check_length, check_rank
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
@@ -22,7 +23,6 @@ from tstatic.ops.conv._sliding import (
     first,
     first_shape,
     layout_attr,
-    one_of,
     per_axis,
     spatial,
     torch_back,

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
-from tstatic.ir.checks import FLOATS, check_dtype, check_rank
+from tstatic.ir.attrs import one_of
+from tstatic.ir.checks import FLOATS, check_dtype, check_rank, check_sizes
 from tstatic.ir.opdef import Attr, Case, Cost, Domain, GradOp, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
+from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.split import IMAGES, Tile, tiles
 from tstatic.ir.types import UNKNOWN, Meta, int32
 from tstatic.ops._low import in_float32, torch_wide
@@ -25,7 +27,6 @@ from tstatic.ops.conv._sliding import (
     is_last,
     layout_attr,
     not_negative,
-    one_of,
     pads_of,
     per_axis,
     positive,
@@ -147,13 +148,8 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
     if attrs.get("pooling_type") == "avg":
         check_dtype(x, FLOATS, "X")
     sizes = spatial(x.shape, layout)
-    if not attrs["global_pooling"] and min(attrs["ksize"]) <= 0:
-        raise ShapeError(
-            "the window of a pooling must be positive",
-            expected="positive sizes",
-            received=list(attrs["ksize"]),
-            fix="give the kernel size, or use global_pooling",
-        )
+    if not attrs["global_pooling"]:
+        check_sizes(attrs["ksize"], "ksize", least=1)
     pooling = Pooling(sizes, attrs)
     if not pooling.adaptive:
         check_no_windows(sizes, pooling.outs, pooling.kernel, pooling.pads)
@@ -166,13 +162,8 @@ def _infer(x: Meta, **attrs: Any) -> Meta:
                     received=list(pad),
                     fix="use a smaller padding",
                 )
-    elif 0 in sizes:
-        raise ShapeError(
-            "an adaptive or global pooling needs spatial sizes above 0",
-            expected="positive sizes",
-            received=list(x.shape),
-            fix="feed images that are not empty",
-        )
+    else:
+        check_elements(x, (1, 2) if is_last(layout) else (2, 3), "an adaptive or global pooling")
     return x.with_shape(assemble(x.shape[0], channels(x.shape, layout), pooling.outs, layout))
 
 

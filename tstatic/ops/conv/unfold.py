@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import FLOATS, check_dtype, check_ints, check_length, check_rank, check_sizes
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import BATCHES, Split
 from tstatic.ir.types import UNKNOWN, Meta
 from tstatic.ops._low import in_float32, torch_wide
@@ -118,13 +118,11 @@ def _fold_infer(x: Meta, output_sizes: tuple[int, ...], **attrs: Any) -> Meta:
     blocks.check()
     place = blocks.area
     depth, length = x.shape[1:]
-    if (length != UNKNOWN and length != blocks.length) or (depth != UNKNOWN and depth % place):
-        raise ShapeError(
-            "the columns of fold do not fit the image",
-            expected=f"a multiple of {place} rows and {blocks.length} columns",
-            received=list(x.shape),
-            fix="check output_sizes, kernel_sizes, strides, paddings and dilations",
-        )
+    check_fit(
+        length in (UNKNOWN, blocks.length) and (depth == UNKNOWN or depth % place == 0), [x], ["X"],
+        "the columns of fold do not fit the image", f"a multiple of {place} rows and {blocks.length} columns",
+        "check output_sizes, kernel_sizes, strides, paddings and dilations",
+    )  # fmt: skip
     return x.with_shape((x.shape[0], UNKNOWN if depth == UNKNOWN else depth // place, *output_sizes))
 
 

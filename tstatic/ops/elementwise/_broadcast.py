@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from tstatic.errors import DTypeError, ShapeError, UnsupportedError
+from tstatic.errors import ShapeError, UnsupportedError
 from tstatic.ir import expr, expr_numpy
+from tstatic.ir.checks import FLOATS, NUMBERS, check_dtype, check_same_dtype
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.opdef import (
     DERIVE,
@@ -94,16 +95,12 @@ def prepare(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Sequence[Any]:
 
 # ---------------------------------------------------------------------------------------------------------------- infer
 def same_dtype(x: Meta, y: Meta, names: tuple[str, str] = ("X", "Y")) -> None:
-    """Raises DTypeError when two operands have different dtypes."""
-    if x.dtype is not y.dtype:
-        wide = x.dtype if (x.dtype.is_float, x.dtype.itemsize) >= (y.dtype.is_float, y.dtype.itemsize) else y.dtype
-        narrow = names[1] if wide is x.dtype else names[0]
-        raise DTypeError(
-            f"{names[0]} and {names[1]} have different dtypes",
-            expected="operands of one dtype",
-            received=f"{names[0]} of dtype {x.dtype.name} and {names[1]} of dtype {y.dtype.name}",
-            fix=f"convert one of them: paddle.cast({narrow.lower()}, '{wide.name}')",
-        )
+    """Refuses two operands of different dtypes.
+
+    Raises:
+        DTypeError: Names both.
+    """
+    check_same_dtype((x, y), names)
 
 
 def binary(x: Meta, y: Meta, axis: int = -1) -> Meta:
@@ -114,13 +111,8 @@ def binary(x: Meta, y: Meta, axis: int = -1) -> Meta:
         DTypeError: If the dtypes differ, or are bool.
     """
     same_dtype(x, y)
-    if x.dtype is bool_:
-        raise DTypeError(
-            "this operator takes numbers, not truth values",
-            expected="two operands of a float or integer dtype",
-            received="X and Y of dtype bool",
-            fix="convert both first: paddle.cast(x, 'int64'), or use paddle.logical_and / logical_or",
-        )
+    fix = "convert truth values first: paddle.cast(x, 'int64'), or use paddle.logical_and / logical_or"
+    check_dtype(x, NUMBERS, "X", fix=fix)
     a, b = align([x.shape, y.shape], {"axis": axis})
     assert a is not None
     assert b is not None
@@ -130,13 +122,8 @@ def binary(x: Meta, y: Meta, axis: int = -1) -> Meta:
 def binary_floats(x: Meta, y: Meta, axis: int = -1) -> Meta:
     """Like :func:`binary`, for ops that take floats only."""
     out = binary(x, y, axis)
-    if not out.dtype.is_float:
-        raise DTypeError(
-            "this operator takes float values only",
-            expected="float16, bfloat16, float32 or float64",
-            received=f"X and Y of dtype {out.dtype.name}",
-            fix="convert both first: paddle.cast(x, 'float32'); for whole quotients use paddle.floor_divide",
-        )
+    fix = "convert both first: paddle.cast(x, 'float32'); for whole quotients use paddle.floor_divide"
+    check_dtype(out, FLOATS, "X", fix=fix)
     return out
 
 

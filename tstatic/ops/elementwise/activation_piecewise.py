@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tstatic.errors import ShapeError
+from tstatic.ir.attrs import one_of
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import same_shape
 from tstatic.ir.opdef import DERIVE, Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._low import torch_wide
 from tstatic.ops.elementwise._broadcast import align_last, reduced_gradient, same_dtype
@@ -357,20 +359,10 @@ def _infer(x: Meta, alpha: Meta, mode: str, data_format: str) -> Meta:
         sizes = x.shape[1:]
         own = alpha.shape[-len(sizes) :] if sizes else ()
         expected = f"shape {[1, *sizes]}"
-        fits = numel(alpha.shape[: len(alpha.shape) - len(own)]) in (1, UNKNOWN) and len(own) == len(sizes)
-        fits = fits and all(a == b or UNKNOWN in (a, b) for a, b in zip(own, sizes, strict=True))
-    if not fits:
-        raise ShapeError(
-            f"Alpha does not fit X in mode '{mode}'",
-            expected=expected,
-            received=f"Alpha of shape {list(alpha.shape)} for X of shape {list(x.shape)}",
-            fix="give the slopes the expected number of elements, or choose another mode",
-        )
+        fits = numel(alpha.shape[: len(alpha.shape) - len(own)]) in (1, UNKNOWN) and same_shape(own, sizes)
+    fix = "give the slopes the expected number of elements, or choose another mode"
+    check_fit(fits, (x, alpha), ("X", "Alpha"), f"Alpha does not fit X in mode '{mode}'", expected, fix)
     return x
-
-
-def _mode(value: Any) -> str | None:
-    return None if value in ("all", "channel", "element") else "'all', 'channel' or 'element'"
 
 
 def _lower(torch: Any, x: Any, alpha: Any, mode: str, data_format: str) -> Any:
@@ -379,7 +371,7 @@ def _lower(torch: Any, x: Any, alpha: Any, mode: str, data_format: str) -> Any:
 
 
 register(OpDef(
-    "prelu", "X, Alpha -> Out", attrs={"mode": Attr("all", "str", _mode), "data_format": "NCHW"},
+    "prelu", "X, Alpha -> Out", attrs={"mode": Attr("all", "str", one_of("all", "channel", "element")), "data_format": "NCHW"},
     pointwise={"Out": "where(x > 0, x, alpha * x)"}, infer=_infer, prepare=_prepare, lower=_lower,
     grad=reduced_gradient(
         "X, Alpha, Out@GRAD -> X@GRAD, Alpha@GRAD",

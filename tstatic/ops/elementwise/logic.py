@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError
 from tstatic.ir import expr, expr_numpy
 from tstatic.ir.build import as_variable, check_variable, emit
-from tstatic.ir.checks import check_dtype
+from tstatic.ir.checks import INTEGERS, check_dtype
 from tstatic.ir.opdef import PUBLIC_API, Attr, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
@@ -166,13 +165,8 @@ def _bitwise(ufunc: np.ufunc) -> CallRef:
 def _bits(*metas: Meta) -> Meta:
     if len(metas) == 2:
         same_dtype(*metas)
-    if metas[0].dtype.is_float:
-        raise DTypeError(
-            "bitwise operators take integers or truth values",
-            expected="bool, uint8, int8, int16, int32 or int64",
-            received=f"X of dtype {metas[0].dtype.name}",
-            fix="use paddle.logical_and / logical_or / logical_not, or compare first",
-        )
+    fix = "use paddle.logical_and / logical_or / logical_not, or compare first"
+    check_dtype(metas[0], (*INTEGERS, "bool"), "X", fix=fix)
     return metas[0] if len(metas) == 1 else metas[0].with_shape(broadcast_shapes(metas[0].shape, metas[1].shape))
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import FLOATS, check_dtype
+from tstatic.ir.checks import FLOATS, check_divisible, check_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import plain
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import BATCHES, Split
-from tstatic.ir.types import UNKNOWN, Meta, bool_, int64, normalize_axis
+from tstatic.ir.types import Meta, bool_, int64, normalize_axis
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.norm._norm import OutputView
 from tstatic.ops.shape._shapes import emit_one
@@ -23,17 +23,12 @@ from tstatic.tuned._common import Array
 
 def _infer(x: Meta, groups: int, axis: int) -> Meta:
     check_dtype(x, FLOATS, "X")
-    place = normalize_axis(axis, x.rank)
-    count = x.shape[place]
-    if place == 0 or (count != UNKNOWN and count % groups):
-        raise ShapeError(
-            "maxout needs a number of channels that groups divide",
-            expected=f"a multiple of {groups} along an axis after the first",
-            received=f"shape {list(x.shape)}, axis={axis}",
-            fix="change groups, or check axis",
-        )
+    at = normalize_axis(axis, x.rank)
+    check_fit(
+        at > 0, [x], ["X"], "the channels of maxout stand along the batch", "an axis after the first", "check axis"
+    )
     sizes = [*x.shape]
-    sizes[place] = UNKNOWN if count == UNKNOWN else count // groups
+    sizes[at] = check_divisible(x.shape[at], groups, "the number of channels", "groups", "maxout")
     return x.with_shape(sizes)
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tstatic.errors import DTypeError, IndexRangeError, ProgramError, ShapeError
+from tstatic.errors import IndexRangeError
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_same_dtype, same_shape
+from tstatic.ir.checks import INTEGERS, check_dtype, check_has_shape, check_same_dtype, same_shape
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import GRAD, GradContext, OpSpec, op_def
 from tstatic.ir.program import Variable
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import DType, Meta, Shape
 from tstatic.ops._rows import row_axis
 from tstatic.ops.shape._shapes import emit_one
 
+REDUCTIONS = ("sum", "mean", "none")
+"""What losses accept as ``reduction``."""
+
 
 def floor_of(dtype: DType) -> float:
-    """The least probability that losses take the logarithm of: the smallest normal number of the dtype.
+    """Returns the least probability that losses take the logarithm of: the smallest normal number of the dtype.
 
     A softmax gives exactly 0 for logits far below the largest, and the infinite loss of one row would spoil a sum.
     """
@@ -29,49 +32,47 @@ def floor_of(dtype: DType) -> float:
 
 # -------------------------------------------------------------------------------------------------------------- checks
 def check_labels(label: Meta, like: Meta, soft: bool, what: str = "X") -> None:
-    """Raises DTypeError unless labels are class numbers, or, if soft, floats of the type of the scores."""
+    """Refuses labels that are not class numbers, or, if ``soft``, not floats of the type of the scores.
+
+    Raises:
+        DTypeError: Says which dtypes are accepted.
+    """
     if soft:
         check_same_dtype((like, label), (what, "Label"))
-    if not soft and not label.dtype.is_integer:
-        raise DTypeError(
-            "Label must hold class numbers",
-            expected="int64 or int32 (or soft_label=True)",
-            received=label.dtype.name,
-            fix="convert it with paddle.cast(label, 'int64'), or pass soft_label=True for distributions",
-        )
+    else:
+        fix = "convert class numbers with paddle.cast(label, 'int64'), or pass soft_label=True for distributions"
+        check_dtype(label, INTEGERS, "Label", fix=fix)
 
 
-def check_fitting(label: Shape, wanted: Shape, scores: Shape, what: str = "X") -> Shape:
-    """The common shape of labels and what they should look like.
+def check_fitting(label: Meta, wanted: Shape, scores: Meta, what: str = "X") -> Shape:
+    """Returns the common shape of labels and what they should look like.
 
     Raises:
         ShapeError: If ranks or known sizes differ.
     """
-    if not same_shape(label, wanted):
-        raise ShapeError(
-            f"the shape of Label does not fit {what}",
-            expected=f"Label of shape {list(wanted)}",
-            received=f"Label of shape {list(label)} for {what} of shape {list(scores)}",
-            fix="reshape Label; class numbers have size 1 along the axis of the classes, soft labels the full size",
-        )
-    return tuple(max(a, b) for a, b in zip(label, wanted, strict=True))
+    check_fit(
+        same_shape(label.shape, wanted), (scores, label), (what, "Label"), f"the shape of Label does not fit {what}",
+        f"Label of shape {list(wanted)}",
+        "reshape Label; class numbers have size 1 along the axis of the classes, soft labels the full size",
+    )  # fmt: skip
+    return tuple(max(a, b) for a, b in zip(label.shape, wanted, strict=True))
 
 
 def check_weights(weight: Meta | Variable, classes: int, arg: str, function: str) -> None:
-    """Raises ShapeError unless weights are one value per class."""
-    if not same_shape(weight.shape, (classes,)):
-        raise ShapeError(
-            f"'{arg}' of {function} needs one value per class",
-            expected=f"shape [{classes}]",
-            received=list(weight.shape),
-            fix="pass one weight per class",
-            op=function,
-            var=weight.name if isinstance(weight, Variable) else None,
-        )
+    """Refuses weights that are not one value per class.
+
+    Raises:
+        ShapeError: Names the shape.
+    """
+    check_has_shape(weight, (classes,), arg, function, why="one value per class", fix="pass one weight per class")
 
 
 def check_classes(label: Any, classes: int, ignore: int) -> None:
-    """Raises IndexRangeError for a class number outside ``[0, classes)`` that is not the ignored one."""
+    """Refuses a class number outside ``[0, classes)`` that is not the ignored one.
+
+    Raises:
+        IndexRangeError: Says which.
+    """
     if not label.size:
         return
     least, most = int(label.min()), int(label.max())
@@ -203,29 +204,13 @@ def with_class_axis(scores: Variable, label: Variable, axis: int, function: str)
     rank = len(scores.shape)
     if rank > 0 and len(label.shape) == rank - 1:
         return emit_one("unsqueeze2", {"X": label}, {"axes": (axis,)})
-    if rank == 0 or len(label.shape) != rank:
-        raise ShapeError(
-            f"'label' of {function} has a rank that does not fit the scores",
-            expected=f"rank {rank}, or {max(rank - 1, 0)} for class numbers" if rank else "scores of rank 1 or more",
-            received=f"scores of shape {list(scores.shape)}, label of shape {list(label.shape)}",
-            fix="reshape the label",
-            op=function,
-            var=label.name,
-        )
+    check_fit(
+        rank > 0 and len(label.shape) == rank, (scores, label), ("the scores", "label"),
+        f"'label' of {function} has a rank that does not fit the scores",
+        f"rank {rank}, or {rank - 1} for class numbers" if rank else "scores of rank 1 or more", "reshape the label",
+        function,
+    )  # fmt: skip
     return label
-
-
-def check_reduction(reduction: Any, function: str, allowed: Sequence[str] = ("sum", "mean", "none")) -> str:
-    """Raises ProgramError unless ``reduction`` is one of the allowed words."""
-    if reduction not in allowed:
-        raise ProgramError(
-            f"The value of 'reduction' in {function} should be {', '.join(map(repr, allowed))}",
-            expected=f"one of {', '.join(map(repr, allowed))}",
-            received=repr(reduction),
-            fix="pass one of these words",
-            op=function,
-        )
-    return str(reduction)
 
 
 def reduced(loss: Variable, reduction: str, name: str | None = None) -> Variable:

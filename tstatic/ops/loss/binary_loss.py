@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tstatic.ir.build import check_variable
-from tstatic.ir.checks import check_same_dtype, check_same_shape
+from tstatic.ir.checks import check_choice, check_same_dtype, check_same_shape
 from tstatic.ir.opdef import DERIVE, GRAD, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -256,7 +256,7 @@ def binary_cross_entropy_with_logits(
         array([0.6931, 0.1269], dtype=float32)
     """
     function = "binary_cross_entropy_with_logits"
-    labels.check_reduction(reduction, function)
+    check_choice(reduction, labels.REDUCTIONS, "reduction", function)
     x, y = labels.variables(function, logit=logit, label=label)
     factor = None
     if pos_weight is not None:
@@ -298,7 +298,7 @@ def binary_cross_entropy(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([0.6931, 0.1054], dtype=float32)
     """
-    labels.check_reduction(reduction, "binary_cross_entropy")
+    check_choice(reduction, labels.REDUCTIONS, "reduction", "binary_cross_entropy")
     x, y = labels.variables("binary_cross_entropy", input=input, label=label)
     plain = reduction == "none" and weight is None
     loss = emit_one("bce_loss", {"X": x, "Label": y}, name=name if plain else None, prefix="binary_cross_entropy")
@@ -344,7 +344,7 @@ def sigmoid_focal_loss(
         reduction: ``"mean"`` or ``"sum"`` (``[]``), or ``"none"``.
         name: Name of the last layer.
     """
-    labels.check_reduction(reduction, "sigmoid_focal_loss")
+    check_choice(reduction, labels.REDUCTIONS, "reduction", "sigmoid_focal_loss")
     x, y = labels.variables("sigmoid_focal_loss", logit=logit, label=label)
     loss = emit_one("sigmoid_cross_entropy_with_logits", {"X": x, "Label": y})
     # 1 - p = q + y - 2 q y with q the probability of label 1.

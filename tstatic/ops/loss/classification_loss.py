@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError, ShapeError
+from tstatic.errors import ProgramError
+from tstatic.ir.attrs import one_of
 from tstatic.ir.build import as_variable, check_variable
-from tstatic.ir.checks import check_same_dtype
+from tstatic.ir.checks import ANY_RANK, check_choice, check_rank, check_same_dtype
 from tstatic.ir.opdef import GRAD, Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, dtype_of, numel
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
@@ -21,20 +23,12 @@ from tstatic.ops.loss import _labels as labels
 from tstatic.ops.loss.softmax_with_cross_entropy import softmax_entropy
 from tstatic.ops.shape._shapes import emit_one
 
-WORDS = ("mean", "sum", "none")
-
 
 def _infer(x: Meta, label: Meta, weight: Meta | None, reduction: str) -> tuple[Meta, Meta]:
     infer_float(x)
-    if x.rank < 2:
-        raise ShapeError(
-            "X of nll_loss needs a batch and an axis of classes",
-            expected="shape [batch, classes, ...]",
-            received=list(x.shape),
-            fix="reshape X to [1, classes]",
-        )
+    check_rank(x, range(2, ANY_RANK), "X", layout="[batch, classes, ...]", fix="reshape X to [1, classes]")
     labels.check_labels(label, x, False)
-    full = labels.check_fitting(label.shape, (x.shape[0], *x.shape[2:]), x.shape)
+    full = labels.check_fitting(label, (x.shape[0], *x.shape[2:]), x)
     if weight is not None:
         check_same_dtype((x, weight), ("X", "Weight"))
         labels.check_weights(weight, x.shape[1], "Weight", "nll_loss")
@@ -142,7 +136,7 @@ register(OpDef(
     "nll_loss", "X, Label, Weight? -> Out, Total_weight~",
     attrs={
         "ignore_index": -100,
-        "reduction": Attr("mean", "str", lambda v: None if v in WORDS else f"one of {', '.join(WORDS)}"),
+        "reduction": Attr("mean", "str", one_of(*labels.REDUCTIONS)),
     },
     infer=_infer, ref=_REF, lower=_lower, effects=True,
     grad=GradOp(
@@ -188,7 +182,8 @@ def nll_loss(
         array([0.2877, 0.6931], dtype=float32)
     """
     x, y = labels.variables("nll_loss", input=input, label=label)
-    attrs = {"ignore_index": ignore_index, "reduction": labels.check_reduction(reduction, "nll_loss")}
+    check_choice(reduction, labels.REDUCTIONS, "reduction", "nll_loss")
+    attrs = {"ignore_index": ignore_index, "reduction": reduction}
     ins = {"X": x, "Label": y, "Weight": None if weight is None else check_variable(weight, "weight", "nll_loss")}
     return emit_one("nll_loss", ins, attrs, name=name)
 
@@ -196,14 +191,14 @@ def nll_loss(
 # --------------------------------------------------------------------------------------------------------- label_smooth
 def _infer_smooth(x: Meta, prior: Meta | None) -> Meta:
     infer_float(x)
-    size = x.shape[-1] if x.rank else 0
-    if not x.rank or (prior is not None and UNKNOWN not in (size, numel(prior.shape)) and numel(prior.shape) != size):
-        raise ShapeError(
-            "PriorDist of label_smooth needs one value per class" if x.rank else "X of label_smooth has rank 0",
-            expected=f"labels [..., classes] and a prior of {size if x.rank else 'as many'} values",
-            received=f"{list(x.shape)} and {None if prior is None else list(prior.shape)}",
-            fix="pass labels with the classes along the last axis, and a prior [1, classes]",
-        )
+    check_rank(x, range(1, ANY_RANK), "X", layout="[..., classes]")
+    if prior is not None:
+        count = numel(prior.shape)
+        check_fit(
+            count == x.shape[-1] or UNKNOWN in (count, x.shape[-1]), (x, prior), ("X", "PriorDist"),
+            "PriorDist of label_smooth needs one value per class", f"a prior of {x.shape[-1]} values",
+            "pass labels with the classes along the last axis, and a prior [1, classes]",
+        )  # fmt: skip
     return x
 
 
@@ -352,7 +347,7 @@ def cross_entropy(
         array(0.41, dtype=float32)
     """
     labels.variables("cross_entropy", input=input, label=label)
-    labels.check_reduction(reduction, "cross_entropy")
+    check_choice(reduction, labels.REDUCTIONS, "reduction", "cross_entropy")
     if soft_label and ignore_index > 0:
         raise _refuse(
             "soft labels cannot be ignored by number", "ignore_index=-100", ignore_index, "leave it out", label

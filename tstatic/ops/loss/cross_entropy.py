@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tstatic.errors import ShapeError
+from tstatic.ir.checks import ANY_RANK, check_rank
 from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
@@ -27,17 +27,11 @@ SLOTS = "X, Label, SoftmaxX?"
 
 def _entropy_shape(x: Meta, label: Meta, soft: bool) -> Shape:
     infer_float(x)
-    if x.rank < 1:
-        raise ShapeError(
-            "X of cross_entropy has rank 0",
-            expected="probabilities of shape [..., classes]",
-            received="shape []",
-            fix="reshape X to [1, classes]",
-        )
+    check_rank(x, range(1, ANY_RANK), "X", layout="[..., classes]", fix="reshape X to [1, classes]")
     labels.check_labels(label, x, soft)
     wanted = x.shape if soft else (*x.shape[:-1], 1)
-    given = label.shape if soft or label.rank == x.rank else (*label.shape, 1)
-    return (*labels.check_fitting(given, wanted, x.shape)[:-1], 1)
+    column = label if soft or label.rank == x.rank else label.with_shape((*label.shape, 1))
+    return (*labels.check_fitting(column, wanted, x)[:-1], 1)
 
 
 def _scratch_metas(ins: Sequence[Meta], outs: Sequence[Any], *, soft_label: bool) -> tuple[Meta, ...]:

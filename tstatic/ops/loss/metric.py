@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, FeedError, ShapeError, UnsupportedError
+from tstatic.errors import FeedError, ShapeError, UnsupportedError
 from tstatic.ir import names
+from tstatic.ir.attrs import one_of
 from tstatic.ir.build import LayerNamer, check_variable, emit
+from tstatic.ir.checks import INTEGERS, check_dtype, check_rank, same_shape
 from tstatic.ir.declare import default_main_program, default_startup_program
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, dtype_of, float32
 
 Array = np.ndarray[Any, Any]
@@ -20,27 +23,14 @@ Array = np.ndarray[Any, Any]
 # ------------------------------------------------------------------------------------------------------------ accuracy
 def _accuracy_infer(out: Meta | None, indices: Meta, label: Meta, one_d: bool) -> tuple[Meta, Meta, Meta]:
     for name, meta in (("Indices", indices), ("Label", label)):
-        if not meta.dtype.is_integer:
-            raise DTypeError(
-                f"'{name}' of 'accuracy' must hold class numbers",
-                expected="int32 or int64",
-                received=meta.dtype.name,
-                fix="convert it with paddle.cast(x, 'int64')",
-                op="accuracy",
-            )
-    rows, labels = indices.shape[:1], label.shape
-    if (
-        indices.rank != 2
-        or not (label.rank == 1 or (label.rank == 2 and labels[1] in (1, -1)))
-        or (-1 not in (*rows, labels[0]) and rows[0] != labels[0])
-    ):
-        raise ShapeError(
-            "the predictions and labels of 'accuracy' do not fit together",
-            expected="Indices [batch, k] and Label [batch, 1]",
-            received=f"Indices {list(indices.shape)} and Label {list(labels)}",
-            fix="reshape the labels to [batch, 1]",
-            op="accuracy",
-        )
+        check_dtype(meta, INTEGERS, name, "accuracy", fix="convert class numbers with paddle.cast(x, 'int64')")
+    check_rank(indices, 2, "Indices", "accuracy", layout="[batch, k]")
+    rows = indices.shape[:1]
+    check_fit(
+        any(same_shape(label.shape, shape) for shape in (rows, (*rows, 1))), (indices, label), ("Indices", "Label"),
+        "the predictions and labels of 'accuracy' do not fit together", "Indices [batch, k] and Label [batch, 1]",
+        "reshape the labels to [batch, 1]", "accuracy",
+    )  # fmt: skip
     shape = (1,) if one_d else ()
     count = dtype_of("int32")
     return Meta(shape, float32), Meta(shape, count), Meta(shape, count)
@@ -79,10 +69,6 @@ register(OpDef(
 
 
 # ----------------------------------------------------------------------------------------------------------------- auc
-def _curve(value: Any) -> str | None:
-    return None if value in ("ROC", "PR") else "'ROC' or 'PR'"
-
-
 def _auc_infer(
     predict: Meta, label: Meta, pos: Meta, neg: Meta, num_thresholds: int, slide_steps: int, one_d: bool
 ) -> tuple[Meta, Meta, Meta]:
@@ -213,7 +199,7 @@ def _auc_lower(
 
 register(OpDef(
     "auc", "Predict, Label, StatPos, StatNeg -> AUC, StatPosOut, StatNegOut",
-    attrs={"curve": Attr("ROC", "str", _curve), "num_thresholds": 4095, "slide_steps": 1, "one_d": False},
+    attrs={"curve": Attr("ROC", "str", one_of("ROC", "PR")), "num_thresholds": 4095, "slide_steps": 1, "one_d": False},
     infer=_auc_infer, ref=_auc_ref, lower=_auc_lower, state=(("StatPos", "StatPosOut"), ("StatNeg", "StatNegOut")),
     effects=True,
     domain=Domain(

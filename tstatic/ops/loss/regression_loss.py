@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
+from tstatic.ir.attrs import one_of
 from tstatic.ir.build import LayerNamer, check_variable
+from tstatic.ir.checks import check_choice
 from tstatic.ir.opdef import DERIVE, GRAD, Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import torch_wide
@@ -138,7 +140,7 @@ _KL_GRAD = CallRef(_kl_grad_calls, lambda ins, outs: (Meta(ins[0].shape, bool_),
 register(OpDef(
     "kldiv_loss", "X, Target -> Loss",
     attrs={
-        "reduction": Attr("mean", "str", lambda v: None if v in KL_WORDS else f"one of {', '.join(KL_WORDS)}"),
+        "reduction": Attr("mean", "str", one_of(*KL_WORDS)),
         # The 1.x name gives a reduced loss the shape [1], the 2.x name [].
         "one_d": False,
     },
@@ -176,7 +178,7 @@ def kl_div(input: Variable, label: Variable, reduction: str = "mean", name: str 
         >>> static.Executor().run(fetch_list=[y])[0]
         array(0.1308, dtype=float32)
     """
-    labels.check_reduction(reduction, "kl_div", KL_WORDS)
+    check_choice(reduction, KL_WORDS, "reduction", "kl_div")
     x, y = labels.variables("kl_div", input=input, label=label)
     if {x.dtype.name, y.dtype.name} == {"float32", "float64"}:
         x, y = (v if v.dtype == "float64" else emit_one("cast", {"X": v}, {"out_dtype": "float64"}) for v in (x, y))
@@ -186,7 +188,7 @@ def kl_div(input: Variable, label: Variable, reduction: str = "mean", name: str 
 @export("fluid.layers.kldiv_loss", op="kldiv_loss")
 def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Returns :func:`kl_div`; a reduced loss has shape ``[1]``."""
-    labels.check_reduction(reduction, "kldiv_loss", KL_WORDS)
+    check_choice(reduction, KL_WORDS, "reduction", "kldiv_loss")
     a, b = labels.variables("kldiv_loss", x=x, target=target)
     return emit_one("kldiv_loss", {"X": a, "Target": b}, {"reduction": reduction, "one_d": True}, name=name)
 
@@ -214,7 +216,7 @@ def smooth_l1_loss(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([0.125, 1.5  ], dtype=float32)
     """
-    labels.check_reduction(reduction, "smooth_l1_loss")
+    check_choice(reduction, labels.REDUCTIONS, "reduction", "smooth_l1_loss")
     x, y = labels.variables("smooth_l1_loss", input=input, label=label)
     return labels.reduced(_huber_loss(x, y, delta, name if reduction == "none" else None), reduction, name)
 
@@ -293,7 +295,7 @@ def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: st
         >>> static.Executor().run(fetch_list=[y])[0]
         array(2.125, dtype=float32)
     """
-    labels.check_reduction(reduction, "mse_loss")
+    check_choice(reduction, labels.REDUCTIONS, "reduction", "mse_loss")
     x, y = labels.variables("mse_loss", input=input, label=label)
     square = emit_one(
         "square", {"X": emit_one("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
@@ -318,7 +320,7 @@ def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str
         >>> static.Executor().run(fetch_list=[y])[0]
         array(1.25, dtype=float32)
     """
-    labels.check_reduction(reduction, "l1_loss")
+    check_choice(reduction, labels.REDUCTIONS, "reduction", "l1_loss")
     x, y = labels.variables("l1_loss", input=input, label=label)
     size = emit_one(
         "abs", {"X": emit_one("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
@@ -340,15 +342,11 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
         ShapeError: If the ranks differ, or the number of classes is unknown.
     """
     x, y = labels.variables("dice_loss", input=input, label=label)
-    if len(x.shape) < 2 or len(x.shape) != len(y.shape) or y.shape[-1] != 1 or x.shape[-1] < 1:
-        raise ShapeError(
-            "the shapes given to dice_loss do not fit",
-            expected="input [batch, ..., classes] and label [batch, ..., 1]",
-            received=f"{list(x.shape)} and {list(y.shape)}",
-            fix="reshape the label; give the input a known number of classes",
-            op="dice_loss",
-            var=y.name,
-        )
+    check_fit(
+        len(x.shape) == len(y.shape) >= 2 and y.shape[-1] == 1 and x.shape[-1] >= 1, (x, y), ("input", "label"),
+        "the shapes given to dice_loss do not fit", "input [batch, ..., classes] and label [batch, ..., 1]",
+        "reshape the label; give the input a known number of classes", "dice_loss",
+    )  # fmt: skip
     flat = emit_one("squeeze2", {"X": y}, {"axes": (-1,)})
     hot = emit_one("cast", {"X": emit_one("one_hot_v2", {"X": flat}, {"depth": x.shape[-1]})}, {"out_dtype": x.dtype})
     rest = {"dim": tuple(range(1, len(x.shape)))}
@@ -450,7 +448,7 @@ def margin_ranking_loss(
         >>> static.Executor().run(fetch_list=[y])[0]
         array([2.5, 0. ], dtype=float32)
     """
-    labels.check_reduction(reduction, "margin_ranking_loss")
+    check_choice(reduction, labels.REDUCTIONS, "reduction", "margin_ranking_loss")
     a, b, y = labels.variables("margin_ranking_loss", input=input, other=other, label=label)
     difference = emit_one("elementwise_sub", {"X": b, "Y": a})
     loss = emit_one("elementwise_mul", {"X": difference, "Y": y})
@@ -473,16 +471,12 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
         ``[batch, 1]``.
     """
     x, y = labels.variables("bpr_loss", input=input, label=label)
-    classes = x.shape[-1] if x.shape else 0
-    if len(x.shape) != 2 or classes < 2:
-        raise ShapeError(
-            "'input' of bpr_loss must be a matrix with at least 2 known columns",
-            expected="shape [batch, classes]",
-            received=list(x.shape),
-            fix="give static.data a known number of classes",
-            op="bpr_loss",
-            var=x.name,
-        )
+    check_fit(
+        len(x.shape) == 2 and x.shape[1] >= 2, [x], ["input"],
+        "'input' of bpr_loss must be a matrix with at least 2 known columns", "shape [batch, classes]",
+        "give static.data a known number of classes", "bpr_loss",
+    )  # fmt: skip
+    classes = x.shape[1]
     flat = emit_one("reshape2", {"X": y}, {"shape": (-1,)})
     hot = emit_one("cast", {"X": emit_one("one_hot_v2", {"X": flat}, {"depth": classes})}, {"out_dtype": x.dtype})
     rows = {"dim": (1,), "keep_dim": True}

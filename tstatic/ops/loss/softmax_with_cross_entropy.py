@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.attrs import Attr
 from tstatic.ir.build import emit
+from tstatic.ir.checks import ANY_RANK, check_rank
 from tstatic.ir.opdef import GRAD, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.pointwise import Rows
 from tstatic.ir.program import Variable
@@ -26,17 +26,11 @@ from tstatic.tuned import softmax as kernels
 
 def _infer(logits: Meta, label: Meta, source: Meta | None, soft_label: bool, axis: int) -> tuple[Meta, Meta]:
     infer_float(logits)
+    check_rank(logits, range(1, ANY_RANK), "Logits", layout="one of classes", fix="reshape Logits to [1, classes]")
     at = row_axis(logits.rank, axis)
-    if logits.rank == 0:
-        raise ShapeError(
-            "Logits of softmax_with_cross_entropy have rank 0",
-            expected="an axis of classes",
-            received="shape []",
-            fix="reshape Logits to [1, classes]",
-        )
     labels.check_labels(label, logits, soft_label, "Logits")
     one = tuple(1 if i == at else s for i, s in enumerate(logits.shape))
-    full = labels.check_fitting(label.shape, logits.shape if soft_label else one, logits.shape, "Logits")
+    full = labels.check_fitting(label, logits.shape if soft_label else one, logits, "Logits")
     full = tuple(logits.shape[i] if i == at else s for i, s in enumerate(full))
     return logits.with_shape(full), logits.with_shape(1 if i == at else s for i, s in enumerate(full))
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tstatic.errors import ShapeError
-from tstatic.ir.checks import check_dtype, check_same_dtype
+from tstatic.ir.checks import ANY_RANK, check_dtype, check_rank, check_same_dtype
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.opdef import WHOLE, Cost, Tile
 from tstatic.ir.ref import Calls
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.split import PRODUCTS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
 from tstatic.ops._call_ref import float_scratch
@@ -24,37 +24,35 @@ NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
 
 # -------------------------------------------------------------------------------------------------------------- shapes
 def same_dtype(x: Meta, y: Meta, names: tuple[str, str] = ("X", "Y")) -> None:
-    """Raises DTypeError unless both operands have one dtype that can be multiplied."""
+    """Refuses operands that differ in dtype, or cannot be multiplied.
+
+    Raises:
+        DTypeError: Names the dtypes.
+    """
     for name, meta in zip(names, (x, y), strict=True):
         check_dtype(meta, NUMBERS, name)
     check_same_dtype((x, y), names)
 
 
-def product_shape(x: Shape, y: Shape, trans_x: bool, trans_y: bool) -> Shape:
-    """Shape of ``x @ y``: torch's rules, where ``trans_x`` and ``trans_y`` do nothing to an operand of rank 1.
+def product_shape(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False) -> Shape:
+    """Returns the shape of ``x @ y`` by torch's rules: ``trans_x`` and ``trans_y`` do nothing to an operand of rank 1.
 
     Raises:
         ShapeError: If an operand has rank 0, the inner sizes differ or the batch sizes do not broadcast.
     """
-    for name, shape in (("X", x), ("Y", y)):
-        if not shape:
-            raise ShapeError(
-                f"{name} of a matrix product has rank 0",
-                expected="a vector, a matrix or a batch of matrices",
-                received=f"X of shape {list(x)} and Y of shape {list(y)}",
-                fix=f"use multiply, or reshape {name}",
-            )
-    rows, inner_x = _matrix(x, trans_x, first=True)
-    inner_y, columns = _matrix(y, trans_y, first=False)
-    if inner_x != inner_y and UNKNOWN not in (inner_x, inner_y):
-        raise ShapeError(
-            "Input(X) has another width than Input(Y) has height",
-            expected=f"equal sizes of the axes that are summed: {inner_x} in X",
-            received=f"X of shape {list(x)}{', transposed' * trans_x} and Y of shape {list(y)}{', transposed' * trans_y}",
-            fix="transpose or reshape one operand",
-        )
-    batch = broadcast_shapes(x[:-2], y[:-2])
-    return (*batch, *([rows] if len(x) > 1 else []), *([columns] if len(y) > 1 else []))
+    for name, operand in (("X", x), ("Y", y)):
+        layout = "a vector, a matrix or a batch of matrices"
+        check_rank(operand, range(1, ANY_RANK), name, layout=layout, fix=f"use multiply, or reshape {name}")
+    rows, inner_x = _matrix(x.shape, trans_x, first=True)
+    inner_y, columns = _matrix(y.shape, trans_y, first=False)
+    check_fit(
+        inner_x == inner_y or UNKNOWN in (inner_x, inner_y), (x, y),
+        ("the transposed X" if trans_x else "X", "the transposed Y" if trans_y else "Y"),
+        "Input(X) has another width than Input(Y) has height",
+        f"equal sizes of the axes that are summed: {inner_x} in X", "transpose or reshape one operand",
+    )  # fmt: skip
+    batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    return (*batch, *([rows] if x.rank > 1 else []), *([columns] if y.rank > 1 else []))
 
 
 def _matrix(shape: Shape, transposed: bool, first: bool) -> tuple[int, int]:

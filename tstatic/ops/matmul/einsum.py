@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ProgramError, ProgramTypeError, ShapeError
+from tstatic.errors import ProgramError, ShapeError
 from tstatic.ir import names
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program, program_guard
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Program, Variable
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.shape._shapes import emit_one
 
@@ -52,14 +54,8 @@ def einsum(equation: str, *operands: Variable) -> Variable:
         ProgramError: If the equation is malformed or does not fit the operands.
         ShapeError: If sizes with one label differ.
     """
-    if not isinstance(equation, str):
-        raise ProgramTypeError(
-            "The type of 'equation' in einsum must be str",
-            expected="a text such as 'ij,jk->ik'",
-            received=f"{equation!r} of type {type(equation).__name__}",
-            fix="pass the equation first, then the operands",
-            op="einsum",
-        )
+    fix = "pass the equation first, then the operands"
+    check_type(equation, str, "equation", "einsum", expected="a text such as 'ij,jk->ik'", fix=fix)
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
     values = [check_variable(v, "operands", "einsum") for v in operands]
@@ -199,14 +195,12 @@ def _labels(group: str, rest: int) -> tuple[str, ...]:
 def _check_sizes(terms: Sequence[Term]) -> None:
     for label in {label for t in terms for label in t.labels}:
         sizes = {t.size(label) for t in terms if label in t.labels} - {UNKNOWN, 1}
-        if len(sizes) > 1:
-            raise ShapeError(
-                f"axes with the label '{label}' differ in size",
-                expected="one size, or 1",
-                received=", ".join(f"{''.join(t.labels)}: {list(t.value.shape)}" for t in terms),
-                fix="check the shapes of the operands",
-                op="einsum",
-            )
+        groups = ["".join(t.labels) for t in terms]
+        check_fit(
+            len(sizes) <= 1, [t.value for t in terms], groups,
+            f"axes with the label '{label}' of {','.join(groups)} differ in size", "one size, or 1",
+            "check the shapes of the operands", "einsum",
+        )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------------- steps
@@ -234,14 +228,11 @@ def _diagonals(term: Term) -> Term:
         first = term.labels.index(label)
         second = term.labels.index(label, first + 1)
         size = term.value.shape[first]
-        if UNKNOWN in (size, term.value.shape[second]) or size != term.value.shape[second]:
-            raise ShapeError(
-                f"a diagonal needs two known axes of one size for the label '{label}'",
-                expected="equal, known sizes",
-                received=list(term.value.shape),
-                fix="give both axes a known size",
-                op="einsum",
-            )
+        check_fit(
+            UNKNOWN != size == term.value.shape[second], [term.value], ["operand"],
+            f"a diagonal needs two known axes of one size for the label '{label}'", "equal, known sizes",
+            "give both axes a known size", "einsum",
+        )  # fmt: skip
         rest = [i for i in range(len(term.labels)) if i not in (first, second)]
         turned = emit_one("transpose2", {"X": term.value}, {"axis": (*rest, first, second)})
         shape = [turned.shape[i] for i in range(len(rest))]
@@ -257,14 +248,11 @@ def _reshaped(value: Variable, shape: Sequence[int], kept: int) -> Variable:
         return value
     # 0 copies the size that stands there, so a size that is 0 must be found instead.
     wanted = [0 if i < kept else UNKNOWN if size == 0 else size for i, size in enumerate(shape)]
-    if wanted.count(UNKNOWN) > 1:
-        raise ShapeError(
-            "einsum would have to restore more than one unknown size",
-            expected="at most one unknown size among the axes that are merged",
-            received=f"{list(value.shape)} to {list(shape)}",
-            fix="give the axes known sizes in static.data",
-            op="einsum",
-        )
+    check_fit(
+        wanted.count(UNKNOWN) <= 1, [value], ["operand"],
+        f"einsum would have to restore more than one unknown size, as {list(shape)}",
+        "at most one unknown size among the axes that are merged", "give the axes known sizes in static.data", "einsum",
+    )  # fmt: skip
     return emit_one("reshape2", {"X": value}, {"shape": tuple(wanted)})
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import LayerNamer, check_variable
 from tstatic.ir.checks import check_rank
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Variable
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN
 from tstatic.ops.shape._shapes import emit_one
 
@@ -62,15 +62,11 @@ def addmm(
     if beta != 1.0:
         input = helper.emit("scale", {"X": input}, {"scale": float(beta)})
     result: Variable = helper.emit("elementwise_add", {"X": product, "Y": input})
-    if result.shape != product.shape and UNKNOWN not in result.shape:
-        raise ShapeError(
-            "'input' of addmm does not broadcast to the product",
-            expected=f"a shape that broadcasts to {list(product.shape)}",
-            received=list(input.shape),
-            fix="reshape 'input'",
-            op="addmm",
-            var=input.name,
-        )
+    check_fit(
+        result.shape == product.shape or UNKNOWN in result.shape, (x, y, input), ("x", "y", "input"),
+        "'input' of addmm does not broadcast to the product",
+        f"an input that broadcasts to {list(product.shape)}", "reshape 'input'", "addmm",
+    )  # fmt: skip
     return result
 
 
@@ -108,14 +104,10 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     result: Variable = helper.emit("matmul_v2", {"X": flat[0], "Y": flat[1]}, {"trans_y": len(y.shape) > 1})
     if len(x.shape) > 2 or len(y.shape) > 2:
         shape = (*x.shape[:-1], *y.shape[:-1])
-        if shape.count(UNKNOWN) > 1:
-            raise ShapeError(
-                "inner cannot restore more than one unknown size",
-                expected="at most one unknown size before the last axes",
-                received=f"{list(x.shape)} and {list(y.shape)}",
-                fix="reshape the operands to matrices first",
-                op="inner",
-            )
+        check_fit(
+            shape.count(UNKNOWN) <= 1, (x, y), ("x", "y"), "inner cannot restore more than one unknown size",
+            "at most one unknown size before the last axes", "reshape the operands to matrices first", "inner",
+        )  # fmt: skip
         result = helper.emit("reshape2", {"X": result}, {"shape": shape})
     return result
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import ANY_RANK, check_int, check_rank, same_shape
 from tstatic.ir.opdef import GRAD, WHOLE, Case, Cost, Domain, GradOp, OpDef, Tile, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.shape_checks import check_fit
 from tstatic.ir.types import UNKNOWN, Meta, Shape, numel
 from tstatic.ops._call_ref import CallRef
 from tstatic.ops._gradients import bilinear_grad
@@ -39,7 +40,7 @@ ULPS = 16.0
 
 def _matmul_infer(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False) -> Meta:
     same_dtype(x, y)
-    return x.with_shape(product_shape(x.shape, y.shape, trans_x, trans_y))
+    return x.with_shape(product_shape(x, y, trans_x, trans_y))
 
 
 def _matmul_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any, *, trans_x: bool, trans_y: bool) -> Calls:
@@ -125,34 +126,25 @@ register(OpDef(
 ))  # fmt: skip
 
 
-def _strict(x: Meta, y: Meta, ranks: tuple[int, int], names: tuple[str, str]) -> None:
-    if (x.rank, y.rank) != ranks:
-        raise ShapeError(
-            f"{names[0]} should be of rank {ranks[0]} and {names[1]} of rank {ranks[1]}",
-            expected=f"ranks {ranks[0]} and {ranks[1]}",
-            received=f"{names[0]} of shape {list(x.shape)} and {names[1]} of shape {list(y.shape)}",
-            fix="use matmul, which takes any ranks",
-        )
+_ANY_RANKS = "use matmul, which takes any ranks"
 
 
 def _bmm_infer(x: Meta, y: Meta) -> Meta:
     same_dtype(x, y)
-    _strict(x, y, (3, 3), ("X", "Y"))
-    if x.shape[0] != y.shape[0] and UNKNOWN not in (x.shape[0], y.shape[0]):
-        raise ShapeError(
-            "X and Y of bmm hold different numbers of matrices",
-            expected=f"{x.shape[0]} matrices in Y",
-            received=f"X of shape {list(x.shape)} and Y of shape {list(y.shape)}",
-            fix="use matmul, which broadcasts",
-        )
-    shape = product_shape(x.shape, y.shape, False, False)
-    return x.with_shape((y.shape[0] if x.shape[0] == UNKNOWN else x.shape[0], *shape[1:]))
+    check_rank(x, 3, "X", layout="[b, m, k]", fix=_ANY_RANKS)
+    check_rank(y, 3, "Y", layout="[b, k, n]", fix=_ANY_RANKS)
+    check_fit(
+        same_shape(x.shape[:1], y.shape[:1]), (x, y), ("X", "Y"), "X and Y of bmm hold different numbers of matrices",
+        f"{x.shape[0]} matrices in Y", "use matmul, which broadcasts",
+    )  # fmt: skip
+    return x.with_shape((y.shape[0] if x.shape[0] == UNKNOWN else x.shape[0], *product_shape(x, y)[1:]))
 
 
 def _mv_infer(x: Meta, vec: Meta) -> Meta:
     same_dtype(x, vec, ("X", "Vec"))
-    _strict(x, vec, (2, 1), ("X", "Vec"))
-    return x.with_shape(product_shape(x.shape, vec.shape, False, False))
+    check_rank(x, 2, "X", layout="[m, k]", fix=_ANY_RANKS)
+    check_rank(vec, 1, "Vec", layout="[k]", fix=_ANY_RANKS)
+    return x.with_shape(product_shape(x, vec))
 
 
 def _plain_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Calls:
@@ -301,21 +293,14 @@ def _flat(shape: Shape, columns: int) -> tuple[int, int]:
 def _mul_infer(x: Meta, y: Meta, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Meta:
     same_dtype(x, y)
     for name, meta, columns in (("X", x, x_num_col_dims), ("Y", y, y_num_col_dims)):
-        if not 0 < columns < meta.rank:
-            raise ShapeError(
-                f"{name} of rank {meta.rank} cannot be flattened to a matrix at axis {columns}",
-                expected=f"{name.lower()}_num_col_dims from 1 to the rank of {name} less 1",
-                received=f"{name} of shape {list(meta.shape)}, {name.lower()}_num_col_dims {columns}",
-                fix=f"reshape {name}, or choose another {name.lower()}_num_col_dims",
-            )
+        check_rank(meta, range(2, ANY_RANK), name, layout="to be flattened to a matrix")
+        check_int(columns, f"{name.lower()}_num_col_dims", least=1, most=meta.rank - 1)
     width, height = _flat(x.shape, x_num_col_dims)[1], _flat(y.shape, y_num_col_dims)[0]
-    if width != height and UNKNOWN not in (width, height):
-        raise ShapeError(
-            "the flattened X has another width than the flattened Y has height",
-            expected=f"a height of {width} in Y",
-            received=f"X of shape {list(x.shape)} cut at {x_num_col_dims}, Y of shape {list(y.shape)} cut at {y_num_col_dims}",
-            fix="check the sizes and num_col_dims of both",
-        )
+    check_fit(
+        width == height or UNKNOWN in (width, height), (x, y), ("X", "Y"),
+        f"X, flattened at axis {x_num_col_dims}, has another width than Y, flattened at axis {y_num_col_dims}, has height",
+        f"a height of {width} in Y", "check the sizes and num_col_dims of both",
+    )  # fmt: skip
     return x.with_shape((*x.shape[:x_num_col_dims], *y.shape[y_num_col_dims:]))
 
 
@@ -479,14 +464,11 @@ def mul(
 # ------------------------------------------------------------------------------------------------------------------ dot
 def _dot_infer(x: Meta, y: Meta) -> Meta:
     same_dtype(x, y)
-    fits = x.rank == y.rank and all(a == b or UNKNOWN in (a, b) for a, b in zip(x.shape, y.shape, strict=True))
-    if x.rank not in (1, 2) or not fits:
-        raise ShapeError(
-            "X and Y of dot should be two vectors, or two batches of vectors, of one shape",
-            expected="equal shapes of rank 1 or 2",
-            received=f"X of shape {list(x.shape)} and Y of shape {list(y.shape)}",
-            fix="use matmul for matrix products",
-        )
+    check_fit(
+        x.rank in (1, 2) and same_shape(x.shape, y.shape), (x, y), ("X", "Y"),
+        "X and Y of dot should be two vectors, or two batches of vectors, of one shape", "equal shapes of rank 1 or 2",
+        "use matmul for matrix products",
+    )  # fmt: skip
     return x.with_shape(max(a, b) for a, b in zip(x.shape[:-1], y.shape[:-1], strict=True))
 
 

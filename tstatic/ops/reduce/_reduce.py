@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tstatic.errors import ProgramTypeError, ShapeError
+from tstatic.errors import ProgramTypeError
 from tstatic.ir.build import check_variable
 from tstatic.ir.checks import check_axes
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Case, Tile
@@ -54,18 +54,6 @@ def reduced_shape(shape: Shape, axes: Sequence[int], keep_dim: bool = False, one
         return tuple(1 if i in axes else s for i, s in enumerate(shape))
     kept = tuple(s for i, s in enumerate(shape) if i not in axes)
     return (1,) if one_d and not kept else kept
-
-
-def check_not_empty(x: Meta, axes: Sequence[int], what: str) -> None:
-    """Raises ShapeError if an axis without elements would be reduced by an op that has no neutral element."""
-    empty = [i for i in axes if x.shape[i] == 0]
-    if empty:
-        raise ShapeError(
-            f"the {what} of no elements does not exist",
-            expected="axes with at least one element",
-            received=f"axis {empty[0]} of shape {list(x.shape)}",
-            fix="reduce other axes, or feed at least one element",
-        )
 
 
 def spread(array: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:

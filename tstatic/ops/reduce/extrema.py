@@ -11,6 +11,7 @@ from tstatic.ir.build import check_variable
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.types import Meta, bool_, int64
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops._low import torch_wide
@@ -21,7 +22,6 @@ from tstatic.ops.reduce._reduce import (
     EMPTY_CASES,
     Over,
     axis_attr,
-    check_not_empty,
     fluid_reduced,
     reduced,
     reduced_shape,
@@ -43,7 +43,7 @@ def _choice_op(type: str, word: str, function: str, share: bool) -> None:
     """Registers an op that picks the largest or smallest element; with ``share``, equal ones divide the gradient."""
 
     def infer(x: Meta, **attrs: Any) -> Meta:
-        check_not_empty(x, _BY_DIM.axes(x.rank, attrs), word)
+        check_elements(x, _BY_DIM.axes(x.rank, attrs), f"the {word}")
         return x.with_shape(_BY_DIM.shape(x.shape, attrs))
 
     def calls(x: Any, out: Any, axes: Sequence[int], scratch: Sequence[Any]) -> Calls:
@@ -121,7 +121,7 @@ _truth_op("reduce_any", np.logical_or, "any")
 # ----------------------------------------------------------------------------------------------------------- logsumexp
 def _infer(x: Meta, **attrs: Any) -> Meta:
     infer_float(x)
-    check_not_empty(x, _BY_AXIS.axes(x.rank, attrs), "logsumexp")
+    check_elements(x, _BY_AXIS.axes(x.rank, attrs), "the logsumexp")
     return x.with_shape(_BY_AXIS.shape(x.shape, attrs))
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ShapeError
+from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable, emit
-from tstatic.ir.checks import INTEGERS, check_dtype
+from tstatic.ir.checks import INDICES, INTEGERS, check_choice, check_dtype, check_int
 from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
+from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, DType, Meta, int64, normalize_axis
 from tstatic.ops._gradients import passed
@@ -76,13 +77,7 @@ def _check_k(k: int, x: Meta, axis: int) -> int:
     """
     at = normalize_axis(axis, x.rank)
     size = x.shape[at] if x.rank else 1
-    if k < 1 or (size >= 0 and k > size):
-        raise ShapeError(
-            f"k is out of range for axis {at}",
-            expected=f"k from 1 to {size}" if size >= 0 else "k of at least 1",
-            received=k,
-            fix="choose a smaller k" if k > 1 else "choose a positive k",
-        )
+    check_int(k, "k", least=1, most=None if size == UNKNOWN else size)
     return at
 
 
@@ -355,18 +350,9 @@ def kthvalue(
 
 # -------------------------------------------------------------------------------------------------- arg_max and arg_min
 def _infer_extreme(x: Meta, *, axis: int, keepdims: bool, flatten: bool, dtype: DType) -> Meta:
-    if not dtype.is_integer or dtype.itemsize < 4:
-        raise DTypeError(
-            "positions are integers", expected="int64 or int32", received=dtype.name, fix="pass dtype='int64'"
-        )
+    check_choice(dtype.name, INDICES, "dtype", error=DTypeError)
     at = None if flatten or not x.rank else normalize_axis(axis, x.rank)
-    if (x.numel if at is None else x.shape[at]) == 0:
-        raise ShapeError(
-            "the largest or smallest of no elements has no position",
-            expected="at least one element along the axis",
-            received=list(x.shape),
-            fix="check the shape, or choose another axis",
-        )
+    check_elements(x, range(x.rank) if at is None else (at,), "the position of the largest or smallest")
     if at is None:
         return Meta((1,) * x.rank if keepdims else (), dtype)
     return _with_size(x, at, 1 if keepdims else None).with_dtype(dtype)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError
 from tstatic.ir.build import check_variable
+from tstatic.ir.checks import FLOATS, check_dtype
 from tstatic.ir.opdef import Case, Cost, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.pointwise import Rows, trailing
 from tstatic.ir.program import Variable
@@ -50,15 +50,10 @@ def _sum_infer(x: Meta, out_dtype: DType | None, **attrs: Any) -> Meta:
 
 
 def _mean_infer(x: Meta, over: Over = _BY_DIM, out_dtype: DType | None = None, **attrs: Any) -> Meta:
-    out = out_dtype or x.dtype
-    if not x.dtype.is_float or not out.is_float:
-        raise DTypeError(
-            "a mean is taken of floats only",
-            expected="float16, bfloat16, float32 or float64",
-            received=x.dtype.name if not x.dtype.is_float else f"out_dtype {out.name}",
-            fix="convert the input with paddle.cast(x, 'float32')",
-        )
-    return Meta(over.shape(x.shape, attrs), out)
+    out = Meta(over.shape(x.shape, attrs), out_dtype or x.dtype)
+    check_dtype(x, FLOATS, "X")
+    check_dtype(out, FLOATS, "the mean", fix="pass a float dtype as 'out_dtype'")
+    return out
 
 
 def _converts(x: DType, out: DType) -> bool:

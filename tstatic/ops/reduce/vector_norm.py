@@ -10,10 +10,10 @@ import numpy as np
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import LayerNamer, check_variable
-from tstatic.ir.checks import FLOATS, check_dtype
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.ref import Calls
+from tstatic.ir.shape_checks import check_elements
 from tstatic.ir.types import UNKNOWN, Meta, bool_
 from tstatic.ops._call_ref import CallRef, float_scratch
 from tstatic.ops._low import flat_parts, store, torch_wide
@@ -21,7 +21,6 @@ from tstatic.ops.elementwise._unary import infer_float
 from tstatic.ops.reduce._reduce import (
     Over,
     axis_attr,
-    check_not_empty,
     known_count,
     reduced_axes,
     reduced_shape,
@@ -100,7 +99,7 @@ register(OpDef(
 def _p_infer(x: Meta, porder: float, **attrs: Any) -> Meta:
     infer_float(x)
     if porder < 0 or math.isinf(porder):
-        check_not_empty(x, _BY_AXIS.axes(x.rank, attrs), f"norm of order {porder}")
+        check_elements(x, _BY_AXIS.axes(x.rank, attrs), f"the norm of order {porder}")
     return x.with_shape(_BY_AXIS.shape(x.shape, attrs))
 
 
@@ -238,11 +237,6 @@ register(OpDef(
 Array = np.ndarray[Any, Any]
 
 
-def _infer(x: Meta) -> Meta:
-    check_dtype(x, FLOATS, "X")
-    return x
-
-
 def _ref(x: Array, out: Array, *, max_norm: float) -> None:
     norm = math.sqrt(sum(float(np.dot(values, values)) for _, values in flat_parts(x)))
     if not norm > max_norm:
@@ -265,7 +259,7 @@ def _positive(value: float) -> str | None:
 
 
 register(OpDef(
-    "clip_by_norm", "X -> Out", attrs={"max_norm": Attr(kind="float", check=_positive)}, infer=_infer, ref=_ref,
+    "clip_by_norm", "X -> Out", attrs={"max_norm": Attr(kind="float", check=_positive)}, infer=infer_float, ref=_ref,
     lower=_lower, inplace=(("X", "Out"),),
     uses_blas=True,
     domain=Domain(

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ShapeError
+from tstatic.errors import ProgramError
+from tstatic.ir.checks import ANY_RANK, FLOATS, check_dtype, check_has_shape, check_one_element, check_rank
 from tstatic.ir.expr import Node, variables
 from tstatic.ir.expr_numpy import Code, compile_numpy
 from tstatic.ir.formula import Numbers, UpdateFormula, compiled, evaluate
 from tstatic.ir.opdef import PARTIAL_SUM, WHOLE, Attr, Domain, OpDef, Slot, Tile, parse_slots, register
 from tstatic.ir.ref import Attrs, Call, Calls, Metas, Ref, Slots
 from tstatic.ir.split import POINTWISE, along, row_parts
-from tstatic.ir.types import UNKNOWN, Meta, dtype_of
+from tstatic.ir.types import Meta, dtype_of
 from tstatic.ops._low import store
 from tstatic.tuned._common import BLOCK
 
@@ -31,11 +32,6 @@ MULTI_PRECISION = Attr.idle(False, "the slot MasterParam says whether there is a
 
 ROW_MASK = "RowMask"
 """Input slot of updates with ``lazy_mode``: one number per row of the parameter; rows where it is zero are left alone."""
-
-
-def same_sizes(a: Meta, b: Meta) -> bool:
-    """Returns whether two shapes agree as far as they are known."""
-    return a.rank == b.rank and all(x == y or UNKNOWN in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
 TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2", "EpsilonTensor": "epsilon"}
@@ -432,53 +428,24 @@ def _infer(
             )
     param = named["Param"]
     assert param is not None
-    if not param.dtype.is_float:
-        raise DTypeError(
-            "only floating-point parameters can be updated",
-            expected="a float dtype",
-            received=f"Param of {param.dtype.name}",
-            fix="set trainable=False for this parameter",
-            op=op,
-        )
+    check_dtype(param, FLOATS, "Param", op, fix="set trainable=False for a parameter that is not a float")
     for name, meta in named.items():
         if meta is None:
             continue
         if name in SCALARS:
-            if meta.known and meta.numel != 1:
-                raise ShapeError(
-                    f"'{name}' of '{op}' must be one number",
-                    expected="shape [] or [1]",
-                    received=list(meta.shape),
-                    fix="pass a Variable with one element",
-                    op=op,
-                )
+            check_one_element(meta, name, op)
         elif name == ROW_MASK:
-            if param.rank == 0 or not same_sizes(meta, param.with_shape(param.shape[:1])):
-                raise ShapeError(
-                    f"'{ROW_MASK}' of '{op}' must have one number per row of the parameter",
-                    expected=list(param.shape[:1]),
-                    received=list(meta.shape),
-                    fix="pass what operator 'embedding_rows' makes",
-                    op=op,
-                )
-        elif not same_sizes(meta, param):
-            raise ShapeError(
-                f"'{name}' of '{op}' has another shape than the parameter",
-                expected=list(param.shape),
-                received=list(meta.shape),
-                fix="make accumulators and gradients of the parameter's own shape",
-                op=op,
-            )
+            fix = "pass what operator 'embedding_rows' makes"
+            check_rank(param, range(1, ANY_RANK), "Param", op, layout="[rows, ...]", fix="leave out the RowMask")
+            check_has_shape(meta, param.shape[:1], name, op, why="one number per row of the parameter", fix=fix)
+        else:
+            fix = "make accumulators and gradients of the parameter's own shape"
+            check_has_shape(meta, param.shape, name, op, why="that of the parameter", fix=fix)
     grad, master = named["Grad"], named.get("MasterParam")
     assert grad is not None
-    if grad.dtype is not param.dtype and not (master is not None and grad.dtype is master.dtype):
-        raise DTypeError(
-            f"the gradient given to '{op}' has another dtype than the parameter",
-            expected=param.dtype.name,
-            received=grad.dtype.name,
-            fix=f"convert the gradient with paddle.cast(grad, '{param.dtype.name}')",
-            op=op,
-        )
+    accepted = [m.dtype.name for m in (param, master) if m is not None]
+    fix = f"convert the gradient to the parameter's dtype: paddle.cast(grad, '{param.dtype.name}')"
+    check_dtype(grad, accepted, "Grad", op, fix=fix)
     return tuple(named.get(o.name.removesuffix("Out")) for o in outputs)
 
 

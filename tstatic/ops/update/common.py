@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tstatic.ir.attrs import one_of
 from tstatic.ir.opdef import Attr, Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
 from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
@@ -62,17 +63,13 @@ def _momentum_lower(
     return torch_end(torch, None, [(param, new), (velocity, v), (master, new)])
 
 
-def _method(value: Any) -> str | None:
-    return None if value in ("", "l2_decay") else "'' or 'l2_decay'"
-
-
 register_update(
     "momentum",
     "Param, Grad, Velocity, LearningRate, MasterParam? -> ParamOut, VelocityOut, MasterParamOut?",
     {
         "mu": Attr(kind="float"),
         "use_nesterov": False,
-        "regularization_method": Attr("", "str", _method),
+        "regularization_method": Attr("", "str", one_of("", "l2_decay")),
         "regularization_coeff": 0.0,
         "multi_precision": MULTI_PRECISION,
         "rescale_grad": 1.0,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ShapeError
+from tstatic.ir.checks import FLOATS, INTEGERS, check_dtype, check_one_element
 from tstatic.ir.opdef import Attr, Case, Domain, OpDef, ValueRange, register
 from tstatic.ir.ref import plain
 from tstatic.ir.types import Meta, dtype_of
@@ -18,33 +18,15 @@ from tstatic.tuned._common import BLOCK
 Array = np.ndarray[Any, Any]
 
 
-def _floats(op: str, xs: Sequence[Meta]) -> None:
+def _check_floats(op: str, xs: Sequence[Meta]) -> None:
     for x in xs:
-        if not x.dtype.is_float:
-            raise DTypeError(
-                f"'{op}' works on gradients, which are floating-point values",
-                expected="float dtypes",
-                received=x.dtype.name,
-                fix="leave this variable out",
-                op=op,
-            )
-
-
-def _one(op: str, name: str, meta: Meta) -> None:
-    if meta.known and meta.numel != 1:
-        raise ShapeError(
-            f"'{name}' of '{op}' must be one number",
-            expected="shape [] or [1]",
-            received=list(meta.shape),
-            fix="pass a Variable with one element",
-            op=op,
-        )
+        check_dtype(x, FLOATS, "X", op, fix="leave out this variable: only gradients are scaled, and they are floats")
 
 
 # --------------------------------------------------------------------------------------------- check_finite_and_unscale
 def _check_infer(xs: list[Meta], scale: Meta) -> tuple[list[Meta], Meta]:
-    _floats("check_finite_and_unscale", xs)
-    _one("check_finite_and_unscale", "Scale", scale)
+    _check_floats("check_finite_and_unscale", xs)
+    check_one_element(scale, "Scale", "check_finite_and_unscale")
     return list(xs), Meta((1,), dtype_of("bool"))
 
 
@@ -101,25 +83,13 @@ register(
 
 
 # -------------------------------------------------------------------------------------------------- update_loss_scaling
-def _counter(op: str, name: str, meta: Meta) -> None:
-    _one(op, name, meta)
-    if not meta.dtype.is_integer:
-        raise DTypeError(
-            f"'{name}' of '{op}' counts steps",
-            expected="int32",
-            received=meta.dtype.name,
-            fix="make the counter an int32 Variable",
-            op=op,
-        )
-
-
 def _update_infer(xs: list[Meta], found: Meta, scale: Meta, good: Meta, bad: Meta) -> tuple[Any, ...]:
-    op = "update_loss_scaling"
-    _floats(op, xs)
-    _one(op, "FoundInfinite", found)
-    _one(op, "PrevLossScaling", scale)
-    _counter(op, "InGoodSteps", good)
-    _counter(op, "InBadSteps", bad)
+    op, counters = "update_loss_scaling", {"InGoodSteps": good, "InBadSteps": bad}
+    _check_floats(op, xs)
+    for name, meta in {"FoundInfinite": found, "PrevLossScaling": scale, **counters}.items():
+        check_one_element(meta, name, op)
+    for name, meta in counters.items():
+        check_dtype(meta, INTEGERS, name, op, fix="count steps in an int32 Variable")
     return list(xs), scale, good, bad
 
 
