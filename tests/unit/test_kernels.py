@@ -15,7 +15,7 @@ from tstatic.ir.evaluate import evaluate, metas_of
 from tstatic.ir.opdef import op_def
 from tstatic.tuned import conv, norm, pool, softmax, special
 from tstatic.tuned._common import BLOCK, make
-from tstatic.tuned._windows import COLS, conv_plan, output_size
+from tstatic.tuned._windows import COLS, Geometry, conv_plan, output_size
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -103,7 +103,7 @@ def convolutions(draw: st.DrawFn) -> Conv:
 def check_convolution(case: Conv, dtype: np.dtype[Any], seed: int, layout: str) -> None:
     x_shape, w_shape, strides, pads, dilations, groups = case
     rng = np.random.default_rng(seed)
-    args = (strides, pads, dilations, groups)
+    geometry = Geometry(strides, pads, dilations, groups)
     x, w = rng.standard_normal(x_shape).astype(dtype), rng.standard_normal(w_shape).astype(dtype)
 
     def exact(x: Any, w: Any) -> Any:
@@ -120,18 +120,18 @@ def check_convolution(case: Conv, dtype: np.dtype[Any], seed: int, layout: str) 
     x, w, dy = odd(x, layout), odd(w, layout), odd(dy, layout)
 
     out = odd(empty(ty.shape, dtype), layout)
-    conv.conv2d_forward(x, w, out, *args, buffers(conv.conv2d_forward_scratch(x_shape, w_shape, *args, dtype)))
+    conv.conv2d_forward(x, w, out, geometry, buffers(conv.conv2d_forward_scratch(x_shape, w_shape, geometry, dtype)))
     check(out, ty, size, 8)
     dx = odd(empty(x_shape, dtype), layout)
-    needs = conv.conv2d_input_grad_scratch(x_shape, w_shape, dy.shape, *args, dtype)
-    conv.conv2d_input_grad(dy, w, dx, *args, buffers(needs))
+    needs = conv.conv2d_input_grad_scratch(x_shape, w_shape, dy.shape, geometry, dtype)
+    conv.conv2d_input_grad(dy, w, dx, geometry, buffers(needs))
     check(dx, tx.grad, ax.grad, 8)
     dw = odd(empty(w_shape, dtype), layout)
-    needs = conv.conv2d_filter_grad_scratch(x_shape, w_shape, *args, dtype)
-    conv.conv2d_filter_grad(x, dy, dw, *args, buffers(needs))
+    needs = conv.conv2d_filter_grad_scratch(x_shape, w_shape, geometry, dtype)
+    conv.conv2d_filter_grad(x, dy, dw, geometry, buffers(needs))
     check(dw, tw.grad, aw.grad, 8)
     grad_is_forward_op = empty(w_shape, dtype)
-    conv.conv2d_filter_grad(x, dy, grad_is_forward_op, *args, buffers(needs))
+    conv.conv2d_filter_grad(x, dy, grad_is_forward_op, geometry, buffers(needs))
     assert (grad_is_forward_op == dw).all()
 
 
@@ -162,7 +162,7 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_conv_modes(name: str) -> None:
     case = LARGE[name]
-    plan = conv_plan(*case)
+    plan = conv_plan(*case[:2], Geometry(*case[2:]))
     assert plan.mode == name.split(",")[0]
     if "parts" in name:
         assert plan.rows < plan.out[0]
@@ -180,28 +180,30 @@ def test_conv_with_channels_last() -> None:
     for kernel, pad in ((3, 1), (1, 0)):
         x = rng.standard_normal((3, 6, 7, 12)).astype(np.float32)
         w = rng.standard_normal((9, 12, kernel, kernel)).astype(np.float32)
-        args = ((1, 1), (pad,) * 4, (1, 1), 1)
+        geometry = Geometry((1, 1), (pad,) * 4, (1, 1), 1)
         out = empty((3, 6, 7, 9), x.dtype)
         view = x.transpose(0, 3, 1, 2)
-        needs = conv.conv2d_forward_scratch(view.shape, w.shape, *args, x.dtype)
-        conv.conv2d_forward(view, w, out.transpose(0, 3, 1, 2), *args, buffers(needs))
+        needs = conv.conv2d_forward_scratch(view.shape, w.shape, geometry, x.dtype)
+        conv.conv2d_forward(view, w, out.transpose(0, 3, 1, 2), geometry, buffers(needs))
         size = F.conv2d(wide(np.abs(view)), wide(np.abs(w)), padding=pad)
         check(out.transpose(0, 3, 1, 2), F.conv2d(wide(view), wide(w), padding=pad), size, 8)
 
 
 def test_conv_of_nothing() -> None:
-    args = ((1, 1), (1, 1, 1, 1), (1, 1), 1)
+    geometry = Geometry((1, 1), (1, 1, 1, 1), (1, 1), 1)
     dtype = np.dtype(np.float32)
     for x_shape, w_shape in (((0, 2, 4, 4), (3, 2, 3, 3)), ((2, 2, 4, 4), (0, 2, 3, 3)), ((2, 0, 4, 4), (3, 0, 3, 3))):
         out = empty((x_shape[0], w_shape[0], 4, 4), dtype)
         x, w = np.ones(x_shape, dtype), np.ones(w_shape, dtype)
-        conv.conv2d_forward(x, w, out, *args, buffers(conv.conv2d_forward_scratch(x_shape, w_shape, *args, dtype)))
+        conv.conv2d_forward(
+            x, w, out, geometry, buffers(conv.conv2d_forward_scratch(x_shape, w_shape, geometry, dtype))
+        )
         assert (out == 0).all()
         dx, dw = empty(x_shape, dtype), empty(w_shape, dtype)
-        needs = conv.conv2d_input_grad_scratch(x_shape, w_shape, out.shape, *args, dtype)
-        conv.conv2d_input_grad(out, w, dx, *args, buffers(needs))
-        needs = conv.conv2d_filter_grad_scratch(x_shape, w_shape, *args, dtype)
-        conv.conv2d_filter_grad(x, out, dw, *args, buffers(needs))
+        needs = conv.conv2d_input_grad_scratch(x_shape, w_shape, out.shape, geometry, dtype)
+        conv.conv2d_input_grad(out, w, dx, geometry, buffers(needs))
+        needs = conv.conv2d_filter_grad_scratch(x_shape, w_shape, geometry, dtype)
+        conv.conv2d_filter_grad(x, out, dw, geometry, buffers(needs))
         assert (dx == 0).all()
         assert (dw == 0).all()
 

@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
 """Padding at top, bottom, left, right."""
+Shape4 = tuple[int, int, int, int]
+
+
+class Geometry(NamedTuple):
+    """How the filters of a convolution over two axes meet its input.
+
+    Attributes:
+        strides, dilations: Rows, columns.
+        pads: Zeros at top, bottom, left, right.
+        groups: Number of groups; the channels of input and output are cut into as many.
+    """
+
+    strides: Pair
+    pads: Pads
+    dilations: Pair
+    groups: int
+
 
 COLS = 1 << 18
 """Elements of the column buffer per block: 1 MiB in float32, a common second-level cache."""
@@ -152,14 +169,7 @@ def _shifts_pay(w_shape: Sequence[int], stride: int, places: int, batch: int, fi
 
 @lru_cache(maxsize=1024)
 def conv_plan(
-    x_shape: tuple[int, int, int, int],
-    w_shape: tuple[int, int, int, int],
-    strides: Pair,
-    pads: Pads,
-    dilations: Pair,
-    groups: int,
-    narrow: bool = False,
-    filter_grad: bool = False,
+    x_shape: Shape4, w_shape: Shape4, geometry: Geometry, narrow: bool = False, filter_grad: bool = False
 ) -> ConvPlan:
     """Chooses mode and block sizes from shapes alone, so that results never depend on the machine's load.
 
@@ -167,12 +177,13 @@ def conv_plan(
     5.5 + 0.02 a value, a value of a long copy 0.09, a multiply-add 0.0105.
 
     Args:
-        x_shape, w_shape, strides, pads, dilations, groups: Of the convolution.
+        x_shape, w_shape, geometry: Of the convolution.
         narrow: Rule out modes ``wide`` and ``shifts``, for gradients that cannot use them.
         filter_grad: Mode ``shifts`` is possible all the same.
     """
     n, c, h, w = x_shape
     filters, _, kh, kw = w_shape
+    strides, pads, dilations, groups = geometry
     top, bottom, left, right = pads
     oh = output_size(h, kh, strides[0], top, bottom, dilations[0])
     ow = output_size(w, kw, strides[1], left, right, dilations[1])
@@ -206,6 +217,4 @@ def conv_plan(
     images = 1
     if rows >= oh:
         images = max(1, min(n, max(budget[1] // (per_row * rows), least // rows)))
-    return ConvPlan(
-        n, c, h, w, filters, (kh, kw), strides, pads, dilations, groups, (oh, ow), depth, mode, images, rows
-    )
+    return ConvPlan(n, c, h, w, filters, (kh, kw), *geometry, (oh, ow), depth, mode, images, rows)

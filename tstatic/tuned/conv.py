@@ -14,23 +14,18 @@ import numpy as np
 
 from tstatic.tuned import conv_pixels, conv_rows
 from tstatic.tuned._common import Array, Buffer, buffers, flat
-from tstatic.tuned._windows import ConvPlan, Pads, Pair, conv_plan
-
-Shape4 = tuple[int, int, int, int]
+from tstatic.tuned._windows import ConvPlan, Geometry, Shape4, conv_plan
 
 
 # -------------------------------------------------------------------------------------------------------------- forward
 def conv2d_forward_scratch(
     x_shape: Shape4,
     w_shape: Shape4,
-    strides: Pair,
-    paddings: Pads,
-    dilations: Pair,
-    groups: int,
+    geometry: Geometry,
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
     """Returns the scratch buffers of :func:`conv2d_forward`: images, columns, products, rearranged filters."""
-    plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups)
+    plan = conv_plan(x_shape, w_shape, geometry)
     filters = plan.filters * plan.depth if plan.mode == "pixels" else 0
     return buffers(dtype, plan.sources, plan.columns, plan.products, filters)
 
@@ -39,10 +34,7 @@ def conv2d_forward(
     x: Array,
     w: Array,
     out: Array,
-    strides: Pair,
-    paddings: Pads,
-    dilations: Pair,
-    groups: int,
+    geometry: Geometry,
     scratch: Sequence[Array],
 ) -> None:
     """Cross-correlates: ``out[n,o,i,j] = sum_{c,a,b} w[o,c,a,b] * x[n, c, i*s0 + a*d0 - top, j*s1 + b*d1 - left]``.
@@ -51,12 +43,10 @@ def conv2d_forward(
         x: ``[n, c, h, w]``, any strides.
         w: ``[o, c / groups, kh, kw]``.
         out: ``[n, o, oh, ow]``, written.
-        strides, dilations: Rows, columns.
-        paddings: Zeros at top, bottom, left, right.
-        groups: Number of groups; the channels of input and output are cut into as many.
+        geometry: How the filters meet the input; ``s``, ``d``, ``top`` and ``left`` in the formula.
         scratch: Buffers from :func:`conv2d_forward_scratch`.
     """
-    plan = conv_plan(x.shape, w.shape, strides, paddings, dilations, groups)
+    plan = conv_plan(x.shape, w.shape, geometry)
     if plan.mode == "none":
         out.fill(0)
     elif plan.mode == "pixels":
@@ -64,40 +54,35 @@ def conv2d_forward(
         np.copyto(filters, w.transpose(2, 3, 1, 0))
         conv_pixels.correlate(x, filters.reshape(plan.depth, plan.filters), out, plan, scratch)
     else:
-        conv_rows.correlate(x, w.reshape(groups, plan.filters // groups, plan.depth), out, plan, scratch)
+        conv_rows.correlate(x, w.reshape(plan.groups, plan.filters // plan.groups, plan.depth), out, plan, scratch)
 
 
 # ------------------------------------------------------------------------------------------------------- input gradient
-def _mirror_plan(
-    x_shape: Shape4, w_shape: Shape4, out_shape: Shape4, strides: Pair, paddings: Pads, dilations: Pair, groups: int
-) -> ConvPlan | None:
+def _mirror_plan(x_shape: Shape4, w_shape: Shape4, out_shape: Shape4, geometry: Geometry) -> ConvPlan | None:
     """Returns the plan of the input gradient as a correlation with mirrored filters; ``None`` where it is not one."""
+    strides, (top, bottom, left, right), dilations, groups = geometry
     reach_h, reach_w = dilations[0] * (w_shape[2] - 1), dilations[1] * (w_shape[3] - 1)
-    top, bottom, left, right = paddings
     pads = (reach_h - top, reach_h - bottom, reach_w - left, reach_w - right)
     if strides != (1, 1) or min(pads) < 0:
         return None
     mirrored = (x_shape[1], w_shape[0] // groups, w_shape[2], w_shape[3])
-    return conv_plan(out_shape, mirrored, (1, 1), pads, dilations, groups)
+    return conv_plan(out_shape, mirrored, Geometry((1, 1), pads, dilations, groups))
 
 
 def conv2d_input_grad_scratch(
     x_shape: Shape4,
     w_shape: Shape4,
     out_shape: Shape4,
-    strides: Pair,
-    paddings: Pads,
-    dilations: Pair,
-    groups: int,
+    geometry: Geometry,
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
     """Returns the scratch buffers of :func:`conv2d_input_grad`: images, columns, products, rearranged filters."""
     filters = w_shape[0] * w_shape[1] * w_shape[2] * w_shape[3]
-    plan = _mirror_plan(x_shape, w_shape, out_shape, strides, paddings, dilations, groups)
+    plan = _mirror_plan(x_shape, w_shape, out_shape, geometry)
     if plan is not None:
         return buffers(dtype, plan.sources, plan.columns, plan.products, filters)
-    plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups, True)
-    columns = plan.block * groups * plan.depth
+    plan = conv_plan(x_shape, w_shape, geometry, narrow=True)
+    columns = plan.block * plan.groups * plan.depth
     return buffers(dtype, plan.sources, columns, plan.products, filters if plan.mode == "pixels" else 0)
 
 
@@ -105,10 +90,7 @@ def conv2d_input_grad(
     dout: Array,
     w: Array,
     dx: Array,
-    strides: Pair,
-    paddings: Pads,
-    dilations: Pair,
-    groups: int,
+    geometry: Geometry,
     scratch: Sequence[Array],
 ) -> None:
     """Computes the gradient of :func:`conv2d_forward` by ``x``; also the forward of a transposed convolution.
@@ -120,16 +102,16 @@ def conv2d_input_grad(
         dout: ``[n, o, oh, ow]``.
         w: ``[o, c / groups, kh, kw]``.
         dx: ``[n, c, h, w]``, written.
-        strides, paddings, dilations, groups: As in :func:`conv2d_forward`.
+        geometry: As in :func:`conv2d_forward`.
         scratch: Buffers from :func:`conv2d_input_grad_scratch`.
     """
     if dout.size == 0 or w.size == 0:
         dx.fill(0)
         return
-    o, c, kh, kw = w.shape
-    plan = _mirror_plan(dx.shape, w.shape, dout.shape, strides, paddings, dilations, groups)
+    (o, c, kh, kw), groups = w.shape, geometry.groups
+    plan = _mirror_plan(dx.shape, w.shape, dout.shape, geometry)
     if plan is None:
-        plan = conv_plan(dx.shape, w.shape, strides, paddings, dilations, groups, True)
+        plan = conv_plan(dx.shape, w.shape, geometry, narrow=True)
         if plan.mode == "pixels":
             filters = flat(scratch[3], (o, kh, kw, c))
             np.copyto(filters, w.transpose(0, 2, 3, 1))
@@ -152,14 +134,11 @@ def conv2d_input_grad(
 def conv2d_filter_grad_scratch(
     x_shape: Shape4,
     w_shape: Shape4,
-    strides: Pair,
-    paddings: Pads,
-    dilations: Pair,
-    groups: int,
+    geometry: Geometry,
     dtype: np.dtype[np.floating],
 ) -> tuple[Buffer, ...]:
     """Returns the scratch buffers of :func:`conv2d_filter_grad`: images, columns, gradients, products, their sum."""
-    plan = conv_plan(x_shape, w_shape, strides, paddings, dilations, groups, True, True)
+    plan = conv_plan(x_shape, w_shape, geometry, narrow=True, filter_grad=True)
     size = plan.filters * plan.depth
     products = size if plan.mode == "pixels" else size * plan.images
     if plan.mode == "shifts":
@@ -171,10 +150,7 @@ def conv2d_filter_grad(
     x: Array,
     dout: Array,
     dw: Array,
-    strides: Pair,
-    paddings: Pads,
-    dilations: Pair,
-    groups: int,
+    geometry: Geometry,
     scratch: Sequence[Array],
 ) -> None:
     """Computes the gradient of :func:`conv2d_forward` by ``w``, summed over the images given (a part gives a partial sum).
@@ -185,10 +161,10 @@ def conv2d_filter_grad(
         x: ``[n, c, h, w]``.
         dout: ``[n, o, oh, ow]``.
         dw: ``[o, c / groups, kh, kw]``, written.
-        strides, paddings, dilations, groups: As in :func:`conv2d_forward`.
+        geometry: As in :func:`conv2d_forward`.
         scratch: Buffers from :func:`conv2d_filter_grad_scratch`.
     """
-    plan = conv_plan(x.shape, dw.shape, strides, paddings, dilations, groups, True, True)
+    plan = conv_plan(x.shape, dw.shape, geometry, narrow=True, filter_grad=True)
     if plan.mode == "none":
         dw.fill(0)
     elif plan.mode == "pixels":

@@ -91,6 +91,34 @@ def _windows(rows: Bounds, columns: Bounds) -> Iterator[tuple[int, int, slice, s
                 yield i, j, slice(top, bottom), slice(left, right)
 
 
+def _reduce(
+    x: Array, out: Array, rows: Bounds, columns: Bounds, ufunc: np.ufunc, start: float, counts: Array | None = None
+) -> None:
+    """Reduces every window by ``ufunc`` from ``start`` on, and divides the results by ``counts`` if there are any."""
+    taps = _taps(rows, columns)
+    if taps is None:
+        out.fill(start)
+        for i, j, h, w in _windows(rows, columns):
+            ufunc.reduce(x[:, :, h, w], axis=(2, 3), out=out[:, :, i, j])
+        if counts is not None:
+            np.divide(out, counts, out)
+        return
+    # Where every window has all its values, copying the first tap saves a pass over the output.
+    full = _full(taps, out.shape)
+    # Block by block, so that the output stays in cache from the first tap to the division.
+    for block in blocks(len(x), block_rows(math.prod(x.shape[1:]))):
+        source, target = x[block], out[block]
+        if full:
+            np.copyto(target, source[:, :, taps[0][1][0], taps[0][1][1]])
+        else:
+            target.fill(start)
+        for (oh, ow), (h, w) in taps[1:] if full else taps:
+            place = target[:, :, oh, ow]
+            ufunc(place, source[:, :, h, w], out=place)
+        if counts is not None:
+            np.divide(target, counts, target)
+
+
 # -------------------------------------------------------------------------------------------------------------- maximum
 def _pair_images(x_shape: Sequence[int], out_shape: Sequence[int], dtype: np.dtype[np.floating]) -> int:
     """Returns the images per block of windows of 2 x 2 side by side; 0 where :mod:`pool_pairs` cannot be used."""
@@ -123,26 +151,12 @@ def max_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, scratch: Seq
     if out.size == 0:
         return
     taps = _taps(rows, columns)
-    if taps is None:
-        out.fill(-np.inf)
-        for i, j, h, w in _windows(rows, columns):
-            np.maximum.reduce(x[:, :, h, w], axis=(2, 3), out=out[:, :, i, j])
-        return
     images = _pair_images(x.shape, out.shape, x.dtype)
-    if images and scratch and len(taps) == 4 and _once(x, rows, columns) and pool_pairs.fits(x, out):
+    if taps and len(taps) == 4 and images and scratch and _once(x, rows, columns) and pool_pairs.fits(x, out):
         for block in blocks(len(x), images):
             pool_pairs.maximum(x[block], out[block], scratch)
         return
-    full = _full(taps, out.shape)
-    for block in blocks(len(x), block_rows(math.prod(x.shape[1:]))):
-        source, target = x[block], out[block]
-        if full:
-            np.copyto(target, source[:, :, taps[0][1][0], taps[0][1][1]])
-        else:
-            target.fill(-np.inf)
-        for (oh, ow), (h, w) in taps[1:] if full else taps:
-            place = target[:, :, oh, ow]
-            np.maximum(place, source[:, :, h, w], out=place)
+    _reduce(x, out, rows, columns, np.maximum, -np.inf)
 
 
 def max_pool2d_grad_scratch(
@@ -331,25 +345,7 @@ def avg_pool2d(x: Array, out: Array, rows: Bounds, columns: Bounds, extents: Ext
     """
     if out.size == 0:
         return
-    counts = _divisors(rows, columns, extents, out.dtype)
-    taps = _taps(rows, columns)
-    if taps is None:
-        out.fill(0)
-        for i, j, h, w in _windows(rows, columns):
-            np.add.reduce(x[:, :, h, w], axis=(2, 3), out=out[:, :, i, j])
-        np.divide(out, counts, out)
-        return
-    full = _full(taps, out.shape)
-    for block in blocks(len(x), block_rows(math.prod(x.shape[1:]))):
-        source, target = x[block], out[block]
-        if full:
-            np.copyto(target, source[:, :, taps[0][1][0], taps[0][1][1]])
-        else:
-            target.fill(0)
-        for (oh, ow), (h, w) in taps[1:] if full else taps:
-            place = target[:, :, oh, ow]
-            np.add(place, source[:, :, h, w], place)
-        np.divide(target, counts, target)
+    _reduce(x, out, rows, columns, np.add, 0, _divisors(rows, columns, extents, out.dtype))
 
 
 def avg_pool2d_grad_scratch(

@@ -6,8 +6,9 @@ are products with a vector of ones (0.05 ns a value); rows may be cut anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,13 @@ def rows_scratch(rows: int, length: int, dtype: np.dtype[np.floating]) -> tuple[
     """Returns the scratch buffers of every kernel here: one block of values, and three values per row of a block."""
     size = min(rows, block_rows(length))
     return ((size * length,), dtype), ((3 * size,), dtype)
+
+
+def _row_blocks(first: Array, *others: Array | None) -> Iterator[list[Any]]:
+    """Yields the same rows of all arrays, block by block; ``None`` stays, and arrays without elements have no blocks."""
+    if first.size:
+        for block in blocks(len(first), block_rows(first.shape[1])):
+            yield [None if a is None else a[block] for a in (first, *others)]
 
 
 def _columns(scratch: Sequence[Array], rows: int) -> tuple[Array, Array, Array]:
@@ -73,10 +81,7 @@ def softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
         out: ``[rows, length]``, written; may be ``x``.
         scratch: Buffers from :func:`rows_scratch`.
     """
-    if out.size == 0:
-        return
-    for block in blocks(len(x), block_rows(x.shape[1])):
-        source, target = x[block], out[block]
+    for source, target in _row_blocks(x, out):
         peak, total, _ = _columns(scratch, len(target))
         powers = flat(scratch[0], target.shape)
         if np.maximum.reduce(source, axis=None) <= LARGE:
@@ -100,10 +105,7 @@ def softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -
         dx: ``[rows, length]``, written; may be ``dout``.
         scratch: Buffers from :func:`rows_scratch`.
     """
-    if dx.size == 0:
-        return
-    for block in blocks(len(out), block_rows(out.shape[1])):
-        y, dy, target = out[block], dout[block], dx[block]
+    for y, dy, target in _row_blocks(out, dout, dx):
         dot, _, _ = _columns(scratch, len(y))
         if y.shape[1] <= SHORT:
             product = flat(scratch[0], y.shape)
@@ -123,12 +125,9 @@ def log_softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
         out: ``[rows, length]``, written; may be ``x``.
         scratch: Buffers from :func:`rows_scratch`.
     """
-    if out.size == 0:
-        return
-    for block in blocks(len(x), block_rows(x.shape[1])):
-        target = out[block]
+    for source, target in _row_blocks(x, out):
         peak, total, _ = _columns(scratch, len(target))
-        _shifted(x[block], target, peak)
+        _shifted(source, target, peak)
         powers = flat(scratch[0], target.shape)
         np.exp(target, powers)
         _sum(powers, total)
@@ -145,14 +144,11 @@ def log_softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array
         dx: ``[rows, length]``, written; may be ``dout``.
         scratch: Buffers from :func:`rows_scratch`.
     """
-    if dx.size == 0:
-        return
-    for block in blocks(len(out), block_rows(out.shape[1])):
-        dy, target = dout[block], dx[block]
+    for y, dy, target in _row_blocks(out, dout, dx):
         total, _, _ = _columns(scratch, len(dy))
         _sum(dy, total)
         powers = flat(scratch[0], dy.shape)
-        np.exp(out[block], powers)
+        np.exp(y, powers)
         np.multiply(powers, total[:, None], powers)
         np.subtract(dy, powers, target)
 
@@ -175,16 +171,15 @@ def cross_entropy(
     if length == 0:
         loss.fill(0)
         return
-    for block in blocks(len(logits), block_rows(logits.shape[1])):
-        x, classes, place = logits[block], label[block], loss[block]
+    for x, classes, kept, place in _row_blocks(logits, label, out, loss):
         peak, total, picked = _columns(scratch, len(x))
-        target = flat(scratch[0], x.shape) if out is None else out[block]
+        target = flat(scratch[0], x.shape) if kept is None else kept
         _shifted(x, target, peak)
         index = np.clip(classes, 0, length - 1).astype(np.intp)
         picked[:] = target[np.arange(len(x)), index]
         np.exp(target, target)
         _sum(target, total)
-        if out is not None:
+        if kept is not None:
             np.divide(target, total[:, None], target)
         np.log(total, total)
         np.subtract(total, picked, out=place)
@@ -204,16 +199,13 @@ def cross_entropy_grad(
         dlogits: ``[rows, length]``, written; may be ``out``.
         scratch: Buffers from :func:`rows_scratch`.
     """
-    if dlogits.size == 0:
-        return
     length = out.shape[1]
-    for block in blocks(len(out), block_rows(out.shape[1])):
-        classes, target = label[block], dlogits[block]
+    for y, classes, dy, target in _row_blocks(out, label, dloss, dlogits):
         weight, _, _ = _columns(scratch, len(target))
-        np.copyto(weight, dloss[block])
+        np.copyto(weight, dy)
         ignored = classes == ignore
         weight[ignored] = 0
-        np.multiply(out[block], weight[:, None], target)
+        np.multiply(y, weight[:, None], target)
         row = np.flatnonzero(~ignored & (classes >= 0) & (classes < length))
         target[row, classes[row]] -= weight[row]
         if ignored.any():
@@ -232,15 +224,14 @@ def soft_cross_entropy(logits: Array, label: Array, out: Array | None, loss: Arr
     if logits.shape[1] == 0:
         loss.fill(0)
         return
-    for block in blocks(len(logits), block_rows(logits.shape[1])):
-        x, weights, place = logits[block], label[block], loss[block]
+    for x, weights, kept, place in _row_blocks(logits, label, out, loss):
         peak, total, dot = _columns(scratch, len(x))
-        target = flat(scratch[0], x.shape) if out is None else out[block]
+        target = flat(scratch[0], x.shape) if kept is None else kept
         _shifted(x, target, peak)
         np.vecdot(target, weights, out=dot)
         np.exp(target, target)
         _sum(target, total)
-        if out is not None:
+        if kept is not None:
             np.divide(target, total[:, None], target)
         # sum(label) * log(total) - sum(label * (x - max)): the logits need not be kept.
         np.log(total, total)
@@ -259,12 +250,9 @@ def soft_cross_entropy_grad(out: Array, label: Array, dloss: Array, dlogits: Arr
         dlogits: ``[rows, length]``, written; may be ``out``.
         scratch: Buffers from :func:`rows_scratch`.
     """
-    if dlogits.size == 0:
-        return
-    for block in blocks(len(out), block_rows(out.shape[1])):
-        weights, target = label[block], dlogits[block]
+    for y, weights, dy, target in _row_blocks(out, label, dloss, dlogits):
         total, _, _ = _columns(scratch, len(target))
         _sum(weights, total)
-        np.multiply(out[block], total[:, None], target)
+        np.multiply(y, total[:, None], target)
         np.subtract(target, weights, target)
-        np.multiply(target, dloss[block][:, None], target)
+        np.multiply(target, dy[:, None], target)

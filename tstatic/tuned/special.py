@@ -94,6 +94,25 @@ def erf(x: Array, out: Array, scratch: Sequence[Array]) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------------- gelu
+def _density(x: Array, out: Array) -> None:
+    """``out = exp(-x * x / 2) / sqrt(2 * pi)``, the normal density."""
+    np.multiply(x, x, out)
+    np.multiply(out, np.asarray(-0.5, x.dtype), out)
+    np.exp(out, out)
+    np.multiply(out, np.asarray(1 / math.sqrt(2 * math.pi), x.dtype), out)
+
+
+def _one_plus_exp(x: Array, out: Array) -> None:
+    """``out = 1 + exp(-2 * u)`` with the argument ``u`` of the tanh form, see :func:`gelu`."""
+    cubic, linear, one = (np.asarray(c, x.dtype) for c in (-2 * _ROOT_2_PI * _CUBIC, -2 * _ROOT_2_PI, 1))
+    np.multiply(x, x, out)
+    np.multiply(out, cubic, out)
+    np.add(out, linear, out)
+    np.multiply(out, x, out)
+    np.exp(out, out)
+    np.add(out, one, out)
+
+
 def _tail(x: Array, a: Array, ratio: Array, work: Array) -> None:
     """``a = min(abs(x), limit)``, ``ratio`` = Mills ratio of ``a``, ``work`` = normal density of ``x``."""
     np.abs(x, a)
@@ -101,10 +120,7 @@ def _tail(x: Array, a: Array, ratio: Array, work: Array) -> None:
     _horner(_MILLS_TOP, a, ratio)
     _horner(_MILLS_BOTTOM, a, work)
     np.divide(ratio, work, ratio)
-    np.multiply(x, x, work)
-    np.multiply(work, np.asarray(-0.5, x.dtype), work)
-    np.exp(work, work)
-    np.multiply(work, np.asarray(1 / math.sqrt(2 * math.pi), x.dtype), work)
+    _density(x, work)
 
 
 def gelu(x: Array, out: Array, approximate: bool, scratch: Sequence[Array]) -> None:
@@ -121,15 +137,8 @@ def gelu(x: Array, out: Array, approximate: bool, scratch: Sequence[Array]) -> N
         scratch: Buffers from :func:`special_scratch`.
     """
     if approximate:
-        cubic, linear = (np.asarray(c, x.dtype) for c in (-2 * _ROOT_2_PI * _CUBIC, -2 * _ROOT_2_PI))
-        one = np.asarray(1, x.dtype)
         for v, y, e, _, _ in _flat_blocks([x], out, scratch):
-            np.multiply(v, v, e)
-            np.multiply(e, cubic, e)
-            np.add(e, linear, e)
-            np.multiply(e, v, e)
-            np.exp(e, e)
-            np.add(e, one, e)
+            _one_plus_exp(v, e)
             np.divide(v, e, y)
         return
     if x.dtype == np.float64:
@@ -173,10 +182,7 @@ def gelu_grad(x: Array, dout: Array, dx: Array, approximate: bool, scratch: Sequ
 
         for v, g, y, phi, density, near in _flat_blocks([x, dout], dx, scratch):
             ndtr(v, phi)
-            np.multiply(v, v, density)
-            np.multiply(density, -0.5, density)
-            np.exp(density, density)
-            np.multiply(density, 1 / math.sqrt(2 * math.pi), density)
+            _density(v, density)
             # The density is 0 long before x is infinite, where their product would be NaN.
             np.clip(v, -40.0, 40.0, near)
             np.multiply(density, near, density)
@@ -200,17 +206,11 @@ def gelu_grad(x: Array, dout: Array, dx: Array, approximate: bool, scratch: Sequ
 
 
 def _gelu_tanh_grad(x: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -> None:
-    names = (-2 * _ROOT_2_PI * _CUBIC, -2 * _ROOT_2_PI, 6 * _ROOT_2_PI * _CUBIC, 2 * _ROOT_2_PI, 1.0)
-    cubic, linear, slope, start, one = (np.asarray(c, x.dtype) for c in names)
+    slope, start, one = (np.asarray(c, x.dtype) for c in (6 * _ROOT_2_PI * _CUBIC, 2 * _ROOT_2_PI, 1))
     # With x limited, its factor stays finite; s is 0 or 1 long before.
     most = np.asarray(24.0, x.dtype)
     for v, g, y, factor, s, rest in _flat_blocks([x, dout], dx, scratch):
-        np.multiply(v, v, s)
-        np.multiply(s, cubic, s)
-        np.add(s, linear, s)
-        np.multiply(s, v, s)
-        np.exp(s, s)
-        np.add(s, one, s)
+        _one_plus_exp(v, s)
         np.divide(one, s, s)
         np.clip(v, -most, most, factor)
         np.multiply(factor, factor, rest)

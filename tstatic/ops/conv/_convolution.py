@@ -40,7 +40,7 @@ from tstatic.ops.conv._sliding import (
     spatial,
 )
 from tstatic.tuned._common import Array
-from tstatic.tuned._windows import Pads, Pair, output_size
+from tstatic.tuned._windows import Geometry, output_size
 from tstatic.tuned.conv import (
     conv2d_filter_grad,
     conv2d_filter_grad_scratch,
@@ -111,10 +111,10 @@ class Window:
         )
 
     @property
-    def plane(self) -> tuple[Pair, Pads, Pair, int]:
-        """What the tuned functions take after the arrays: strides, paddings, dilations of the last two axes, groups."""
+    def plane(self) -> Geometry:
+        """How the filters meet the input along the last two axes."""
         pads = tuple(p for pair in self.pads[-2:] for p in pair)
-        return self.strides[-2:], pads, self.dilations[-2:], self.groups  # type: ignore[return-value]
+        return Geometry(self.strides[-2:], pads, self.dilations[-2:], self.groups)  # type: ignore[arg-type]
 
     def taps(self, place: int, depth: int) -> Iterator[tuple[int, int]]:
         """Yields what an output place reads along the first axis: places of the kernel and of an input of size ``depth``."""
@@ -207,8 +207,8 @@ class Product:
     Attributes:
         side: Which one is computed: position in :data:`Sides`.
         buffers: How many scratch buffers the product over two axes has.
-        needs: ``(large shape, filters shape, small shape, *plane, dtype) -> buffers``.
-        run: ``(large, filters, small, *plane, scratch)``: writes the side that it computes.
+        needs: ``(large shape, filters shape, small shape, plane, dtype) -> buffers``.
+        run: ``(large, filters, small, plane, scratch)``: writes the side that it computes.
     """
 
     side: int
@@ -219,13 +219,13 @@ class Product:
     def scratch(self, shapes: tuple[Shape, Shape, Shape], window: Window, meta: Meta) -> tuple[Meta, ...]:
         """Returns the scratch of :meth:`compute` for sides of these shapes; ``meta`` has their dtype."""
         flat = [(*s[:2], *s[-2:]) for s in shapes]
-        found = as_metas(self.needs(*flat, *window.plane, meta.dtype.compute.np))
+        found = as_metas(self.needs(*flat, window.plane, meta.dtype.compute.np))
         return found if len(window.kernel) == 2 else (Meta(flat[self.side], meta.dtype.compute), *found)
 
     def compute(self, sides: Sides, window: Window, scratch: Sequence[Array]) -> list[Array]:
         """Writes one side; returns the scratch buffers that are not its own."""
         if len(window.kernel) == 2:
-            self.run(*sides, *window.plane, scratch[: self.buffers])
+            self.run(*sides, window.plane, scratch[: self.buffers])
             return list(scratch[self.buffers :])
         large, filters, small = sides
         part, needs = scratch[0], scratch[1 : 1 + self.buffers]
@@ -234,7 +234,7 @@ class Product:
             for k, (a, p) in enumerate(window.taps(i, large.shape[2])):
                 slices = [large[:, :, p], filters[:, :, a], small[:, :, i]]
                 place, slices[self.side] = slices[self.side], part
-                self.run(*slices, *window.plane, needs)
+                self.run(*slices, window.plane, needs)
                 if self.side == 2 and k == 0:
                     np.copyto(place, part)
                 else:
