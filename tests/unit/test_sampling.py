@@ -65,9 +65,9 @@ def test_multinomial_refuses_weights(row: list[float], attrs: dict[str, Any]) ->
 
 
 def test_multinomial_refuses_shapes_and_counts() -> None:
-    with pytest.raises(ProgramError, match="an int from 1 to 3[^$]*fewer samples"):
+    with pytest.raises(ProgramError, match=r"(?s)an int from 1 to 3.*fewer samples"):
         op("multinomial", np.ones(3), num_samples=4)
-    with pytest.raises(ProgramError, match="an int from 1 to 3[^$]*larger 'num_samples'"):
+    with pytest.raises(ProgramError, match=r"(?s)an int from 1 to 3.*larger 'num_samples'"):
         op("multinomial", np.ones(3), num_samples=0)
     with pytest.raises(ShapeError):
         op("multinomial", np.ones((2, 2, 2)))

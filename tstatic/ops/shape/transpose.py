@@ -109,15 +109,9 @@ def moveaxis(
     rank = len(x.shape)
     start = [check_axis(a, x, "source", "moveaxis") for a in as_list(source)]
     goal = [check_axis(a, x, "destination", "moveaxis") for a in as_list(destination)]
-    if len(start) != len(goal) or len(set(start)) != len(start) or len(set(goal)) != len(goal):
-        raise ShapeError(
-            "source and destination must name as many different axes each",
-            expected="two lists of equal length without repetition",
-            received=f"source {as_list(source)} and destination {as_list(destination)}",
-            fix="give each moved axis one destination",
-            op="moveaxis",
-            var=x.name,
-        )
+    check_axes(start, x, "source", "moveaxis")
+    check_axes(goal, x, "destination", "moveaxis")
+    check_length(goal, len(start), "destination", "moveaxis", why="one for each axis of source")
     perm = [a for a in range(rank) if a not in start]
     for to, axis in sorted(zip(goal, start, strict=True)):
         perm.insert(to, axis)
