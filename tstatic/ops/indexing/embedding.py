@@ -221,19 +221,6 @@ def _infer_hot(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta
     return Meta(shape, dtype)
 
 
-def _ref_hot(
-    x: Array, given: Array | None, out: Array | None, *, depth: int, dtype: DType, allow_out_of_range: bool
-) -> list[Array] | None:
-    if out is None:
-        assert given is not None
-        count = check_int(given.reshape(-1)[0], "depth_tensor", least=1)
-        made = np.empty((*x.shape, count), dtype.np)
-        _fill(x, made, allow_out_of_range)
-        return [made]
-    _fill(x, out, allow_out_of_range)
-    return None
-
-
 def _fill(x: Array, out: Array, allow_out_of_range: bool) -> None:
     depth = out.shape[-1]
     if not allow_out_of_range:
@@ -249,26 +236,60 @@ def _fill(x: Array, out: Array, allow_out_of_range: bool) -> None:
     out.reshape(-1, depth)[rows, classes] = True
 
 
-def _lower_hot(torch: Any, x: Any, given: Any, *, depth: int, dtype: DType) -> Any:
-    count = int(given) if given is not None else depth
-    return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
+def _one_hot_op(type: str, column: bool, cases: tuple[Case, ...]) -> None:
+    """Registers an op that makes one-hot rows; the older one reads class numbers whose last axis has a size of 1."""
 
+    def infer(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
+        if column:
+            check_size(x, -1, 1, "X", fix="use nn.functional.one_hot, or unsqueeze the last axis")
+            x = x.with_shape(x.shape[:-1])
+        return _infer_hot(x, given, depth=depth, dtype=dtype)
 
-_ATTRS = {"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}
+    def ref(
+        x: Array, given: Array | None, out: Array | None, *, depth: int, dtype: DType, allow_out_of_range: bool
+    ) -> list[Array] | None:
+        classes = x[..., 0] if column else x
+        if out is not None:
+            _fill(classes, out, allow_out_of_range)
+            return None
+        assert given is not None
+        count = check_int(given.reshape(-1)[0], "depth_tensor", least=1)
+        made = np.empty((*classes.shape, count), dtype.np)
+        _fill(classes, made, allow_out_of_range)
+        return [made]
 
-register(OpDef(
-    "one_hot_v2", "X, depth_tensor? -> Out", attrs=_ATTRS, infer=_infer_hot, ref=_ref_hot, lower=_lower_hot,
-    split=Split(ELEMENTS, 0, None, 0),
-    domain=Domain(
-        cases=(
-            Case(((6,), None), {"depth": 4}), Case(((2, 3), None), {"depth": 4, "dtype": "int64"}),
-            Case(((), None), {"depth": 4}), Case(((0, 2), None), {"depth": 5}),
-            Case(((7, 1), None), {"depth": 2, "allow_out_of_range": True}),
-            Case(((3,), None), {"depth": 9, "dtype": "bfloat16"}),
+    def lower(torch: Any, x: Any, given: Any, *, depth: int, dtype: DType) -> Any:
+        classes = (x[..., 0] if column else x).unsqueeze(-1)
+        count = int(given) if given is not None else depth
+        return (classes == torch.arange(count, device=x.device)).to(getattr(torch, dtype.name))
+
+    register(OpDef(
+        type, "X, depth_tensor? -> Out",
+        attrs={"depth": 1, "dtype": Attr(float32, "dtype"), "allow_out_of_range": False}, infer=infer, ref=ref,
+        lower=lower, split=Split(ELEMENTS, 0, None, 0),
+        domain=Domain(
+            cases=cases, values={"X": ValueRange(0, "depth", dtype="int64")}, floats=("float32",), ulps=0,
         ),
-        values={"X": ValueRange(0, "depth", dtype="int64")}, floats=("float32",), ulps=0,
+    ))  # fmt: skip
+
+
+_one_hot_op(
+    "one_hot_v2", False,
+    (
+        Case(((6,), None), {"depth": 4}), Case(((2, 3), None), {"depth": 4, "dtype": "int64"}),
+        Case(((), None), {"depth": 4}), Case(((0, 2), None), {"depth": 5}),
+        Case(((7, 1), None), {"depth": 2, "allow_out_of_range": True}),
+        Case(((3,), None), {"depth": 9, "dtype": "bfloat16"}),
     ),
-))  # fmt: skip
+)  # fmt: skip
+_one_hot_op(
+    "one_hot", True,
+    (
+        Case(((6, 1), None), {"depth": 4}), Case(((2, 3, 1), None), {"depth": 4, "dtype": "int64"}),
+        Case(((1,), None), {"depth": 4}), Case(((0, 1), None), {"depth": 5}),
+        Case(((7, 1), None), {"depth": 2, "allow_out_of_range": True}), Case(((3, 1), None), {"depth": 9}),
+    ),
+)  # fmt: skip
 
 
 @export("nn.functional.one_hot", op="one_hot_v2")
@@ -307,33 +328,6 @@ def _one_hot(type: str, x: Variable, depth: Any, allow_out_of_range: bool, name:
 def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """:func:`one_hot`, where classes out of range may be allowed and then give rows of zeros."""
     return _one_hot("one_hot_v2", check_variable(input, "input", "one_hot", INTEGERS), depth, allow_out_of_range)
-
-
-# ------------------------------------------------------------------------------------------------- the older operator
-def _infer_last(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta:
-    check_size(x, -1, 1, "X", fix="use nn.functional.one_hot, or unsqueeze the last axis")
-    return _infer_hot(x.with_shape(x.shape[:-1]), given, depth=depth, dtype=dtype)
-
-
-def _ref_last(
-    x: Array, given: Array | None, out: Array | None, *, depth: int, dtype: DType, allow_out_of_range: bool
-) -> list[Array] | None:
-    return _ref_hot(x[..., 0], given, out, depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)
-
-
-register(OpDef(
-    "one_hot", "X, depth_tensor? -> Out", attrs=_ATTRS, infer=_infer_last, ref=_ref_last,
-    lower=lambda torch, x, given, *, depth, dtype: _lower_hot(torch, x[..., 0], given, depth=depth, dtype=dtype),
-    split=Split(ELEMENTS, 0, None, 0),
-    domain=Domain(
-        cases=(
-            Case(((6, 1), None), {"depth": 4}), Case(((2, 3, 1), None), {"depth": 4, "dtype": "int64"}),
-            Case(((1,), None), {"depth": 4}), Case(((0, 1), None), {"depth": 5}),
-            Case(((7, 1), None), {"depth": 2, "allow_out_of_range": True}), Case(((3, 1), None), {"depth": 9}),
-        ),
-        values={"X": ValueRange(0, "depth", dtype="int64")}, floats=("float32",), ulps=0,
-    ),
-))  # fmt: skip
 
 
 @export("fluid.layers.one_hot", op="one_hot")

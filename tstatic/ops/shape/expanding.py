@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,22 +87,36 @@ def _summed(old: Shape, new: Shape) -> tuple[int, ...]:
     return tuple(i for i, s in enumerate(new) if i < lead or (old[i - lead] == 1 and s != 1))
 
 
-def _back_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
-    _, dout = ins
-    return sum_calls(dout, _summed(outs[0].shape, dout.shape), outs[0], scratch)
+def _summing(
+    fold: Callable[[Shape, Shape], tuple[Shape, tuple[int, ...]]],
+) -> CallRef:
+    """Returns the reference ``X, Out@GRAD -> X@GRAD`` of the gradient of an op that repeats values: it adds up the repetitions.
 
+    Args:
+        fold: ``(shape of X, shape of Out) -> (the shape in which to read Out@GRAD, its axes to add up)``.
+    """
 
-def _back_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
-    _, dout = ins
-    return sum_scratch(dout, _summed(outs[0].shape, dout.shape))
+    def calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
+        dout, dx = ins[1], outs[0]
+        if dout.size == 0:
+            return [clear(dx)]
+        shape, axes = fold(dx.shape, dout.shape)
+        # To split an axis never needs a copy, whatever the strides are.
+        return sum_calls(dout.reshape(shape, copy=False), axes, dx, scratch)
 
+    def scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
+        dout, dx = ins[1], outs[0]
+        if dout.numel == 0:
+            return ()
+        shape, axes = fold(dx.shape, dout.shape)
+        return sum_scratch(dout.with_shape(shape), axes)
 
-_BACK = CallRef(_back_calls, _back_scratch_metas, unread=(0,))
+    return CallRef(calls, scratch_metas, unread=(0,))
 
 
 _GRAD = GradOp(
     "X, Out@GRAD -> X@GRAD",
-    ref=_BACK,
+    ref=_summing(lambda old, new: (new, _summed(old, new))),
     lower=lambda torch, x, dout: dout.sum_to_size(tuple(x.shape)),
     shape_only=("X",),
     # The new shape may be known at run time only, so the gradient's gradient follows the incoming gradient's.
@@ -301,30 +315,15 @@ def _back_axes(pairs: Shape) -> tuple[int, ...]:
     return tuple(i for i in range(0, len(pairs), 2) if pairs[i] != 1)
 
 
-def _back_calls_tile(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any]) -> Calls:
-    dout, dx = ins[1], outs[0]
-    if dout.size == 0:
-        return [clear(dx)]
-    pairs = _pairs(dx.shape, dout.shape)
-    return sum_calls(dout.reshape(pairs, copy=False), _back_axes(pairs), dx, scratch)
-
-
-def _back_scratch_metas_tile(ins: Sequence[Meta], outs: Sequence[Meta]) -> tuple[Meta, ...]:
-    dout, dx = ins[1], outs[0]
-    if dout.numel == 0:
-        return ()
-    pairs = _pairs(dx.shape, dout.shape)
-    return sum_scratch(dout.with_shape(pairs), _back_axes(pairs))
-
-
-_BACK_tile = CallRef(_back_calls_tile, _back_scratch_metas_tile, unread=(0,))
+def _folded(old: Shape, new: Shape) -> tuple[Shape, tuple[int, ...]]:
+    pairs = _pairs(old, new)
+    return pairs, _back_axes(pairs)
 
 
 def _lower_back(torch: Any, x: Any, dout: Any) -> Any:
     if dout.numel() == 0:
         return torch.zeros(tuple(x.shape), dtype=dout.dtype, device=dout.device)
-    pairs = _pairs(tuple(x.shape), tuple(dout.shape))
-    axes = _back_axes(pairs)
+    pairs, axes = _folded(tuple(x.shape), tuple(dout.shape))
     folded = dout.reshape(pairs)
     return (folded.sum(axes) if axes else folded).reshape(tuple(x.shape))
 
@@ -332,7 +331,7 @@ def _lower_back(torch: Any, x: Any, dout: Any) -> Any:
 def _grad(again_rule: Any) -> GradOp:
     return GradOp(
         "X, Out@GRAD -> X@GRAD",
-        ref=_BACK_tile,
+        ref=_summing(_folded),
         lower=_lower_back,
         shape_only=("X",),
         grad=again_rule,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,37 @@ def reshape_to(ctx: GradContext, x: str, arriving: str, wanted: str) -> OpSpec:
     return OpSpec("reshape2_grad", {"X": [x], "Out@GRAD": [arriving]}, {"X@GRAD": [wanted]})
 
 
-# -------------------------------------------------------------------------------------------------- reshape and flatten
+def _reshaping_op(
+    type: str,
+    attrs: Mapping[str, Any],
+    shape_of: Callable[..., Shape],
+    grad: Callable[[GradContext], list[OpSpec]],
+    cases: Sequence[tuple[Shape, Mapping[str, Any]]],
+    lower: Callable[..., Any] | None = None,
+) -> None:
+    """Registers an op ``X -> Out, XShape~`` that keeps the order of the elements and whose shape the attributes say.
+
+    Args:
+        type: Op type.
+        attrs: Its attributes.
+        shape_of: ``(shape of X, **attrs) -> shape of Out``.
+        grad: The gradient rule.
+        cases: (shape, attributes) for tests.
+        lower: ``(torch, x, **attrs) -> out``, where torch has an operator of its own.
+    """
+
+    def by_shape(torch: Any, x: Any, **values: Any) -> Any:
+        return torch.reshape(x, shape_of(tuple(x.shape), **values))
+
+    known = lower or by_shape
+    register(OpDef(
+        type, "X -> Out, XShape~", attrs=attrs, infer=lambda x, **values: with_shape(x, shape_of(x.shape, **values)),
+        ref=copies(plain_copy), lower=lambda torch, x, **values: (known(torch, x, **values), None),
+        view=lambda x, **values: view_of(x, shape_of(x.shape, **values)), grad=grad, amp="gray",
+        domain=Domain(cases=tuple(Case((shape,), given) for shape, given in cases), others=ANY, ulps=0),
+    ))  # fmt: skip
+
+
 # ------------------------------------------------------------------------------------------------------------- reshape2
 def _infer_reshape(x: Meta, given: Meta | None, each: list[Meta] | None, *, shape: Sequence[int]) -> tuple[Meta, Meta]:
     rank = tensor_rank(given, each, "shape")
@@ -217,10 +247,11 @@ register(OpDef(
 
 
 # -------------------------------------------------------------------------------------------------------------- flatten
-def _flat_shape(shape: Shape, start: int, stop: int) -> Shape:
+def _flat_shape(shape: Shape, start_axis: int, stop_axis: int) -> Shape:
     if not shape:
         return (1,)
-    start, stop = normalize_axis(start, len(shape), "start_axis"), normalize_axis(stop, len(shape), "stop_axis")
+    start = normalize_axis(start_axis, len(shape), "start_axis")
+    stop = normalize_axis(stop_axis, len(shape), "stop_axis")
     if start > stop:
         raise ShapeError(
             "the stop_axis should be larger than the start_axis",
@@ -231,23 +262,15 @@ def _flat_shape(shape: Shape, start: int, stop: int) -> Shape:
     return (*shape[:start], numel(shape[start : stop + 1]), *shape[stop + 1 :])
 
 
-register(OpDef(
-    "flatten_contiguous_range", "X -> Out, XShape~", attrs={"start_axis": 1, "stop_axis": 1},
-    infer=lambda x, *, start_axis, stop_axis: with_shape(x, _flat_shape(x.shape, start_axis, stop_axis)),
-    ref=copies(plain_copy),
-    lower=lambda torch, x, *, start_axis, stop_axis: (torch.flatten(x, start_axis, stop_axis), None),
-    view=lambda x, *, start_axis, stop_axis: view_of(x, _flat_shape(x.shape, start_axis, stop_axis)), grad=reshape_back,
-    amp="gray",
-    domain=Domain(
-        cases=(
-            Case(((2, 3, 4, 5),), {"start_axis": 1, "stop_axis": 2}),
-            Case(((2, 3, 4),), {"start_axis": 0, "stop_axis": -1}),
-            Case(((2, 3, 4),), {"start_axis": -2, "stop_axis": -1}), Case(((),), {"start_axis": 0, "stop_axis": 0}),
-            Case(((2, 0, 3),), {"start_axis": 1, "stop_axis": 2}), Case(((5,),), {"start_axis": 0, "stop_axis": 0}),
-        ),
-        others=ANY, ulps=0,
+_reshaping_op(
+    "flatten_contiguous_range", {"start_axis": 1, "stop_axis": 1}, _flat_shape, reshape_back,
+    (
+        ((2, 3, 4, 5), {"start_axis": 1, "stop_axis": 2}), ((2, 3, 4), {"start_axis": 0, "stop_axis": -1}),
+        ((2, 3, 4), {"start_axis": -2, "stop_axis": -1}), ((), {"start_axis": 0, "stop_axis": 0}),
+        ((2, 0, 3), {"start_axis": 1, "stop_axis": 2}), ((5,), {"start_axis": 0, "stop_axis": 0}),
     ),
-))  # fmt: skip
+    lower=lambda torch, x, start_axis, stop_axis: torch.flatten(x, start_axis, stop_axis),
+)  # fmt: skip
 
 
 def _matrix_shape(shape: Shape, axis: int) -> Shape:
@@ -258,19 +281,13 @@ def _matrix_shape(shape: Shape, axis: int) -> Shape:
     return numel(shape[:at]), numel(shape[at:])
 
 
-register(OpDef(
-    "flatten2", "X -> Out, XShape~", attrs={"axis": 1},
-    infer=lambda x, *, axis: with_shape(x, _matrix_shape(x.shape, axis)), ref=copies(plain_copy),
-    lower=lambda torch, x, *, axis: (torch.reshape(x, _matrix_shape(tuple(x.shape), axis)), None),
-    view=lambda x, *, axis: view_of(x, _matrix_shape(x.shape, axis)), grad=reshape_back, amp="gray",
-    domain=Domain(
-        cases=(
-            Case(((2, 3, 4),), {"axis": 1}), Case(((2, 3, 4),), {"axis": 0}), Case(((2, 3, 4),), {"axis": 3}),
-            Case(((2, 3, 4),), {"axis": -1}), Case(((0, 3),), {"axis": 1}), Case(((4,),), {"axis": 0}),
-        ),
-        others=ANY, ulps=0,
+_reshaping_op(
+    "flatten2", {"axis": 1}, _matrix_shape, reshape_back,
+    (
+        ((2, 3, 4), {"axis": 1}), ((2, 3, 4), {"axis": 0}), ((2, 3, 4), {"axis": 3}), ((2, 3, 4), {"axis": -1}),
+        ((0, 3), {"axis": 1}), ((4,), {"axis": 0}),
     ),
-))  # fmt: skip
+)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ functions
@@ -417,8 +434,7 @@ def _squeeze_grad(ctx: GradContext) -> list[OpSpec]:
         names = passed(ctx)
         if names is None:
             return []
-        inputs = {"X": ctx.inputs["X"], "Out@GRAD": [names[0]]}
-        return [OpSpec("reshape2_grad", inputs, {"X@GRAD": [names[1]]})]
+        return [OpSpec("reshape2_grad", {"X": ctx.inputs["X"], "Out@GRAD": [names[0]]}, {"X@GRAD": [names[1]]})]
     return _one_op(ctx, "unsqueeze2", axes)
 
 
@@ -431,34 +447,20 @@ def _one_op(ctx: GradContext, type: str, axes: Sequence[int]) -> list[OpSpec]:
     return grad_is_op(type, {"axes": tuple(axes)})(ctx) if len(axes) else grad_is_op("assign")(ctx)
 
 
-register(OpDef(
-    "squeeze2", "X -> Out, XShape~", attrs={"axes": Attr((), "ints")},
-    infer=lambda x, *, axes: with_shape(x, _squeeze_shape(x.shape, axes)), ref=copies(plain_copy),
-    lower=lambda torch, x, *, axes: (torch.reshape(x, _squeeze_shape(tuple(x.shape), axes)), None),
-    view=lambda x, *, axes: view_of(x, _squeeze_shape(x.shape, axes)), grad=_squeeze_grad, amp="gray",
-    domain=Domain(
-        cases=(
-            Case(((1, 3, 1, 4),), {"axes": (0, 2)}), Case(((1, 3, 1, 4),), {"axes": (-2,)}),
-            Case(((3, 4),), {"axes": ()}), Case(((1,),), {"axes": (0,)}), Case(((1, 0, 2),), {"axes": (0,)}),
-            Case(((1, 1, 1),), {"axes": (0, 1, 2)}),
-        ),
-        others=ANY, ulps=0,
+_reshaping_op(
+    "squeeze2", {"axes": Attr((), "ints")}, _squeeze_shape, _squeeze_grad,
+    (
+        ((1, 3, 1, 4), {"axes": (0, 2)}), ((1, 3, 1, 4), {"axes": (-2,)}), ((3, 4), {"axes": ()}),
+        ((1,), {"axes": (0,)}), ((1, 0, 2), {"axes": (0,)}), ((1, 1, 1), {"axes": (0, 1, 2)}),
     ),
-))  # fmt: skip
-
-register(OpDef(
-    "unsqueeze2", "X -> Out, XShape~", attrs={"axes": Attr(kind="ints")},
-    infer=lambda x, *, axes: with_shape(x, _unsqueeze_shape(x.shape, axes)), ref=copies(plain_copy),
-    lower=lambda torch, x, *, axes: (torch.reshape(x, _unsqueeze_shape(tuple(x.shape), axes)), None),
-    view=lambda x, *, axes: view_of(x, _unsqueeze_shape(x.shape, axes)), grad=_unsqueeze_grad, amp="gray",
-    domain=Domain(
-        cases=(
-            Case(((3, 4),), {"axes": (0,)}), Case(((3, 4),), {"axes": (0, -1)}), Case(((3, 4),), {"axes": (1, 1)}),
-            Case(((),), {"axes": (0, 0)}), Case(((0, 2),), {"axes": (-2,)}), Case(((2,),), {"axes": (1, 0)}),
-        ),
-        others=ANY, ulps=0,
+)  # fmt: skip
+_reshaping_op(
+    "unsqueeze2", {"axes": Attr(kind="ints")}, _unsqueeze_shape, _unsqueeze_grad,
+    (
+        ((3, 4), {"axes": (0,)}), ((3, 4), {"axes": (0, -1)}), ((3, 4), {"axes": (1, 1)}), ((), {"axes": (0, 0)}),
+        ((0, 2), {"axes": (-2,)}), ((2,), {"axes": (1, 0)}),
     ),
-))  # fmt: skip
+)  # fmt: skip
 
 
 @export("tensor.squeeze", "Variable.squeeze", op="squeeze2")
