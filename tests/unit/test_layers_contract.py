@@ -29,7 +29,17 @@ def test_imports_point_down() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- an op is one file
-MAKERS = {"OpDef", "unary_op"}
+MAKERS = {
+    "OpDef",
+    "unary_op",
+    "_gather_op",
+    "_one_hot_op",
+    "_permuting",
+    "_reshaping_op",
+    "_slice_op",
+    "_take_op",
+    "_tile_op",
+}
 """Whoever is called with an op type makes its definition."""
 
 

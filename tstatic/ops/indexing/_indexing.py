@@ -156,6 +156,30 @@ def add_flat(out: Array, flat: Array, values: Array, *, fresh: bool = False) -> 
         np.copyto(out, table)
 
 
+# --------------------------------------------------------------------------------------------------------- overwriting
+def stays(index: Array, size: int) -> Array:
+    """Returns which entries are the last of their position: of several values for one position the last one stays."""
+    order = np.arange(index.shape[0])
+    last = np.empty(size, np.int64)
+    last[index] = order
+    return np.asarray(last[index] == order)
+
+
+def torch_last(torch: Any, index: Any, size: int) -> Any:
+    """Returns for each position the number of the value that stays, or -1.
+
+    The same on every device, unlike a plain scatter, which writes equal positions in any order.
+    """
+    order = torch.arange(index.numel(), device=index.device)
+    last = torch.full((size,), -1, dtype=torch.int64, device=index.device)
+    return last.scatter_reduce(0, index, order, "amax")
+
+
+def torch_stays(torch: Any, index: Any, size: int) -> Any:
+    """:func:`stays` with torch."""
+    return torch_last(torch, index, size)[index] == torch.arange(index.numel(), device=index.device)
+
+
 # ---------------------------------------------------------------------------------------------------------- adding rows
 
 # Elements moved at once, so that a block of rows stays in the L2 cache.

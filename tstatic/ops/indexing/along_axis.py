@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,27 +26,29 @@ from tstatic.ir.split import ELEMENTS, FREE, Split
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, normalize_axis
 from tstatic.ops._gradients import grad_is_forward_op, grad_is_linear_op
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing._indexing import add_flat, positions
+from tstatic.ops.indexing._indexing import add_flat, positions, stays, torch_stays
 from tstatic.ops.shape._shapes import ANY, Array, emit_one
 from tstatic.ops.shape.expanding import broadcast_tensors, expand, expand_as
 
 
-def infer_along(x: Meta, index: Meta, axis: int, slot: str) -> int:
-    """Checks an index of the rank of ``x``, whose sizes may be smaller; returns the positive axis."""
+def check_along(x: Meta, index: Meta, axis: int) -> None:
+    """Refuses an index that has not the rank of ``x``, or that is larger beside the axis.
+
+    Raises:
+        DTypeError, ShapeError: Say what was expected.
+    """
     check_dtype(index, INTEGERS, "Index")
-    check_rank(x, range(1, ANY_RANK), slot)
+    check_rank(x, range(1, ANY_RANK), "Input")
     at = normalize_axis(axis, x.rank, "Axis")
-    fits = index.rank == x.rank and all(
-        d == at or UNKNOWN in (a, b) or b <= a for d, (a, b) in enumerate(zip(x.shape, index.shape, strict=True))
-    )
-    if not fits:
+    check_rank(index, x.rank, "Index", layout="as many as Input")
+    pairs = zip(x.shape, index.shape, strict=True)
+    if not all(d == at or UNKNOWN in (a, b) or b <= a for d, (a, b) in enumerate(pairs)):
         raise ShapeError(
-            "Index must have the rank of the value and no larger size beside the axis",
+            "Index must be no larger than the value beside the axis",
             expected=f"sizes of at most {list(x.shape)} except along axis {at}",
             received=list(index.shape),
             fix="expand or slice the index",
         )
-    return at
 
 
 def _take(x: Array, index: Array, out: Array, axis: int) -> None:
@@ -70,27 +73,58 @@ def _lower_back(torch: Any, x: Any, index: Any, dout: Any, axis: int) -> Any:
     return zeros.scatter_add(axis, index.to(torch.int64), wide).to(dout.dtype)
 
 
-register(OpDef(
-    "take_along_axis", "Input, Index -> Result", attrs={"Axis": 0},
-    infer=lambda x, index, *, Axis: x.with_shape(index.shape if infer_along(x, index, Axis, "Input") >= 0 else ()),
-    ref=lambda x, index, out, *, Axis: _take(x, index, out, Axis),
-    lower=lambda torch, x, index, *, Axis: torch.gather(x, Axis, index.to(torch.int64)),
-    split=Split(ELEMENTS, FREE, work=1, taken="Axis"),
-    grad=GradOp(
-        "Input, Index, Result@GRAD -> Input@GRAD",
-        ref=lambda x, index, dout, dx, *, Axis: _back(x, index, dout, dx, axis=Axis),
-        lower=lambda torch, x, index, dout, *, Axis: _lower_back(torch, x, index, dout, Axis), shape_only=("Input",),
-        grad=grad_is_forward_op("take_along_axis", "Input", "Result", ("Index",)),
-    ),
-    domain=Domain(
-        cases=(
-            Case(((3, 4), (5, 4)), {"Axis": 0}), Case(((4, 4), (4, 2)), {"Axis": 1}),
-            Case(((2, 3, 2), (1, 3, 2)), {"Axis": -1}), Case(((5,), (7,)), {"Axis": 0}),
-            Case(((3, 4), (0, 4)), {"Axis": 0}), Case(((2, 0), (3, 0)), {"Axis": -2}),
+def _take_op(
+    type: str,
+    x: str,
+    out: str,
+    axis: str | None,
+    infer: Callable[..., Meta],
+    cases: tuple[Case, ...],
+    limit: str,
+) -> None:
+    """Registers an op that reads one entry per position along an axis.
+
+    Args:
+        type: Op type.
+        x, out: Its slots beside ``Index``.
+        axis: The attribute that says the axis; ``None`` for axis 1.
+        infer: The shape rule.
+        cases: Where tests may sample.
+        limit: The size of ``x`` that test indices stay below.
+    """
+
+    def at(attrs: Mapping[str, Any]) -> int:
+        return attrs[axis] if axis else 1
+
+    register(OpDef(
+        type, f"{x}, Index -> {out}", attrs={axis: 0} if axis else {}, infer=infer,
+        ref=lambda source, index, out, **attrs: _take(source, index, out, at(attrs)),
+        lower=lambda torch, source, index, **attrs: torch.gather(source, at(attrs), index.to(torch.int64)),
+        split=Split(ELEMENTS, FREE, work=1, taken=axis or (1,)),
+        grad=GradOp(
+            f"{x}, Index, {out}@GRAD -> {x}@GRAD",
+            ref=lambda source, index, dout, dx, **attrs: _back(source, index, dout, dx, axis=at(attrs)),
+            lower=lambda torch, source, index, dout, **attrs: _lower_back(torch, source, index, dout, at(attrs)),
+            shape_only=(x,), grad=grad_is_forward_op(type, x, out, ("Index",)),
         ),
-        values={"Index": ValueRange(0, "Input.0", dtype="int64")}, others=ANY,
+        domain=Domain(cases=cases, values={"Index": ValueRange(0, limit, dtype="int64")}, others=ANY),
+    ))  # fmt: skip
+
+
+def _infer_take(x: Meta, index: Meta, *, Axis: int) -> Meta:
+    check_along(x, index, Axis)
+    return x.with_shape(index.shape)
+
+
+_take_op(
+    "take_along_axis", "Input", "Result", "Axis", _infer_take,
+    (
+        Case(((3, 4), (5, 4)), {"Axis": 0}), Case(((4, 4), (4, 2)), {"Axis": 1}),
+        Case(((2, 3, 2), (1, 3, 2)), {"Axis": -1}), Case(((5,), (7,)), {"Axis": 0}),
+        Case(((3, 4), (0, 4)), {"Axis": 0}), Case(((2, 0), (3, 0)), {"Axis": -2}),
     ),
-))  # fmt: skip
+    "Input.0",
+)  # fmt: skip
 
 
 def broadcast_index(x: Variable, index: Variable, axis: int, function: str) -> tuple[Variable, Variable, int]:
@@ -153,23 +187,14 @@ def _infer_sample(x: Meta, index: Meta) -> Meta:
     return x.with_shape((index.shape[0] if x.shape[0] == UNKNOWN else x.shape[0], index.shape[1]))
 
 
-register(OpDef(
-    "index_sample", "X, Index -> Out", infer=_infer_sample, ref=lambda x, index, out: _take(x, index, out, 1),
-    lower=lambda torch, x, index: torch.gather(x, 1, index.to(torch.int64)),
-    split=Split(ELEMENTS, FREE, work=1, taken=(1,)),
-    grad=GradOp(
-        "X, Index, Out@GRAD -> X@GRAD", ref=lambda x, index, dout, dx: _back(x, index, dout, dx, axis=1),
-        lower=lambda torch, x, index, dout: _lower_back(torch, x, index, dout, 1), shape_only=("X",),
-        grad=grad_is_forward_op("index_sample", keep=("Index",)),
+_take_op(
+    "index_sample", "X", "Out", None, _infer_sample,
+    (
+        Case(((3, 4), (3, 2))), Case(((2, 3), (2, 6))), Case(((1, 5), (1, 1))), Case(((0, 3), (0, 2))),
+        Case(((3, 3), (3, 0))), Case(((4, 4), (4, 4))),
     ),
-    domain=Domain(
-        cases=(
-            Case(((3, 4), (3, 2))), Case(((2, 3), (2, 6))), Case(((1, 5), (1, 1))), Case(((0, 3), (0, 2))),
-            Case(((3, 3), (3, 0))), Case(((4, 4), (4, 4))),
-        ),
-        values={"Index": ValueRange(0, "X.1", dtype="int64")}, others=ANY,
-    ),
-))  # fmt: skip
+    "X.1",
+)  # fmt: skip
 
 
 @export("tensor.index_sample", "Variable.index_sample", op="index_sample")
@@ -185,7 +210,7 @@ _TORCH = {"add": "sum", "mul": "prod", "amin": "amin", "amax": "amax"}
 
 
 def _infer(x: Meta, index: Meta, value: Meta, *, Axis: int) -> Meta:
-    infer_along(x, index, Axis, "Input")
+    check_along(x, index, Axis)
     check_same_dtype((x, value), ("Input", "Value"))
     check_has_shape(value, index.shape, "Value", why="that of Index")
     return x
@@ -223,19 +248,6 @@ def _identity(reduce: str, dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).max if reduce == "amin" else np.iinfo(dtype).min
 
 
-def _stays(where: Array, size: int) -> Array:
-    last = np.empty(size, np.int64)
-    order = np.arange(where.shape[0])
-    last[where] = order
-    return np.asarray(last[where] == order)
-
-
-def _lower_stays(torch: Any, where: Any, size: int) -> Any:
-    order = torch.arange(where.numel(), device=where.device)
-    last = torch.full((size,), -1, dtype=torch.int64, device=where.device)
-    return last.scatter_reduce(0, where, order, "amax")[where] == order
-
-
 def _lower_where(torch: Any, shape: Any, index: Any, axis: int) -> Any:
     grid = list(torch.meshgrid(*[torch.arange(n, device=index.device) for n in index.shape], indexing="ij"))
     grid[axis] = index.to(torch.int64)
@@ -251,8 +263,8 @@ def _lower(torch: Any, x: Any, index: Any, value: Any, *, Axis: int, Reduce: str
         return x.clone()
     where, values, flat = _lower_where(torch, x.shape, index, Axis), value.reshape(-1), x.reshape(-1)
     if reduce == "assign":
-        stays = _lower_stays(torch, where, flat.numel())
-        return flat.index_put((where[stays],), values[stays]).reshape(x.shape)
+        kept = torch_stays(torch, where, flat.numel())
+        return flat.index_put((where[kept],), values[kept]).reshape(x.shape)
     wide = torch_wide(flat)
     done = wide.scatter_reduce(0, where, values.to(wide.dtype), _TORCH[reduce], include_self=Include_self)
     return done.to(x.dtype).reshape(x.shape)
@@ -290,7 +302,7 @@ def _back_put(
     if dvalue is not None:
         values = dout.reshape(-1)[where]
         if Reduce == "assign":
-            values[~_stays(where, dout.size)] = 0
+            values[~stays(where, dout.size)] = 0
         np.copyto(dvalue, values.reshape(dvalue.shape))
 
 
@@ -304,7 +316,7 @@ def _lower_back_put(
         dx[where] = 0
     values = flat[where]
     if Reduce == "assign":
-        values = torch.where(_lower_stays(torch, where, flat.numel()), values, torch.zeros_like(values))
+        values = torch.where(torch_stays(torch, where, flat.numel()), values, torch.zeros_like(values))
     return dx.reshape(dout.shape), values.reshape(value.shape)
 
 

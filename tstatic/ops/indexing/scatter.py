@@ -17,24 +17,20 @@ from tstatic.ir.checks import (
     check_rank,
     check_same_dtype,
 )
-from tstatic.ir.opdef import (
-    NO_ATTRS,
-    Attr,
-    Case,
-    Domain,
-    GradContext,
-    GradOp,
-    OpDef,
-    OpSpec,
-    ValueRange,
-    export,
-    register,
-)
+from tstatic.ir.opdef import Attr, Case, Domain, GradContext, GradOp, OpDef, OpSpec, ValueRange, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, normalize_axis
 from tstatic.ops._gradients import grad_is_linear_op
 from tstatic.ops._low import in_float32, torch_wide
-from tstatic.ops.indexing._indexing import add_nd, add_rows, check_coordinates, check_positions
+from tstatic.ops.indexing._indexing import (
+    add_nd,
+    add_rows,
+    check_coordinates,
+    check_positions,
+    stays,
+    torch_last,
+    torch_stays,
+)
 from tstatic.ops.shape._shapes import Array, as_list, emit_one
 
 
@@ -77,14 +73,6 @@ def _ref(x: Array, ids: Array, updates: Array, out: Array, *, overwrite: bool) -
     (_overwrite if overwrite else _add)(x, ids, updates, out)
 
 
-def _last(ids: Array, size: int) -> Array:
-    """Which entries are the last of their index: the ones whose rows stay."""
-    last = np.empty(size, np.int64)
-    order = np.arange(ids.shape[0])
-    last[ids] = order
-    return np.asarray(last[ids] == order)
-
-
 def _back(
     ids: Array, updates: Array, dout: Array, dx: Array | None, dupdates: Array | None, *, overwrite: bool
 ) -> None:
@@ -96,15 +84,8 @@ def _back(
     if dupdates is not None:
         rows = dout[flat]
         if overwrite:
-            rows[~_last(flat, dout.shape[0])] = 0
+            rows[~stays(flat, dout.shape[0])] = 0
         np.copyto(dupdates, rows.reshape(dupdates.shape))
-
-
-def _lower_last(torch: Any, ids: Any, size: int) -> Any:
-    """For each row the number of the update that stays, or -1: the same on every device, unlike a plain scatter."""
-    order = torch.arange(ids.numel(), device=ids.device)
-    last = torch.full((size,), -1, dtype=torch.int64, device=ids.device)
-    return last.scatter_reduce(0, ids, order, "amax")
 
 
 def _lower(torch: Any, x: Any, ids: Any, updates: Any, *, overwrite: bool) -> Any:
@@ -112,7 +93,7 @@ def _lower(torch: Any, x: Any, ids: Any, updates: Any, *, overwrite: bool) -> An
     rows = updates if updates.dim() == x.dim() else updates.unsqueeze(0)
     wide = (-1, *[1] * (x.dim() - 1))
     if overwrite:
-        last = _lower_last(torch, flat, x.shape[0])
+        last = torch_last(torch, flat, x.shape[0])
         if rows.shape[0] == 0:
             return x.clone()
         return torch.where((last >= 0).reshape(wide), rows[last.clamp(min=0)], x)
@@ -126,9 +107,8 @@ def _lower_back(torch: Any, ids: Any, updates: Any, dout: Any, *, overwrite: boo
     flat = ids.reshape(-1).to(torch.int64)
     rows = dout[flat]
     if overwrite:
-        order = torch.arange(flat.numel(), device=flat.device)
-        stays = _lower_last(torch, flat, dout.shape[0])[flat] == order
-        rows = torch.where(stays.reshape((-1, *[1] * (dout.dim() - 1))), rows, torch.zeros_like(rows))
+        kept = torch_stays(torch, flat, dout.shape[0])
+        rows = torch.where(kept.reshape((-1, *[1] * (dout.dim() - 1))), rows, torch.zeros_like(rows))
     return dout.index_fill(0, flat, 0.0), rows.reshape(updates.shape)
 
 
@@ -222,9 +202,7 @@ def _lower_nd(torch: Any, x: Any, index: Any, updates: Any) -> Any:
     return exact.index_put(tuple(index.unbind(-1)), updates.to(exact.dtype), accumulate=True).to(x.dtype)
 
 
-def _grad_of_add(
-    read: str, updates: str, attrs: Callable[[GradContext], Mapping[str, Any]] = lambda ctx: NO_ATTRS
-) -> Any:
+def _grad_of_add(read: str, updates: str, attrs: Callable[[GradContext], Mapping[str, Any]] = lambda ctx: {}) -> Any:
     """Gradient of an op that adds ``updates`` at indices: it arrives at X as it is, and is read there for them."""
 
     def rule(ctx: GradContext) -> list[OpSpec]:

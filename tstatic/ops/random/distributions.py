@@ -18,7 +18,7 @@ from tstatic.ir.split import ELEMENTS, FIRST, Split
 from tstatic.ir.types import DType, Meta, Shape, dtype_of
 from tstatic.ops.random._random import DRAWN, DRAWN_LIKE, SHAPE, SHAPES, in_order, to_dtype
 from tstatic.ops.shape._shapes import emit_one
-from tstatic.ops.shape.fill import batch_shape, filled, has_variable, known_shape
+from tstatic.ops.shape.fill import batch_shape, batch_sizes, filled, has_variable, known_shape
 from tstatic.tuned import draw
 from tstatic.tuned.philox import philox_key
 
@@ -91,7 +91,7 @@ def _register_like(
         torch: Any, x: Any, *, shape: Shape, dtype: DType, input_dim_idx: int, output_dim_idx: int, seed: int, rng: Any,
         **attrs: Any,
     ) -> Any:  # fmt: skip
-        sizes = [x.shape[input_dim_idx] if i == output_dim_idx else s for i, s in enumerate(shape)]
+        sizes = batch_sizes(x, shape, input_dim_idx, output_dim_idx)
         own, key = (attrs[n] for n in parameters), philox_key(rng, seed)
         return to_dtype(torch, torch_draw(torch, math.prod(sizes), dtype, *own, key, rng.start), dtype).reshape(sizes)
 

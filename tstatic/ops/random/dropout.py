@@ -72,8 +72,15 @@ def _scaled(x: Array, mask: Array | None, out: Array, scale: float) -> None:
         np.multiply(out, out.dtype.type(scale), out=out)
 
 
-def _torch_keep(torch: Any, shape: Shape, dropout_prob: float, key: Any, start: int, device: Any) -> Any:
-    """Returns the mask of kept elements as uint8."""
+def _key(rng: Any, seed: int, seed_input: Any) -> Any:
+    """Returns the key of the random stream; a seed given as an input (an array or a tensor) beats the attribute."""
+    return philox_key(rng, seed if seed_input is None else int(seed_input.reshape(-1)[0]))
+
+
+def _torch_mask(torch: Any, shape: Shape, dropout_prob: float, is_test: bool, key: Any, start: int, device: Any) -> Any:
+    """Returns the mask of kept elements as uint8; in inference all are kept."""
+    if is_test:
+        return torch.ones(shape, dtype=torch.uint8, device=device)
     bits = torch_bits(torch, math.prod(shape), key, start, device)
     return (bits >= draw.keep_threshold(dropout_prob)).to(torch.uint8).reshape(shape)
 
@@ -135,7 +142,7 @@ def _ref(
         if out is not None:
             _scaled(x, None, out, scale)
         return
-    key = philox_key(rng, seed if seed_input is None else int(seed_input.flat[0]))
+    key = _key(rng, seed, seed_input)
     if not all(a is None or a.flags.c_contiguous for a in (x, out, mask)):
         keep = np.empty(x.shape, np.uint8) if mask is None else mask
         draw.fill_keep(keep, dropout_prob, key, rng.start)
@@ -160,12 +167,8 @@ def _lower(
     torch: Any, x: Any, seed_input: Any, *, dropout_prob: float, is_test: bool, dropout_implementation: str, seed: int,
     rng: Any,
 ) -> Any:  # fmt: skip
-    scale = scale_of(dropout_prob, is_test, dropout_implementation)
-    if is_test:
-        return _torch_scaled(x, None, scale), torch.ones_like(x, dtype=torch.uint8)
-    key = philox_key(rng, seed if seed_input is None else int(seed_input.reshape(-1)[0]))
-    mask = _torch_keep(torch, x.shape, dropout_prob, key, rng.start, x.device)
-    return _torch_scaled(x, mask, scale), mask
+    mask = _torch_mask(torch, x.shape, dropout_prob, is_test, _key(rng, seed, seed_input), rng.start, x.device)
+    return _torch_scaled(x, mask, scale_of(dropout_prob, is_test, dropout_implementation)), mask
 
 
 _MODES = tuple(
@@ -220,8 +223,7 @@ def _ref_nd(
     if is_test:
         keep.fill(1)
     else:
-        key = philox_key(rng, seed if seed_input is None else int(seed_input.flat[0]))
-        draw.fill_keep(keep, dropout_prob, key, rng.start)
+        draw.fill_keep(keep, dropout_prob, _key(rng, seed, seed_input), rng.start)
     if out is not None:
         _scaled(x, None if is_test else keep, out, scale_of(dropout_prob, is_test, dropout_implementation))
 
@@ -230,14 +232,9 @@ def _lower_nd(
     torch: Any, x: Any, seed_input: Any, *, dropout_prob: float, is_test: bool, dropout_implementation: str, seed: int,
     axis: tuple[int, ...], rng: Any,
 ) -> Any:  # fmt: skip
-    scale = scale_of(dropout_prob, is_test, dropout_implementation)
-    shape = _mask_shape(tuple(x.shape), axis)
-    if is_test:
-        mask = torch.ones(shape, dtype=torch.uint8, device=x.device)
-    else:
-        key = philox_key(rng, seed if seed_input is None else int(seed_input.reshape(-1)[0]))
-        mask = _torch_keep(torch, shape, dropout_prob, key, rng.start, x.device)
-    return _torch_scaled(x, mask, scale), mask
+    shape, key = _mask_shape(tuple(x.shape), axis), _key(rng, seed, seed_input)
+    mask = _torch_mask(torch, shape, dropout_prob, is_test, key, rng.start, x.device)
+    return _torch_scaled(x, mask, scale_of(dropout_prob, is_test, dropout_implementation)), mask
 
 
 register(OpDef(

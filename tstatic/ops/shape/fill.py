@@ -91,10 +91,13 @@ def batch_shape(op: str, x: Meta, shape: Shape, input_dim_idx: int, output_dim_i
     """
     for name, axis, rank in (("input_dim_idx", input_dim_idx, x.rank), ("output_dim_idx", output_dim_idx, len(shape))):
         check_int(axis, name, op, 0, rank - 1, error=ProgramError)
-    sizes = list(shape)
-    sizes[output_dim_idx] = x.shape[input_dim_idx]
-    check_sizes([s for i, s in enumerate(sizes) if i != output_dim_idx], "shape", op, least=0)
-    return tuple(sizes)
+    check_sizes([s for i, s in enumerate(shape) if i != output_dim_idx], "shape", op, least=0)
+    return batch_sizes(x, shape, input_dim_idx, output_dim_idx)
+
+
+def batch_sizes(x: Any, shape: Shape, input_dim_idx: int, output_dim_idx: int) -> Shape:
+    """Returns ``shape`` with the size of one axis taken from a value: metadata, an array or a tensor."""
+    return tuple(x.shape[input_dim_idx] if i == output_dim_idx else s for i, s in enumerate(shape))
 
 
 # ------------------------------------------------------------------------------------------------------- op definitions
@@ -250,7 +253,7 @@ def _batch_infer(x: Meta, shape: Shape, dtype: DType, value: Number, input_dim_i
 def _batch_lower(
     torch: Any, x: Any, *, shape: Shape, dtype: DType, value: Number, input_dim_idx: int, output_dim_idx: int
 ) -> Any:
-    sizes = [x.shape[input_dim_idx] if i == output_dim_idx else s for i, s in enumerate(shape)]
+    sizes = batch_sizes(x, shape, input_dim_idx, output_dim_idx)
     return _full(torch, sizes, dtype, value, x.device)
 
 
