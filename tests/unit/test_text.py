@@ -6,6 +6,7 @@ import re
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -229,6 +230,48 @@ def test_a_regularizer_of_your_own_stays_behind_with_a_warning(caplog: pytest.Lo
     grad_is_forward_op = parse(str(program))
     assert grad_is_forward_op.all_parameters()[0].regularizer is None
     assert "Mine" in caplog.text
+
+
+@pytest.mark.parametrize("read_back", [lambda p: parse(str(p)), lambda p: parse(p.to_string(True, True)),
+                                       lambda p: Program.parse_from_string(p.desc.serialize_to_string())],
+                         ids=["text", "details", "file"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "stored", "plain"),
+    [
+        ("do_model_average", 1, True), ("do_model_average", 0, False), ("do_model_average", None, None), ("trainable", 1, True),
+        ("trainable", None, False), ("need_clip", np.False_, False), ("need_clip", "yes", True), ("is_distributed", 0.0, False),
+        ("is_distributed", 2, True), ("stop_gradient", 1, True), ("stop_gradient", np.True_, True), ("is_data", 1, True),
+        ("need_check_feed", 1, True), ("initialised", 1, True), ("lod_level", False, 0), ("lod_level", np.int64(2), 2),
+        ("lod_level", 1.0, 1), ("optimize_attr", {"learning_rate": np.float32(0.5)}, {"learning_rate": 0.5}),
+        ("optimize_attr", {"learning_rate": 1}, {"learning_rate": 1.0}),
+    ],
+)  # fmt: skip
+def test_a_flag_of_another_type_is_written_as_the_bool_it_means(
+    field: str, stored: Any, plain: Any, read_back: Any
+) -> None:
+    def made(value: Any) -> Program:
+        program = Program()
+        w = program.global_block().create_parameter(name="w", shape=[2], dtype="float32")
+        setattr(w, field, value)
+        return program
+
+    assert canonical(read_back(made(stored))) == canonical(made(plain))
+    assert str(made(stored)) == str(made(plain))
+
+
+def test_names_and_numbers_of_numpy_are_written_as_those_of_python() -> None:
+    program = Program()
+    with static.program_guard(program, Program()):
+        x = static.data(np.str_("a b"), [2])
+        paddle.scale(x, np.float32(2), name=np.str_("s"))
+    text = str(program)
+    assert "var 'a b': float32[2]" in text
+    assert "inputs={X=['a b']}" in text
+    assert str(parse(text)) == text == str(Program.parse_from_string(program.desc.serialize_to_string()))
+
+
+def test_a_long_double_prints() -> None:
+    assert value_text(np.longdouble(1)) == "<longdouble>"
 
 
 def test_printing_never_fails_and_such_text_is_refused() -> None:

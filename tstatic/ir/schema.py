@@ -7,12 +7,14 @@ before ``restore`` makes a program of it. Only checking needs msgspec.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache, reduce
-from operator import or_
+from operator import attrgetter, or_
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from tstatic.ir.attrs import NO_ATTRS
 from tstatic.ir.export import PUBLIC_API
@@ -61,48 +63,88 @@ class _Desc:
         MARKS: The fields that a text writes as ``name = value``, in its order.
         SET_ONLY: Those that a text leaves out at their default even where it writes all details.
         STORED: Field -> attribute of the program's part that holds it, where the names differ.
+        GIVEN: Marks that no attribute of the part holds as they are: the caller of :meth:`marks` gives them.
     """
 
     MARKS: ClassVar[tuple[str, ...]] = ()
     SET_ONLY: ClassVar[frozenset[str]] = frozenset()
     STORED: ClassVar[Mapping[str, str]] = {}
+    GIVEN: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def of(cls, part: Any, **given: Any) -> Self:
         """Describes a part of a program as the :func:`checked_form` has it; ``given`` are fields that it does not store so."""
-        for name, stored, _ in _facts(cls):
+        for name, read, _, hint in _facts(cls):
             if name not in given:
-                given[name] = _stored(part, stored)
+                value = _plain(read(part), hint)
+                given[name] = list(value) if isinstance(value, tuple) else value
         return cast("Self", checked_form(cls)(**given))
 
     @classmethod
     def marks(
         cls, part: Any, details: bool, given: Mapping[str, Any] = NO_ATTRS, usual: Mapping[str, Any] = NO_ATTRS
-    ) -> Iterator[tuple[str, Any]]:
-        """Yields the marks of a part of a program: what differs from the default, or from ``usual``; all with ``details``."""
-        for name, stored, default in _facts(cls, marks=True):
-            value = given[name] if name in given else _stored(part, stored)
-            if value != usual.get(name, default) or (details and name not in cls.SET_ONLY):
-                yield name, value
+    ) -> list[tuple[str, Any]]:
+        """Returns the marks of a part of a program: what differs from the default, or from ``usual``; all with ``details``."""
+        found = []
+        for name, read, default, hint in _facts(cls, True):
+            value = given[name] if given and name in given else read(part)
+            expected = usual.get(name, default)
+            # Nearly all values stop here. That `1 == True` does no harm: both have the same text.
+            if value == expected and not details:
+                continue
+            if type(value) is not hint:
+                value = _plain(value, hint)
+            if value != expected or (details and name not in cls.SET_ONLY):
+                found.append((name, list(value) if isinstance(value, tuple) else value))
+        return found
+
+    @classmethod
+    def all_at_default(cls, part: Any) -> bool:
+        """Returns whether a part stores the default for every mark, by one comparison: true of most variables."""
+        read, defaults = _stored_defaults(cls)
+        return bool(read(part) == defaults)
+
+
+_Fact = tuple[str, Callable[[Any], Any], Any, Any]
 
 
 @_once
-def _facts(description: Any, marks: bool = False) -> tuple[tuple[str, str, Any], ...]:
-    """Returns field, attribute that holds it, and default, of all fields or of the marks."""
-    found = {
-        f.name: (
-            f.name,
-            description.STORED.get(f.name, f.name),
-            f.default if f.default_factory is MISSING else f.default_factory(),
-        )
-        for f in fields(description)
-    }
+def _facts(description: Any, marks: bool = False) -> tuple[_Fact, ...]:
+    """Returns field, reader of the attribute that holds it, default, and type, of all fields or of the marks."""
+    hints = get_type_hints(description)
+    found = {}
+    for f in fields(description):
+        default = f.default if f.default_factory is MISSING else f.default_factory()
+        # Parts of a program hold tuples where a file has lists.
+        default = tuple(default) if isinstance(default, list) else default
+        found[f.name] = f.name, attrgetter(description.STORED.get(f.name, f.name)), default, hints[f.name]
     return tuple(found[name] for name in (description.MARKS if marks else found))
 
 
-def _stored(part: Any, name: str) -> Any:
-    value = getattr(part, name)
-    return list(value) if isinstance(value, tuple) else value
+@_once
+def _stored_defaults(description: Any) -> tuple[Callable[[Any], Any], tuple[Any, ...]]:
+    names = [name for name in description.MARKS if name not in description.GIVEN]
+    defaults = {name: default for name, _, default, _ in _facts(description)}
+    return attrgetter(*(description.STORED.get(n, n) for n in names)), tuple(defaults[n] for n in names)
+
+
+def _plain(value: Any, hint: Any) -> Any:
+    """Returns a stored value in the type of its field, a list as a tuple.
+
+    Scripts also store ``1`` or ``None`` for a bool, ``True`` for an int, and numpy's numbers. The program treats them as the plain
+    value, so that is what is written. Anything else is returned unchanged: the reader, or the check of a file, refuses it.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list):
+        return tuple(value)
+    if hint is bool and isinstance(value, int | float | str | None):
+        return bool(value)
+    if hint == bool | None and isinstance(value, int | float | str):
+        return bool(value)
+    if hint is int and isinstance(value, int | float) and value == value // 1:
+        return int(value)
+    return value
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +159,7 @@ class ParameterDesc(_Desc):
     is_distributed: bool = False
 
     MARKS = ("trainable", "optimize_attr", "regularizer", "do_model_average", "need_clip", "is_distributed")
-    SET_ONLY = frozenset({"regularizer"})
+    SET_ONLY = GIVEN = frozenset({"regularizer"})
     IN_TEXT: ClassVar[Mapping[str, Any]] = {"do_model_average": True}
     """What a text leaves out where that is not the default."""
 
@@ -142,11 +184,15 @@ class VarDesc(_Desc):
     MARKS = (
         "is_data", "need_check_feed", "persistable", "parameter", "stop_gradient", "lod_level", "type", "initialised",
     )  # fmt: skip
-    SET_ONLY = frozenset({"parameter"})
-    STORED = {"shape": "_shape"}  # noqa: RUF012 - a ClassVar of the base
+    SET_ONLY = GIVEN = frozenset({"parameter"})
+    # The last two are read behind their properties, which are slow calls for what printing reads of every variable.
+    STORED = {  # noqa: RUF012 - a ClassVar of the base
+        "shape": "_shape", "persistable": "_persistable", "stop_gradient": "_stop_gradient",
+    }  # fmt: skip
 
     @staticmethod
-    def in_text(trainable: bool | None) -> dict[str, Any]:
+    @cache
+    def in_text(trainable: bool | None) -> Mapping[str, Any]:
         """Returns what a text leaves out of a parameter, or of a plain variable (``None``)."""
         return {"persistable": trainable is not None, "stop_gradient": trainable is not None and not trainable}
 
@@ -201,6 +247,7 @@ class ProgramDesc(_Desc):
 
     MARKS = ("random_seed", "is_test", "loss", "learning_rate", "feeds", "fetches", "current_block", "process")
     SET_ONLY = frozenset({"loss", "learning_rate", "feeds", "fetches", "process"})
+    GIVEN = frozenset({"learning_rate", "process"})
     STORED = {  # noqa: RUF012
         "random_seed": "_seed", "current_block": "current_block_idx", "is_test": "_is_test", "loss": "loss_name",
         "feeds": "feed_names", "fetches": "fetch_names",

@@ -143,7 +143,7 @@ def encode(program: Program) -> bytes:
             if parameter.regularizer is not None:
                 parameter.regularizer = parameter.regularizer[0], _real(parameter.regularizer[1])
     try:
-        payload = msgspec.json.encode(desc)
+        payload = msgspec.json.encode(desc, enc_hook=_plain_text)
         # What cannot be read must not be written.
         msgspec.json.decode(payload, type=checked_form(ProgramDesc))
     except (UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
@@ -157,7 +157,16 @@ def encode(program: Program) -> bytes:
 
 
 def _real(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _plain_text(value: Any) -> str:
+    """Returns a name that numpy holds as JSON's own kind of text."""
+    if isinstance(value, np.str_):
+        return str(value)
+    raise NotImplementedError
 
 
 def seal(payload: bytes, version: int = FORMAT, stamp: str = "") -> bytes:

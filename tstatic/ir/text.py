@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ from tstatic.ir.types import DType
 from tstatic.where import Where, show
 
 ROLES = {1: "Backward", 2: "Optimize", 4: "RPC", 8: "Dist", 16: "LRSched", 256: "Loss", 4096: "NotSpecified"}
+_AS_PYTHON = frozenset({NoneType, bool, str, bytes, float})
+"""Types whose repr is what a text holds; most values are of these."""
 BARE = re.compile(r"[A-Za-z_][\w.@/+-]*\Z", re.ASCII)
 """Names that stand in the text without quotes."""
 _LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff#:]+\Z")
@@ -35,10 +39,16 @@ Labels = Mapping[str, str]
 # ------------------------------------------------------------------------------------------------------------- values
 def value_text(value: Any) -> str:
     """Writes a value as Python would; dtypes by their bare name, large ints in hexadecimal."""
-    if value is None or isinstance(value, bool | str | bytes):
+    if type(value) in _AS_PYTHON:
         return repr(value)
     if isinstance(value, np.generic):
-        return value_text(value.item())
+        plain = value.item()
+        # A long double is its own item.
+        return f"<{type(value).__name__}>" if isinstance(plain, np.generic) else value_text(plain)
+    if isinstance(value, str):
+        return str.__repr__(value)
+    if isinstance(value, bytes):
+        return bytes.__repr__(value)
     if isinstance(value, int):
         return repr(int(value)) if -(2**64) < value < 2**64 else hex(value)
     if isinstance(value, float):
@@ -55,11 +65,13 @@ def value_text(value: Any) -> str:
     return f"<{type(value).__name__}>"
 
 
+@lru_cache(4096)
 def name_text(name: str) -> str:
     """Writes a name, in quotes where it needs them."""
-    return name if BARE.match(name) else repr(name)
+    return name if BARE.match(name) else str.__repr__(name)
 
 
+@lru_cache(256)
 def role_text(role: int) -> str:
     """Writes a role, as ``Backward | Loss`` for 257; as a number when a bit has no name."""
     names = [name for bit, name in ROLES.items() if role & bit]
@@ -98,27 +110,33 @@ def _where_text(where: Where | None, labels: Labels | None) -> str:
     return f"  # {show(where)}" if labels is None else f"  # {labels[where[0]]}:{where[1]}"
 
 
-def _marks(pairs: Iterable[tuple[str, Any]]) -> str:
+def _marks(pairs: Sequence[tuple[str, Any]]) -> str:
     """Writes ``(feed, lod_level = 1)``: what is ``True`` needs no value."""
+    if not pairs:
+        return ""
     shown = [name if value is True else f"{name} = {value_text(value)}" for name, value in pairs]
-    return f" ({', '.join(shown)})" if shown else ""
+    return f" ({', '.join(shown)})"
 
 
 # ---------------------------------------------------------------------------------------------------------- variables
-def variable_marks(var: Variable, details: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields what differs from a plain variable; everything if ``details``."""
+def variable_marks(var: Variable, details: bool = False) -> list[tuple[str, Any]]:
+    """Returns what differs from a plain variable; everything if ``details``."""
     parameter = var if isinstance(var, Parameter) else None
-    usual = VarDesc.in_text(None if parameter is None else parameter.trainable)
+    if parameter is None and not details and VarDesc.all_at_default(var):
+        return []
+    found = []
+    usual = VarDesc.in_text(None if parameter is None else bool(parameter.trainable))
     if var.is_data and var.need_check_feed and not details:
-        yield "feed", True
-        usual |= {"is_data": True, "need_check_feed": True}
+        found.append(("feed", True))
+        usual = {**usual, "is_data": True, "need_check_feed": True}
     for name, value in VarDesc.marks(var, details, {"parameter": parameter}, usual):
         if name == "parameter":
             given = {"regularizer": regularizer_of(value)}
-            for mark in ParameterDesc.marks(var, details, given, ParameterDesc.IN_TEXT):
-                yield mark[1] if mark[0] == "regularizer" else mark
+            more = ParameterDesc.marks(var, details, given, ParameterDesc.IN_TEXT)
+            found += [mark[1] if mark[0] == "regularizer" else mark for mark in more]
         else:
-            yield name, value
+            found.append((name, value))
+    return found
 
 
 def variable_text(var: Variable, with_details: bool = False, labels: Labels | None = None) -> str:
@@ -140,16 +158,18 @@ def op_text(op: Operator, with_details: bool = False, labels: Labels | None = No
         labels: Short names of source files; the paths themselves if ``None``.
         index: The op's number in its block; its position is left out when it is this one.
     """
-
-    def side(slots: Mapping[str, tuple[str, ...]]) -> str:
-        return "{" + ", ".join(f"{name_text(s)}={list(row)!r}" for s, row in slots.items()) + "}"
-
-    parts = [f"inputs={side(op.inputs)}"]
+    parts = [f"inputs={_slots_text(op.inputs)}"]
     parts += [f"{name_text(n)} = {value_text(v)}" for n, v in op.attrs.items()]
     position = op.position if index is None else op_position(op.block.idx, index)
     for name, value in OpDesc.marks(op, with_details, usual={"position": position}):
         parts.append(f"op_{name} = {role_text(value) if name == 'role' else value_text(value)}")
-    return f"{side(op.outputs)} = {name_text(op.type)}({', '.join(parts)}){_where_text(op.where, labels)}"
+    return f"{_slots_text(op.outputs)} = {name_text(op.type)}({', '.join(parts)}){_where_text(op.where, labels)}"
+
+
+def _slots_text(slots: Mapping[str, tuple[str, ...]]) -> str:
+    # `str.__repr__`, because the repr of a numpy.str_ is not a Python literal.
+    rows = [f"{name_text(slot)}=[{', '.join(map(str.__repr__, row))}]" for slot, row in slots.items()]
+    return f"{{{', '.join(rows)}}}"
 
 
 # ------------------------------------------------------------------------------------------------- blocks and programs
