@@ -104,14 +104,12 @@ def _starts(value: Any, array: Array, var: Variable) -> list[int]:
     ends = [len(level) - 1 for level in levels[1:]] + list(array.shape[:1])
     for level, end in zip(levels, ends, strict=True):
         if list(level[:1]) != [0] or level[-1] != end or sorted(level) != level:
-            raise FeedError(
+            raise _refused(
+                var,
                 f"the LoD of what is fed for '{var.name}' does not divide its rows",
-                expected=f"in each level offsets from 0, rising, to {end}",
-                received=f"{levels} for shape {list(array.shape)}",
-                fix="set_lod takes offsets, not lengths: [[0, 2, 5]] for sequences of 2 and 3 rows",
-                var=var.name,
-                op="feed",
-                where=show(var.made_at),
+                f"in each level offsets from 0, rising, to {end}",
+                f"{levels} for shape {list(array.shape)}",
+                "set_lod takes offsets, not lengths: [[0, 2, 5]] for sequences of 2 and 3 rows",
             )
     starts = levels[0]
     for level in levels[1:]:
@@ -123,16 +121,14 @@ def _check_rows(var: Variable, rows: int, sequences: bool, first: tuple[Variable
     """Checks that an input has as many rows as the first one: inputs are split one by one, and their rows must correspond."""
     if first is not None and rows != first[1]:
         what = "sequences" if sequences else "rows"
-        raise FeedError(
+        raise _refused(
+            var,
             f"'{first[0].name}' and '{var.name}' are fed with different numbers of rows, so they cannot be split over "
             "several devices together",
-            expected=f"{first[1]} {what} in '{var.name}', as in '{first[0].name}'",
-            received=f"{rows} {what}",
-            fix="feed one row of each per sample; an input that belongs to no sample is fed in a list of one dict per "
-            "device, or declared with a fixed first size",
-            var=var.name,
-            op="feed",
-            where=show(var.made_at),
+            f"{first[1]} {what} in '{var.name}', as in '{first[0].name}'",
+            f"{rows} {what}",
+            "feed one row of each per sample; an input that belongs to no sample is fed in a list of one dict per device, or "
+            "declared with a fixed first size",
         )
     return first or (var, rows)
 
@@ -143,27 +139,28 @@ def _cut(array: Array, var: Variable, count: int, starts: Sequence[int]) -> list
     rows = len(starts) - 1 if starts else array.shape[0]
     if var.persistable:
         if rows not in (1, count):
-            raise FeedError(
+            raise _refused(
+                var,
                 f"persistable variable '{var.name}' is fed with {rows} rows on {count} devices",
-                expected=f"1 row, which all devices get, or {count}, one each",
-                received=f"shape {list(array.shape)}",
-                fix="feed one value for all devices",
-                var=var.name,
-                op="feed",
-                where=show(var.made_at),
+                f"1 row, which all devices get, or {count}, one each",
+                f"shape {list(array.shape)}",
+                "feed one value for all devices",
             )
         return [array] * count if rows == 1 else [array[i : i + 1] for i in range(count)]
     if 0 < rows < count:
-        raise FeedError(
+        raise _refused(
+            var,
             f"'{var.name}' has fewer rows than there are devices: {rows} cannot be split over {count}",
-            expected=f"at least {count} rows, one per device",
-            received=f"shape {list(array.shape)}",
-            fix="feed larger batches, drop the last incomplete one, or set the environment variable CPU_NUM lower",
-            var=var.name,
-            op="feed",
-            where=show(var.made_at),
+            f"at least {count} rows, one per device",
+            f"shape {list(array.shape)}",
+            "feed larger batches, drop the last incomplete one, or set the environment variable CPU_NUM lower",
         )
     return [array[starts[a] : starts[b]] if starts else array[a:b] for a, b in bounds(rows, count)]
+
+
+def _refused(var: Variable, what: str, expected: str, received: str, fix: str) -> FeedError:
+    where = show(var.made_at)
+    return FeedError(what, expected=expected, received=received, fix=fix, var=var.name, op="feed", where=where)
 
 
 def merged(results: Sequence[Sequence[Array]], names: Sequence[str]) -> list[Array]:

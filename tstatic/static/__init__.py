@@ -11,7 +11,7 @@
 * ``explain``, ``explain_html``, ``inquiry``  what the fusions did to a program, and why not more: the records and their
   text, the page, and how they are found
 * ``dot``  a compiled program as a graph
-* ``io``, ``loading``  save and load, and the checks before loaded values are written
+* ``io``, ``loading``  save and load; how files of any form are read and checked before their values are written
 * ``inference``  inference models, as files and as bytes
 * ``variable_files``  Paddle 1.x's functions for saved values and models
 * ``nn``  layers that make parameters

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
-from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near, shown
+from tstatic.errors import CheckpointError, ProgramError, ProgramTypeError, near
 from tstatic.ir import edit, serial
 from tstatic.ir.build import append_op
+from tstatic.ir.checks import check_type
 from tstatic.ir.opdef import EMPTY, export
 from tstatic.ir.program import Program, Variable
 from tstatic.logs import warn_once
@@ -28,7 +30,7 @@ from tstatic.static.io import (
     state_of,
     with_suffix,
 )
-from tstatic.static.loading import check_one_save, check_values, origin_of, origin_of_values
+from tstatic.static.loading import read_values
 from tstatic.where import show
 
 
@@ -39,14 +41,8 @@ def check_executor(executor: Any, function: str) -> None:
     Raises:
         ProgramTypeError: If it is neither.
     """
-    if executor is not None and not isinstance(executor, Executor):
-        raise ProgramTypeError(
-            f"'executor' of {function} must be an Executor",
-            expected="a static.Executor",
-            received=shown(executor),
-            fix="pass the Executor that ran the startup program",
-            op=function,
-        )
+    expected, fix = "a static.Executor", "pass the Executor that ran the startup program"
+    check_type(executor, (Executor, NoneType), "executor", function, expected=expected, fix=fix)
 
 
 def variables_of(value: Any, argument: str, function: str, least: int) -> list[Variable]:
@@ -206,14 +202,6 @@ def values_of(program: Program, function: str) -> bytes:
         return checkpoint.encode(Checkpoint(values, kinds))
 
 
-def load_values(program: Program, data: Any, source: object, function: str) -> None:
-    """Decodes, checks and writes the values of a program."""
-    found = checkpoint.decode(bytes_of(data, function), source)
-    wanted = persistables(program)
-    check_values(wanted, found.tensors, source, function)
-    assign(global_scope(), {var.name: found.tensors[var.name] for var in wanted})
-
-
 def bytes_of(content: Any, function: str) -> bytes:
     """Checks that the content of a file is bytes, and returns it.
 
@@ -312,31 +300,71 @@ def load_inference_model(path_prefix: str | None, executor: Executor | None, **k
     check_executor(executor, function)
     model_name, values_name = options.get("model_filename"), options.get("params_filename")
     if path_prefix is None:
-        model, values = Path("the model's bytes"), Path("the values' bytes")
-        data = {model: bytes_of(model_name, function)}
-        if values_name is not None or persistables(read_model(data[model], model)):
-            data[values] = bytes_of(values_name, function)
+        return load_bytes(model_name, values_name, function)
+    if model_name is None and values_name is None:
+        path = path_of(path_prefix, function)
+        model, values = with_suffix(path, MODEL_SUFFIX), with_suffix(path, VALUES_SUFFIX)
     else:
-        if model_name is None and values_name is None:
-            path = path_of(path_prefix, function)
-            model, values = with_suffix(path, MODEL_SUFFIX), with_suffix(path, VALUES_SUFFIX)
-        else:
-            folder = Path(path_prefix)
-            model = path_of(folder / str(model_name or "__model__"), function)
-            values = path_of(folder / str(values_name or "__params__"), function)
-        data = files.read([model], [values])
-    program = read_model(data[model], model)
-    if persistables(program):
-        if values not in data:
-            data[values] = checkpoint.read(values)
-        found = checkpoint.decode(data[values], values)
-        # Saving the training program under the same name writes only one of the two files.
-        beside = [model, values, model.with_name(model.name.removesuffix(MODEL_SUFFIX) + PARAMETERS_SUFFIX)]
+        folder = Path(path_prefix)
+        model = path_of(folder / str(model_name or "__model__"), function)
+        values = path_of(folder / str(values_name or "__params__"), function)
+    # Saving the training program under the same name replaces only one of the two files.
+    beside = [model, values, model.with_name(model.name.removesuffix(MODEL_SUFFIX) + PARAMETERS_SUFFIX)]
+    return load_files(model, lambda wanted: [values], values, function, lambda: beside)
+
+
+def load_files(
+    path: Path,
+    paths_of: Callable[[Sequence[Variable]], list[Path]],
+    source: Path,
+    function: str,
+    beside: Callable[[], Iterable[Path]],
+) -> list[Any]:
+    """Loads an inference model from the files of one save; values go to the global scope.
+
+    Args:
+        path: The file of the program.
+        paths_of: Returns the files that hold the values of variables.
+        source: The file or folder that messages name.
+        function: The function that loads the model, for errors.
+        beside: Returns all files that may belong to the same saves.
+
+    Returns:
+        Program, names of inputs, Variables of results.
+    """
+    while True:
+        content = checkpoint.read(path)
+        program = read_model(content, path)
         wanted = persistables(program)
-        check_values(wanted, found.tensors, values, function)
-        check_one_save({values: origin_of_values(found.facts), model: origin_of(data[model])}, lambda: beside, function)
-        assign(global_scope(), {var.name: found.tensors[var.name] for var in wanted})
-    return answer(program)
+        data = files.read([path, *(paths_of(wanted) if wanted else ())])
+        # The program says which files to read with it, and another process may have saved another one meanwhile.
+        if data.pop(path) == content:
+            return _commit(program, data, function, source, (path, content), beside)
+
+
+def load_bytes(model: Any, values: Any, function: str) -> list[Any]:
+    """Loads an inference model from the contents of its two files; ``values`` may be ``None`` if the program has no variables."""
+    path, source = Path("the model's bytes"), Path("the values' bytes")
+    content = bytes_of(model, function)
+    program = read_model(content, path)
+    data = {source: bytes_of(values, function)} if values is not None or persistables(program) else {}
+    return _commit(program, data, function, source, (path, content))
+
+
+def _commit(
+    program: Program,
+    data: Mapping[Path, bytes],
+    function: str,
+    source: Path,
+    model: tuple[Path, bytes],
+    beside: Callable[[], Iterable[Path]] = tuple,
+) -> list[Any]:
+    """Writes the values of a loaded program to the global scope; returns program, names of inputs, Variables of results."""
+    wanted = persistables(program)
+    if wanted:
+        assign(global_scope(), read_values(data, wanted, function, source, model=model, beside=beside).arrays)
+    names = program.global_block().vars
+    return [program, list(program.feed_names), [names[n] for n in program.fetch_names]]
 
 
 def read_model(data: bytes, source: object) -> Program:
@@ -355,12 +383,6 @@ def read_model(data: bytes, source: object) -> Program:
             op="load_inference_model",
         )
     return program
-
-
-def answer(program: Program) -> list[Any]:
-    """Returns the result of loading: program, names of inputs, Variables of results."""
-    names = program.global_block().vars
-    return [program, list(program.feed_names), [names[n] for n in program.fetch_names]]
 
 
 # ------------------------------------------------------------------------------------------------------- parts as bytes
@@ -435,10 +457,12 @@ def deserialize_persistables(program: Program, data: bytes | None, executor: Exe
         CheckpointError: If the bytes are damaged or lack a variable.
         ShapeError: If a shape or dtype differs.
     """
-    check_executor(executor, "deserialize_persistables")
-    if data is None and not persistables(program_of(program, "deserialize_persistables")):
-        return
-    load_values(program_of(program, "deserialize_persistables"), data, "these bytes", "deserialize_persistables")
+    function = "deserialize_persistables"
+    check_executor(executor, function)
+    wanted = persistables(program_of(program, function))
+    if data is not None or wanted:
+        source = Path("these bytes")
+        assign(global_scope(), read_values({source: bytes_of(data, function)}, wanted, function, source).arrays)
 
 
 @export("static.save_to_file", "static.io.save_to_file")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from tstatic.errors import CheckpointError, FeedError, NotFoundError, ProgramError, ProgramTypeError, shown
 from tstatic.ir import serial
+from tstatic.ir.checks import check_type
 from tstatic.ir.export import export, facade
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.logs import get_logger, warn_once
@@ -21,16 +22,7 @@ from tstatic.runtime.files import new_stamp
 from tstatic.runtime.interrupt import check_whole
 from tstatic.runtime.scope import LoDTensor, Scope, assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram, settings_of
-from tstatic.static.loading import (
-    array_of,
-    available,
-    check_one_save,
-    check_value,
-    check_values,
-    digest,
-    origin_of,
-    origin_of_values,
-)
+from tstatic.static.loading import array_of, check_value, digest, read_values
 from tstatic.where import show
 
 Array = np.ndarray[Any, Any]
@@ -47,15 +39,8 @@ def program_of(program: Any, function: str) -> Program:
     """
     if isinstance(program, CompiledProgram):
         return settings_of(program)[0]
-    if not isinstance(program, Program):
-        raise ProgramTypeError(
-            f"The type of 'program' in {function} must be Program",
-            expected="a static.Program or CompiledProgram",
-            received=shown(program),
-            fix="pass the program, for example static.default_main_program()",
-            op=function,
-        )
-    return program
+    expected, fix = "a static.Program or CompiledProgram", "pass the program, for example static.default_main_program()"
+    return check_type(program, Program, "program", function, expected=expected, fix=fix)
 
 
 def path_of(model_path: Any, function: str) -> Path:
@@ -238,26 +223,21 @@ def load(
     """
     target = program_of(program, "static.load")
     path = _file_of_values(model_path, "static.load")
-    model = [_beside(path, MODEL_SUFFIX)] if path.name.endswith(PARAMETERS_SUFFIX) else []
-    data = files.read([path], model)
-    found = checkpoint.decode(data[path], path, strict)
-    count = _run_count(found.facts, path)
-    every = list(var_list) if var_list is not None else persistables(target)
-    wanted = available(every, found.tensors, path, "load", strict)
-    check_values(wanted, found.tensors, path, "load")
-    origins = {path: origin_of_values(found.facts), **{p: origin_of(data[p]) for p in model if p in data}}
-    check_one_save(
-        origins, lambda: [_beside(path, s) for s in (PARAMETERS_SUFFIX, MODEL_SUFFIX, VALUES_SUFFIX)], "load"
-    )
-    names = {v.name for v in every}
-    unexpected = [n for n in found.tensors if n not in names] if var_list is None else []
-    if unexpected:
-        warn_once(
+    beside = [_beside(path, suffix) for suffix in (PARAMETERS_SUFFIX, MODEL_SUFFIX, VALUES_SUFFIX)]
+    data = files.read([path], beside[1:2] if path == beside[0] else ())
+    values = {path: data.pop(path)}
+    model = next(iter(data.items()), None)
+    wanted = persistables(target) if var_list is None else list(var_list)
+    found = read_values(values, wanted, "load", path, strict=strict, model=model, beside=lambda: beside)
+    if var_list is None:
+        _warn_unused(
+            found.names,
+            {var.name for var in wanted},
             ("load", str(path)),
-            f"{path} also holds values that the program has no variable for: {', '.join(unexpected[:8])}",
+            f"{path} also holds values that the program has no variable for",
         )
-    values = {var.name: found.tensors[var.name] for var in wanted}
-    assign(global_scope(), values, None if count is None else {target.uid: (random.epoch(), count)})
+    count = _run_count(found.facts, path)
+    assign(global_scope(), found.arrays, None if count is None else {target.uid: (random.epoch(), count)})
 
 
 def _file_of_values(model_path: Any, function: str) -> Path:
@@ -339,16 +319,19 @@ def set_program_state(program: Any, state_dict: Mapping[str, Any]) -> None:
 def _set_values(program: Program, state: Mapping[str, Any], scope: Scope, function: str) -> None:
     """Checks values and writes those of the program's variables, all at one point."""
     known = {v.name: v for v in persistables(program)}
-    unused = [n for n in state if n not in known]
     arrays = {n: array_of(v, n, function) for n, v in state.items() if n in known}
     for name, array in arrays.items():
         check_value(known[name], array, function)
-    if unused:
-        warn_once(
-            (function, program.uid, tuple(unused)),
-            f"values without a variable in the program: {', '.join(map(str, unused[:8]))}",
-        )
+    key = (function, program.uid, tuple(n for n in state if n not in known))
+    _warn_unused(state, known, key, "values without a variable in the program")
     assign(scope, arrays)
+
+
+def _warn_unused(names: Iterable[Any], known: Container[str], key: Hashable, what: str) -> None:
+    """Warns once of values without a variable."""
+    unused = [name for name in names if name not in known]
+    if unused:
+        warn_once(key, f"{what}: {', '.join(map(str, unused[:8]))}")
 
 
 @export("Program.state_dict")

@@ -1,10 +1,14 @@
-"""Checks loaded values before they are written: names, shapes, dtypes, and that files come from one save."""
+"""Reads saves of every form: decodes the files of values, and checks them against each other, their program and variables.
+
+A save is read in three steps. :func:`tstatic.runtime.files.read` reads its files as one save left them, :func:`read_values` checks
+everything, and :func:`tstatic.runtime.scope.assign` writes all values at one point. So an error in any file changes no variable.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,24 +21,90 @@ from tstatic.ir.program import Variable
 from tstatic.ir.types import dtype_of, plain
 from tstatic.logs import get_logger
 from tstatic.runtime import checkpoint, files
+from tstatic.runtime.checkpoint import Checkpoint
 from tstatic.runtime.files import Stamp, older, parse_stamp
 
 Array = np.ndarray[Any, Any]
 
 
 # --------------------------------------------------------------------------------------------------------------- values
-def available(
-    wanted: Sequence[Variable], values: Mapping[str, Array], source: object, function: str, strict: bool
-) -> list[Variable]:
-    """Returns the variables to load: all, or with ``strict=False`` those that have a value; a warning names the others.
+@dataclass(frozen=True)
+class Values:
+    """Arrays that fit the wanted variables, by name; the names of all values in the files; and the facts of the files."""
+
+    arrays: dict[str, Array]
+    names: Collection[str]
+    facts: Mapping[str, Any]
+
+
+def read_values(
+    data: Mapping[Path, bytes],
+    wanted: Sequence[Variable],
+    function: str,
+    source: Path,
+    *,
+    strict: bool = True,
+    model: tuple[Path, bytes] | None = None,
+    beside: Callable[[], Iterable[Path]] = tuple,
+) -> Values:
+    """Decodes and checks the files of values of one save.
+
+    Args:
+        data: Path -> content of the files of values.
+        wanted: The variables to load.
+        function: The function that loads them, for errors.
+        source: The file or folder that messages name.
+        strict: ``False`` leaves out values that are missing or damaged, and files that are damaged or older than others; a warning
+            names the variables that get no value.
+        model: Path and content of the program's file, if it is loaded with the values.
+        beside: Returns all files that may belong to the same saves; called only if there is doubt.
 
     Raises:
-        CheckpointError: If ``strict=False`` leaves none.
+        CheckpointError: If a file is damaged, the files are of two saves, or a variable has no value.
+        ShapeError: If a shape or dtype differs.
     """
-    lost = [] if strict else [v.name for v in wanted if v.name not in values]
-    if not lost:
-        return list(wanted)
-    if len(lost) == len(wanted):
+    # What damages or dates the only file leaves no value to go on with.
+    strict_files = strict or len(data) == 1
+    found: dict[Path, Checkpoint] = {}
+    for path, content in data.items():
+        try:
+            found[path] = checkpoint.decode(content, path, strict)
+        except CheckpointError:
+            if strict_files:
+                raise
+    origins: dict[Path, Origin | None] = {path: origin_of_values(read.facts) for path, read in found.items()}
+    if model is not None:
+        origins[model[0]] = origin_of(model[1])
+    old = [] if strict_files else check_one_save(origins, beside, function, strict=False)
+    values = {name: array for path, read in found.items() if path not in old for name, array in read.tensors.items()}
+    fitting = _available(wanted, values, source, function, strict)
+    if strict_files:
+        # Last, because a value that does not fit says more than that its file is of another save.
+        check_one_save(origins, beside, function)
+    facts = {name: fact for read in found.values() for name, fact in read.facts.items()}
+    return Values({var.name: values[var.name] for var in fitting}, values.keys(), facts)
+
+
+def _available(
+    wanted: Sequence[Variable], values: Mapping[str, Array], source: Path, function: str, strict: bool
+) -> Sequence[Variable]:
+    """Returns the variables that have a value, and checks that it fits.
+
+    Raises:
+        CheckpointError: If a value is missing; with ``strict=False``, only if all are, and a warning names those missing.
+        ShapeError: If a shape or dtype differs.
+    """
+    lost = [var.name for var in wanted if var.name not in values]
+    if lost and strict:
+        raise CheckpointError(
+            f"{source} lacks {len(lost)} variables of the program: {', '.join(lost[:8])}",
+            expected=f"values for {len(wanted)} variables",
+            received=f"values for {len(values)}: {', '.join(list(values)[:8])[:400]}",
+            fix=near(lost[0], values) or "load into the program that was saved, or name the variables to load",
+            var=lost[0],
+            op=function,
+        )
+    if lost and len(lost) == len(wanted):
         raise CheckpointError(
             f"{source} has no whole value of any variable",
             expected=f"values for {len(wanted)} variables",
@@ -42,11 +112,15 @@ def available(
             fix="load an older copy, or run the startup program",
             op=function,
         )
-    get_logger().warning(
-        "%s: %d of %d values are missing or damaged, and their variables stay as they are: %s",
-        source, len(lost), len(wanted), ", ".join(lost),
-    )  # fmt: skip
-    return [v for v in wanted if v.name in values]
+    if lost:
+        get_logger().warning(
+            "%s: %d of %d values are missing or damaged, and their variables stay as they are: %s",
+            source, len(lost), len(wanted), ", ".join(lost),
+        )  # fmt: skip
+    found = [var for var in wanted if var.name in values]
+    for var in found:
+        check_value(var, values[var.name], function)
+    return found
 
 
 def array_of(value: Any, name: str, function: str) -> Array:
@@ -57,27 +131,6 @@ def array_of(value: Any, name: str, function: str) -> Array:
         DTypeError: If it is a masked array.
     """
     return np.array(plain(value, f"the value of '{name}'", function), order="C")
-
-
-def check_values(wanted: Sequence[Variable], values: Mapping[str, Array], source: object, function: str) -> None:
-    """Checks that each variable has a value that fits.
-
-    Raises:
-        CheckpointError: If a value is missing.
-        ShapeError: If a shape or dtype differs.
-    """
-    missing = [v.name for v in wanted if v.name not in values]
-    if missing:
-        raise CheckpointError(
-            f"{source} lacks {len(missing)} variables of the program: {', '.join(missing[:8])}",
-            expected=f"values for {len(wanted)} variables",
-            received=f"values for {len(values)}: {', '.join(list(values)[:8])[:400]}",
-            fix=near(missing[0], values) or "load into the program that was saved, or name the variables to load",
-            var=missing[0],
-            op=function,
-        )
-    for var in wanted:
-        check_value(var, values[var.name], function)
 
 
 def check_value(var: Variable, array: Array, function: str) -> None:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
-from tstatic.errors import CheckpointError, NotFoundError, ProgramError, ProgramTypeError, near, shown
+from tstatic.errors import ProgramError, ProgramTypeError
 from tstatic.ir import serial
+from tstatic.ir.checks import check_known, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Parameter, Program, Variable
 from tstatic.no_effect import no_effect
-from tstatic.runtime import checkpoint, files
-from tstatic.runtime.checkpoint import Checkpoint
+from tstatic.runtime import files
 from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
-from tstatic.static.inference import answer, bytes_of, check_executor, load_values, normalize_program, read_model
+from tstatic.static.inference import check_executor, load_bytes, load_files, normalize_program
 from tstatic.static.io import encode_save, path_of, persistables, program_of, values_of_variables
-from tstatic.static.loading import (
-    Origin,
-    available,
-    check_one_save,
-    check_values,
-    origin_of,
-    origin_of_values,
-)
+from tstatic.static.loading import read_values
 
 Array = np.ndarray[Any, Any]
 AnyProgram = Program | CompiledProgram | None
@@ -99,14 +92,8 @@ def get_parameter_value_by_name(name: str, executor: Executor | None = None, pro
         FeedError: If it has no value.
     """
     names = {p.name: p for p in _get_valid_program(program).all_parameters()}
-    if name not in names:
-        raise NotFoundError(
-            f"the program has no parameter '{name}'",
-            expected=f"one of {', '.join(list(names)[:8]) or 'none'}",
-            received=repr(name),
-            fix=near(str(name), names) or "see program.all_parameters()",
-            op="get_parameter_value_by_name",
-        )
+    fix, op = "see program.all_parameters()", "get_parameter_value_by_name"
+    check_known(name, names, "the program has no parameter", fix=fix, op=op)
     return get_parameter_value(names[name], executor)
 
 
@@ -138,17 +125,10 @@ def _chosen(
     program: AnyProgram, variables: Any, predicate: Callable[[Variable], bool] | None, function: str
 ) -> list[Variable]:
     if variables is not None:
-        found = list(variables)
-        for var in found:
-            if not isinstance(var, Variable):
-                raise ProgramTypeError(
-                    f"'vars' of {function} should be a list of Variable",
-                    expected="Variables",
-                    received=shown(var),
-                    fix="pass [program.global_block().var(name)]",
-                    op=function,
-                )
-        return found
+        fix = "pass [program.global_block().var(name)]"
+        return [
+            check_type(var, Variable, "vars", function, expected="a list of Variable", fix=fix) for var in variables
+        ]
     source = _get_valid_program(program)
     return [v for v in source.list_vars() if v.type == "dense_tensor" and (predicate is None or predicate(v))]
 
@@ -253,7 +233,8 @@ def load_vars(
     folder, variables = folder_of(dirname, "load_vars"), _chosen(main_program, vars, predicate, "load_vars")
     paths = paths_of(folder, filename, variables, "load_vars")
     data = files.read(paths) if strict else files.read([], paths)
-    load_files(folder, data, variables, "load_vars", lambda: paths if filename else files.listed(folder), strict)
+    beside = lambda: paths if filename else files.listed(folder)  # noqa: E731
+    assign(global_scope(), read_values(data, variables, "load_vars", folder, strict=strict, beside=beside).arrays)
 
 
 def paths_of(folder: Path, filename: str | None, variables: Sequence[Variable], function: str) -> list[Path]:
@@ -261,34 +242,6 @@ def paths_of(folder: Path, filename: str | None, variables: Sequence[Variable], 
     if filename is not None:
         return [path_of(folder / filename, function)]
     return [folder / name for name in dict.fromkeys(file_name(v.name) for v in variables)]
-
-
-def load_files(
-    folder: Path,
-    data: Mapping[Path, bytes],
-    variables: Sequence[Variable],
-    function: str,
-    beside: Callable[[], list[Path]],
-    strict: bool = True,
-    model: Mapping[Path, Origin | None] | None = None,
-) -> None:
-    """Decodes files of values, checks them, also against the program that is loaded with them, and writes the values."""
-    found: dict[Path, Checkpoint] = {}
-    for path, content in data.items():
-        try:
-            found[path] = checkpoint.decode(content, path, strict)
-        except CheckpointError:
-            if strict:
-                raise
-    origins = {path: origin_of_values(read.facts) for path, read in found.items()}
-    old = check_one_save(origins | dict(model or {}), beside, function, strict)
-    values: dict[str, Array] = {}
-    for path, read in found.items():
-        if path not in old:
-            values.update(read.tensors)
-    wanted = available(variables, values, folder, function, strict)
-    check_values(wanted, values, folder, function)
-    assign(global_scope(), {var.name: values[var.name] for var in wanted})
 
 
 @export("fluid.io.save_params", "static.io.save_params")
@@ -467,25 +420,14 @@ def load_inference_model(
     function = "fluid.io.load_inference_model"
     check_executor(executor, function)
     if dirname is None:
-        program = read_model(bytes_of(model_filename, function), "these bytes")
-        if persistables(program):
-            load_values(program, params_filename, "these bytes", function)
-        return answer(program)
+        return load_bytes(model_filename, params_filename, function)
     folder = folder_of(dirname, function)
     path = path_of(folder / (model_filename or MODEL_FILE), function)
-    data: dict[Path, bytes] = {}
-    while True:
-        content = checkpoint.read(path)
-        program = read_model(content, path)
-        wanted = persistables(program)
-        paths = paths_of(folder, params_filename, wanted, function) if wanted else []
-        data = files.read([path, *paths])
-        if data.pop(path) == content:  # otherwise another process has saved another program meanwhile
-            break
-    if wanted:
-        beside = [path, *paths]
-        model = {path: origin_of(content)}
-        load_files(
-            folder, data, wanted, function, lambda: beside if params_filename else files.listed(folder), model=model
-        )
-    return answer(program)
+
+    def named(wanted: Sequence[Variable]) -> list[Path]:
+        return paths_of(folder, params_filename, wanted, function)
+
+    def beside() -> list[Path]:
+        return [path, *named([])] if params_filename else files.listed(folder)
+
+    return load_files(path, named, folder, function, beside)
