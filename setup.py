@@ -336,7 +336,7 @@ def index() -> str:
     seen = [
         (text, stated, m)
         for m in modules()
-        if m.startswith("tstatic.ops.")
+        if m.startswith(("tstatic.ops.", "tstatic.comm."))
         for text, stated in _types(tree(m) or ast.Module())
     ]
     homes |= {text: module for text, stated, module in seen if not stated}

@@ -238,13 +238,30 @@ def add_namespace(module: str, names: Callable[[], Iterable[str]]) -> None:
     _NAMESPACES[module.partition(".")[2]] = names
 
 
-def refuse(module: str, name: str, caller: FrameType) -> NoReturn:
+class _Message:
+    """What an AttributeError says, worked out when it is read: ``hasattr`` never reads it."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text()
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def refuse(module: str, name: str, caller: FrameType, load: Callable[[], None] = lambda: None) -> NoReturn:
     """Answers for a name that a public module does not have: says what to use instead, or a near one.
 
     Args:
         module: Its ``__name__``.
         name: The missing name.
         caller: The frame that asks.
+        load: Imports the modules whose names can be suggested.
 
     Raises:
         ImportError: If a ``from module import name`` asks: Python's own would not say what to use instead.
@@ -252,12 +269,16 @@ def refuse(module: str, name: str, caller: FrameType) -> NoReturn:
     """
     if name.startswith("__"):
         raise AttributeError(name)
-    below = f"{module}.{name}".partition(".")[2]
-    have = sorted(_NAMESPACES[module.partition(".")[2]]())
-    hint = advice(below) or _elsewhere(name) or near(name, have, 0.75)
+
+    def text(start: str) -> str:
+        load()
+        have = sorted(_NAMESPACES[module.partition(".")[2]]())
+        hint = advice(f"{module}.{name}".partition(".")[2]) or _elsewhere(name) or near(name, have, 0.75)
+        return f"{start}. {hint}".rstrip()
+
     if caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
-        raise ImportError(f"cannot import name '{name}' from '{module}'. {hint}".rstrip(), name=module)
-    raise AttributeError(f"module '{module}' has no attribute '{name}'. {hint}".rstrip(), name=name)
+        raise ImportError(text(f"cannot import name '{name}' from '{module}'"), name=module)
+    raise AttributeError(_Message(lambda: text(f"module '{module}' has no attribute '{name}'")), name=name)
 
 
 def missing_in(module: str, names: Iterable[str]) -> Callable[[str], Any]:

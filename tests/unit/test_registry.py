@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(copied: Path) -> None:
     shutil.rmtree(folder)
     folder.write_text("", encoding="utf-8")  # not a folder, which stops root too
     run(copied, FORKS + "fork(use)")
-    # An index that came with the package is used, and the times of its sources do not matter.
+    # An index that came with the package is used, the times of its sources do not matter, and none is written beside it.
     sources = [registry._fingerprint()[0]]
     modules: dict[str, list[str]] = {}
     for key, module in registry._registered.items():
@@ -125,7 +125,11 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(copied: Path) -> None:
     (copied / "tstatic" / "index.json").write_text(shipped, encoding="utf-8")
     for file in (copied / "tstatic" / "ops").rglob("*.py"):
         os.utime(file, (0, 0))
+    folder.unlink()
     run(copied, FORKS + "def cheap():\n    use()\n    assert own() < 250, own()\nfork(cheap)")
+    (copied / "tstatic" / "index.json").write_text('{"sources": [0], "modules": {}}', encoding="utf-8")
+    run(copied, FORKS + "fork(use)")
+    assert not (folder / "index.json").exists()
 
 
 OP = """
@@ -257,6 +261,35 @@ assert paddle.Tensor.__matmul__ is PUBLIC_API["Variable.__matmul__"].function
 assert paddle.Tensor.__lt__ is PUBLIC_API["Variable.__lt__"].function and x.__lt__.__self__ is x
 """
     run(tmp_path, code)
+
+
+def test_asking_for_missing_names_loads_nothing_and_the_error_says_where_they_are_when_it_is_read(
+    tmp_path: Path,
+) -> None:
+    registry.load_all()  # writes the index
+    code = """
+import pickle, sys, tstatic as paddle
+before = set(sys.modules)
+assert not hasattr(paddle, "nothing") and not hasattr(paddle.Tensor, "nothing") and not hasattr(paddle, "Executor")
+assert {"tanh", "concat", "static", "Tensor"} <= set(dir(paddle)) and "reshape" in dir(paddle.Tensor)
+assert not [name for name in set(sys.modules) - before if name.startswith("tstatic")]
+try:
+    paddle.Executor
+except AttributeError as error:
+    assert str(error).endswith("has no attribute 'Executor'. it is base.Executor or static.Executor"), str(error)
+    assert repr(error) == f"AttributeError({str(error)!r})" and pickle.loads(pickle.dumps(error)).args == (str(error),)
+try:
+    from tstatic import tanhh
+except ImportError as error:
+    assert error.msg == "cannot import name 'tanhh' from 'tstatic'. did you mean 'tanh' or 'tanh_' or 'stanh'?"
+"""
+    run(tmp_path, code)
+
+
+def test_all_that_registers_something_is_in_the_checksums_of_the_index() -> None:
+    registry.load_all()
+    own = {home.split(".")[1] for home in registry._registered.values()}
+    assert own <= {*registry.SOURCES}
 
 
 def test_what_registers_is_loaded_by_load_all() -> None:

@@ -44,12 +44,7 @@ def export(*names: str, op: str = "") -> Callable[[F], F]:
 
 def namespace(prefix: str) -> dict[str, Any]:
     """Returns what is spelled ``prefix.name``, by name: what a facade module shows."""
-    start = f"{prefix}."
-    return {
-        name[len(start) :]: entry.function
-        for name, entry in PUBLIC_API.items()
-        if name.startswith(start) and "." not in name[len(start) :]
-    }
+    return {name: PUBLIC_API[f"{prefix}.{name}"].function for name in PUBLIC_API.below(prefix)}
 
 
 def facade(
@@ -75,7 +70,9 @@ def facade(
         own = {
             n for n, v in vars(sys.modules[module]).items() if n[0] != "_" and getattr(v, "__module__", "") == module
         }
-        return sorted({*own, *modules.split(), *sources, *(name for space in spaces for name in namespace(space))})
+        return sorted(
+            {*own, *modules.split(), *sources, *(name for space in spaces for name in PUBLIC_API.below(space))}
+        )
 
     def find(name: str) -> Any:
         """Returns what the name is; raises KeyError if no module has to be searched for it."""
@@ -102,8 +99,7 @@ def facade(
                 value = find(name)
                 setattr(sys.modules[module], name, value)
                 return value
-            load_all()  # so that all modules' names can be suggested
-        return refuse(module, name, sys._getframe(1))
+        return refuse(module, name, sys._getframe(1), load_all)
 
     def listed() -> list[str]:
         return sorted({*vars(sys.modules[module]), *names()})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tstatic.ir.export import PUBLIC_API, namespace
+from tstatic.ir.export import PUBLIC_API
 from tstatic.ir.registry import INDEX
 
 
@@ -26,7 +26,7 @@ class _Found(type):
         return function
 
     def __dir__(cls) -> list[str]:
-        return sorted({*super().__dir__(), *namespace(cls._prefix)})
+        return sorted({*super().__dir__(), *PUBLIC_API.below(cls._prefix)})
 
 
 def _owner(cls: type) -> type:
@@ -45,7 +45,7 @@ class _Methods(metaclass=_Found):
         return function.__get__(self)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *namespace(self._prefix)})
+        return sorted({*super().__dir__(), *PUBLIC_API.below(self._prefix)})
 
 
 class _Operator:

@@ -1,8 +1,9 @@
 """Registries whose entries are loaded when they are asked for, and the index that says which module registers what.
 
-The index only says where to look first. Nobody edits it: whoever imports all modules writes it down, beside Python's own
-bytecode, with checksums over the names, sizes and times of the sources. A wheel brings one along. Without an index that fits
-the sources, or for a key that it lacks, everything is imported, so no answer depends on it.
+Nobody edits the index: whoever imports all modules of a source tree writes it down, beside Python's own bytecode, with
+checksums over the names, sizes and times of the sources. A wheel brings one along, and none is written there. An index that fits
+the sources has every public name, so what it lacks does not exist. Of op types it only says where to look first. Without an
+index everything is imported.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ LEARNED = Path(cache_from_source(str(ROOT / "index.py"))).with_name(SHIPPED)
 
 PACKAGES = ("ops", "nn", "autodiff", "optimizer", "comm", "static")
 """All of their modules are imported to fill the registries."""
+SOURCES = (*PACKAGES, "ir", "runtime")
+"""Packages with modules that register something; the last two are imported by others."""
 FACADES = ("fluid", "framework", "tensor", "metric", "regularizer", "io", "device", "distributed", "utils", "base")
 """Public modules that register nothing, but have names that an error message may suggest."""
 
@@ -36,7 +39,7 @@ FACADES = ("fluid", "framework", "tensor", "metric", "regularizer", "io", "devic
 def _fingerprint() -> tuple[int, int]:
     """Returns checksums over the names and sizes of the sources that register something, and over their times."""
     names, times = [], []
-    pending = list(PACKAGES)
+    pending = list(SOURCES)
     for folder in pending:
         with os.scandir(os.path.join(ROOT, folder)) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
@@ -67,7 +70,12 @@ def _read() -> dict[str, str]:
 
 
 def _write(sources: tuple[int, ...]) -> None:
-    """Writes down what is registered where; a folder that cannot be written to is left as it is."""
+    """Writes down what is registered where; a folder that cannot be written to is left as it is.
+
+    So is what came as a wheel: ``pip uninstall`` removes nothing but what the wheel brought.
+    """
+    if (ROOT / SHIPPED).exists():
+        return
     modules: dict[str, list[str]] = {}
     for key, module in sorted(_registered.items()):
         modules.setdefault(module, []).append(key)
@@ -139,7 +147,7 @@ class Registry(MutableMapping[str, V]):
 
     def find(self, key: str) -> V | None:
         """Returns the entry if it is loaded or in the index; ``None`` says nothing about other modules."""
-        module = INDEX.get(key)
+        module = INDEX.get(key) or INDEX.get(key.partition("_grad")[0])  # a backward op is beside its forward op
         if key not in self.loaded and module is not None:
             try:
                 import_module(module)
@@ -147,6 +155,20 @@ class Registry(MutableMapping[str, V]):
                 if error.name != module:
                     raise
         return self.loaded.get(key)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is such an entry; for a public name that does not exist, loads nothing where an index fits."""
+        if INDEX and "." in str(key) and key not in INDEX and key not in self.loaded:
+            return False
+        return super().__contains__(key)
+
+    def below(self, prefix: str) -> list[str]:
+        """Returns the public names ``prefix.name`` without the prefix, sorted; loads nothing where an index fits."""
+        if not INDEX:
+            load_all()
+        start = f"{prefix}."
+        found = {key[len(start) :] for key in (*INDEX, *self.loaded) if key.startswith(start)}
+        return sorted(name for name in found if "." not in name)
 
     def __getitem__(self, key: str) -> V:
         found = self.find(key)
