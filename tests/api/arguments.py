@@ -13,15 +13,19 @@ from tstatic.no_effect import declared
 
 
 def callables() -> Iterator[tuple[str, Callable[..., Any], Any]]:
-    """Yields the name, the function and where its declarations are, for functions, constructors and public methods."""
-    seen: set[int] = set()
+    """Yields the name, the function and where its declarations are, for functions, constructors and public methods.
+
+    A constructor that several classes share is each class's own: it may declare arguments for one and not for another.
+    """
+    seen: set[tuple[int, int]] = set()
     for path, value in surface.walk():
         if not (inspect.isroutine(value) or inspect.isclass(value)):
             continue
         for name, function, owner in _parts(path, value):
             code = getattr(inspect.unwrap(function), "__code__", None)
-            if code is not None and id(code) not in seen and "/tstatic/" in code.co_filename:
-                seen.add(id(code))
+            key = (id(code), id(owner))
+            if code is not None and key not in seen and "/tstatic/" in code.co_filename:
+                seen.add(key)
                 yield name, inspect.unwrap(function), owner
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 import numpy as np
@@ -398,3 +399,13 @@ def test_parameters_as_a_vector() -> None:
     assert np.array_equal(net.bias.get_value(), [6.0, 7.0, 8.0])
     check_error(lambda: nn.utils.vector_to_parameters(vector, net.parameters()[:1]), ShapeError, words="[6]", file=HERE)
     check_error(lambda: nn.utils.parameters_to_vector([]), ProgramError, words="parameters", file=HERE)
+
+
+def test_a_subclass_of_a_convolution_shows_its_own_arguments() -> None:
+    class Square(nn.Conv2D):
+        def __init__(self, width: int) -> None:
+            super().__init__(width, width, 3)
+
+    assert list(inspect.signature(Square).parameters) == ["width"]
+    assert inspect.signature(nn.Conv3D).parameters["data_format"].default == "NCDHW"
+    assert Square(2).extra_repr() == "2, 2, kernel_size=[3, 3], data_format=NCHW"

@@ -133,6 +133,7 @@ class Normal(Initializer):
     def __init__(
         self, mean: float = 0.0, std: float = 1.0, seed: int = 0, name: str | None = None, **old: float
     ) -> None:
+        # Paddle 1.x has other names.
         self.mean, self.std, self.seed = old.get("loc", mean), old.get("scale", std), seed
 
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
@@ -147,7 +148,7 @@ class Normal(Initializer):
     "fluid.initializer.TruncatedNormalInitializer",
 )
 @no_effect(name=NO_NAME)
-class TruncatedNormal(Initializer):
+class TruncatedNormal(Normal):
     """Normal, cut at two standard deviations.
 
     Example:
@@ -159,22 +160,18 @@ class TruncatedNormal(Initializer):
         True
     """
 
-    def __init__(
-        self, mean: float = 0.0, std: float = 1.0, seed: int = 0, name: str | None = None, **old: float
-    ) -> None:
-        self.mean, self.std, self.seed = old.get("loc", mean), old.get("scale", std), seed
-
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
-        return "truncated_gaussian_random", {
-            "shape": var.shape, "dtype": var.dtype, "mean": float(self.mean), "std": float(self.std), "seed": self.seed,
-        }  # fmt: skip
+        return "truncated_gaussian_random", super().op(var)[1]
 
 
 class _Xavier(Initializer):
+    uniform = True
+    seed = 0
+
     def __init__(
-        self, uniform: bool, fan_in: float | None, fan_out: float | None, seed: int, gain: float = 1.0
+        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
     ) -> None:
-        self.uniform, self.fan_in, self.fan_out, self.seed, self.gain = uniform, fan_in, fan_out, seed, gain
+        self.fan_in, self.fan_out, self.gain = fan_in, fan_out, gain
 
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
         found_in, found_out = fans(var.shape)
@@ -202,11 +199,6 @@ class XavierUniform(_Xavier):
         True
     """
 
-    def __init__(
-        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
-    ) -> None:
-        super().__init__(True, fan_in, fan_out, 0, gain)
-
 
 @export("nn.initializer.XavierNormal")
 @no_effect(name=NO_NAME)
@@ -222,10 +214,7 @@ class XavierNormal(_Xavier):
         True
     """
 
-    def __init__(
-        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
-    ) -> None:
-        super().__init__(False, fan_in, fan_out, 0, gain)
+    uniform = False
 
 
 @export("fluid.initializer.Xavier", "fluid.initializer.XavierInitializer")
@@ -244,7 +233,8 @@ class XavierInitializer(_Xavier):
     def __init__(
         self, uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0
     ) -> None:
-        super().__init__(uniform, fan_in, fan_out, seed)
+        super().__init__(fan_in, fan_out)
+        self.uniform, self.seed = uniform, seed
 
 
 @export("nn.initializer.calculate_gain")
@@ -264,11 +254,11 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 class _Kaiming(Initializer):
-    def __init__(
-        self, uniform: bool, fan_in: float | None, seed: int, negative_slope: float, nonlinearity: str
-    ) -> None:
-        self.uniform, self.fan_in, self.seed = uniform, fan_in, seed
-        self.negative_slope, self.nonlinearity = negative_slope, nonlinearity
+    uniform = True
+    seed = 0
+
+    def __init__(self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu") -> None:
+        self.fan_in, self.negative_slope, self.nonlinearity = fan_in, negative_slope, nonlinearity
 
     def op(self, var: Variable) -> tuple[str, dict[str, Any]]:
         fan_in = self.fan_in or fans(var.shape)[0]
@@ -291,9 +281,6 @@ class KaimingUniform(_Kaiming):
         True
     """
 
-    def __init__(self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu") -> None:
-        super().__init__(True, fan_in, 0, negative_slope, nonlinearity)
-
 
 @export("nn.initializer.KaimingNormal")
 class KaimingNormal(_Kaiming):
@@ -308,8 +295,7 @@ class KaimingNormal(_Kaiming):
         True
     """
 
-    def __init__(self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu") -> None:
-        super().__init__(False, fan_in, 0, negative_slope, nonlinearity)
+    uniform = False
 
 
 @export("fluid.initializer.MSRA", "fluid.initializer.MSRAInitializer")
@@ -329,7 +315,8 @@ class MSRAInitializer(_Kaiming):
         self, uniform: bool = True, fan_in: float | None = None, seed: int = 0, negative_slope: float = 0.0,
         nonlinearity: str = "relu",
     ) -> None:  # fmt: skip
-        super().__init__(uniform, fan_in, seed, negative_slope, nonlinearity)
+        super().__init__(fan_in, negative_slope, nonlinearity)
+        self.uniform, self.seed = uniform, seed
 
 
 class _FromArray(Initializer):

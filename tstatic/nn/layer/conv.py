@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from tstatic.errors import ShapeError
@@ -20,28 +22,34 @@ PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Conv(Layer):
-    """What all convolution layers share: filters, bias and their sizes."""
+    """What all convolution layers share: filters, bias and their sizes.
+
+    Args:
+        data_format: The first of ``_layouts`` if ``None``; signatures show that one as the default.
+    """
 
     _rank = 2
     _transposed = False
     _layouts = ("NCHW", "NHWC")
 
-    def _set_up(
+    def __init__(
         self,
         in_channels: int,
         out_channels: int,
         kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-        padding_mode: str,
-        weight_attr: Any,
-        bias_attr: Any,
-        data_format: str,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        padding_mode: str = "zeros",
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        data_format: str | None = None,
     ) -> None:
+        super().__init__()
         function = type(self).__name__
-        self._data_format = check_choice(data_format, self._layouts, "data_format", function)
+        layout = self._layouts[0] if data_format is None else data_format
+        self._data_format = check_choice(layout, self._layouts, "data_format", function)
         self._in_channels = check_int(in_channels, "in_channels", function, 1)
         self._out_channels = check_int(out_channels, "out_channels", function, 1)
         self._groups = check_int(groups, "groups", function, 1)
@@ -51,7 +59,7 @@ class _Conv(Layer):
         self._stride = check_ints(stride, self._rank, "stride", function)
         self._dilation = check_ints(dilation, self._rank, "dilation", function)
         self._padding = padding
-        self._paddings, self._algorithm = padding_of(padding, self._rank, is_last(data_format), function)
+        self._paddings, self._algorithm = padding_of(padding, self._rank, is_last(layout), function)
         self._padding_mode = check_choice(padding_mode, PADDING_MODES, "padding_mode", function)
         check_enabled(weight_attr, "weight_attr", function)
         outer = (in_channels, out_channels) if self._transposed else (out_channels, in_channels)
@@ -59,6 +67,15 @@ class _Conv(Layer):
         default = None if self._transposed else kaiming(in_channels, self._kernel_size)
         self.weight = self.create_parameter(shape, weight_attr, default_initializer=default)
         self.bias = self.create_parameter((out_channels,), bias_attr, is_bias=True)
+
+    def __init_subclass__(cls) -> None:
+        given = inspect.signature(cls.__init__)
+        shown = [
+            p.replace(default=cls._layouts[0], annotation="str") if p.name == "data_format" and p.default is None else p
+            for p in given.parameters.values()
+        ]
+        # Without self. Made for subclasses of users, too: they would inherit the signature of their base.
+        cls.__signature__ = given.replace(parameters=shown[1:])  # type: ignore[attr-defined]
 
     def _check(self, x: Variable) -> None:
         function = type(self).__name__
@@ -84,6 +101,13 @@ class _Conv(Layer):
         # The pad function takes the last axis first.
         flat = [p for i in reversed(range(self._rank)) for p in pairs[2 * i : 2 * i + 2]]
         return pad(x, flat, mode=self._padding_mode, data_format=self._data_format), 0
+
+    def _convolve(self, function: Callable[..., Variable], x: Variable) -> Variable:
+        self._check(x)
+        x, padding = self._widened(x)
+        return function(
+            x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format
+        )
 
     def extra_repr(self) -> str:
         """Returns the sizes, and what differs from the default."""
@@ -128,31 +152,9 @@ class Conv2D(_Conv):
                  [20., 24.]]]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        padding_mode: str = "zeros",
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCHW",
-    ) -> None:
-        super().__init__()
-        self._set_up(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode, weight_attr,
-            bias_attr, data_format,
-        )  # fmt: skip
-
     def forward(self, x: Variable) -> Variable:
         """Maps ``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``, or with channels last."""
-        self._check(x)
-        x, padding = self._widened(x)
-        return conv2d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+        return self._convolve(conv2d, x)
 
 
 @export("nn.Conv3D", op="conv3d")
@@ -171,31 +173,9 @@ class Conv3D(_Conv):
     _rank = 3
     _layouts = ("NCDHW", "NDHWC")
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        padding_mode: str = "zeros",
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCDHW",
-    ) -> None:
-        super().__init__()
-        self._set_up(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode, weight_attr,
-            bias_attr, data_format,
-        )  # fmt: skip
-
     def forward(self, x: Variable) -> Variable:
         """Maps ``[n, in_channels, d, h, w]`` to ``[n, out_channels, od, oh, ow]``, or with channels last."""
-        self._check(x)
-        x, padding = self._widened(x)
-        return conv3d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+        return self._convolve(conv3d, x)
 
 
 @export("nn.Conv1D", op="conv2d")
@@ -214,37 +194,28 @@ class Conv1D(_Conv):
     _rank = 1
     _layouts = ("NCL", "NLC")
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        padding_mode: str = "zeros",
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "NCL",
-    ) -> None:
-        super().__init__()
-        self._set_up(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode, weight_attr,
-            bias_attr, data_format,
-        )  # fmt: skip
-
     def forward(self, x: Variable) -> Variable:
         """Maps ``[n, in_channels, length]`` to ``[n, out_channels, out length]``, or with channels last."""
+        return self._convolve(conv1d, x)
+
+
+class _ConvTranspose(_Conv):
+    """What transposed convolution layers share; not the constructor, whose arguments Paddle orders differently for each rank."""
+
+    _transposed = True
+    _output_padding: Any
+
+    def _transpose(self, function: Callable[..., Variable], x: Variable, output_size: Any) -> Variable:
         self._check(x)
-        x, padding = self._widened(x)
-        return conv1d(
-            x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format
+        extra = self._output_padding if output_size is None else 0
+        return function(
+            x, self.weight, self.bias, self._stride, self._padding, extra, dilation=self._dilation, groups=self._groups,
+            output_size=output_size, data_format=self._data_format,
         )  # fmt: skip
 
 
 @export("nn.Conv2DTranspose", op="conv2d_transpose")
-class Conv2DTranspose(_Conv):
+class Conv2DTranspose(_ConvTranspose):
     """Transposed convolution of images with learned filters ``[in_channels, out_channels / groups, kh, kw]``.
 
     Args:
@@ -268,8 +239,6 @@ class Conv2DTranspose(_Conv):
                  [1., 3., 2.]]]], dtype=float32)
     """
 
-    _transposed = True
-
     def __init__(
         self,
         in_channels: int,
@@ -284,25 +253,19 @@ class Conv2DTranspose(_Conv):
         bias_attr: Any = None,
         data_format: str = "NCHW",
     ) -> None:
-        super().__init__()
-        self._output_padding = output_padding
-        self._set_up(
+        super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
             data_format,
         )  # fmt: skip
+        self._output_padding = output_padding
 
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
         """Maps ``[n, in_channels, h, w]`` to ``[n, out_channels, oh, ow]``; ``output_size`` beats ``output_padding``."""
-        self._check(x)
-        extra = self._output_padding if output_size is None else 0
-        return conv2d_transpose(
-            x, self.weight, self.bias, self._stride, self._padding, extra, self._dilation, self._groups, output_size,
-            self._data_format,
-        )  # fmt: skip
+        return self._transpose(conv2d_transpose, x, output_size)
 
 
 @export("nn.Conv1DTranspose", op="conv2d_transpose")
-class Conv1DTranspose(_Conv):
+class Conv1DTranspose(_ConvTranspose):
     """Transposed convolution along one axis, filters ``[in_channels, out_channels / groups, k]``; see :class:`Conv2DTranspose`.
 
     Example:
@@ -315,7 +278,6 @@ class Conv1DTranspose(_Conv):
     """
 
     _rank = 1
-    _transposed = True
     _layouts = ("NCL", "NLC")
 
     def __init__(
@@ -332,18 +294,12 @@ class Conv1DTranspose(_Conv):
         bias_attr: Any = None,
         data_format: str = "NCL",
     ) -> None:
-        super().__init__()
-        self._output_padding = output_padding
-        self._set_up(
+        super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, "zeros", weight_attr, bias_attr,
             data_format,
         )  # fmt: skip
+        self._output_padding = output_padding
 
     def forward(self, x: Variable, output_size: Any = None) -> Variable:
         """Maps ``[n, in_channels, length]`` to ``[n, out_channels, out length]``; ``output_size`` beats ``output_padding``."""
-        self._check(x)
-        extra = self._output_padding if output_size is None else 0
-        return conv1d_transpose(
-            x, self.weight, self.bias, self._stride, self._padding, extra, self._groups, self._dilation, output_size,
-            self._data_format,
-        )  # fmt: skip
+        return self._transpose(conv1d_transpose, x, output_size)

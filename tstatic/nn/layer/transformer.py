@@ -208,29 +208,45 @@ def _activation(name: Any, owner: str) -> Any:
 
 
 class _Block(Layer):
-    """What encoder and decoder layers share: settings, the feed-forward part, residuals with dropout and normalisation."""
+    """What encoder and decoder layers share: attentions, then two linear layers, each part with residual, dropout and norm."""
 
-    def _set_up(
+    _attentions: tuple[str, ...]
+
+    def __init__(
         self,
-        config: dict[str, Any],
         d_model: int,
         nhead: int,
         dim_feedforward: int,
-        dropout: float,
-        activation: str,
-        attn_dropout: float | None,
-        act_dropout: float | None,
-        normalize_before: bool,
-    ) -> tuple[float, float]:
+        dropout: float = 0.1,
+        activation: str = "relu",
+        attn_dropout: float | None = None,
+        act_dropout: float | None = None,
+        normalize_before: bool = False,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+    ) -> None:
+        # A stack makes further layers from what this one was made from.
+        config = {n: v for n, v in locals().items() if n not in ("self", "__class__")}
+        super().__init__()
+        self._config = config
         owner = type(self).__name__
         check_int(d_model, "d_model", owner, 1)
         check_int(nhead, "nhead", owner, 1)
         check_int(dim_feedforward, "dim_feedforward", owner, 1)
-        # A stack makes further layers from what this one was made from.
-        self._config = {n: v for n, v in config.items() if n not in ("self", "__class__")}
         self.normalize_before = normalize_before
         self.activation = _activation(activation, owner)
-        return dropout if attn_dropout is None else attn_dropout, dropout if act_dropout is None else act_dropout
+        parts = len(self._attentions) + 1
+        weights, biases = (_convert_param_attr_to_list(attr, parts) for attr in (weight_attr, bias_attr))
+        attn_dropout = dropout if attn_dropout is None else attn_dropout
+        for name, weight, bias in zip(self._attentions, weights, biases, strict=False):
+            setattr(self, name, MultiHeadAttention(d_model, nhead, attn_dropout, weight_attr=weight, bias_attr=bias))
+        self.linear1 = Linear(d_model, dim_feedforward, weights[-1], biases[-1])
+        self.dropout = Dropout(dropout if act_dropout is None else act_dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, weights[-1], biases[-1])
+        for i in range(1, parts + 1):
+            setattr(self, f"norm{i}", LayerNorm(d_model))
+        for i in range(1, parts + 1):
+            setattr(self, f"dropout{i}", Dropout(dropout))
 
     def _sublayer(self, x: Variable, norm: Layer, drop: Layer, run: Any) -> tuple[Variable, Any]:
         """Returns ``x + drop(run(norm(x)))``, or ``norm(x + drop(run(x)))``; ``run`` may return a cache beside its result."""
@@ -265,31 +281,7 @@ class TransformerEncoderLayer(_Block):
         (-1, 5, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        attn_dropout: float | None = None,
-        act_dropout: float | None = None,
-        normalize_before: bool = False,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-    ) -> None:
-        config = dict(locals())
-        super().__init__()
-        attn, act = self._set_up(
-            config, d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before
-        )
-        weights, biases = _convert_param_attr_to_list(weight_attr, 2), _convert_param_attr_to_list(bias_attr, 2)
-        self.self_attn = MultiHeadAttention(d_model, nhead, attn, weight_attr=weights[0], bias_attr=biases[0])
-        self.linear1 = Linear(d_model, dim_feedforward, weights[1], biases[1])
-        self.dropout = Dropout(act)
-        self.linear2 = Linear(dim_feedforward, d_model, weights[1], biases[1])
-        self.norm1, self.norm2 = LayerNorm(d_model), LayerNorm(d_model)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+    _attentions = ("self_attn",)
 
     def forward(self, src: Variable, src_mask: Variable | None = None, cache: Any = None) -> Any:
         """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` also the new cache."""
@@ -304,23 +296,40 @@ class TransformerEncoderLayer(_Block):
         return self.self_attn.gen_cache(src, type=Cache)
 
 
-def _stack(layer: Layer, count: int, owner: str) -> LayerList:
-    """Returns ``layer`` and more of its kind, each with its own parameters."""
-    check_int(count, "num_layers", owner, 1)
-    config: dict[str, Any] = getattr(layer, "_config", {})
-    if not config and count > 1:
-        raise ProgramError(
-            f"{owner} cannot make more layers like the one given: it does not say what it was made from",
-            expected="a TransformerEncoderLayer or TransformerDecoderLayer, or a layer with a dict '_config'",
-            received=f"a {type(layer).__name__}",
-            fix="set self._config to the arguments of its constructor",
-            op=owner,
-        )
-    return LayerList([layer if i == 0 else type(layer)(**config) for i in range(count)])
+class _Stack(Layer):
+    """What encoder and decoder share: layers of one kind, each with its own parameters, and a last normalisation."""
+
+    def _set_up(self, layer: Layer, num_layers: int, norm: Layer | None) -> None:
+        owner = type(self).__name__
+        check_int(num_layers, "num_layers", owner, 1)
+        config: dict[str, Any] = getattr(layer, "_config", {})
+        if not config and num_layers > 1:
+            raise ProgramError(
+                f"{owner} cannot make more layers like the one given: it does not say what it was made from",
+                expected="a TransformerEncoderLayer or TransformerDecoderLayer, or a layer with a dict '_config'",
+                received=f"a {type(layer).__name__}",
+                fix="set self._config to the arguments of its constructor",
+                op=owner,
+            )
+        self.layers = LayerList([layer if i == 0 else type(layer)(**config) for i in range(num_layers)])
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def _run(self, x: Variable, others: tuple[Variable | None, ...], cache: Any) -> Any:
+        """Returns the last layer's result, normalised; with ``cache`` (a list) also the new caches."""
+        caches = []
+        for i, layer in enumerate(self.layers):
+            if cache is None:
+                x = layer(x, *others)
+            else:
+                x, new = layer(x, *others, cache[i])
+                caches.append(new)
+        out = x if self.norm is None else self.norm(x)
+        return out if cache is None else (out, caches)
 
 
 @export("nn.TransformerEncoder")
-class TransformerEncoder(Layer):
+class TransformerEncoder(_Stack):
     """A stack of encoder layers.
 
     Args:
@@ -337,21 +346,11 @@ class TransformerEncoder(Layer):
 
     def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
         super().__init__()
-        self.layers = _stack(encoder_layer, num_layers, "TransformerEncoder")
-        self.num_layers = num_layers
-        self.norm = norm
+        self._set_up(encoder_layer, num_layers, norm)
 
     def forward(self, src: Variable, src_mask: Variable | None = None, cache: Any = None) -> Any:
         """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
-        caches = []
-        for i, layer in enumerate(self.layers):
-            if cache is None:
-                src = layer(src, src_mask)
-            else:
-                src, new = layer(src, src_mask, cache[i])
-                caches.append(new)
-        out = src if self.norm is None else self.norm(src)
-        return out if cache is None else (out, caches)
+        return self._run(src, (src_mask,), cache)
 
     def gen_cache(self, src: Variable) -> list[Any]:
         """Returns empty caches for step-by-step calls, one per layer."""
@@ -376,32 +375,7 @@ class TransformerDecoderLayer(_Block):
         (-1, 3, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        attn_dropout: float | None = None,
-        act_dropout: float | None = None,
-        normalize_before: bool = False,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-    ) -> None:
-        config = dict(locals())
-        super().__init__()
-        attn, act = self._set_up(
-            config, d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before
-        )
-        weights, biases = _convert_param_attr_to_list(weight_attr, 3), _convert_param_attr_to_list(bias_attr, 3)
-        self.self_attn = MultiHeadAttention(d_model, nhead, attn, weight_attr=weights[0], bias_attr=biases[0])
-        self.cross_attn = MultiHeadAttention(d_model, nhead, attn, weight_attr=weights[1], bias_attr=biases[1])
-        self.linear1 = Linear(d_model, dim_feedforward, weights[2], biases[2])
-        self.dropout = Dropout(act)
-        self.linear2 = Linear(dim_feedforward, d_model, weights[2], biases[2])
-        self.norm1, self.norm2, self.norm3 = LayerNorm(d_model), LayerNorm(d_model), LayerNorm(d_model)
-        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
+    _attentions = ("self_attn", "cross_attn")
 
     def forward(
         self,
@@ -429,7 +403,7 @@ class TransformerDecoderLayer(_Block):
 
 
 @export("nn.TransformerDecoder")
-class TransformerDecoder(Layer):
+class TransformerDecoder(_Stack):
     """A stack of decoder layers.
 
     Args:
@@ -447,9 +421,7 @@ class TransformerDecoder(Layer):
 
     def __init__(self, decoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
         super().__init__()
-        self.layers = _stack(decoder_layer, num_layers, "TransformerDecoder")
-        self.num_layers = num_layers
-        self.norm = norm
+        self._set_up(decoder_layer, num_layers, norm)
 
     def forward(
         self,
@@ -460,15 +432,7 @@ class TransformerDecoder(Layer):
         cache: Any = None,
     ) -> Any:
         """Maps ``[n, positions, d_model]`` to the same shape; with ``cache`` (a list) also the new caches."""
-        caches = []
-        for i, layer in enumerate(self.layers):
-            if cache is None:
-                tgt = layer(tgt, memory, tgt_mask, memory_mask)
-            else:
-                tgt, new = layer(tgt, memory, tgt_mask, memory_mask, cache[i])
-                caches.append(new)
-        out = tgt if self.norm is None else self.norm(tgt)
-        return out if cache is None else (out, caches)
+        return self._run(tgt, (memory, tgt_mask, memory_mask), cache)
 
     def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[Any]:
         """Returns caches for step-by-step calls, one pair per layer; ``do_zip`` gives a list of first and one of second parts."""
