@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tstatic.fusion.codegen.define import Formula, define, is_pointwise, works_on_rows, worth_a_kernel
+from tstatic.fusion.codegen.define import is_pointwise, works_on_rows, worth_a_kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
 from tstatic.fusion.codegen.rows import check_sums
 from tstatic.fusion.elewise_add_act import prepared
@@ -80,7 +80,6 @@ class _Groups:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.known: dict[int, Formula | None] = {}
         self.members: list[list[int]] = []
         self.of: dict[int, int] = {}
         self.after: list[set[int]] = []
@@ -152,7 +151,7 @@ class _Groups:
             )
         inside = {*members, index}
         ops = [one for i in sorted(inside) for one in _parts(self.view.ops[i])]
-        built = build(ops, self.view.metas, self.view.needed(inside), self.known)
+        built = build(ops, self.view.metas, self.view.needed(inside), self.view.formulas)
         operands = (*built.inputs, *built.outputs)
         streams = sum(o.full for o in operands)
         if len(operands) > MOST_ARRAYS:
@@ -174,7 +173,7 @@ def _is_single_op_group(view: View, index: int) -> bool:
     op = view.ops[index]
     if op.body or index in view.forbidden or not works_on_rows(op.definition) or not _sized(view, op):
         return False
-    formula = define(op, view.metas)
+    formula = view.formulas.of(op)
     return formula is not None and worth_a_kernel(formula)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tstatic.fusion.codegen.define import Formulas
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
@@ -89,9 +90,11 @@ class Fused:
     body: tuple[FrozenOp, ...] = ()
 
 
-def loop_nest(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
-    """Returns the kernel of ops with expressions per element or along rows."""
-    group = build(body, metas, needed)
+def loop_nest(
+    body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str], known: Formulas | None = None
+) -> Kernel:
+    """Returns the kernel of ops with expressions per element or along rows; ``known`` has formulas of ops met before."""
+    group = build(body, metas, needed, known)
     return emit(group) if group.inner is None else rows_kernel(group)
 
 
@@ -295,6 +298,8 @@ def _kernel(fusion: Fusion, view: View, body: Sequence[FrozenOp], written: Seque
             if meta is None or UNKNOWN in meta.shape:
                 raise MatchRejected("DYNAMIC", f"a size of '{value}' is known only when the program runs")
     try:
+        if fusion.kernel is loop_nest:
+            return loop_nest(body, view.metas, written, view.formulas)
         return fusion.kernel(body, view.metas, written)
     except CodegenUnsupported as error:
         raise MatchRejected(error.code, error.reason, reader=error.op.type if error.op is not None else "") from None

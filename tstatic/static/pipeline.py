@@ -96,11 +96,13 @@ def fusions_of(strategy: BuildStrategy) -> tuple[Fusion, ...]:
 
 def make_one(fusion: Fusion, frozen: FrozenProgram, metas: dict[str, Meta], log: Log) -> FrozenProgram:
     """Applies one fusion; adds to ``metas`` the values that its preparation makes."""
+    before = frozen
     if fusion.prepare is not None:
         frozen = fusion.prepare(frozen, metas)
-    frozen = apply(fusion, frozen, metas, log)
-    verify(frozen, fusion.name)
-    return frozen
+    fused = apply(fusion, frozen, metas, log)
+    if fused is not before:
+        verify(fused, fusion.name)
+    return fused
 
 
 def fuse(
@@ -122,8 +124,11 @@ def fuse(
         return eliminate_identity_gradients(frozen, metas), metas
     own = dict(metas)
     log = log if log is not None else Log()
+    before = frozen
     frozen = with_user_kernels(frozen, own, log)
     frozen = apply_explicit_groups(shapes_from_contents(frozen, own), own, log)
+    if frozen is not before:
+        verify(frozen, "explicit groups")
     for fusion in wanted:
         frozen = make_one(fusion, frozen, own, log)
     _say(log)

@@ -165,6 +165,26 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
     return Formula(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets, entries)
 
 
+class Formulas:
+    """What the ops of one program compute, each worked out once however many groups are tried with it.
+
+    Args:
+        metas: Metadata of all values; every size of an op that is asked for is known.
+    """
+
+    def __init__(self, metas: Mapping[str, Meta]) -> None:
+        self.metas = metas
+        # The op is kept beside its formula: an id is reused once its object is gone.
+        self._known: dict[int, tuple[FrozenOp, Formula | None]] = {}
+
+    def of(self, op: FrozenOp) -> Formula | None:
+        """Returns an op's formula, as :func:`define` does."""
+        found = self._known.get(id(op))
+        if found is None:
+            found = self._known[id(op)] = op, define(op, self.metas)
+        return found[1]
+
+
 def _metas(entry: Entry, metas: Mapping[str, Meta]) -> Any:
     """Returns metadata of a slot's value, or of each value of a list."""
     if entry is None or isinstance(entry, str):

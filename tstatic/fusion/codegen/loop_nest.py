@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from tstatic.fusion.codegen.define import Formula, define
+from tstatic.fusion.codegen.define import Formula, Formulas, define
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp
@@ -124,35 +124,37 @@ def _axis_maps(ops: Sequence[FrozenOp], formulas: Sequence[Formula]) -> tuple[Sh
     Placing begins at an op that has the whole space and follows shared values, so that an operand that one op meets at an
     ``axis`` stays there.
     """
-    sizes = [tuple(d.full[i] for i in _large(d.full)) for d in formulas]
-    iteration_space = max(sizes, key=lambda s: (len(s), _product(s)))
+    sizes = [tuple(n for n in d.full if n != 1) for d in formulas]
+    iteration_space = max(dict.fromkeys(sizes), key=lambda s: (len(s), _product(s)))
     start = sizes.index(iteration_space)
     found: dict[int, AxisMap] = {start: tuple(range(len(iteration_space)))}
+    touched = [_touched(op, formula) for op, formula in zip(ops, formulas, strict=True)]
     values: dict[str, AxisMap] = {}
+    made = _made(ops)
+    rest = [i for i in range(len(ops)) if i != start]
     pending = [start]
     while pending:
         index = pending.pop()
-        op, formula, place = ops[index], formulas[index], found[index]
-        axis_of = dict(zip(_large(formula.full), place, strict=True))
-        for entry, shape in _touched(op, formula):
-            here = tuple(axis_of[i] for i in _large(shape))
+        axis_of = dict(zip(_large(formulas[index].full), found[index], strict=True))
+        for entry, large in touched[index]:
+            here = tuple(map(axis_of.__getitem__, large))
             known = values.setdefault(entry, here)
-            if known != here and entry in _made(ops):
-                raise CodegenUnsupported("AXIS_CONFLICT", f"'{entry}' is used at two places of the common shape", op)
-        for other, candidate in enumerate(ops):
-            if other in found:
-                continue
-            placed = _placed(candidate, formulas[other], values, iteration_space)
-            if placed is not None:
+            if known != here and entry in made:
+                raise _conflict(entry, ops[index])
+        unplaced = []
+        for other in rest:
+            placed = _placed(ops[other], formulas[other], touched[other], values, iteration_space)
+            if placed is None:
+                unplaced.append(other)
+            else:
                 found[other] = placed
                 pending.append(other)
-    for i, op in enumerate(ops):
-        if i not in found:
-            raise CodegenUnsupported(
-                "SHAPE_MISMATCH",
-                f"{op.type} works on {list(formulas[i].full)}, the others on {list(iteration_space)}",
-                op,
-            )
+        rest = unplaced
+    if rest:
+        op, formula = ops[rest[0]], formulas[rest[0]]
+        raise CodegenUnsupported(
+            "SHAPE_MISMATCH", f"{op.type} works on {list(formula.full)}, the others on {list(iteration_space)}", op
+        )
     return iteration_space, [found[i] for i in range(len(ops))]
 
 
@@ -160,40 +162,44 @@ def _made(ops: Sequence[FrozenOp]) -> set[str]:
     return {v for op in ops for v in op.writes()}
 
 
-def _touched(op: FrozenOp, formula: Formula) -> list[tuple[str, Shape]]:
-    """Returns the values of an op with their aligned shapes."""
-    done: list[tuple[str, Shape]] = []
-    for i, shape in enumerate(formula.aligned):
-        read = formula.entries[i]
+def _conflict(value: str, op: FrozenOp) -> CodegenUnsupported:
+    return CodegenUnsupported("AXIS_CONFLICT", f"'{value}' is used at two places of the common shape", op)
+
+
+def _touched(op: FrozenOp, formula: Formula) -> list[tuple[str, tuple[int, ...]]]:
+    """Returns the values of an op, each with the dimensions of its aligned shape that are above 1."""
+    done: list[tuple[str, tuple[int, ...]]] = []
+    for read, shape in zip(formula.entries, formula.aligned, strict=True):
         if shape is not None and read is not None:
-            done.append((read, shape))
+            done.append((read, _large(shape)))
     for i, shape in formula.targets.items():
         entry = op.outputs[i]
         assert isinstance(entry, str)
-        done.append((entry, shape))
+        done.append((entry, _large(shape)))
     return done
 
 
-def _placed(op: FrozenOp, formula: Formula, values: Mapping[str, AxisMap], iteration_space: Shape) -> AxisMap | None:
+def _placed(
+    op: FrozenOp,
+    formula: Formula,
+    touched: Sequence[tuple[str, tuple[int, ...]]],
+    values: Mapping[str, AxisMap],
+    iteration_space: Shape,
+) -> AxisMap | None:
     """Returns where an op's dimensions lie, if values with known places say so."""
     axis_of: dict[int, int] = {}
-    for entry, shape in _touched(op, formula):
+    for entry, large in touched:
         place = values.get(entry)
-        if place is None:
-            continue
-        large = _large(shape)
-        if len(large) != len(place):
+        if place is None or len(large) != len(place):
             continue
         for i, p in zip(large, place, strict=True):
             if axis_of.setdefault(i, p) != p:
-                raise CodegenUnsupported("AXIS_CONFLICT", f"'{entry}' is used at two places of the common shape", op)
+                raise _conflict(entry, op)
     wanted = _large(formula.full)
-    if all(i in axis_of for i in wanted):
-        return tuple(axis_of[i] for i in wanted)
-    sizes = tuple(formula.full[i] for i in wanted)
-    if sizes == iteration_space:
-        return tuple(range(len(iteration_space)))
-    return None
+    if axis_of.keys() >= {*wanted}:
+        return tuple(map(axis_of.__getitem__, wanted))
+    sizes = tuple(map(formula.full.__getitem__, wanted))
+    return tuple(range(len(iteration_space))) if sizes == iteration_space else None
 
 
 def _product(sizes: Sequence[int]) -> int:
@@ -207,7 +213,7 @@ def build(
     ops: Sequence[FrozenOp],
     metas: Mapping[str, Meta],
     kept: Sequence[str],
-    known: dict[int, Formula | None] | None = None,
+    known: Formulas | None = None,
 ) -> LoopNest:
     """Puts ops into one loop nest.
 
@@ -215,19 +221,14 @@ def build(
         ops: In program order.
         metas: Metadata of all their values; every size is known.
         kept: Values that are written to memory; all others stay in registers.
-        known: Definitions by the op's ``id``, filled here: for a caller who holds the ops and builds groups that grow.
+        known: Formulas for a caller who builds many groups of the same ops.
 
     Raises:
         CodegenUnsupported: With the reason, if they do not fit.
     """
     formulas = []
     for op in ops:
-        if known is None or id(op) not in known:
-            formula = define(op, metas)
-            if known is not None:
-                known[id(op)] = formula
-        else:
-            formula = known[id(op)]
+        formula = define(op, metas) if known is None else known.of(op)
         if formula is None:
             raise CodegenUnsupported("NOT_POINTWISE", f"{op.type} states no expression", op)
         if 0 in formula.full:
@@ -255,21 +256,20 @@ def build(
             read, shape = formula.entries[position], formula.aligned[position]
             assert read is not None
             assert shape is not None
-            here = tuple(axis_of[i] for i in _large(shape))
+            here = tuple(map(axis_of.__getitem__, _large(shape)))
             if read in made:
                 if read in sums:
                     raise CodegenUnsupported("SUM_INSIDE", f"{op.type} reads the sum '{read}'", op)
                 if read in placed and placed[read] != here:
-                    raise CodegenUnsupported("AXIS_CONFLICT", f"'{read}' is used at two places of the common shape", op)
+                    raise _conflict(read, op)
                 reads[k, name] = read
             else:
                 reads[k, name] = inputs.setdefault((read, here), len(inputs))
         for position, shape in formula.targets.items():
             entry = op.outputs[position]
             assert isinstance(entry, str)
-            placed[entry] = tuple(axis_of[i] for i in _large(shape))
-            whole = tuple(axis_of[i] for i in _large(formula.full))
-            summed = placed[entry] != whole and position not in formula.per_row
+            placed[entry] = tuple(map(axis_of.__getitem__, _large(shape)))
+            summed = placed[entry] != place and position not in formula.per_row
             if summed:
                 sums.add(entry)
             if summed and entry not in kept:
@@ -280,7 +280,7 @@ def build(
             # One value per row can be written along rows.
             if entry in kept and small and not (reduced and placed[entry] == each_row):
                 raise CodegenUnsupported("SMALL_OUTPUT", f"'{entry}' is smaller than the group's common shape", op)
-            if summed and len(whole) != rank:
+            if summed and len(place) != rank:
                 raise CodegenUnsupported("SHAPE_MISMATCH", f"{op.type} sums over a part of the common shape", op)
     outputs = [(v, placed[v]) for v in kept]
     rows = [[d in p for d in range(rank)] for _, p in (*inputs, *outputs)]
