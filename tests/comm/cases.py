@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import zlib
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 import tstatic as paddle
-from tests.comm import trainer
-from tests.parallel.test_equality import Nets, agree, batch_of, strategy
-from tests.parallel.test_equality import values as values_of
 from tstatic import distributed, flags, logs, static, version
-from tstatic.comm import gloo, launch, processes
+from tstatic.comm import gloo, launch, liveness, processes
 from tstatic.comm.group import Group
 from tstatic.errors import RankFailedError
 from tstatic.ir.schema import this_process
@@ -138,22 +136,6 @@ def sum_of(parts: list[Any]) -> Any:
     return total
 
 
-def train_in_blocks(number: int) -> None:
-    """Three steps with one level between processes, and three in blocks; says what explain does, and the bits."""
-    flags.set_flags({"FLAGS_numerics": "strict"})
-    rank, found, levels = distributed.get_rank(), [], ""
-    for on in (False, True):
-        exe, scope, main, loss = Nets("momentum", "global").start(False)
-        build = strategy(use_hierarchical_allreduce=on, hierarchical_allreduce_inter_nranks=number)
-        compiled = static.CompiledProgram(main).with_data_parallel(loss.name, build, places=[paddle.CPUPlace()] * 2)
-        for step in range(3):
-            exe.run(compiled, feed=batch_of(5, 10 * rank + step), fetch_list=[loss], scope=scope)
-        found.append(values_of(scope))
-        levels = compiled.explain().collectives.hierarchy  # type: ignore[union-attr]
-    agree(found[0], found[1])
-    say(levels, *[[zlib.crc32(one[name].tobytes()) for name in sorted(one)] for one in found])
-
-
 def calls_functions() -> None:
     """Trains with a function of Python in the middle; each rank has numbered its functions otherwise."""
     rank = distributed.get_rank()
@@ -180,37 +162,6 @@ def calls_functions() -> None:
     for _ in range(2):
         exe.run(compiled, feed={"x": np.full((2, 2), rank + 1, np.float32)}, fetch_list=[loss])
     say("trained", zlib.crc32(np.array(static.global_scope().find_var("w").get_tensor()).tobytes()))
-
-
-def written_between(how: str) -> None:
-    """Parameters are written between steps; says what the step after it says, and that nothing changed by it."""
-    rank = distributed.get_rank()
-    nets = Nets("momentum", "global")
-    exe, scope, main, loss = nets.start(False)
-    compiled = static.CompiledProgram(main).with_data_parallel(loss.name, places=[paddle.CPUPlace()])
-    batch = batch_of(5, rank)
-    exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)
-    exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)
-    if how == "startup":
-        paddle.seed(100 + rank)
-        exe.run(nets.parts[False][1], scope=scope)
-    elif how == "same startup":
-        paddle.seed(100)
-        exe.run(nets.parts[False][1], scope=scope)
-    elif how == "one rank" and rank == 1:
-        name = main.all_parameters()[0].name
-        tensor = scope.find_var(name).get_tensor()  # type: ignore[union-attr]
-        tensor.set(np.array(tensor) + 1, paddle.CPUPlace())
-    elif how == "elsewhere" and rank == 1:
-        scope.var("a counter of its own").get_tensor().set(np.ones(3, np.float32))
-    before = values_of(scope)
-    try:
-        exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)
-    except RankFailedError as error:
-        say("error", str(error), all(np.array_equal(a, values_of(scope)[n]) for n, a in before.items()))
-        exe = static.Executor(paddle.CPUPlace())  # which sends rank 0's
-        exe.run(compiled, feed=batch, fetch_list=[loss], scope=scope)
-    say("done", {n: zlib.crc32(a.tobytes()) for n, a in values_of(scope).items() if "_" in n})
 
 
 def block_breaks(block: int, victim: int) -> None:
@@ -268,8 +219,11 @@ def alone() -> None:
 def early_end(code: int) -> None:
     """Rank 1 ends before it met the others, which wait for it."""
     if distributed.get_rank() == 1:
-        time.sleep(0.5)
-        sys.exit(code)
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))).close()
+                sys.exit(code)
+            time.sleep(0.01)
     group()
 
 
@@ -360,7 +314,8 @@ def lingers() -> None:
     world = group()
     distributed.barrier()
     if world.rank == world.size - 1:
-        time.sleep(1.5)
+        # Longer than it takes from a closed connection to the verdict and, at a grace of 0.1 s, to this rank's end.
+        time.sleep(2 * (liveness.SETTLE + liveness.TICK))
         say("worked on alone")
 
 
@@ -381,23 +336,29 @@ def forked() -> None:
     """A child forked from a rank is refused, and does not keep the others from seeing its parent's death."""
     world = group()
     if world.rank == 1:
+        read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
                 distributed.barrier()
             except Exception as error:
                 say(type(error).__name__)
+            os.write(write, b"!")
             time.sleep(60.0)
             os._exit(0)
-        time.sleep(0.5)
+        os.read(read, 1)
         say("child", pid)
         suffer("kill")
     distributed.barrier()
 
 
-def training(folder: str) -> None:
-    """Trains as it is told, until it is told to end."""
-    trainer.serve(Path(folder), say)
+def torchrun(name: str, arguments: dict[str, Any]) -> None:
+    """Is torchrun's agent, which starts two processes that run a case; only its own imports are spared."""
+    from torch.distributed import run
+
+    os.setsid()  # whatever happens, the test can end all that it started
+    command = ["--standalone", "--nproc_per_node", "2", "-m", "tests.comm.cases", name, json.dumps(arguments)]
+    run.main(command)
 
 
 def logged() -> None:

@@ -1,7 +1,7 @@
 """A process with torch imported that forks ranks on demand; ``pool.py`` starts it and talks to it by lines of JSON.
 
-A rank runs one function of ``cases.py`` and ends with its hooks and the exit code of a Python program. Most leave out what
-Python does after the exit hooks: tearing down torch's modules takes a forked process half a second.
+A rank runs one function of ``cases.py`` or ``net_cases.py`` and ends with its hooks and the exit code of a Python program. Most
+leave out what Python does after the exit hooks: tearing down torch's modules takes a forked process half a second.
 """
 
 from __future__ import annotations
@@ -82,11 +82,17 @@ def serve() -> dict[str, Any] | None:
     return None
 
 
+def run(order: dict[str, Any]) -> None:
+    """Runs a case."""
+    function = getattr(cases, order["case"], None) or getattr(net_cases, order["case"])
+    function(**order["arguments"])
+
+
 def run_and_exit(order: dict[str, Any]) -> None:
     """Runs a case and ends as Python does, but for the tearing down."""
     code: Any = 0
     try:
-        getattr(cases, order["case"])(**order["arguments"])
+        run(order)
     except SystemExit as ended:
         code = ended.code or 0
     except BaseException as error:
@@ -101,12 +107,13 @@ def run_and_exit(order: dict[str, Any]) -> None:
 if __name__ == "__main__":
     import torch.distributed  # noqa: F401 - the reason for this process
 
-    from tests.comm import cases
+    from tests.comm import cases, net_cases
     from tstatic import distributed, static  # noqa: F401 - so that ranks find them imported
 
     gc.freeze()
     _order = serve()
-    if _order is not None:
-        if not _order["whole_exit"]:
-            run_and_exit(_order)
-        getattr(cases, _order["case"])(**_order["arguments"])
+    if _order is None:
+        os._exit(0)
+    if not _order["whole_exit"]:
+        run_and_exit(_order)
+    run(_order)

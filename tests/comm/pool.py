@@ -151,7 +151,7 @@ class Pool:
         namespaces: Sequence[str] = (),
         **arguments: Any,
     ) -> Trial:
-        """Starts ranks that run a function of ``cases.py``.
+        """Starts ranks that run a function of ``cases.py`` or ``net_cases.py``.
 
         Args:
             case: Its name.

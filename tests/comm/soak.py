@@ -18,8 +18,9 @@ from typing import Any
 
 from tests.comm.pool import Pool, Trial
 
-STEP_TIMEOUT = 2.0
-GRACE = 1.0
+STEP_TIMEOUT = 1.0
+GRACE = 0.5
+"""Seconds, as flags; the promises below follow from them. Shorter ones would take a busy machine for a rank that stopped."""
 
 
 @dataclass(frozen=True)

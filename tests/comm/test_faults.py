@@ -41,20 +41,20 @@ def test_the_soak_sees_a_wrong_name(pool: Pool, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_survivors_that_are_in_no_collective_are_ended(pool: Pool, number: int) -> None:
-    flags = {"FLAGS_step_timeout_s": "1", "FLAGS_failure_grace_s": "1"}
+    flags = {"FLAGS_step_timeout_s": "1", "FLAGS_failure_grace_s": "0.5"}
     with pool.trial("absorbed", 3, flags) as trial:
         for rank in range(3):
             trial.until(rank, 1, 10.0 * SLACK)
         trial.send(2, number)
-        codes = trial.wait((1 + 2 + 1 + 2) * SLACK, [0, 1])
+        codes = trial.wait((1 + 2 + 0.5 + 2) * SLACK, [0, 1])
         assert [codes[0], codes[1]] == [1, 1]
         for rank in (0, 1):
             assert f"rank {rank} of 3: rank 2 " in trial.err(rank)
-            assert "did not notice within 1 s and is ended" in trial.err(rank)
+            assert "did not notice within 0.5 s and is ended" in trial.err(rank)
 
 
 def test_a_rank_that_dies_while_the_group_is_made_is_named(pool: Pool) -> None:
-    with pool.trial("stillborn", 3, {"FLAGS_failure_grace_s": "1"}) as trial:
+    with pool.trial("stillborn", 3, {"FLAGS_failure_grace_s": "0.5"}) as trial:
         assert trial.wait(10.0 * SLACK) == {0: 1, 1: 7, 2: 1}
         for rank in (0, 2):
             assert f"tstatic: rank {rank} of 3: rank 1 died" in trial.err(rank)
@@ -79,7 +79,7 @@ def test_ranks_that_were_all_suspended_go_on(pool: Pool) -> None:
                 trial.send(rank, number)
             if number == signal.SIGSTOP:
                 with pytest.raises(TimeoutError):
-                    trial.wait(2.0)
+                    trial.wait(1.5)  # longer than the step may take
         assert trial.wait(60.0 * SLACK) == {0: 0, 1: 0}
         assert trial.err(0) + trial.err(1) == ""
 
@@ -106,7 +106,7 @@ def test_a_clean_end_is_silent_and_waits_for_nobody(pool: Pool) -> None:
 
 
 def test_the_first_to_end_does_not_alarm_one_that_works_on_alone(pool: Pool) -> None:
-    with pool.trial("lingers", 2) as trial:
+    with pool.trial("lingers", 2, {"FLAGS_failure_grace_s": "0.1"}) as trial:
         assert trial.wait(20.0 * SLACK) == {0: 0, 1: 0}
         assert trial.err(0) + trial.err(1) == ""
         assert trial.said(1) == ["worked on alone"]

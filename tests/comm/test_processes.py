@@ -151,7 +151,7 @@ def test_a_program_with_python_functions_trains_in_several_processes(pool: Pool)
 
 
 def test_missing_ranks_are_named(pool: Pool) -> None:
-    with pool.trial("alone", 1, {"FLAGS_rendezvous_timeout_s": "1"}) as trial:
+    with pool.trial("alone", 1, {"FLAGS_rendezvous_timeout_s": "0.4"}) as trial:
         assert trial.wait(10.0 * SLACK) == {0: 1}
         assert "only 1 of 3 ranks have started" in trial.err(0)
         assert "nothing from rank 1, 2" in trial.err(0)

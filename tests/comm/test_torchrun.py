@@ -6,41 +6,29 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.comm.pool import ROOT, SLACK, environment
+from tests.comm.pool import SLACK, Pool
 
 pytestmark = pytest.mark.torch
 
 
-def _torchrun(case: str, **arguments: Any) -> tuple[int, str, str]:
+def _torchrun(pool: Pool, case: str, **arguments: Any) -> tuple[int, str, str]:
     """Runs a case in two processes that torchrun starts; returns its exit code, stdout and stderr."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    # A session of its own: whatever happens, nothing that it started stays.
-    process = subprocess.Popen(
-        [*command, "-m", "tests.comm.cases", case, json.dumps(arguments)],
-        cwd=ROOT,
-        env=environment(FLAGS_step_timeout_s="20", PYTHONWARNINGS="default"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=60.0 * SLACK)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return process.returncode, out, err
+    flags = {"FLAGS_step_timeout_s": "20", "PYTHONWARNINGS": "default"}
+    with pool.trial("torchrun", 1, flags, name=case, arguments=arguments) as trial:
+        try:
+            code = trial.wait(60.0 * SLACK)[0]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(trial.pids[0], signal.SIGKILL)
+        return code, trial.out(0), trial.err(0)
 
 
-def test_two_processes_of_torchrun_work_together_and_end_well() -> None:
-    code, out, err = _torchrun("joined")
+def test_two_processes_of_torchrun_work_together_and_end_well(pool: Pool) -> None:
+    code, out, err = _torchrun(pool, "joined")
     assert code == 0, err
     lines = [json.loads(line) for line in out.splitlines()]
     assert sorted(line for line in lines if len(line) == 2 and line[1] == 2) == [[0, 2], [1, 2]]
@@ -48,8 +36,8 @@ def test_two_processes_of_torchrun_work_together_and_end_well() -> None:
     assert "tstatic" not in err
 
 
-def test_the_verdict_is_printed_before_torchrun_ends_the_survivor() -> None:
-    code, out, err = _torchrun("train", fault="raise", at=3, victims=[1])
+def test_the_verdict_is_printed_before_torchrun_ends_the_survivor(pool: Pool) -> None:
+    code, out, err = _torchrun(pool, "train", fault="raise", at=3, victims=[1])
     assert code != 0
     assert "tstatic: rank 0 of 2: rank 1 raised ValueError: a planted fault, at " in err
     assert "cases.py" in err
