@@ -138,8 +138,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ShapeError,
         "one",
     ),
-    "one element": (lambda: checks.check_one_element(IDS, "Ids", "f"), ShapeError, "[1] or []"),
-    "one element: none": (lambda: checks.check_one_element(X.with_shape((0,)), "X", "f"), ShapeError, "[1] or []"),
     "elements": (
         lambda: shape_checks.check_elements(X.with_shape((2, 0)), (0, 1), "the maximum", "X", "f"),
         ShapeError,
