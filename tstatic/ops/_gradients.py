@@ -165,9 +165,15 @@ def gathered(ctx: GradContext, x: str, outs: str) -> tuple[str, list[str], list[
     return wanted, [zeros_for(ctx, n, specs) for n in names], specs
 
 
-def scattered(ctx: GradContext, xs: str) -> list[str]:
-    """For ops with a list of inputs: names for all gradients; the unwanted ones are temporaries."""
-    return [ctx.in_grads.get(n) or ctx.fresh(n + GRAD) for n in ctx.inputs[xs]]
+def scattered(ctx: GradContext, xs: str, out: str) -> tuple[str, list[str]] | None:
+    """For ops with a list of inputs: the incoming gradient, and names for all gradients; the unwanted ones are temporaries.
+
+    ``None`` when nothing is wanted or nothing arrives.
+    """
+    arriving, names = ctx.out_grads.get(ctx.outputs[out][0]), ctx.inputs[xs]
+    if arriving is None or not any(n in ctx.in_grads for n in names):
+        return None
+    return arriving, [ctx.in_grads.get(n) or ctx.fresh(n + GRAD) for n in names]
 
 
 # ---------------------------------------------------------------------------------------------------------- several ops

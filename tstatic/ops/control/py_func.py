@@ -14,6 +14,7 @@ from tstatic.ir.checks import check_callable, check_known
 from tstatic.ir.opdef import EMPTY, Attr, GradContext, OpDef, OpSpec, export, register
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, DType, Meta, Shape, dtype_of
+from tstatic.ops._gradients import zeros_for
 
 Array = np.ndarray[Any, Any]
 
@@ -116,14 +117,8 @@ def _grad(ctx: GradContext) -> list[OpSpec]:
     if not any(x in ctx.in_grads for x in xs):
         return []
     skipped = set(ctx.attrs["backward_skip_vars"])
-    specs = []
-    incoming = []
-    for name in outs:
-        found = ctx.out_grads.get(name)
-        if found is None:
-            found = ctx.fresh(name)
-            specs.append(OpSpec("fill_zeros_like", {"X": [name]}, {"Out": [found]}))
-        incoming.append(found)
+    specs: list[OpSpec] = []
+    incoming = [zeros_for(ctx, name, specs) for name in outs]
     metas = [ctx.meta(x) for x in xs]
     attrs = {
         "forward_callable_id": ctx.attrs["backward_callable_id"],

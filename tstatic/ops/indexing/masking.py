@@ -12,7 +12,7 @@ from tstatic.ir.opdef import Case, Domain, GradOp, OpDef, ValueRange, export, re
 from tstatic.ir.program import Variable
 from tstatic.ir.types import UNKNOWN, Meta, broadcast_shapes, int64
 from tstatic.ops._gradients import grad_is_forward_op
-from tstatic.ops.shape._shapes import ANY, Array, emit_one
+from tstatic.ops.shape._shapes import ANY, Array, emit_one, spread_axes
 
 
 # ------------------------------------------------------------------------------------------------------- masked_select
@@ -36,9 +36,7 @@ def _back(x: Array, mask: Array, dy: Array, dx: Array) -> None:
     shape = np.broadcast_shapes(dx.shape, mask.shape)
     wide = np.zeros(shape, dy.dtype if dy.dtype.itemsize > 2 else np.float32)
     wide[np.broadcast_to(mask, shape)] = dy
-    lead = len(shape) - dx.ndim
-    axes = tuple(i for i, n in enumerate(shape) if i < lead or (dx.shape[i - lead] == 1 and n != 1))
-    np.copyto(dx, wide.sum(axis=axes).reshape(dx.shape), casting="unsafe")
+    np.copyto(dx, wide.sum(axis=spread_axes(shape, dx.shape)).reshape(dx.shape), casting="unsafe")
 
 
 def _lower_back(torch: Any, x: Any, mask: Any, dy: Any) -> Any:

@@ -17,7 +17,7 @@ from tstatic.ir.split import PRODUCTS, equal, tiles
 from tstatic.ir.types import UNKNOWN, Meta, Shape, broadcast_shapes
 from tstatic.ops._call_ref import float_scratch
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import view_of
+from tstatic.ops.shape._shapes import spread_axes, view_of
 
 NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
 
@@ -156,17 +156,11 @@ def gradient_scratch_metas(
     batch = dout.shape[: dout.rank - (not one_x) - (not one_y)]
     if dx is not None and dx.shape[:-2] != batch:
         full = float_scratch(dx, (*batch, *(dx.shape if not one_x else (1, *dx.shape))[-2:]))
-        needs += (full, *sum_scratch(full, _spread_axes(full.shape, dx.shape if not one_x else (1, *dx.shape))))
+        needs += (full, *sum_scratch(full, spread_axes(full.shape, dx.shape if not one_x else (1, *dx.shape))))
     if dy is not None and dy.shape[:-2] != batch and not _collapses((x or dx).shape, dy.shape, trans_x):
         full = float_scratch(dy, (*batch, *(dy.shape if not one_y else (*dy.shape, 1))[-2:]))
-        needs += (full, *sum_scratch(full, _spread_axes(full.shape, dy.shape if not one_y else (*dy.shape, 1))))
+        needs += (full, *sum_scratch(full, spread_axes(full.shape, dy.shape if not one_y else (*dy.shape, 1))))
     return needs
-
-
-def _spread_axes(full: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
-    """Axes that were broadcast from ``shape`` to ``full``."""
-    missing = len(full) - len(shape)
-    return tuple(i for i, size in enumerate(full) if i < missing or (shape[i - missing] == 1 and size != 1))
 
 
 def gradient_calls(
@@ -208,7 +202,7 @@ def _reduced(a: Any, b: Any, out: Any, batch: Shape, buffers: list[Any]) -> Call
     if out.shape[:-2] == batch:
         return multiply(a, b, out)
     full = buffers.pop(0)
-    axes = _spread_axes(full.shape, out.shape)
+    axes = spread_axes(full.shape, out.shape)
     count = len(sum_scratch(meta_of(full), axes))
     partial = [buffers.pop(0) for _ in range(count)]
     return [*multiply(a, b, full), *sum_calls(full, axes, out, partial)]

@@ -92,6 +92,12 @@ def tensor_rank(tensor: Meta | None, tensors: Sequence[Meta] | None, what: str) 
     return tensor.shape[0]
 
 
+def spread_axes(full: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the axes that were broadcast from ``shape`` to ``full``: a gradient adds them up again."""
+    lead = len(full) - len(shape)
+    return tuple(i for i, size in enumerate(full) if i < lead or (shape[i - lead] == 1 and size != 1))
+
+
 # --------------------------------------------------------------------------------------------------------------- copies
 def copy(target: Array, source: Any) -> Call:
     """The call that copies ``source`` (broadcast) into ``target``."""

@@ -31,7 +31,18 @@ from tstatic.ops._gradients import grad_is_forward_op
 from tstatic.ops._low import in_float32, torch_wide
 from tstatic.ops.indexing._indexing import add_rows
 from tstatic.ops.reduce._sum import sum_calls, sum_scratch
-from tstatic.ops.shape._shapes import ANY, Array, clear, copy, emit_list, emit_one, sizes_given, sizes_of, tensor_rank
+from tstatic.ops.shape._shapes import (
+    ANY,
+    Array,
+    clear,
+    copy,
+    emit_list,
+    emit_one,
+    sizes_given,
+    sizes_of,
+    spread_axes,
+    tensor_rank,
+)
 from tstatic.ops.shape.joining import variables
 from tstatic.ops.shape.reshape import flatten
 
@@ -82,11 +93,6 @@ def _lower(torch: Any, x: Any, given: Any, each: Any, *, shape: Sequence[int]) -
     return x.expand(sizes_of(shape, given, each)).contiguous()
 
 
-def _summed(old: Shape, new: Shape) -> tuple[int, ...]:
-    lead = len(new) - len(old)
-    return tuple(i for i, s in enumerate(new) if i < lead or (old[i - lead] == 1 and s != 1))
-
-
 def _summing(
     fold: Callable[[Shape, Shape], tuple[Shape, tuple[int, ...]]],
 ) -> CallRef:
@@ -116,7 +122,7 @@ def _summing(
 
 _GRAD = GradOp(
     "X, Out@GRAD -> X@GRAD",
-    ref=_summing(lambda old, new: (new, _summed(old, new))),
+    ref=_summing(lambda old, new: (new, spread_axes(new, old))),
     lower=lambda torch, x, dout: dout.sum_to_size(tuple(x.shape)),
     shape_only=("X",),
     # The new shape may be known at run time only, so the gradient's gradient follows the incoming gradient's.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tstatic.errors import ShapeError
@@ -135,19 +135,19 @@ def _concat_calls(xs: Sequence[Array], out: Array, *, axis: int) -> list[Call]:
 
 
 def _concat_grad(ctx: GradContext) -> list[OpSpec]:
-    names = ctx.inputs["X"]
-    arriving = ctx.out_grads.get(ctx.outputs["Out"][0])
-    if arriving is None or not any(n in ctx.in_grads for n in names):
+    found = scattered(ctx, "X", "Out")
+    if found is None:
         return []
-    metas = [ctx.meta(n) for n in names]
+    arriving, outs = found
+    metas = [ctx.meta(n) for n in ctx.inputs["X"]]
     axis = normalize_axis(ctx.attrs["axis"], metas[0].rank)
     sizes = [m.shape[axis] for m in metas]
-    outs = scattered(ctx, "X")
     if sizes.count(UNKNOWN) <= 1:
         attrs = {"axis": axis, "num": 0, "sections": tuple(sizes)}
         return [OpSpec("split", {"X": [arriving]}, {"Out": outs}, attrs)]
     # Several unknown sizes: only the values themselves know where one ends.
-    return [OpSpec("concat_grad", {"X": names, "Out@GRAD": [arriving]}, {"X@GRAD": outs}, {"axis": axis})]
+    inputs = {"X": ctx.inputs["X"], "Out@GRAD": [arriving]}
+    return [OpSpec("concat_grad", inputs, {"X@GRAD": outs}, {"axis": axis})]
 
 
 _CONCAT_CASES = (
@@ -257,17 +257,22 @@ def _lower_split(torch: Any, x: Any, *, num: int, sections: Sequence[int], axis:
     return ([p.contiguous() for p in torch.split(x, section_sizes(x.shape[axis], num, sections, axis), axis)],)
 
 
-def _split_grad(ctx: GradContext) -> list[OpSpec]:
-    found = gathered(ctx, "X", "Out")
-    if found is None:
-        return []
-    wanted, parts, specs = found
-    return [*specs, OpSpec("concat", {"X": parts}, {"Out": [wanted]}, {"axis": ctx.attrs["axis"]})]
+def _joined_by(type: str, result: str, slot: str) -> Callable[[GradContext], list[OpSpec]]:
+    """Gradient of an op with a list of results: the op ``type`` joins what arrives for the list ``slot`` into ``result``."""
+
+    def rule(ctx: GradContext) -> list[OpSpec]:
+        found = gathered(ctx, "X", slot)
+        if found is None:
+            return []
+        wanted, parts, specs = found
+        return [*specs, OpSpec(type, {"X": parts}, {result: [wanted]}, {"axis": ctx.attrs["axis"]})]
+
+    return rule
 
 
 register(OpDef(
     "split", "X -> Out*", attrs={"num": 0, "sections": Attr((), "ints"), "axis": 0}, infer=_infer_split,
-    ref=copies(_split_calls), lower=_lower_split, grad=_split_grad, amp="gray",
+    ref=copies(_split_calls), lower=_lower_split, grad=_joined_by("concat", "Out", "Out"), amp="gray",
     domain=Domain(
         cases=(
             Case(((6, 2),), {"num": 3, "axis": 0}), Case(((2, 6),), {"num": 0, "sections": (1, 2, 3), "axis": 1}),
@@ -363,12 +368,11 @@ def _stack_calls(xs: Sequence[Array], y: Array, *, axis: int) -> list[Call]:
 
 
 def _stack_grad(ctx: GradContext) -> list[OpSpec]:
-    names = ctx.inputs["X"]
-    arriving = ctx.out_grads.get(ctx.outputs["Y"][0])
-    if arriving is None or not any(n in ctx.in_grads for n in names):
+    found = scattered(ctx, "X", "Y")
+    if found is None:
         return []
-    attrs = {"axis": ctx.attrs["axis"], "num": len(names)}
-    return [OpSpec("unstack", {"X": [arriving]}, {"Y": scattered(ctx, "X")}, attrs)]
+    arriving, outs = found
+    return [OpSpec("unstack", {"X": [arriving]}, {"Y": outs}, {"axis": ctx.attrs["axis"], "num": len(outs)})]
 
 
 register(OpDef(
@@ -435,17 +439,6 @@ def _lower_apart(torch: Any, x: Any, *, axis: int) -> Any:
     return ([p.contiguous() for p in torch.unbind(x, axis)],)
 
 
-def _together(slot: str) -> Any:
-    def rule(ctx: GradContext) -> list[OpSpec]:
-        found = gathered(ctx, "X", slot)
-        if found is None:
-            return []
-        wanted, parts, specs = found
-        return [*specs, OpSpec("stack", {"X": parts}, {"Y": [wanted]}, {"axis": ctx.attrs["axis"]})]
-
-    return rule
-
-
 _CASES = (
     Case(((3, 2),), {"axis": 0, "num": 3}),
     Case(((2, 3),), {"axis": -1, "num": 3}),
@@ -463,7 +456,7 @@ _DOMAIN = Domain(cases=_CASES, others=ANY, ulps=0)
 for _type, _slot in (("unstack", "Y"), ("unbind", "Out")):
     register(OpDef(
         _type, f"X -> {_slot}*", attrs={"axis": 0, "num": 0}, infer=_pieces, ref=copies(_apart_calls), lower=_lower_apart,
-        grad=_together(_slot), amp="gray", domain=_DOMAIN,
+        grad=_joined_by("stack", "Y", _slot), amp="gray", domain=_DOMAIN,
     ))  # fmt: skip
 
 
