@@ -55,12 +55,12 @@ class Shaped(Protocol):
 
 
 def subject(arg: str, function: str = "") -> str:
-    """The argument as messages name it: ``'axis' of concat``."""
+    """Names the argument for a message: ``'axis' of concat``."""
     return f"'{arg}' of {function}" if function else f"'{arg}'"
 
 
 def with_shape(x: Shaped, arg: str) -> str:
-    """A value and its shape for a message: ``'x' of shape [2, 3]``, or the slot where it has no name."""
+    """Names a value and its shape for a message: ``'x' of shape [2, 3]``, or the slot where it has no name."""
     return f"{_name(x, arg)} of shape {list(x.shape)}"
 
 
@@ -403,7 +403,7 @@ def check_one_element(x: Shaped, arg: str, function: str = "") -> None:
 
 
 def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two shapes can be the same; an unknown size fits any."""
+    """Returns whether two shapes can be the same; an unknown size fits any."""
     return len(a) == len(b) and all(m == n or UNKNOWN in (m, n) for m, n in zip(a, b, strict=True))
 
 

@@ -70,7 +70,7 @@ class TileSize:
 
     @property
     def size(self) -> int:
-        """The work of a tile."""
+        """Returns the work of a tile."""
         return int(self.work if _forced is None else _forced)
 
     def count(self, work: float) -> int:

@@ -106,7 +106,7 @@ def copies(
     fresh: Callable[..., Sequence[Any]] | None = None,
     attrs: Sequence[str] | None = None,
 ) -> CallRef:
-    """A reference that only moves values, mostly by ``np.copyto`` between views.
+    """Makes a reference that only moves values, mostly by ``np.copyto`` between views.
 
     Args:
         calls: ``(*inputs, *outputs, *, attributes) -> Calls``.
@@ -123,5 +123,5 @@ def copies(
 
 
 def float_scratch(like: Meta, shape: Sequence[int]) -> Meta:
-    """A buffer of the type that ``like`` is computed in."""
+    """Returns a buffer of the type that ``like`` is computed in."""
     return Meta(tuple(shape), like.dtype if like.dtype.is_float else float32)

@@ -12,7 +12,7 @@ AttrsOf = Callable[[GradContext], Mapping[str, Any]]
 
 
 def passed(ctx: GradContext, x: str = "X", out: str = "Out") -> tuple[str, str] | None:
-    """The name of the gradient that arrives for an output, and that to write an input's gradient to.
+    """Returns the name of the gradient that arrives for an output, and that to write an input's gradient to.
 
     ``None`` when either is missing: then there is nothing to do.
     """
@@ -29,7 +29,7 @@ def grad_is_op(
     slot: str = "",
     keep: Sequence[str] = (),
 ) -> Rule:
-    """Gradient of an op that is another op (or itself) with attributes of its own.
+    """Makes the gradient rule of an op whose gradient is another op (or itself) with attributes of its own.
 
     Args:
         type: The op to emit.
@@ -58,7 +58,7 @@ def grad_is_forward_op(
     attrs: Mapping[str, Any] | None = None,
     changed: Mapping[str, Any] = NO_ATTRS,
 ) -> Rule:
-    """Gradient of a backward op that is linear in the incoming gradient: the forward op, on the new gradient.
+    """Makes the gradient rule of a backward op that is linear in the incoming gradient: the forward op, on the new one.
 
     Args:
         type: The forward op.
@@ -81,7 +81,7 @@ def grad_is_forward_op(
 
 
 def grad_is_linear_op(type: str, result: str, slots: Sequence[str], keep: Sequence[str]) -> Rule:
-    """Gradient of the backward op of an op that is linear in several inputs: the op itself, with zeros for what is missing.
+    """Makes the gradient rule of the backward op of an op that is linear in several inputs: the op itself, or zeros.
 
     Args:
         type: The forward op.
@@ -109,7 +109,7 @@ def grad_is_linear_op(type: str, result: str, slots: Sequence[str], keep: Sequen
 
 
 def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Out") -> Rule:
-    """The gradient rule of the backward op of ``Out = f(X, Y)`` when ``f`` is linear in each operand.
+    """Makes the gradient rule of the backward op of ``Out = f(X, Y)`` when ``f`` is linear in each operand.
 
     With ``dX = f_x(Y, dOut)`` and ``dY = f_y(X, dOut)``, the derivative along ``(ddX, ddY)`` is ``f(ddX, Y) + f(X, ddY)``
     by ``dOut``, ``f_x(ddY, dOut)`` by ``X`` and ``f_y(ddX, dOut)`` by ``Y``: the same two ops once more.
@@ -143,7 +143,7 @@ def bilinear_grad(type: str, first: str = "X", second: str = "Y", out: str = "Ou
 
 # ------------------------------------------------------------------------------------------------------ lists of values
 def zeros_for(ctx: GradContext, name: str, specs: list[OpSpec]) -> str:
-    """The gradient of a forward output, or zeros (by an op added to ``specs``) when none arrives."""
+    """Returns the gradient of a forward output, or zeros (by an op added to ``specs``) when none arrives."""
     arriving = ctx.out_grads.get(name)
     if arriving is not None:
         return arriving
@@ -153,7 +153,7 @@ def zeros_for(ctx: GradContext, name: str, specs: list[OpSpec]) -> str:
 
 
 def gathered(ctx: GradContext, x: str, outs: str) -> tuple[str, list[str], list[OpSpec]] | None:
-    """For ops with a list of outputs: the wanted gradient, the incoming ones, and ops that make zeros for missing ones.
+    """Returns, for a list of outputs, the wanted gradient, the incoming ones, and ops that make zeros for missing ones.
 
     ``None`` when nothing is wanted or nothing arrives.
     """
@@ -166,7 +166,7 @@ def gathered(ctx: GradContext, x: str, outs: str) -> tuple[str, list[str], list[
 
 
 def scattered(ctx: GradContext, xs: str, out: str) -> tuple[str, list[str]] | None:
-    """For ops with a list of inputs: the incoming gradient, and names for all gradients; the unwanted ones are temporaries.
+    """Returns, for a list of inputs, the incoming gradient and names for all gradients; unwanted ones are temporaries.
 
     ``None`` when nothing is wanted or nothing arrives.
     """
@@ -185,16 +185,16 @@ class Emitter:
         self.specs: list[OpSpec] = []
 
     def input(self, slot: str) -> str:
-        """Name of the forward op's input."""
+        """Returns the name of the forward op's input."""
         return self.ctx.inputs[slot][0]
 
     def incoming(self, slot: str) -> str | None:
-        """Name of the gradient that arrives for an output slot."""
+        """Returns the name of the gradient that arrives for an output slot."""
         names = self.ctx.outputs.get(slot)
         return self.ctx.out_grads.get(names[0]) if names else None
 
     def wanted(self, slot: str) -> str | None:
-        """Name to write the gradient of an input slot to."""
+        """Returns the name to write the gradient of an input slot to."""
         names = self.ctx.inputs.get(slot)
         return self.ctx.in_grads.get(names[0]) if names else None
 

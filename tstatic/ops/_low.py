@@ -14,12 +14,12 @@ _LOW = ("float16", "bfloat16")
 
 
 def is_low(array: Any) -> bool:
-    """Whether an array holds float16 or bfloat16."""
+    """Returns whether an array holds float16 or bfloat16."""
     return isinstance(array, np.ndarray) and array.dtype.name in _LOW
 
 
 def up(array: Any) -> Any:
-    """A float32 copy of a low-precision array (lists too); anything else as it is."""
+    """Returns a float32 copy of a low-precision array (lists too); anything else as it is."""
     if isinstance(array, list | tuple):
         return [up(a) for a in array]
     return array.astype(np.float32) if is_low(array) else array
@@ -70,7 +70,7 @@ Array = np.ndarray[Any, Any]
 
 
 def flat_parts(x: Array) -> Iterator[tuple[slice, Array]]:
-    """Positions in C order and the elements there: views where the array allows it, else small float copies."""
+    """Yields positions in C order and the elements there: views where the array allows it, else small float copies."""
     wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
     flat = x.reshape(-1) if x.flags.c_contiguous else x.flat
     for at in range(0, x.size, BLOCK):

@@ -15,12 +15,12 @@ from tstatic.tuned.softmax import rows_scratch
 
 
 def row_axis(rank: int, axis: int) -> int:
-    """The positive axis; a value of rank 0 is one row of one element."""
+    """Returns the positive axis; a value of rank 0 is one row of one element."""
     return normalize_axis(axis, rank) if rank else 0
 
 
 def rows_scratch_metas(x: Meta, axis: int, arrays: int) -> tuple[Meta, ...]:
-    """Scratch of :func:`by_rows`: the kernel's own, and for an axis that is not the last a buffer per array."""
+    """Returns the scratch of :func:`by_rows`: the kernel's own, and for an axis that is not the last a buffer per array."""
     at = row_axis(x.rank, axis)
     length = x.shape[at] if x.rank else 1
     rows = x.numel // length if length else 0
@@ -33,7 +33,7 @@ def rows_scratch_metas(x: Meta, axis: int, arrays: int) -> tuple[Meta, ...]:
 def by_rows(
     ins: Sequence[Any], outs: Sequence[Any], axis: int, scratch: Sequence[Any], call: Callable[..., Calls]
 ) -> Calls:
-    """Calls of a kernel on matrices, with copies before and after where an array cannot be viewed as one.
+    """Returns the calls of a kernel on matrices, with copies before and after where an array cannot be viewed as one.
 
     Args:
         ins: Arrays of the full shape that are read; ``None`` stays.
@@ -69,7 +69,7 @@ def by_rows(
 
 
 def vector(array: Any) -> tuple[Any, Calls, Calls]:
-    """One value per row as a vector, with the copies to make before (it is read) or after (it is written)."""
+    """Returns one value per row as a vector, with the copies to make before (it is read) or after (it is written)."""
     view = view_of(array, (array.size,))
     if view is not None:
         return view, [], []

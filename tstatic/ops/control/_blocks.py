@@ -67,7 +67,7 @@ def undone_on_error(program: Program) -> Iterator[None]:
 
 @contextlib.contextmanager
 def body(program: Program | None = None) -> Iterator[Block]:
-    """A new block; ops built inside go to it."""
+    """Enters a new block; ops built inside go to it."""
     program = program or default_main_program()
     block = program._create_block()
     try:
@@ -88,7 +88,7 @@ def deliver(values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
 
 # --------------------------------------------------------------------------------------------------------- structures
 def flatten(value: Any) -> list[Any]:
-    """Leaves of nested lists, tuples and dicts, in order."""
+    """Returns the leaves of nested lists, tuples and dicts, in order."""
     if isinstance(value, dict):
         return [leaf for key in sorted(value) for leaf in flatten(value[key])]
     if isinstance(value, list | tuple):
@@ -97,7 +97,7 @@ def flatten(value: Any) -> list[Any]:
 
 
 def pack(like: Any, leaves: Iterator[Any]) -> Any:
-    """The structure of ``like`` with other leaves."""
+    """Returns the structure of ``like`` with other leaves."""
     if isinstance(like, dict):
         return {key: pack(like[key], leaves) for key in sorted(like)}
     if isinstance(like, tuple) and hasattr(like, "_fields"):
@@ -108,7 +108,7 @@ def pack(like: Any, leaves: Iterator[Any]) -> Any:
 
 
 def same_structure(a: Any, b: Any) -> bool:
-    """Whether two values nest alike."""
+    """Returns whether two values nest alike."""
     if isinstance(a, dict) or isinstance(b, dict):
         return (
             isinstance(a, dict)
@@ -127,7 +127,7 @@ def same_structure(a: Any, b: Any) -> bool:
 
 
 def leaf_variable(value: Any, function: str) -> Variable:
-    """A returned leaf as a Variable; numbers and arrays become constants."""
+    """Returns a leaf that a function returned as a Variable; numbers and arrays become constants."""
     if isinstance(value, Variable | bool | int | float | np.ndarray | np.generic):
         return as_variable(value)
     raise ProgramTypeError(

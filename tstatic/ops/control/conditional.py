@@ -416,7 +416,7 @@ class Switch:
 
     @contextlib.contextmanager
     def case(self, condition: Variable) -> Iterator[None]:
-        """Ops built inside run if ``condition`` is true and no earlier case was."""
+        """Collects ops that run if ``condition`` is true and no earlier case was."""
         _check_pred(condition, "Switch.case")
         helper = self._helper
         if self._not_yet is None:
@@ -431,7 +431,7 @@ class Switch:
 
     @contextlib.contextmanager
     def default(self) -> Iterator[None]:
-        """Ops built inside run if no case was true."""
+        """Collects ops that run if no case was true."""
         if self._not_yet is None:
             raise ProgramError(
                 "Switch.default needs a case before it",

@@ -44,7 +44,7 @@ def set_print_sink(sink: Callable[[str], None] | None) -> Callable[[str], None]:
 
 
 def describe(x: Array, name: str, summarize: int, attrs: dict[str, Any]) -> str:
-    """The text that a ``print`` op gives for a value: the parts that its attributes ask for, one a line."""
+    """Returns the text that a ``print`` op gives for a value: the parts that its attributes ask for, one a line."""
     lines = [f"Variable: {name}" if attrs["print_tensor_name"] else "Variable"]
     if attrs["message"]:
         lines.append(f"  - message: {attrs['message']}")

@@ -200,7 +200,7 @@ class While:
 
     @contextlib.contextmanager
     def block(self) -> Iterator[None]:
-        """Ops built inside are the body."""
+        """Collects the ops of the body."""
         program = default_main_program()
         with _blocks.undone_on_error(program):
             with _blocks.body(program) as block:

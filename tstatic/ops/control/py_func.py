@@ -50,7 +50,7 @@ def _infer(xs: list[Meta] | None, out_shapes: Sequence[Shape], out_dtypes: Seque
 
 
 def _converted(result: Any, index: int, shape: Shape, dtype: DType) -> Array:
-    """A result as an array of the declared dtype, in the shape that it has.
+    """Returns a result as an array of the declared dtype, in the shape that it has.
 
     Raises:
         ProgramError: If there is none, and its shape is not known.

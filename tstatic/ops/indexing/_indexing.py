@@ -51,7 +51,7 @@ def check_coordinates(x: Meta, index: Meta) -> int:
 
 # -------------------------------------------------------------------------------------------------- reading by position
 def take(x: Array, index: Array, axis: int, out: Array) -> None:
-    """``out = x[..., index, ...]`` along an axis; the indices have been checked, and ``index`` has one dimension."""
+    """Computes ``out = x[..., index, ...]`` along an axis; ``index`` is checked already and has one dimension."""
     if out.size == 0:
         return
     if x.flags.c_contiguous and out.flags.c_contiguous:
@@ -62,7 +62,7 @@ def take(x: Array, index: Array, axis: int, out: Array) -> None:
 
 
 def take_nd(x: Array, index: Array, out: Array) -> None:
-    """``out[i] = x[index[i]]`` where the last axis of ``index`` holds coordinates; negative ones count from the end."""
+    """Computes ``out[i] = x[index[i]]``: the last axis of ``index`` holds coordinates, negative ones from the end."""
     depth = index.shape[-1]
     flat = flat_index(x.shape, index)
     if out.size == 0:
@@ -76,7 +76,7 @@ def take_nd(x: Array, index: Array, out: Array) -> None:
 
 
 def flat_index(shape: Sequence[int], index: Array, what: str = "Index") -> Array:
-    """Row numbers from coordinates.
+    """Returns row numbers from coordinates.
 
     Args:
         shape: Shape of the value that is indexed.
@@ -103,7 +103,7 @@ def flat_index(shape: Sequence[int], index: Array, what: str = "Index") -> Array
 
 
 def add_nd(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> None:
-    """``out[index[i]] += rows[i]`` where the last axis of ``index`` holds coordinates."""
+    """Computes ``out[index[i]] += rows[i]`` where the last axis of ``index`` holds coordinates."""
     depth = index.shape[-1]
     flat = flat_index(out.shape, index)
     if rows.size == 0 or out.size == 0:
@@ -116,7 +116,7 @@ def add_nd(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> Non
 
 
 def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list[Tile] | None:
-    """Tiles of a gather's gradient along axis 0: ranges of the columns.
+    """Cuts a gather's gradient along axis 0 into ranges of the columns.
 
     Every tile sorts the indices again, which costs less than a buffer of the table's size for each range of rows.
     """
@@ -129,14 +129,14 @@ def split_columns(x: Meta, index: Meta, dout: Meta, dx: Meta, axis: int) -> list
 
 
 def torch_add(torch: Any, shape: Sequence[int], axis: int, index: Any, rows: Any) -> Any:
-    """Zeros of ``shape`` with rows added by index: sums in float32 at least."""
+    """Adds rows by index to zeros of ``shape``, in float32 at least."""
     wide = torch_wide(rows)
     zeros = torch.zeros(tuple(shape), dtype=wide.dtype, device=rows.device)
     return zeros.index_add(axis, index.to(torch.int64), wide).to(rows.dtype)
 
 
 def positions(shape: Sequence[int], index: Array, axis: int) -> Array:
-    """Flat positions, in a value of ``shape``, that an index along an axis points to."""
+    """Returns flat positions, in a value of ``shape``, that an index along an axis points to."""
     flat = np.zeros(index.shape, np.int64)
     stride = 1
     for d in range(len(shape) - 1, -1, -1):
@@ -176,7 +176,7 @@ def torch_last(torch: Any, index: Any, size: int) -> Any:
 
 
 def torch_stays(torch: Any, index: Any, size: int) -> Any:
-    """:func:`stays` with torch."""
+    """Does what :func:`stays` does, with torch."""
     return torch_last(torch, index, size)[index] == torch.arange(index.numel(), device=index.device)
 
 
@@ -230,7 +230,7 @@ def add_rows(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> N
 
 
 def _count(out: Array, index: Array, rows: Array, width: int) -> None:
-    """Narrow rows: numpy's bincount sums in float64, one pass and no sort."""
+    """Adds narrow rows: numpy's bincount sums in float64, one pass and no sort."""
     n = out.shape[0]
     flat = index if width == 1 else (index[:, None] * width + np.arange(width)).reshape(-1)
     sums = np.bincount(flat, weights=rows.reshape(-1), minlength=n * width)

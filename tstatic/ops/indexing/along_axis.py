@@ -145,7 +145,7 @@ def broadcast_index(x: Variable, index: Variable, axis: int, function: str) -> t
 
 
 def _expanded(x: Variable, like: Variable, axis: int) -> Variable:
-    """``x`` with the sizes of 1 beside the axis repeated as often as ``like`` has them."""
+    """Repeats the sizes of 1 of ``x`` beside the axis as often as ``like`` has them."""
     shape = [a if d == axis or a != 1 else b for d, (a, b) in enumerate(zip(x.shape, like.shape, strict=True))]
     if tuple(shape) == x.shape:
         return x
@@ -359,7 +359,7 @@ def put_along_axis(
     include_self: bool = True,
     broadcast: bool = True,
 ) -> Variable:
-    """``arr`` with values put at the positions ``indices`` along an axis.
+    """Puts values at the positions ``indices`` of ``arr`` along an axis; returns a new Variable.
 
     Args:
         arr: ``[...]``.

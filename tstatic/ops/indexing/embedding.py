@@ -163,7 +163,7 @@ register(OpDef(
 
 
 def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
-    """The attribute for a ``padding_idx`` argument: -1 for none, counted from the end if negative.
+    """Returns the attribute for a ``padding_idx`` argument: -1 for none, counted from the end if negative.
 
     Raises:
         ShapeError: If the table has no such row.
@@ -178,7 +178,7 @@ def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
 def embedding(
     x: Variable, weight: Variable, padding_idx: int | None = None, sparse: bool = False, name: str | None = None
 ) -> Variable:
-    """Rows of a table by index.
+    """Reads rows of a table by index.
 
     Args:
         x: Integers of any shape, each a row of ``weight``.
@@ -294,7 +294,7 @@ _one_hot_op(
 
 @export("nn.functional.one_hot", op="one_hot_v2")
 def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
-    """One-hot rows.
+    """Makes one-hot rows.
 
     Args:
         x: ``[...]`` class numbers, int64 or int32.
@@ -326,13 +326,13 @@ def _one_hot(type: str, x: Variable, depth: Any, allow_out_of_range: bool, name:
 
 @export("fluid.one_hot", op="one_hot_v2")
 def fluid_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
-    """:func:`one_hot`, where classes out of range may be allowed and then give rows of zeros."""
+    """Calls :func:`one_hot`; classes out of range may be allowed and then give rows of zeros."""
     return _one_hot("one_hot_v2", check_variable(input, "input", "one_hot", INTEGERS), depth, allow_out_of_range)
 
 
 @export("fluid.layers.one_hot", op="one_hot")
 def fluid_layers_one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
-    """One-hot rows in the place of a last dimension of 1: ``[n, 1]`` gives ``[n, depth]``.
+    """Makes one-hot rows in the place of a last dimension of 1: ``[n, 1]`` gives ``[n, depth]``.
 
     Example:
         >>> label = fluid.layers.data("label", shape=[1], dtype="int64")

@@ -140,7 +140,7 @@ def gather(x: Variable, index: Variable, axis: int | None = None, name: str | No
 @no_effect(overwrite="gradients of rows that are taken several times are always added up")
 @export("fluid.layers.gather", op="gather")
 def fluid_gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """:func:`gather` of rows.
+    """Reads rows, as :func:`gather` does.
 
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

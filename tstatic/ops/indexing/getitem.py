@@ -54,7 +54,7 @@ class _Plan:
 
 # ---------------------------------------------------------------------------------------------------------- single items
 def _is_index(item: Any) -> bool:
-    """Whether an item selects by position or truth with an array, and not by a single number."""
+    """Returns whether an item selects by position or truth with an array, and not by a single number."""
     if isinstance(item, Variable):
         return item.dtype.name == "bool" or len(item.shape) > 0
     return isinstance(item, list | tuple | np.ndarray | bool | np.bool_) and not (
@@ -63,7 +63,7 @@ def _is_index(item: Any) -> bool:
 
 
 def _as_index(x: Variable, item: Any) -> Any:
-    """An integer or bool Variable, or the array of a constant.
+    """Returns an integer or bool Variable, or the array of a constant.
 
     Raises:
         IndexRangeError: If the item holds anything but integers or truth values.
@@ -94,7 +94,7 @@ def _as_index(x: Variable, item: Any) -> Any:
 
 
 def _number(x: Variable, item: Any, axis: int) -> _Basic:
-    """A single int."""
+    """Reads a single int."""
     size, at = x.shape[axis], int(item)
     if size != UNKNOWN and not -size <= at < size:
         raise _bad(
@@ -127,7 +127,7 @@ def _is_default(value: Any, default: int) -> bool:
 
 
 def _run(x: Variable, item: slice, axis: int) -> _Basic | None:
-    """A slice; ``None`` when it selects everything."""
+    """Reads a slice; ``None`` when it selects everything."""
     step = _bound(x, item.step, "step")
     start, stop = _bound(x, item.start, "start"), _bound(x, item.stop, "stop")
     if isinstance(step, int) and step == 0:
@@ -151,7 +151,7 @@ def _run(x: Variable, item: slice, axis: int) -> _Basic | None:
 
 # ---------------------------------------------------------------------------------------------------------------- plan
 def _consumed(item: Any) -> int:
-    """How many axes of the value an item is for."""
+    """Returns how many axes of the value an item is for."""
     if item is None or item is Ellipsis or isinstance(item, bool | np.bool_):
         return 0
     if isinstance(item, Variable):
@@ -232,7 +232,7 @@ def _read(x: Variable, items: Sequence[Any]) -> _Plan:
 
 
 def _positions(x: Variable, index: Any, axis: int, taken: int) -> list[Variable]:
-    """Integer Variables for one index: one, or one for each axis of a bool mask."""
+    """Returns integer Variables for one index: one, or one for each axis of a bool mask."""
     truth = index.dtype.name == "bool"
     if not truth:
         if isinstance(index, Variable):
@@ -273,7 +273,7 @@ def _positions(x: Variable, index: Any, axis: int, taken: int) -> list[Variable]
 
 # ------------------------------------------------------------------------------------------------------------- building
 def _slice(x: Variable, runs: Sequence[_Basic]) -> Variable:
-    """One ``slice`` or ``strided_slice`` for all runs; the result is named after the value, as Paddle does."""
+    """Emits one ``slice`` or ``strided_slice`` for all runs; the result is named after the value, as Paddle does."""
     if not runs:
         return x
     strided = any(isinstance(r.step, Variable) or r.step != 1 for r in runs)

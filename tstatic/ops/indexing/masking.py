@@ -65,7 +65,7 @@ register(OpDef(
 
 @export("tensor.masked_select", "Variable.masked_select", op="masked_select")
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
-    """The elements of ``x`` where ``mask`` (bool, of a shape that broadcasts) is true, as a vector of unknown length.
+    """Returns the elements of ``x`` where ``mask`` (bool; shapes broadcast) is true, as a vector of unknown length.
 
     Example:
         >>> x = paddle.to_tensor([[1.0, -2.0], [-3.0, 4.0]])
@@ -93,7 +93,7 @@ register(OpDef(
 
 @export("tensor.nonzero", "Variable.nonzero", op="where_index")
 def nonzero(x: Variable, as_tuple: bool = False) -> Any:
-    """Coordinates of the elements that are not zero.
+    """Returns the coordinates of the elements that are not zero.
 
     Args:
         x: ``[...]``, any dtype.
@@ -115,14 +115,14 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
 
 @export("fluid.layers.where", op="where_index")
 def fluid_where(condition: Variable) -> Variable:
-    """Coordinates of the true elements, as :func:`nonzero` gives them."""
+    """Returns the coordinates of the true elements, as :func:`nonzero` gives them."""
     return emit_one("where_index", {"Condition": check_variable(condition, "condition", "where")})
 
 
 # --------------------------------------------------------------------------------------------------------- masked_fill
 @export("tensor.masked_fill", "Variable.masked_fill", op="where")
 def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
-    """``x`` with ``value`` (a number or a Variable of one element) where ``mask`` (bool) is true; shapes broadcast.
+    """Replaces ``x`` by ``value`` (a number or a Variable of one element) where ``mask`` (bool) is true; shapes broadcast.
 
     Raises:
         DTypeError: If the mask is not bool.
@@ -137,5 +137,5 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
 
 @export("tensor.masked_fill_", "Variable.masked_fill_", op="where")
 def masked_fill_(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
-    """Same as :func:`masked_fill`: a program's values are never changed in place."""
+    """Does the same as :func:`masked_fill`: a program's values are never changed in place."""
     return masked_fill(x, mask, value, name)

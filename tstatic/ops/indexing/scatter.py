@@ -168,7 +168,7 @@ def scatter(
 def scatter_(
     x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
 ) -> Variable:
-    """Same as :func:`scatter`: a program's values are never changed in place."""
+    """Does the same as :func:`scatter`: a program's values are never changed in place."""
     return scatter(x, index, updates, overwrite, name)
 
 
@@ -176,7 +176,7 @@ def scatter_(
 def fluid_scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
 ) -> Variable:
-    """:func:`scatter` under its older signature."""
+    """Calls :func:`scatter` under its older signature."""
     return scatter(input, index, updates, overwrite, name)
 
 
@@ -203,7 +203,7 @@ def _lower_nd(torch: Any, x: Any, index: Any, updates: Any) -> Any:
 
 
 def _grad_of_add(read: str, updates: str, attrs: Callable[[GradContext], Mapping[str, Any]] = lambda ctx: {}) -> Any:
-    """Gradient of an op that adds ``updates`` at indices: it arrives at X as it is, and is read there for them."""
+    """Returns the gradient rule of an op that adds ``updates`` to X at indices: X gets all of it, they what is there."""
 
     def rule(ctx: GradContext) -> list[OpSpec]:
         arriving = ctx.out_grads.get(ctx.outputs["Out"][0])
@@ -234,7 +234,7 @@ register(OpDef(
 
 @export("tensor.scatter_nd_add", "Variable.scatter_nd_add", op="scatter_nd_add")
 def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
-    """``x`` with ``updates[i]`` added at ``x[index[i, 0], index[i, 1], ...]``; equal indices add up.
+    """Adds ``updates[i]`` to ``x[index[i, 0], index[i, 1], ...]``; equal indices add up; returns a new Variable.
 
     Args:
         x: ``[...]``.
@@ -255,13 +255,13 @@ def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | 
 
 @export("fluid.layers.scatter_nd_add", op="scatter_nd_add")
 def fluid_scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
-    """:func:`scatter_nd_add` under its older signature."""
+    """Calls :func:`scatter_nd_add` under its older signature."""
     return scatter_nd_add(ref, index, updates, name)
 
 
 @export("tensor.scatter_nd", "fluid.layers.scatter_nd", op="scatter_nd_add")
 def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str | None = None) -> Variable:
-    """Zeros of ``shape`` with ``updates`` added by index, as :func:`scatter_nd_add` does."""
+    """Adds ``updates`` by index to zeros of ``shape``, as :func:`scatter_nd_add` does."""
     updates = check_variable(updates, "updates", "scatter_nd")
     zeros = emit_one("fill_constant", {}, {"shape": as_list(shape), "dtype": updates.dtype, "value": 0.0})
     return scatter_nd_add(zeros, index, updates, name)
@@ -309,7 +309,7 @@ register(OpDef(
 
 @export("tensor.index_add", "Variable.index_add", op="index_add")
 def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
-    """``x`` with slice ``i`` of ``value`` added to its slice ``index[i]`` along an axis; equal indices add up.
+    """Adds slice ``i`` of ``value`` to slice ``index[i]`` of ``x`` along an axis; equal indices add up.
 
     Args:
         x: ``[...]``.

@@ -30,7 +30,7 @@ def _infer(x: Meta, *, axis: Sequence[int], dtype: DType) -> tuple[Meta, Meta, M
 
 
 def _keys(x: Array, at: int | None) -> tuple[Array, Array]:
-    """The value along one leading axis, and a number for each entry so that equal entries have equal numbers in order."""
+    """Returns the value along one leading axis, and a number per entry: equal for equal entries, in their order."""
     rows = x.reshape(-1) if at is None else np.moveaxis(x, at, 0)
     wide = rows.astype(np.float32) if x.dtype.name == "bfloat16" else rows
     flat = wide.reshape(wide.shape[0], -1) if wide.size else np.zeros((wide.shape[0], 1))
@@ -117,7 +117,7 @@ def unique(
     dtype: Any = "int64",
     name: str | None = None,
 ) -> Any:
-    """The distinct elements in order (each NaN counts as one of its own).
+    """Returns the distinct elements in order (each NaN counts as one of its own).
 
     Args:
         x: ``[...]``.
@@ -152,14 +152,14 @@ def unique(
 
 @export("fluid.layers.unique", op="unique")
 def fluid_unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
-    """The distinct elements of a vector in order, and each element's number among them."""
+    """Returns the distinct elements of a vector in order, and each element's number among them."""
     found: tuple[Variable, Variable] = unique(x, return_inverse=True, dtype=dtype)
     return found
 
 
 @export("fluid.layers.unique_with_counts", op="unique")
 def fluid_unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
-    """:func:`fluid_unique`, and how often each distinct element stands."""
+    """Returns what :func:`fluid_unique` does, and how often each distinct element occurs."""
     found: tuple[Variable, Variable, Variable] = unique(x, return_inverse=True, return_counts=True, dtype=dtype)
     return found
 
@@ -213,7 +213,7 @@ def unique_consecutive(
     dtype: Any = "int64",
     name: str | None = None,
 ) -> Any:
-    """The first element of each run of equal elements.
+    """Returns the first element of each run of equal elements.
 
     Args:
         x: ``[...]``.

@@ -53,7 +53,7 @@ def scale_of(dropout_prob: float, is_test: bool, dropout_implementation: str) ->
 
 
 def _scaled(x: Array, mask: Array | None, out: Array, scale: float) -> None:
-    """``out = x * mask * scale`` (no mask: all ones); float16 and bfloat16 in float32, rounded once."""
+    """Computes ``out = x * mask * scale`` (no mask: all ones); float16 and bfloat16 in float32, rounded once."""
     if out.dtype.itemsize == 2 and scale != 1:
         value = x.astype(np.float32)
         if mask is not None:
@@ -86,7 +86,7 @@ def _torch_mask(torch: Any, shape: Shape, dropout_prob: float, is_test: bool, ke
 
 
 def _torch_scaled(x: Any, mask: Any, factor: float) -> Any:
-    """``x * mask * factor`` in the type that ``x`` is computed in; without a mask it is all ones."""
+    """Returns ``x * mask * factor``, computed in the type that ``x`` is computed in; without a mask it is all ones."""
     value = torch_wide(x)
     return ((value if mask is None else value * mask) * factor).to(x.dtype)
 

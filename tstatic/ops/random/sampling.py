@@ -183,7 +183,7 @@ register(OpDef(
 # ---------------------------------------------------------------------------------------------------- public functions
 @export("tensor.bernoulli", "Variable.bernoulli", op="bernoulli")
 def bernoulli(x: Variable, name: str | None = None) -> Variable:
-    """1 with chance ``x`` and 0 otherwise, elementwise; float of the shape of ``x``."""
+    """Draws 1 with chance ``x`` and 0 otherwise, elementwise; float of the shape of ``x``."""
     return emit_one("bernoulli", {"X": check_variable(x, "x", "bernoulli")}, name=name)
 
 

@@ -21,7 +21,7 @@ ANY = ("int64", "bool", "int32")
 
 # ------------------------------------------------------------------------------------------------------------- building
 def emit_one(type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, **options: Any) -> Variable:
-    """``emit`` of an op with one result."""
+    """Emits an op with one result, as ``emit`` does."""
     result: Variable = emit(type, inputs, attrs, **options)
     return result
 
@@ -29,13 +29,13 @@ def emit_one(type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | No
 def emit_list(
     type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, **options: Any
 ) -> list[Variable]:
-    """``emit`` of an op whose results are a list."""
+    """Emits an op whose results are a list, as ``emit`` does."""
     result: list[Variable] = list(emit(type, inputs, attrs, **options))
     return result
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list as it is; anything else becomes a list of one."""
+    """Returns a list as it is, and anything else as a list of one."""
     if isinstance(value, list | tuple | range):
         return list(value)
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim else [value]
@@ -57,14 +57,14 @@ def sizes_given(value: Any) -> tuple[list[Any], Variable | None, list[Variable] 
 
 
 def size_variable(value: Any) -> Variable:
-    """A Variable that holds one size: int32, as Paddle has it, or int64 where the number needs it."""
+    """Returns a Variable that holds one size: int32, as Paddle has it, or int64 where the number needs it."""
     if isinstance(value, Variable):
         return value
     return as_variable(value, dtype="int32" if -(2**31) <= value < 2**31 else "int64")
 
 
 def sizes_of(attr: Sequence[int], tensor: Array | None, tensors: Sequence[Array] | None) -> list[int]:
-    """The sizes at run time: a list of Variables beats one Variable beats the attribute."""
+    """Returns the sizes at run time: a list of Variables beats one Variable, which beats the attribute."""
     if tensors:
         return [int(t.reshape(-1)[0]) for t in tensors]
     if tensor is not None:
@@ -73,7 +73,7 @@ def sizes_of(attr: Sequence[int], tensor: Array | None, tensors: Sequence[Array]
 
 
 def tensor_rank(tensor: Meta | None, tensors: Sequence[Meta] | None, what: str) -> int | None:
-    """How many sizes run-time inputs give; ``None`` when there are none.
+    """Returns how many sizes run-time inputs give; ``None`` when there are none.
 
     Raises:
         ShapeError: If the length of the Variable is unknown, so that the result would have no rank.
@@ -100,17 +100,17 @@ def spread_axes(full: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
 
 # --------------------------------------------------------------------------------------------------------------- copies
 def copy(target: Array, source: Any) -> Call:
-    """The call that copies ``source`` (broadcast) into ``target``."""
+    """Returns the call that copies ``source`` (broadcast) into ``target``."""
     return np.copyto, (target, source)
 
 
 def clear(target: Array) -> Call:
-    """The call that fills with zeros; ``False`` because numpy casts it to every dtype, which it refuses for 0."""
+    """Returns the call that fills with zeros; ``False`` because numpy casts it to every dtype, which it refuses for 0."""
     return np.copyto, (target, False)
 
 
 def copy_reshaped(target: Array, source: Array) -> Call:
-    """The call that copies the elements of ``source``, in C order, into a ``target`` of another shape."""
+    """Returns the call that copies the elements of ``source``, in C order, into a ``target`` of another shape."""
     if target.flags.c_contiguous:
         return np.copyto, (target.reshape(source.shape), source)
     if source.flags.c_contiguous:
@@ -123,7 +123,7 @@ def _copy_through_buffer(target: Array, source: Array) -> None:
 
 
 def view_of(array: Array, shape: Sequence[int]) -> Array | None:
-    """The same memory in another shape, or ``None`` when strides forbid it."""
+    """Returns the same memory in another shape, or ``None`` when strides forbid it."""
     try:
         return np.reshape(array, shape, copy=False)
     except ValueError:

@@ -52,7 +52,7 @@ def _constant(
 
 
 def _spread(shape: Any, value: Variable, dtype: DType, function: str, name: str | None) -> Variable:
-    """A constant whose number is known at run time only: ones times the number."""
+    """Returns a constant whose number is known at run time only: ones times the number."""
     if value.dtype is not dtype:
         value = emit("cast", {"X": value}, {"in_dtype": value.dtype, "out_dtype": dtype})
     ones = _constant(shape, 1, dtype, function, None, None)
@@ -63,7 +63,7 @@ def _spread(shape: Any, value: Variable, dtype: DType, function: str, name: str 
 
 @export("tensor.full", op="fill_constant")
 def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """A Variable of ``shape`` whose elements are all ``fill_value``.
+    """Makes a Variable of ``shape`` whose elements are all ``fill_value``.
 
     Args:
         shape: A list of ints, of which some may be int Variables with one element, or an int Variable of shape [rank].
@@ -83,7 +83,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
 
 @export("tensor.zeros", op="fill_constant")
 def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Zeros of ``shape``; the default dtype if ``dtype`` is ``None``.
+    """Makes zeros of ``shape``; the default dtype if ``dtype`` is ``None``.
 
     Example:
         >>> x = paddle.zeros([2, 3])
@@ -97,7 +97,7 @@ def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 @export("tensor.ones", op="fill_constant")
 def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """Ones of ``shape``; the default dtype if ``dtype`` is ``None``.
+    """Makes ones of ``shape``; the default dtype if ``dtype`` is ``None``.
 
     Example:
         >>> x = paddle.ones([2, 3])
@@ -111,7 +111,7 @@ def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 @export("tensor.empty", op="empty")
 def empty(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """A Variable of ``shape`` whose content is of no importance (it is 0, so that runs repeat)."""
+    """Makes a Variable of ``shape`` whose content is of no importance (it is 0, so that runs repeat)."""
     if has_variable(shape):
         return filled(shape, _float(dtype), 0, "empty", name)
     attrs = {"shape": known_shape(shape, "empty"), "dtype": _float(dtype)}
@@ -133,7 +133,7 @@ def _like(x: Any, value: Any, dtype: Any, function: str, name: str | None) -> Va
 
 @export("tensor.full_like", op="fill_any_like")
 def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """``fill_value`` everywhere, in the shape of ``x`` and, if ``dtype`` is ``None``, its dtype.
+    """Makes a Variable in the shape of ``x`` (and, if ``dtype`` is ``None``, of its dtype) that is ``fill_value`` everywhere.
 
     Example:
         >>> x = static.data("x", [None, 2])
@@ -148,7 +148,7 @@ def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None 
 
 @export("tensor.zeros_like", op="fill_any_like")
 def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """Zeros in the shape of ``x``.
+    """Makes zeros in the shape of ``x``.
 
     Example:
         >>> x = static.data("x", [None, 2])
@@ -161,7 +161,7 @@ def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Varia
 
 @export("tensor.ones_like", op="fill_any_like")
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """Ones in the shape of ``x``.
+    """Makes ones in the shape of ``x``.
 
     Example:
         >>> x = static.data("x", [None, 2])
@@ -176,13 +176,13 @@ def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variab
 
 @export("tensor.empty_like", op="fill_any_like")
 def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """A Variable in the shape of ``x`` whose content is of no importance (it is 0, so that runs repeat)."""
+    """Makes a Variable in the shape of ``x`` whose content is of no importance (it is 0, so that runs repeat)."""
     return _like(x, 0, dtype, "empty_like", name)
 
 
 @export("tensor.assign", "fluid.layers.assign", "fluid.layers.tensor.assign", op="assign")
 def assign(x: Any, output: Variable | None = None) -> Variable:
-    """A copy of a Variable, or a constant from an array, a list or a number.
+    """Copies a Variable, or makes a constant from an array, a list or a number.
 
     Args:
         x: A Variable, a numpy array, a (nested) list of numbers, or a number.
@@ -212,7 +212,7 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
 
 
 def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
-    """An array from numbers; Python floats become the default dtype."""
+    """Makes an array from numbers; Python floats become the default dtype."""
     try:
         array = plain(x, f"what was given to {function}", function)
     except ValueError:
@@ -236,7 +236,7 @@ def _array(x: Any, dtype: Any, function: str) -> np.ndarray[Any, Any]:
 @no_effect(place=PLACE)
 @export("tensor.to_tensor", op="assign_value")
 def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Variable:
-    """A constant from an array, a list or a number; a copy of a Variable.
+    """Makes a constant from an array, a list or a number; copies a Variable.
 
     Args:
         data: What to copy.
@@ -275,7 +275,7 @@ def fill_constant(
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """A Variable of ``shape`` whose elements are all ``value``.
+    """Makes a Variable of ``shape`` whose elements are all ``value``.
 
     Args:
         shape: See ``paddle.full``.
@@ -305,7 +305,7 @@ def fill_constant(
 @export("fluid.layers.zeros", "fluid.layers.tensor.zeros", op="fill_constant")
 @no_effect(force_cpu=PLACE)
 def fluid_zeros(shape: Any, dtype: Any, force_cpu: bool = False, name: str | None = None) -> Variable:
-    """Zeros of ``shape``.
+    """Makes zeros of ``shape``.
 
     Example:
         >>> x = fluid.layers.zeros([2, 3], "float32")
@@ -320,13 +320,13 @@ def fluid_zeros(shape: Any, dtype: Any, force_cpu: bool = False, name: str | Non
 @export("fluid.layers.ones", "fluid.layers.tensor.ones", op="fill_constant")
 @no_effect(force_cpu=PLACE)
 def fluid_ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
-    """Ones of ``shape``."""
+    """Makes ones of ``shape``."""
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
 @export("fluid.layers.zeros_like", "fluid.layers.tensor.zeros_like", op="fill_zeros_like")
 def fluid_zeros_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Zeros in the shape of ``x``; written to ``out`` if it is given."""
+    """Makes zeros in the shape of ``x``; written to ``out`` if it is given."""
     outputs = None if out is None else {"Out": check_variable(out, "out", "zeros_like")}
     made = emit("fill_zeros_like", {"X": check_variable(x, "x", "zeros_like")}, outputs=outputs, prefix="zeros_like")
     made.stop_gradient = True
@@ -335,7 +335,7 @@ def fluid_zeros_like(x: Variable, out: Variable | None = None) -> Variable:
 
 @export("fluid.layers.ones_like", "fluid.layers.tensor.ones_like", op="fill_any_like")
 def fluid_ones_like(x: Variable, out: Variable | None = None) -> Variable:
-    """Ones in the shape of ``x``; written to ``out`` if it is given."""
+    """Makes ones in the shape of ``x``; written to ``out`` if it is given."""
     outputs = None if out is None else {"Out": check_variable(out, "out", "ones_like")}
     made = emit("fill_any_like", {"X": check_variable(x, "x", "ones_like")}, {"value": 1.0}, outputs=outputs,
                 prefix="ones_like")  # fmt: skip
@@ -353,7 +353,7 @@ def fill_constant_batch_size_like(
     output_dim_idx: int = 0,
     force_cpu: bool = False,
 ) -> Variable:
-    """``value`` everywhere in ``shape``, axis ``output_dim_idx`` as long as axis ``input_dim_idx`` of ``input``.
+    """Fills ``shape``, whose axis ``output_dim_idx`` is as long as axis ``input_dim_idx`` of ``input``, with ``value``.
 
     Example:
         >>> x = fluid.layers.data("x", shape=[4])

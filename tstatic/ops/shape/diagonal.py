@@ -41,7 +41,7 @@ def _view(x: Array, *, offset: int, axis1: int, axis2: int) -> Array:
 
 
 def _writable(x: Array, offset: int, axis1: int, axis2: int) -> Array:
-    """The diagonal as a view that may be written to, which ``ndarray.diagonal`` is not."""
+    """Returns the diagonal as a view that may be written to, which ``ndarray.diagonal`` is not."""
     a, b = check_two_axes((axis1, axis2), x.ndim)
     size = _diagonal_size(x.shape[a], x.shape[b], offset)
     start = tuple(
@@ -90,7 +90,7 @@ register(OpDef(
 
 @export("tensor.diagonal", "Variable.diagonal", op="diagonal")
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
-    """The diagonals of the planes of two axes, as a new last axis; ``offset`` counts towards ``axis2``.
+    """Returns the diagonals of the planes of two axes, as a new last axis; ``offset`` counts towards ``axis2``.
 
     Raises:
         ShapeError: If there are not two different axes.
@@ -156,7 +156,7 @@ register(OpDef(
 
 @export("tensor.diag", "Variable.diag", op="diag_v2")
 def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | None = None) -> Variable:
-    """A square matrix with the vector ``x`` on a diagonal and ``padding_value`` elsewhere, or the diagonal of a matrix.
+    """Puts the vector ``x`` on a diagonal of a square matrix of ``padding_value``, or takes the diagonal of a matrix.
 
     Args:
         x: ``[n]`` or ``[n, m]``.
@@ -173,7 +173,7 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
 
 @export("fluid.layers.diag", op="diag_v2")
 def fluid_diag(diagonal: Variable) -> Variable:
-    """A square matrix with a vector on its diagonal."""
+    """Puts a vector on the diagonal of a square matrix."""
     return diag(diagonal)
 
 
@@ -210,7 +210,7 @@ register(OpDef(
 
 @export("tensor.eye", op="eye")
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """The identity matrix, of ``num_columns`` columns (as many as rows by default); float32 unless ``dtype`` says otherwise.
+    """Makes the identity matrix, of ``num_columns`` columns (as many as rows by default); float32 by default.
 
     Raises:
         ShapeError: If a size is negative.
@@ -231,7 +231,7 @@ def fluid_eye(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """The identity matrix, repeated along leading axes of sizes ``batch_shape``."""
+    """Makes the identity matrix, repeated along leading axes of sizes ``batch_shape``."""
     out = _eye(num_rows, num_columns, dtype, name)
     return out if batch_shape is None else expand(out, [*as_list(batch_shape), *out.shape])
 
@@ -239,7 +239,7 @@ def fluid_eye(
 # ------------------------------------------------------------------------------------------------------------ triangles
 @lru_cache(maxsize=16)
 def _mask(rows: int, columns: int, diagonal: int, lower: bool) -> Array:
-    """Where the elements that stay stand; kept, since attention makes the same causal mask in every layer."""
+    """Returns where the elements that stay are; cached, since attention makes the same causal mask in every layer."""
     mask = np.tri(rows, columns, diagonal if lower else diagonal - 1, dtype=bool)
     mask = mask if lower else ~mask
     mask.setflags(write=False)
@@ -278,7 +278,7 @@ register(OpDef(
 
 @export("tensor.tril", "Variable.tril", "fluid.layers.tril", op="tril_triu")
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The lower triangle of the last two axes, zeros above; ``diagonal`` moves the border up.
+    """Keeps the lower triangle of the last two axes, zeros above; ``diagonal`` moves the border up.
 
     Raises:
         ShapeError: If ``x`` has fewer than two dimensions.
@@ -289,7 +289,7 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
 
 @export("tensor.triu", "Variable.triu", "fluid.layers.triu", op="tril_triu")
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The upper triangle of the last two axes, zeros below; ``diagonal`` moves the border up.
+    """Keeps the upper triangle of the last two axes, zeros below; ``diagonal`` moves the border up.
 
     Raises:
         ShapeError: If ``x`` has fewer than two dimensions.

@@ -49,7 +49,7 @@ from tstatic.ops.shape.reshape import flatten
 
 # ----------------------------------------------------------------------------------------------------------- expand_v2
 def _target(old: Shape, shape: Sequence[int]) -> Shape:
-    """The shape to expand to; -1 keeps a size.
+    """Returns the shape to expand to; -1 keeps a size.
 
     Raises:
         ShapeError: If it does not fit the input.
@@ -172,7 +172,7 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
 
 @export("tensor.broadcast_to", "Variable.broadcast_to", op="expand_v2")
 def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
-    """Same as :func:`expand`."""
+    """Calls :func:`expand` under another name."""
     return expand(x, shape, name)
 
 
@@ -266,7 +266,7 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
 
 @export("tensor.broadcast_shape")
 def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
-    """The shape that two shapes broadcast to, -1 where it is unknown; builds nothing.
+    """Returns the shape that two shapes broadcast to, -1 where it is unknown; builds nothing.
 
     Raises:
         ShapeError: If they do not broadcast.
@@ -279,7 +279,7 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
 
 # ----------------------------------------------------------------------------------------------------------------- tile
 def _aligned(old: Shape, times: Sequence[int]) -> tuple[Shape, Shape]:
-    """Shape and repetitions with leading ones, of equal length."""
+    """Pads a shape and repetitions with leading ones to equal length."""
     rank = max(len(old), len(times))
     return (1,) * (rank - len(old)) + tuple(old), (1,) * (rank - len(times)) + tuple(times)
 
@@ -293,7 +293,7 @@ def _tiled(old: Shape, times: Sequence[int]) -> Shape:
 
 
 def _pairs(old: Shape, new: Shape) -> Shape:
-    """The result's shape with each axis as (repetitions, size)."""
+    """Returns the result's shape with each axis as (repetitions, size)."""
     sizes = (1,) * (len(new) - len(old)) + tuple(old)
     return tuple(v for s, n in zip(sizes, new, strict=True) for v in (n // s if s else 1, s))
 

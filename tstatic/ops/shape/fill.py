@@ -22,7 +22,7 @@ from tstatic.ops.shape._shapes import emit_one, tensor_rank
 
 
 def has_variable(shape: Any) -> bool:
-    """Whether a size is known at run time only."""
+    """Returns whether a size is known at run time only."""
     return isinstance(shape, Variable) or (
         isinstance(shape, list | tuple) and any(isinstance(s, Variable) for s in shape)
     )
@@ -55,7 +55,7 @@ def known_shape(shape: Any, function: str) -> Shape:
 
 
 def shape_variable(shape: Any, function: str) -> Variable:
-    """An int64 Variable of shape [rank] from a shape that holds Variables."""
+    """Returns an int64 Variable of shape [rank] from a shape that holds Variables."""
     if isinstance(shape, Variable):
         kind = check_variable(shape, "shape", function, ("int32", "int64"))
         return kind if kind.dtype.name == "int64" else _cast(kind)
@@ -76,7 +76,7 @@ def _cast(x: Variable) -> Variable:
 
 
 def filled(shape: Any, dtype: Any, value: Any, function: str, name: str | None = None) -> Variable:
-    """A Variable of a shape that holds Variables, every element ``value``."""
+    """Makes a Variable of a shape that holds Variables, every element ``value``."""
     sizes = shape_variable(shape, function)
     known = () if isinstance(shape, Variable) else tuple(-1 if isinstance(s, Variable) else int(s) for s in shape)
     attrs = {"dtype": dtype, "value": value, "shape": known}
@@ -84,7 +84,7 @@ def filled(shape: Any, dtype: Any, value: Any, function: str, name: str | None =
 
 
 def batch_shape(op: str, x: Meta, shape: Shape, input_dim_idx: int, output_dim_idx: int) -> Shape:
-    """``shape`` with the size of one axis taken from another value.
+    """Returns ``shape`` with the size of one axis taken from another value, after checks of both.
 
     Raises:
         ProgramError: If an axis is out of range.
@@ -152,14 +152,14 @@ def number_of(value: Number, str_value: str) -> Number:
 
 
 def as_scalar(value: Number, dtype: DType) -> Number:
-    """A number as a value of a dtype; fractions of whole numbers are cut off."""
+    """Returns a number as a value of a dtype; fractions of whole numbers are cut off."""
     if dtype.is_float:
         return float(value)
     return bool(value) if dtype.name == "bool" else int(value)
 
 
 def number_ref(value: Callable[..., Number], *attrs: str) -> CallRef:
-    """A reference that fills its output with a number; bound to the array's own ``fill``.
+    """Returns a reference that fills its output with a number; bound to the array's own ``fill``.
 
     Args:
         value: Gives the number from attributes.
@@ -326,7 +326,7 @@ register(OpDef(
 
 
 def unpacked(values: Any, dtype: DType, shape: Shape) -> Array:
-    """The array that :func:`packed` took apart."""
+    """Returns the array that :func:`packed` took apart."""
     if isinstance(values, bytes):
         return np.frombuffer(values, dtype.np).reshape(shape)
     return np.array(values, dtype.np).reshape(shape)

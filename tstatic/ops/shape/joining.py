@@ -29,7 +29,7 @@ from tstatic.ops.shape._shapes import ANY, Array, as_list, copy, emit_list, emit
 
 
 def variables(items: Any, arg: str, function: str) -> list[Variable]:
-    """A list of Variables from a list, or from a single Variable.
+    """Returns a list of Variables from a list, or from a single Variable.
 
     Raises:
         ProgramTypeError: If it is neither, or an entry is not a Variable.
@@ -41,7 +41,7 @@ def variables(items: Any, arg: str, function: str) -> list[Variable]:
 
 
 def common_shape(shapes: Sequence[Shape], free: int | None) -> Shape:
-    """The shape that values agree on, an unknown size taking what another one knows; axis ``free`` may differ.
+    """Returns the shape that values agree on: unknown sizes take known ones, and axis ``free`` may differ.
 
     Raises:
         ShapeError: If ranks or sizes differ.
@@ -72,7 +72,7 @@ def _differ(shapes: Sequence[Shape], i: int, free: int | None) -> ShapeError:
 
 
 def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> list[int]:
-    """Sizes of the tiles that ``split`` makes from an axis.
+    """Returns the sizes of the tiles that ``split`` makes from an axis.
 
     Args:
         size: The axis's size, or -1.
@@ -106,7 +106,7 @@ def section_sizes(size: int, num: int, sections: Sequence[int], axis: int) -> li
 
 
 def without(meta: Meta, axis: int) -> Meta:
-    """The metadata with one axis removed."""
+    """Returns the metadata with one axis removed."""
     return meta.with_shape(meta.shape[:axis] + meta.shape[axis + 1 :])
 
 
@@ -124,7 +124,7 @@ def _infer_concat(xs: Sequence[Meta], *, axis: int) -> Meta:
 
 
 def _runs(sizes: Sequence[int], whole: Array, axis: int) -> list[Array]:
-    """Views of the tiles, of given sizes, that stand one after the other along an axis."""
+    """Returns views of the tiles, of given sizes, that lie one after the other along an axis."""
     at = normalize_axis(axis, whole.ndim)
     ends = list(itertools.accumulate(sizes))
     return [whole[along(at, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True)]
@@ -229,7 +229,7 @@ def concat(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Var
 
 @export("fluid.layers.concat", op="concat")
 def fluid_concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
-    """:func:`concat` under its older signature.
+    """Calls :func:`concat` under its older signature.
 
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0]])
@@ -258,7 +258,7 @@ def _lower_split(torch: Any, x: Any, *, num: int, sections: Sequence[int], axis:
 
 
 def _joined_by(type: str, result: str, slot: str) -> Callable[[GradContext], list[OpSpec]]:
-    """Gradient of an op with a list of results: the op ``type`` joins what arrives for the list ``slot`` into ``result``."""
+    """Returns the gradient rule of an op with a list of results ``slot``: op ``type`` joins their gradients."""
 
     def rule(ctx: GradContext) -> list[OpSpec]:
         found = gathered(ctx, "X", slot)
@@ -322,7 +322,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int = 0, name
 def fluid_split(
     input: Variable, num_or_sections: int | Sequence[int], dim: int = -1, name: str | None = None
 ) -> list[Variable]:
-    """:func:`split` under its older signature, along the last axis by default.
+    """Calls :func:`split` under its older signature, along the last axis by default.
 
     Example:
         >>> x = paddle.to_tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
@@ -349,7 +349,7 @@ def vsplit(x: Variable, num_or_sections: int | Sequence[int], name: str | None =
 
 # ---------------------------------------------------------------------------------------------------- stack and unstack
 def _place(whole: Array, axis: int, k: int) -> Array:
-    """Entry ``k`` along an axis, as a view (0-d too)."""
+    """Returns entry ``k`` along an axis, as a view (0-d too)."""
     return whole[along(axis, slice(k, k + 1))].squeeze(axis)
 
 
@@ -408,7 +408,7 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
 
 @export("Variable.stack", op="stack")
 def variable_stack(x: Variable, axis: int = 0, name: str | None = None) -> Variable:
-    """A stack of this value alone."""
+    """Stacks this value alone: inserts an axis of size 1."""
     return stack([x], axis, name)
 
 
@@ -462,7 +462,7 @@ for _type, _slot in (("unstack", "Y"), ("unbind", "Out")):
 
 @export("tensor.unstack", "Variable.unstack", "fluid.layers.unstack", op="unstack")
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """The entries along an axis, which is removed, as a list of Variables.
+    """Returns the entries along an axis, which is removed, as a list of Variables.
 
     Args:
         x: ``[...]``, any dtype.
@@ -479,7 +479,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 @export("tensor.unbind", "Variable.unbind", "fluid.layers.unbind", op="unbind")
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
-    """The entries along an axis of known size, which is removed, as a list of Variables.
+    """Returns the entries along an axis of known size, which is removed, as a list of Variables.
 
     Raises:
         ShapeError: If the size is unknown.

@@ -26,7 +26,7 @@ Pads = Sequence[tuple[int, int]]
 
 
 def padded(shape: Shape, pads: Pads, mode: str) -> Shape:
-    """The shape after padding.
+    """Returns the shape after padding.
 
     Raises:
         ShapeError: For negative padding, or more of it than a mode can take from the value.
@@ -48,14 +48,14 @@ def padded(shape: Shape, pads: Pads, mode: str) -> Shape:
 
 
 def center(array: Array, pads: Pads) -> Array:
-    """The part of a padded array that is the value itself."""
+    """Returns the part of a padded array that is the value itself."""
     if not pads:
         return array
     return array[tuple(slice(low, size - high) for size, (low, high) in zip(array.shape, pads, strict=True))]
 
 
 def _borders(array: Array, pads: Pads, axis: int, mode: str) -> list[tuple[Array, Array]]:
-    """(border, what it shows) for one axis of a padded array; axes before it are whole, those behind it unpadded."""
+    """Returns (border, what it shows) of one axis of a padded array: axes before it are whole, those behind it unpadded."""
     low, high = pads[axis]
     end = array.shape[axis] - high
     lines = [
@@ -77,7 +77,7 @@ def _borders(array: Array, pads: Pads, axis: int, mode: str) -> list[tuple[Array
 
 
 def pad_calls(x: Array, out: Array, pads: Pads, mode: str, value: float) -> Calls:
-    """Calls that write the padded value."""
+    """Returns the calls that write the padded value."""
     calls: Calls = [(np.copyto, (center(out, pads), x))]
     if out.size == 0:
         return []
@@ -93,7 +93,7 @@ def pad_calls(x: Array, out: Array, pads: Pads, mode: str, value: float) -> Call
 
 
 def fold_calls(dout: Array, dx: Array, pads: Pads, mode: str, buffer: Array | None) -> Calls:
-    """Calls that add each border's gradient to what the border shows.
+    """Returns the calls that add each border's gradient to what the border shows.
 
     Args:
         dout: The gradient of the padded value.
@@ -116,7 +116,7 @@ def fold_calls(dout: Array, dx: Array, pads: Pads, mode: str, buffer: Array | No
 
 
 def torch_pad(torch: Any, x: Any, pads: Pads, mode: str, value: float) -> Any:
-    """The same with torch: by index along each axis, so that all axes and modes are alike."""
+    """Pads with torch: by index along each axis, so that all axes and modes are alike."""
     if mode == "constant":
         flat = [p for pair in reversed(list(pads)) for p in pair]
         return torch.nn.functional.pad(x, flat, value=value) if flat else x.clone()
@@ -127,7 +127,7 @@ def torch_pad(torch: Any, x: Any, pads: Pads, mode: str, value: float) -> Any:
 
 
 def _shown(size: int, low: int, high: int, mode: str) -> list[int]:
-    """Which element each place of a padded axis shows."""
+    """Returns which element each position of a padded axis shows."""
     places = range(-low, size + high)
     if mode == "circular":
         return [p % size for p in places]
@@ -137,7 +137,7 @@ def _shown(size: int, low: int, high: int, mode: str) -> list[int]:
 
 
 def torch_fold(torch: Any, shape: Sequence[int], dout: Any, pads: Pads, mode: str) -> Any:
-    """The gradient of :func:`torch_pad`."""
+    """Computes the gradient of :func:`torch_pad`."""
     if mode == "constant":
         for axis, (low, _) in enumerate(pads):
             dout = dout.narrow(axis, low, shape[axis])
@@ -200,14 +200,14 @@ register(OpDef(
 
 @export("fluid.layers.pad", op="pad")
 def fluid_pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """``x`` with ``paddings[2 * i]`` constants before and ``paddings[2 * i + 1]`` behind it along each axis ``i``."""
+    """Pads with ``paddings[2 * i]`` constants before and ``paddings[2 * i + 1]`` behind ``x`` along each axis ``i``."""
     attrs = {"paddings": as_list(paddings), "pad_value": pad_value}
     return emit_one("pad", {"X": check_variable(x, "x", "pad")}, attrs, name=name)
 
 
 # -------------------------------------------------------------------------------------------------------- pad2d, pad3d
 def _spatial(paddings: Sequence[int], data_format: str, order: Sequence[int]) -> Pads:
-    """Padding of all axes from that of the spatial ones.
+    """Returns the padding of all axes from that of the spatial ones.
 
     Args:
         paddings: Two numbers for each spatial axis.
@@ -224,7 +224,7 @@ def _spatial(paddings: Sequence[int], data_format: str, order: Sequence[int]) ->
 def _definition(
     type: str, order: Sequence[int], modes: Mapping[str, str], value: str, formats: Sequence[str], cases: Any
 ) -> OpDef:
-    """The definition of an op that pads spatial axes.
+    """Defines an op that pads spatial axes.
 
     Args:
         type: Op type.

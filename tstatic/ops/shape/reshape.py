@@ -32,7 +32,7 @@ from tstatic.ops.shape._shapes import (
 
 
 def resolve(old: Shape, wanted: Sequence[int]) -> Shape:
-    """The shape that ``reshape`` gives: 0 copies the input's size at that position, one -1 is computed.
+    """Returns the shape that ``reshape`` gives: 0 copies the input's size at that position, one -1 is computed.
 
     Args:
         old: The input's shape, with unknown sizes.
@@ -113,7 +113,7 @@ def _mismatch(old: Shape, wanted: Sequence[int], have: int, need: int) -> ShapeE
 
 
 def with_shape(x: Meta, shape: Shape) -> tuple[Meta, Meta]:
-    """Metadata of ``Out`` and of ``XShape``, which has no element and the input's shape behind a 0."""
+    """Returns the metadata of ``Out`` and of ``XShape``, which has no element and the input's shape behind a 0."""
     return x.with_shape(shape), x.with_shape((0, *x.shape))
 
 
@@ -123,7 +123,7 @@ def plain_copy(x: Array, out: Array, xshape: Any) -> list[Call]:
 
 
 def reshape_back(ctx: GradContext) -> list[OpSpec]:
-    """Gradient of an op that keeps the order of elements: ``reshape2`` to the input's shape.
+    """Emits the gradient of an op that keeps the order of elements: ``reshape2`` to the input's shape.
 
     When the input has several unknown sizes no list of numbers says that shape; ``reshape2_grad`` then reads it from
     the input itself.
@@ -133,7 +133,7 @@ def reshape_back(ctx: GradContext) -> list[OpSpec]:
 
 
 def reshape_to(ctx: GradContext, x: str, arriving: str, wanted: str) -> OpSpec:
-    """The op that gives a gradient the shape of ``x``."""
+    """Returns the op that gives a gradient the shape of ``x``."""
     shape = ctx.meta(x).shape
     if shape.count(UNKNOWN) <= 1 and 0 not in shape:
         return OpSpec("reshape2", {"X": [arriving]}, {"Out": [wanted]}, {"shape": shape})
@@ -293,7 +293,7 @@ _reshaping_op(
 # ------------------------------------------------------------------------------------------------------------ functions
 @export("tensor.reshape", "Variable.reshape", op="reshape2")
 def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
-    """The same elements in another shape.
+    """Gives the elements another shape and keeps their order.
 
     Args:
         x: ``[...]``, any dtype.
@@ -322,7 +322,7 @@ def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
 
 @export("tensor.reshape_", "Variable.reshape_", op="reshape2")
 def reshape_(x: Variable, shape: Any, name: str | None = None) -> Variable:
-    """Same as :func:`reshape`: a program's values are never changed in place."""
+    """Does the same as :func:`reshape`: a program's values are never changed in place."""
     return reshape(x, shape, name)
 
 
@@ -336,7 +336,7 @@ def fluid_reshape(
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """:func:`reshape` with an optional activation ``act`` on the result; ``actual_shape`` beats ``shape``.
+    """Calls :func:`reshape`, with an optional activation ``act`` on the result; ``actual_shape`` beats ``shape``.
 
     Example:
         >>> x = fluid.layers.data("x", shape=[6])
@@ -363,7 +363,7 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
 
 @export("fluid.layers.flatten", op="flatten2")
 def fluid_flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """A matrix: the axes before ``axis`` joined into rows, the others into columns.
+    """Makes a matrix: the axes before ``axis`` joined into rows, the others into columns.
 
     Example:
         >>> x = paddle.ones([2, 3, 4, 5])
@@ -377,7 +377,7 @@ def fluid_flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variab
 
 @export("tensor.flatten_", "Variable.flatten_", op="flatten_contiguous_range")
 def flatten_(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
-    """Same as :func:`flatten`: a program's values are never changed in place."""
+    """Does the same as :func:`flatten`: a program's values are never changed in place."""
     return flatten(x, start_axis, stop_axis, name)
 
 
@@ -400,7 +400,7 @@ def unflatten(x: Variable, axis: int, shape: Sequence[int], name: str | None = N
 
 # ------------------------------------------------------------------------------------------------ squeeze and unsqueeze
 def _squeezed(shape: Shape, axes: Sequence[int]) -> tuple[int, ...]:
-    """The axes that go: of the named ones those of size 1 (an unknown size counts as 1), or all known to be 1."""
+    """Returns the axes that go: of the named ones those of size 1 (or unknown), or else all known to be 1."""
     if not len(axes):
         return tuple(i for i, s in enumerate(shape) if s == 1)
     return tuple(i for i in check_axes(axes, len(shape)) if shape[i] in (1, UNKNOWN))
@@ -412,7 +412,7 @@ def _squeeze_shape(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def _unsqueezed(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
-    """Positions of the new sizes in the result; axes are inserted one after the other, as Paddle does."""
+    """Returns the new axes in the result; axes are inserted one after the other, as Paddle does."""
     new: list[int] = []
     for axis in axes:
         at = normalize_axis(axis, rank + len(new) + 1)
@@ -491,7 +491,7 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
 
 @export("fluid.layers.squeeze", op="squeeze2")
 def fluid_squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
-    """:func:`squeeze` under its older signature.
+    """Calls :func:`squeeze` under its older signature.
 
     Example:
         >>> x = paddle.ones([1, 3, 1])
@@ -522,17 +522,17 @@ def unsqueeze(x: Variable, axis: int | Sequence[int], name: str | None = None) -
 
 @export("fluid.layers.unsqueeze", op="unsqueeze2")
 def fluid_unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
-    """:func:`unsqueeze` under its older signature."""
+    """Calls :func:`unsqueeze` under its older signature."""
     return unsqueeze(input, axes, name)
 
 
 @export("tensor.squeeze_", "Variable.squeeze_", op="squeeze2")
 def squeeze_(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
-    """Same as :func:`squeeze`: a program's values are never changed in place."""
+    """Does the same as :func:`squeeze`: a program's values are never changed in place."""
     return squeeze(x, axis, name)
 
 
 @export("tensor.unsqueeze_", "Variable.unsqueeze_", op="unsqueeze2")
 def unsqueeze_(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
-    """Same as :func:`unsqueeze`: a program's values are never changed in place."""
+    """Does the same as :func:`unsqueeze`: a program's values are never changed in place."""
     return unsqueeze(x, axis, name)

@@ -49,7 +49,7 @@ def _length(start: Number, end: Number, step: Number, op: str) -> int:
 
 
 def fill_steps(out: Array, start: Number, step: Number) -> None:
-    """``start + i * step``: whole numbers exactly, floats computed in float64 and rounded once."""
+    """Writes ``start + i * step``: whole numbers exactly, floats computed in float64 and rounded once."""
     whole = out.dtype.kind in "iu" and isinstance(start, int) and isinstance(step, int)
     for at in range(0, out.shape[0], CHUNK):
         part = out[at : at + CHUNK]
@@ -169,7 +169,7 @@ def _number(value: Any, name: str, function: str) -> Number:
 
 @export("tensor.arange", op="range")
 def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
-    """The numbers ``start, start + step, ...`` below ``end`` (above it for a negative step).
+    """Makes the numbers ``start, start + step, ...`` below ``end`` (above it for a negative step).
 
     Args:
         start: First number; the end when ``end`` is ``None``, and 0 is the start then.
@@ -208,13 +208,13 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
 
 @export("fluid.layers.range", "fluid.layers.tensor.range", op="range")
 def range_(start: Any, end: Any, step: Any, dtype: Any, name: str | None = None) -> Variable:
-    """The numbers from ``start`` to below ``end``; see ``paddle.arange``."""
+    """Makes the numbers from ``start`` to below ``end``; see ``paddle.arange``."""
     return arange(start, end, step, dtype, name)
 
 
 @export("tensor.linspace", "fluid.layers.linspace", op="linspace")
 def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """``num`` numbers at equal distances from ``start`` to ``stop``, both included; shape [num].
+    """Makes ``num`` numbers at equal distances from ``start`` to ``stop``, both included; shape [num].
 
     Args:
         start: First number, or a Variable with one element.
@@ -291,7 +291,7 @@ register(OpDef(
 
 @export("tensor.meshgrid", op="meshgrid")
 def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:
-    """Grids of the coordinates ``x``, ``y``, ...: entry ``[i, j, ...]`` of grid ``k`` is element ``(i, j, ...)[k]`` of vector k.
+    """Makes grids of coordinates: entry ``[i, j, ...]`` of grid ``k`` is element ``(i, j, ...)[k]`` of vector ``k``.
 
     Args:
         *args: Vectors (0-d values count as vectors of one), or one list of them.
@@ -333,7 +333,7 @@ register(OpDef(
 
 @export("tensor.shape", "fluid.layers.shape", op="shape")
 def shape(input: Variable) -> Variable:
-    """The shape when the program runs: ``[rank]``, int32.
+    """Returns the shape when the program runs: ``[rank]``, int32.
 
     Raises:
         ShapeError: If a size is above ``2**31 - 1``.
@@ -360,17 +360,17 @@ register(OpDef(
 
 @export("tensor.numel", "Variable.numel", "Variable.size", op="size")
 def numel(x: Variable, name: str | None = None) -> Variable:
-    """The number of elements when the program runs: a 0-d int64."""
+    """Returns the number of elements when the program runs: a 0-d int64."""
     return emit_one("size", {"Input": check_variable(x, "x", "numel")}, name=name, prefix="numel")
 
 
 @export("fluid.layers.size", op="size")
 def fluid_size(input: Variable) -> Variable:
-    """The number of elements when the program runs, as :func:`numel`."""
+    """Returns the number of elements when the program runs, as :func:`numel`."""
     return numel(input)
 
 
 @export("tensor.rank", "Variable.rank", "fluid.layers.rank")
 def rank(input: Variable) -> Variable:
-    """The number of dimensions, as a 0-d int32."""
+    """Returns the number of dimensions, as a 0-d int32."""
     return as_variable(len(check_variable(input, "input", "rank").shape), dtype="int32")

@@ -48,7 +48,7 @@ def runs_of(axes: Sequence[int], starts: Sequence[int], ends: Sequence[int], ste
 
 
 def bounded(size: int, start: int, stop: int, step: int) -> slice:
-    """A Python slice of an axis of known size.
+    """Returns a Python slice of an axis of known size.
 
     Bounds count from the end when negative and are cut to the axis. With a negative step a stop of -1 means "past the
     first element", as in Paddle's ``strided_slice``.
@@ -65,7 +65,7 @@ def bounded(size: int, start: int, stop: int, step: int) -> slice:
 
 
 def length(size: int, start: int, stop: int, step: int) -> int:
-    """How many elements a run selects; -1 when that depends on an unknown size."""
+    """Returns how many elements a run selects; -1 when that depends on an unknown size."""
     if size == UNKNOWN:
         same_side = (start < 0) == (stop < 0)
         if step > 0 and same_side and stop <= start:
@@ -75,7 +75,7 @@ def length(size: int, start: int, stop: int, step: int) -> int:
 
 
 def selected(shape: Shape, runs: Runs, gone: Sequence[int], op: str) -> Shape:
-    """The shape after a selection; axes in ``gone`` hold one element and are removed.
+    """Returns the shape after a selection; axes in ``gone`` hold one element and are removed.
 
     Raises:
         IndexRangeError: If an axis that is to be removed does not hold exactly one element (an index out of range).
@@ -97,19 +97,19 @@ def selected(shape: Shape, runs: Runs, gone: Sequence[int], op: str) -> Shape:
 
 
 def window(array: Array, runs: Runs, gone: Sequence[int] = ()) -> Array:
-    """The selection as a view."""
+    """Returns the selection as a view."""
     index = tuple(bounded(s, *runs[i]) if i in runs else slice(None) for i, s in enumerate(array.shape))
     part = array[index] if index else array
     return part.squeeze(tuple(gone)) if len(gone) else part
 
 
 def positive(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Axes without their signs."""
+    """Counts axes from the front."""
     return tuple(normalize_axis(a, rank) for a in axes)
 
 
 def embed(target: Array, place: Array, value: Array) -> list[Call]:
-    """Zeros everywhere, then ``value`` in its place (a view of ``target``)."""
+    """Writes zeros everywhere, then ``value`` in its place (a view of ``target``)."""
     if place.size == target.size:
         return [copy(place, value)]
     return [clear(target), copy(place, value)]
@@ -129,7 +129,7 @@ def selection(
     domain: Domain,
     names: Sequence[str] | None = None,
 ) -> OpDef:
-    """The definition of an op that selects a run along each axis.
+    """Defines an op that selects a run along each axis.
 
     Args:
         type: Op type.
@@ -371,7 +371,7 @@ def strided_slice(
 
 @export("fluid.layers.strided_slice", op="strided_slice")
 def fluid_strided_slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any) -> Variable:
-    """:func:`strided_slice` under its older signature."""
+    """Calls :func:`strided_slice` under its older signature."""
     return strided_slice(input, axes, starts, ends, strides)
 
 
@@ -455,6 +455,6 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
 
 @export("fluid.layers.crop", op="crop_tensor")
 def fluid_crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
-    """:func:`crop`, where a Variable given as ``shape`` lends its own shape, not its values."""
+    """Calls :func:`crop`; a Variable given as ``shape`` lends its own shape, not its values."""
     sizes = list(shape.shape) if isinstance(shape, Variable) else shape
     return crop(x, sizes, offsets, name)

@@ -92,7 +92,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 
 @export("tensor.transpose_", "Variable.transpose_", op="transpose2")
 def transpose_(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
-    """Same as :func:`transpose`: a program's values are never changed in place."""
+    """Does the same as :func:`transpose`: a program's values are never changed in place."""
     return transpose(x, perm, name)
 
 
@@ -132,7 +132,7 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
 
 @export("tensor.t", "Variable.t", op="transpose2")
 def t(input: Variable, name: str | None = None) -> Variable:
-    """The transposed matrix; a value of fewer than two dimensions stays as it is.
+    """Transposes a matrix; a value of fewer than two dimensions stays as it is.
 
     Raises:
         ShapeError: If the value has more than two dimensions.
@@ -185,7 +185,7 @@ def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Var
 
 @export("tensor.reverse", "Variable.reverse", "fluid.layers.reverse", op="flip")
 def reverse(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
-    """Same as :func:`flip`."""
+    """Calls :func:`flip` under another name."""
     return flip(x, axis, name)
 
 
@@ -226,7 +226,7 @@ def _infer_roll(x: Meta, *, shifts: Sequence[int], axis: Sequence[int]) -> Meta:
 
 
 def _parts(size: int, by: int) -> list[tuple[slice, slice]]:
-    """(to, from) of the one or two runs that a roll moves."""
+    """Returns (to, from) of the one or two runs that a roll moves."""
     by = by % size if size else 0
     if by == 0:
         return [(slice(None), slice(None))]

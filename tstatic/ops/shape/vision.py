@@ -225,7 +225,7 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
 
 @export("fluid.layers.pixel_shuffle", op="pixel_shuffle")
 def pixel_shuffle_1x(x: Variable, upscale_factor: int) -> Variable:
-    """:func:`pixel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
+    """Calls :func:`pixel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
 
     Returns:
         ``[n, c / r / r, h * r, w * r]``.
@@ -235,7 +235,7 @@ def pixel_shuffle_1x(x: Variable, upscale_factor: int) -> Variable:
 
 @export("nn.functional.pixel_unshuffle", op="pixel_unshuffle")
 def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
-    """The inverse of :func:`pixel_shuffle`.
+    """Inverts :func:`pixel_shuffle`.
 
     Args:
         x: ``[n, c, h * r, w * r]`` (``NCHW``) or ``[n, h * r, w * r, c]`` (``NHWC``).
@@ -292,7 +292,7 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
 
 @export("fluid.layers.shuffle_channel", op="shuffle_channel")
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
-    """:func:`channel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
+    """Calls :func:`channel_shuffle` of ``[n, c, h, w]`` under its name of Paddle 1.x.
 
     Returns:
         A Variable like ``x``.
