@@ -154,6 +154,10 @@ class Cost:
     flops: float
     bytes: float
 
+    def times(self, count: int) -> Cost:
+        """Returns the cost of as much work ``count`` times, as that of the gradients which are wanted."""
+        return Cost(self.flops * count, self.bytes * count)
+
 
 class _Derive:
     def __repr__(self) -> str:

@@ -339,8 +339,6 @@ def conv_cost(transposed: bool) -> tuple[Callable[..., Cost], Callable[..., Cost
         return Cost(flops(x if transposed else out, w, data_format), float(x.nbytes + w.nbytes + out.nbytes))
 
     def grad_cost(x: Meta, w: Meta, dout: Meta, dx: Meta | None, dw: Meta | None, data_format: str) -> Cost:
-        wanted = (dx is not None) + (dw is not None)
-        one = cost(x, w, dout, data_format)
-        return Cost(one.flops * wanted, one.bytes * wanted)
+        return cost(x, w, dout, data_format).times((dx is not None) + (dw is not None))
 
     return cost, grad_cost

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tstatic.ir.build import LayerNamer, as_variable, check_variable
-from tstatic.ir.opdef import DERIVE, Case, Domain, GradContext, OpDef, OpSpec, ValueRange, export, register
+from tstatic.ir.opdef import (
+    DERIVE,
+    NO_ATTRS,
+    Case,
+    Domain,
+    GradContext,
+    GradOp,
+    GradRule,
+    OpDef,
+    OpSpec,
+    ValueRange,
+    export,
+    register,
+)
 from tstatic.ir.program import Variable
 from tstatic.ir.types import Meta, broadcast_shapes, float64
 from tstatic.ops._gradients import Emitter
@@ -23,8 +36,6 @@ _AXES = tuple(
         ((2, 3, 4), (2, 3), 0), ((2, 3), (2, 1), 0), ((2, 3, 4), (4, 1), 2), ((2, 3, 1, 2), (1, 3, 1, 1), -1),
     )
 )  # fmt: skip
-_INTS = ("int64", "int32")
-_BOTH = (("X", "Out"), ("Y", "Out"))
 
 
 # --------------------------------------------------------------------------------------------------------- second order
@@ -187,119 +198,89 @@ def _choice_second(test: str) -> Callable[[GradContext], list[OpSpec]]:
 
 
 # -------------------------------------------------------------------------------------------------- op definitions
-_SAME = (("Out@GRAD", "X@GRAD"),)
+def broadcast_op(
+    type: str,
+    text: str,
+    grads: tuple[str, str] | None = None,
+    *,
+    reads: str = "X, Y",
+    shape_only: tuple[str, ...] = (),
+    second: GradRule | None = None,
+    infer: Callable[..., Meta] = binary,
+    amp: str = "gray",
+    values: Mapping[str, ValueRange] = NO_ATTRS,
+    others: tuple[str, ...] = ("int64", "int32"),
+    ulps: float = 1,
+) -> None:
+    """Registers an op ``X, Y -> Out`` that broadcasts by ``axis``, and its backward op.
 
-register(OpDef(
-    "elementwise_add", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x + y"}, infer=binary, prepare=prepare,
-    grad=reduced_gradient(
-        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout", "Y@GRAD": "dout"}, shape_only=("X", "Y"), inplace=_SAME,
-        grad=_linear("elementwise_add"),
-    ),
-    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
-))  # fmt: skip
-register(OpDef(
-    "elementwise_sub", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x - y"}, infer=binary, prepare=prepare,
-    grad=reduced_gradient(
-        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout", "Y@GRAD": "-dout"}, shape_only=("X", "Y"), inplace=_SAME,
-        grad=_linear("elementwise_sub"),
-    ),
-    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
-))  # fmt: skip
-register(OpDef(
-    "elementwise_mul", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x * y"}, infer=binary, prepare=prepare,
-    grad=reduced_gradient(
-        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout * y", "Y@GRAD": "dout * x"}, inplace=_SAME,
-        grad=_mul_second,
-    ),
-    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, others=_INTS, ulps=1),
-))  # fmt: skip
-register(OpDef(
-    "elementwise_div", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "x / y"}, infer=binary_floats,
-    prepare=prepare,
-    grad=reduced_gradient(
-        "X, Y, Out, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout / y", "Y@GRAD": "-dout * out / y"},
-        shape_only=("X",), inplace=_SAME, grad=_div_second,
-    ),
-    amp="gray", inplace=_BOTH, domain=Domain("binary", cases=_AXES, values={"Y": ValueRange(0.5, 2.0)}, ulps=2),
-))  # fmt: skip
-register(OpDef(
-    "elementwise_max", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "maximum(x, y)"}, infer=binary,
-    prepare=prepare,
-    # Where both are equal, the gradient goes to Y.
-    grad=reduced_gradient(
-        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
-        {"X@GRAD": "where(x > y, dout, 0)", "Y@GRAD": "where(x <= y, dout, 0)"}, inplace=_SAME,
-        grad=_choice_second("greater_than"),
-    ),
-    amp="gray", inplace=_BOTH,
-    domain=Domain(
-        "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
-    ),
-))  # fmt: skip
-register(OpDef(
-    "elementwise_min", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "minimum(x, y)"}, infer=binary,
-    prepare=prepare,
-    grad=reduced_gradient(
-        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
-        {"X@GRAD": "where(x < y, dout, 0)", "Y@GRAD": "where(x >= y, dout, 0)"}, inplace=_SAME,
-        grad=_choice_second("less_than"),
-    ),
-    amp="gray", inplace=_BOTH,
-    domain=Domain(
-        "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
-    ),
-))  # fmt: skip
-register(OpDef(
-    "elementwise_pow", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "pow(x, y)"}, infer=binary, prepare=prepare,
-    grad=reduced_gradient(
-        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
-        {
-            # Any number to the power of 0 is 1, 0 too.
-            "X@GRAD": "where(y == 0, 0, dout * (y * pow(x, y - 1)))",
-            # 0 to any power does not change with the power.
-            "Y@GRAD": "where((x == 0) & (y >= 0), 0, dout * (pow(x, y) * log(x)))",
-        },
-        inplace=_SAME, grad=_pow_second,
-    ),
-    amp="black", inplace=_BOTH,
-    domain=Domain("binary", cases=_AXES, values={"X": ValueRange(0.4, 2.0)}, others=_INTS, ulps=8),
-))  # fmt: skip
-register(OpDef(
-    "elementwise_mod", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "remainder(x, y)"}, infer=binary,
-    prepare=prepare,
-    grad=reduced_gradient(
-        "X, Y, Out@GRAD -> X@GRAD, Y@GRAD", {"X@GRAD": "dout", "Y@GRAD": "-dout * floor(x / y)"}, inplace=_SAME
-    ),
-    amp="gray", inplace=_BOTH,
-    domain=Domain(
-        "binary", cases=_AXES, values={"X": ValueRange(2.2, 2.8), "Y": ValueRange(1.0, 1.09)}, others=_INTS, ulps=1
-    ),
-))  # fmt: skip
-register(OpDef(
-    "elementwise_floordiv", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": "floordiv(x, y)"}, infer=binary,
-    prepare=prepare, inplace=_BOTH, amp="gray",
-    domain=Domain(
-        "binary", cases=_AXES, values={"X": ValueRange(-9.0, 9.0), "Y": ValueRange(1.0, 5.0)}, others=_INTS, ulps=0
-    ),
-))  # fmt: skip
-for _name, _test in (("fmax", ">="), ("fmin", "<=")):
+    Args:
+        type: Op type.
+        text: The formula, of ``x`` and ``y``.
+        grads: The gradients of X and of Y, of ``dout`` and what the backward op reads; without them there is none.
+        reads: Slots that the backward op reads beside the gradient that arrives.
+        shape_only: Those of which it reads the shape only.
+        second: Its own gradient.
+        infer: The shape rule.
+        amp: What mixed precision does with it.
+        values: Which values tests draw, by slot.
+        others: Dtypes that it takes beside floats.
+        ulps: Its tolerance, in units in the last place.
+    """
+    back: GradOp | None = None
+    if grads is not None:
+        back = reduced_gradient(
+            f"{reads}, Out@GRAD -> X@GRAD, Y@GRAD", dict(zip(("X@GRAD", "Y@GRAD"), grads, strict=True)),
+            shape_only=shape_only, inplace=(("Out@GRAD", "X@GRAD"),), grad=second,
+        )  # fmt: skip
     register(OpDef(
-        f"elementwise_{_name}", "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": f"{_name}(x, y)"}, infer=binary,
-        prepare=prepare,
-        # Where both are equal, the gradient goes to X; a NaN gets none unless both are.
-        grad=reduced_gradient(
-            "X, Y, Out@GRAD -> X@GRAD, Y@GRAD",
-            {
-                "X@GRAD": f"where((x {_test} y) | isnan(y), dout, 0)",
-                "Y@GRAD": f"where((x {_test} y) | isnan(y), 0, dout)",
-            },
-            inplace=_SAME,
-        ),
-        amp="gray", inplace=_BOTH,
-        domain=Domain(
-            "binary", cases=_AXES, values={"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}, others=_INTS, ulps=0
-        ),
+        type, "X, Y -> Out", attrs={"axis": -1}, pointwise={"Out": text}, infer=infer, prepare=prepare, grad=back,
+        amp=amp, inplace=(("X", "Out"), ("Y", "Out")),
+        domain=Domain("binary", cases=_AXES, values=values, others=others, ulps=ulps),
     ))  # fmt: skip
+
+
+_DISTINCT = {"X": ValueRange(distinct=True), "Y": ValueRange(distinct=True)}
+_BOTH = ("X", "Y")
+
+broadcast_op("elementwise_add", "x + y", ("dout", "dout"), shape_only=_BOTH, second=_linear("elementwise_add"))
+broadcast_op("elementwise_sub", "x - y", ("dout", "-dout"), shape_only=_BOTH, second=_linear("elementwise_sub"))
+broadcast_op("elementwise_mul", "x * y", ("dout * y", "dout * x"), second=_mul_second)
+broadcast_op(
+    "elementwise_div", "x / y", ("dout / y", "-dout * out / y"), reads="X, Y, Out", shape_only=("X",),
+    second=_div_second, infer=binary_floats, values={"Y": ValueRange(0.5, 2.0)}, others=(), ulps=2,
+)  # fmt: skip
+# Where both are equal, the gradient goes to Y.
+broadcast_op(
+    "elementwise_max", "maximum(x, y)", ("where(x > y, dout, 0)", "where(x <= y, dout, 0)"),
+    second=_choice_second("greater_than"), values=_DISTINCT, ulps=0,
+)  # fmt: skip
+broadcast_op(
+    "elementwise_min", "minimum(x, y)", ("where(x < y, dout, 0)", "where(x >= y, dout, 0)"),
+    second=_choice_second("less_than"), values=_DISTINCT, ulps=0,
+)  # fmt: skip
+broadcast_op(
+    "elementwise_pow", "pow(x, y)",
+    (
+        # Any number to the power of 0 is 1, 0 too.
+        "where(y == 0, 0, dout * (y * pow(x, y - 1)))",
+        # 0 to any power does not change with the power.
+        "where((x == 0) & (y >= 0), 0, dout * (pow(x, y) * log(x)))",
+    ),
+    second=_pow_second, amp="black", values={"X": ValueRange(0.4, 2.0)}, ulps=8,
+)  # fmt: skip
+broadcast_op(
+    "elementwise_mod", "remainder(x, y)", ("dout", "-dout * floor(x / y)"),
+    values={"X": ValueRange(2.2, 2.8), "Y": ValueRange(1.0, 1.09)},
+)  # fmt: skip
+broadcast_op(
+    "elementwise_floordiv", "floordiv(x, y)", values={"X": ValueRange(-9.0, 9.0), "Y": ValueRange(1.0, 5.0)}, ulps=0
+)
+# Where both are equal, the gradient goes to X; a NaN gets none unless both are.
+for _name, _test in (("fmax", ">="), ("fmin", "<=")):
+    _chosen = f"where((x {_test} y) | isnan(y), dout, 0)", f"where((x {_test} y) | isnan(y), 0, dout)"
+    broadcast_op(f"elementwise_{_name}", f"{_name}(x, y)", _chosen, values=_DISTINCT, ulps=0)
+
 register(OpDef(
     "atan2", "X1, X2 -> Out", pointwise={"Out": "atan2(x1, x2)"}, infer=binary_floats,
     grad=reduced_gradient(

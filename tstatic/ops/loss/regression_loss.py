@@ -285,6 +285,17 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     return result
 
 
+def _of_difference(
+    type: str, function: str, input: Variable, label: Variable, reduction: str, name: str | None
+) -> Variable:
+    """Emits an op on the difference, and its reduction; the last of the two has the name."""
+    check_choice(reduction, labels.REDUCTIONS, "reduction", function)
+    x, y = labels.variables(function, input=input, label=label)
+    difference = emit_one("elementwise_sub", {"X": x, "Y": y})
+    loss = emit_one(type, {"X": difference}, name=name if reduction == "none" else None)
+    return labels.reduced(loss, reduction, name)
+
+
 @export("nn.functional.mse_loss", op="square")
 def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Returns the squared distance, or its mean or sum ``[]``; the operands broadcast.
@@ -295,12 +306,7 @@ def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: st
         >>> static.Executor().run(fetch_list=[y])[0]
         array(2.125, dtype=float32)
     """
-    check_choice(reduction, labels.REDUCTIONS, "reduction", "mse_loss")
-    x, y = labels.variables("mse_loss", input=input, label=label)
-    square = emit_one(
-        "square", {"X": emit_one("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
-    )
-    return labels.reduced(square, reduction, name)
+    return _of_difference("square", "mse_loss", input, label, reduction, name)
 
 
 @export("fluid.layers.mse_loss", op="square")
@@ -320,12 +326,7 @@ def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str
         >>> static.Executor().run(fetch_list=[y])[0]
         array(1.25, dtype=float32)
     """
-    check_choice(reduction, labels.REDUCTIONS, "reduction", "l1_loss")
-    x, y = labels.variables("l1_loss", input=input, label=label)
-    size = emit_one(
-        "abs", {"X": emit_one("elementwise_sub", {"X": x, "Y": y})}, name=name if reduction == "none" else None
-    )
-    return labels.reduced(size, reduction, name)
+    return _of_difference("abs", "l1_loss", input, label, reduction, name)
 
 
 @export("nn.functional.dice_loss", "fluid.layers.dice_loss")

@@ -146,7 +146,7 @@ def _collapses(x: Sequence[int], y: Sequence[int], trans_x: bool) -> bool:
 
 
 def gradient_scratch_metas(
-    ins: Sequence[Any], outs: Sequence[Any], *, trans_x: bool, trans_y: bool
+    ins: Sequence[Any], outs: Sequence[Any], *, trans_x: bool = False, trans_y: bool = False
 ) -> tuple[Meta, ...]:
     """Buffers of :func:`gradient_calls`: the gradients of operands that were broadcast, before they are added up."""
     x, y, dout = ins
@@ -164,7 +164,7 @@ def gradient_scratch_metas(
 
 
 def gradient_calls(
-    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, trans_x: bool, trans_y: bool
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *, trans_x: bool = False, trans_y: bool = False
 ) -> Calls:
     """Calls for the gradients of ``op(x) @ op(y)``: ``dx = dout @ op(y)^T`` and ``dy = op(x)^T @ dout``.
 

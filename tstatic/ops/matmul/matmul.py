@@ -43,7 +43,9 @@ def _matmul_infer(x: Meta, y: Meta, trans_x: bool = False, trans_y: bool = False
     return x.with_shape(product_shape(x, y, trans_x, trans_y))
 
 
-def _matmul_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any, *, trans_x: bool, trans_y: bool) -> Calls:
+def _matmul_calls(
+    ins: Sequence[Any], outs: Sequence[Any], scratch: Any, *, trans_x: bool = False, trans_y: bool = False
+) -> Calls:
     return product_calls(ins[0], ins[1], outs[0], trans_x, trans_y)
 
 
@@ -83,9 +85,7 @@ def _shrink(gradient: Any, like: Any) -> Any:
 
 
 def _matmul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, trans_x: bool = False) -> Cost:
-    one = product_cost(x, y, dout, trans_x)
-    wanted = (dx is not None) + (dy is not None)
-    return Cost(one.flops * wanted, one.bytes * wanted)
+    return product_cost(x, y, dout, trans_x).times((dx is not None) + (dy is not None))
 
 
 _MATMUL_CASES = (
@@ -147,20 +147,9 @@ def _mv_infer(x: Meta, vec: Meta) -> Meta:
     return x.with_shape(product_shape(x, vec))
 
 
-def _plain_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Calls:
-    return product_calls(ins[0], ins[1], outs[0], False, False)
-
-
-def _plain_grad_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Calls:
-    return gradient_calls(ins, outs, scratch, trans_x=False, trans_y=False)
-
-
-def _plain_grad_scratch_metas(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[Meta, ...]:
-    return gradient_scratch_metas(ins, outs, trans_x=False, trans_y=False)
-
-
-_PLAIN = CallRef(_plain_calls)
-_PLAIN_GRAD = CallRef(_plain_grad_calls, _plain_grad_scratch_metas)
+# bmm and mv have no attributes: their operands are taken as they are.
+_PLAIN = CallRef(_matmul_calls, attrs=())
+_PLAIN_GRAD = CallRef(gradient_calls, gradient_scratch_metas, attrs=())
 
 
 def _plain_grad(second: str, type: str) -> GradOp:
@@ -405,9 +394,7 @@ def _mul_grad_split(
 
 
 def _mul_grad_cost(x: Meta, y: Meta, dout: Meta, dx: Meta | None, dy: Meta | None, x_num_col_dims: int = 1) -> Cost:
-    one = _mul_cost(x, y, dout, x_num_col_dims)
-    wanted = (dx is not None) + (dy is not None)
-    return Cost(one.flops * wanted, one.bytes * wanted)
+    return _mul_cost(x, y, dout, x_num_col_dims).times((dx is not None) + (dy is not None))
 
 
 _MUL = CallRef(_mul_calls)

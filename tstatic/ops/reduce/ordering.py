@@ -138,14 +138,15 @@ def _lower_back(torch: Any, x: Any, indices: Any, dout: Any, *, axis: int, keepd
     return torch.zeros(tuple(x.shape), dtype=dout.dtype, device=dout.device).scatter(axis, where, given)
 
 
+_SELECTION_GRAD = GradOp(
+    "X, Indices, Out@GRAD -> X@GRAD", ref=_back, lower=_lower_back, split=Split(ELEMENTS, FREE, taken="axis"),
+    shape_only=("X",), grad=_grad_is_gather,
+)  # fmt: skip
+
 register(OpDef(
     "argsort", "X -> Out, Indices", attrs={"axis": -1, "descending": False}, infer=_infer, ref=_ref, lower=_lower,
     split=Split(ELEMENTS, FREE, taken="axis"),
-    grad=GradOp(
-        "X, Indices, Out@GRAD -> X@GRAD", ref=_back,
-        lower=_lower_back,
-        split=Split(ELEMENTS, FREE, taken="axis"), shape_only=("X",), grad=_grad_is_gather,
-    ),
+    grad=_SELECTION_GRAD,
     domain=Domain(
         cases=(
             Case(((3, 4),), {"axis": -1}), Case(((4, 3),), {"axis": 0, "descending": True}),
@@ -184,7 +185,6 @@ def fluid_argsort(
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------- top_k_v2
 # ------------------------------------------------------------------------------------------------------------ top_k_v2
 def _infer_topk(x: Meta, given: Meta | None, *, k: int, axis: int) -> tuple[Meta, Meta]:
     if given is not None:
@@ -228,12 +228,7 @@ register(OpDef(
     attrs={"k": 1, "axis": -1, "largest": True, "sorted": Attr.idle(True, "the entries are always in order")},
     infer=_infer_topk, ref=_ref_topk, lower=_lower_topk,
     split=Split(ELEMENTS, FREE, None, FREE, FREE, taken="axis"),
-    grad=GradOp(
-        "X, Indices, Out@GRAD -> X@GRAD", ref=_back,
-        lower=_lower_back,
-        split=Split(ELEMENTS, FREE, taken="axis"),
-        shape_only=("X",), grad=_grad_is_gather,
-    ),
+    grad=_SELECTION_GRAD,
     domain=Domain(
         cases=(
             Case(((3, 6), None), {"k": 2}), Case(((5, 3), None), {"k": 3, "axis": 0, "largest": False}),

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tstatic.ir.opdef import Case, Domain
 from tstatic.ir.opdef import ValueRange as Range
 from tstatic.ops.update._update import MULTI_PRECISION, register_update, torch_end, torch_start
-from tstatic.ops.update.common import MOMENTS, ONE, POSITIVE, POWERS, SHAPES
-
-Attrs = Mapping[str, Any]
-
-
-def _cases(pattern: str, *attrs: Attrs) -> tuple[Case, ...]:
-    """Returns sample shapes; ``pattern`` has a letter per slot: ``b`` of the parameter's shape, ``s`` one number."""
-    made = []
-    for i, shape in enumerate(SHAPES):
-        one = (1,) if i % 2 else ()
-        made += [Case(tuple(shape if kind == "b" else one for kind in pattern), a) for a in attrs]
-    return tuple(made)
+from tstatic.ops.update.common import MOMENTS, ONE, POSITIVE, POWERS, cases
 
 
 # -------------------------------------------------------------------------------------------------------------- adamax
@@ -54,7 +42,7 @@ register_update(
     },
     _adamax_lower,
     Domain(
-        cases=_cases("bbsbbs", {}, {"beta1": 0.5, "beta2": 0.7, "epsilon": 1e-3}),
+        cases=cases("bbsbbs", {}, {"beta1": 0.5, "beta2": 0.7, "epsilon": 1e-3}),
         values={"LearningRate": POSITIVE, "InfNorm": Range(0.1, 2.0), "Beta1Pow": ONE},
         ulps=16,
     ),
@@ -80,7 +68,7 @@ register_update(
     _adagrad_lower,
     Domain(
         cases=(
-            *_cases("bbbs", {}, {"epsilon": 1e-2}),
+            *cases("bbbs", {}, {"epsilon": 1e-2}),
             Case(((5, 6), (5, 6), (5, 6), (1,), (5, 6)), {"multi_precision": True}),
         ),
         values={"LearningRate": POSITIVE, "Moment": Range(0.01, 2.0)},
@@ -117,8 +105,8 @@ register_update(
     _adadelta_lower,
     Domain(
         cases=(
-            *_cases("bbbbs", {}, {"rho": 0.5, "epsilon": 1e-2}),
-            *_cases("bbbb", {}),
+            *cases("bbbbs", {}, {"rho": 0.5, "epsilon": 1e-2}),
+            *cases("bbbb", {}),
             Case(((5, 6),) * 4 + ((1,), (5, 6)), {"multi_precision": True}),
         ),
         values={
@@ -163,8 +151,8 @@ register_update(
     _rmsprop_lower,
     Domain(
         cases=(
-            *_cases("bbbbs", {}, {"momentum": 0.9, "epsilon": 1e-2}),
-            *_cases("bbbbsb", {"centered": True, "momentum": 0.5}, {"epsilon": 1e-3}),
+            *cases("bbbbs", {}, {"momentum": 0.9, "epsilon": 1e-2}),
+            *cases("bbbbsb", {"centered": True, "momentum": 0.5}, {"epsilon": 1e-3}),
             Case(((5, 6),) * 4 + ((1,), None, (5, 6)), {"multi_precision": True}),
         ),
         # The centred root needs a mean square above the squared mean.
@@ -224,7 +212,7 @@ register_update(
     _lamb_lower,
     Domain(
         cases=(
-            *_cases("bbsbbss", {"weight_decay": 0.1}, {"epsilon": 1e-2}, {"always_adapt": True}),
+            *cases("bbsbbss", {"weight_decay": 0.1}, {"epsilon": 1e-2}, {"always_adapt": True}),
             Case(((5, 6), (5, 6), (1,), (5, 6), (5, 6), (1,), (1,), (5, 6)), {"weight_decay": 0.01}),
             Case(((7,), (7,), (1,), (7,), (7,), (1,), (1,), None, (1,)), {"weight_decay": 0.01}),
         ),

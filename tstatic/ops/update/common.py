@@ -17,12 +17,17 @@ ONE = Range(0.5, 0.95)
 SHAPES: tuple[tuple[int, ...], ...] = ((3, 4), (), (1,), (0, 3), (2, 3, 4), (129,))
 
 
-def cases(scalars: int, bodies: int, *attrs: Attrs, tail: tuple[Any, ...] = ()) -> tuple[Case, ...]:
-    """Returns test shapes for update ops: ``bodies`` tensor slots, then ``scalars`` scalar slots, then optional ones."""
+def cases(pattern: str, *attrs: Attrs) -> tuple[Case, ...]:
+    """Returns sample shapes for update ops.
+
+    Args:
+        pattern: A letter per slot: ``b`` of the parameter's shape, ``s`` one number.
+        attrs: Attributes, each tried with every shape.
+    """
     made = []
-    for i, s in enumerate(SHAPES):
-        for a in attrs or ({},):
-            made.append(Case((*((s,) * bodies), *(((1,) if i % 2 else (),) * scalars), *tail), a))
+    for i, shape in enumerate(SHAPES):
+        one = (1,) if i % 2 else ()
+        made += [Case(tuple(shape if kind == "b" else one for kind in pattern), a) for a in attrs or ({},)]
     return tuple(made)
 
 
@@ -33,18 +38,17 @@ def _sgd_lower(torch: Any, param: Any, lr: Any, grad: Any, master: Any) -> Any:
     return torch_end(torch, None, [(param, new), (master, new)])
 
 
-def _sgd_cases() -> tuple[Case, ...]:
-    plain = tuple(Case((s, (1,) if i % 2 else (), s)) for i, s in enumerate(SHAPES))
-    return (*plain, Case(((5, 6), (), (5, 6), (5, 6)), {"multi_precision": True}))
-
-
 register_update(
     "sgd",
     "Param, LearningRate, Grad, MasterParam? -> ParamOut, MasterParamOut?",
     {"multi_precision": MULTI_PRECISION},
     {"ParamOut": "param - grad * learningrate"},
     _sgd_lower,
-    Domain(cases=_sgd_cases(), values={"LearningRate": POSITIVE}, ulps=2),
+    Domain(
+        cases=(*cases("bsb"), Case(((5, 6), (), (5, 6), (5, 6)), {"multi_precision": True})),
+        values={"LearningRate": POSITIVE},
+        ulps=2,
+    ),
 )
 
 
@@ -86,8 +90,7 @@ register_update(
     Domain(
         cases=(
             *cases(
-                1,
-                3,
+                "bbbs",
                 {"mu": 0.9},
                 {"mu": 0.5, "use_nesterov": True},
                 {"mu": 0.9, "regularization_method": "l2_decay", "regularization_coeff": 0.1, "rescale_grad": 0.25},
