@@ -72,6 +72,7 @@ class CallRef(Ref):
         arrays = [*ins, *outs]
         before: Calls = []
         after: Calls = []
+        # In the order of ``scratch``: first the buffers of low-precision arrays, then those that ``calls`` asked for.
         taken = 0
         for i, array in enumerate(arrays if self.widen else ()):
             if array is None or array.dtype.itemsize != 2 or array.dtype.kind not in "fV" or i in self.unread:

@@ -42,6 +42,8 @@ def _run_loop_grad(xs: Arrays, forward: Arrays, grads: Arrays, scopes: Any, dxs:
     arriving: dict[str, Any] = dict(zip(carried, grads, strict=True))
     total: dict[str, Any] = {n: np.zeros_like(x) for n, x in zip(names_x, xs, strict=True) if n not in arriving}
     written = {name for name, _ in run_block.sub_block.outputs}
+    # The last iteration comes first. A carried variable hands its gradient on to the iteration before, which made it; one
+    # that the body only reads adds up what all iterations contribute.
     for env in reversed(scopes):
         done = run_block.run({**env, **{run_block.grad_name(n): g for n, g in arriving.items()}})
         for n in total:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,9 +69,11 @@ def take_nd(x: Array, index: Array, out: Array) -> None:
     if out.size == 0:
         return
     if out.flags.c_contiguous and x.flags.c_contiguous:
+        # np.take writes straight to the target, where indexing by arrays makes a copy first.
         rest = x.shape[depth:]
         np.take(x.reshape(-1, *rest), flat, axis=0, out=out.reshape(-1, *rest), mode="clip")
     else:
+        # Without a flat view of x each axis is indexed by its own coordinates, none of which is negative any more.
         places = np.unravel_index(flat, x.shape[:depth]) if depth else ()
         np.copyto(out, x[tuple(p.reshape(index.shape[:-1]) for p in places)] if depth else x)
 
@@ -86,31 +89,30 @@ def flat_index(shape: Sequence[int], index: Array, what: str = "Index") -> Array
     Raises:
         IndexRangeError: If a coordinate is out of range.
     """
-    depth = index.shape[-1]
-    count = 1
-    for size in index.shape[:-1]:
-        count *= size
-    flat = np.zeros(count, np.int64)
-    for k in range(depth):
-        size = shape[k]
-        column = index[..., k].reshape(-1)
+    flat = np.zeros(math.prod(index.shape[:-1]), np.int64)
+    for size, column in zip(shape, np.moveaxis(index, -1, 0), strict=False):
         check_index(column, size, what, low=-size)
+        line = column.reshape(-1)
+        # Horner's scheme: what the axes before this one select moves on by whole rows of it.
         flat *= size
-        flat += column
-        if column.size and int(column.min()) < 0:
-            flat += np.where(column < 0, size, 0)
+        flat += line
+        if line.size and int(line.min()) < 0:
+            flat += np.where(line < 0, size, 0)
     return flat
 
 
 def add_nd(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> None:
     """Computes ``out[index[i]] += rows[i]`` where the last axis of ``index`` holds coordinates."""
-    depth = index.shape[-1]
     flat = flat_index(out.shape, index)
+    _add_to(out, (-1, *out.shape[index.shape[-1] :]), flat, rows, fresh)
+
+
+def _add_to(out: Array, shape: Sequence[int], flat: Array, rows: Array, fresh: bool) -> None:
+    """Adds rows to an array read in another shape, through a copy where its strides forbid that."""
     if rows.size == 0 or out.size == 0:
         return
     table = out if out.flags.c_contiguous else out.copy(order="C")
-    rest = out.shape[depth:]
-    add_rows(table.reshape(-1, *rest), flat, rows.reshape(-1, *rest), fresh=fresh)
+    add_rows(table.reshape(shape), flat, rows.reshape(shape), fresh=fresh)
     if table is not out:
         np.copyto(out, table)
 
@@ -139,6 +141,7 @@ def positions(shape: Sequence[int], index: Array, axis: int) -> Array:
     """Returns flat positions, in a value of ``shape``, that an index along an axis points to."""
     flat = np.zeros(index.shape, np.int64)
     stride = 1
+    # Strides of C order grow from the last axis on; beside the axis every entry keeps its own coordinate.
     for d in range(len(shape) - 1, -1, -1):
         line = index if d == axis else np.arange(index.shape[d]).reshape((-1, *[1] * (len(shape) - 1 - d)))
         flat += line * stride
@@ -148,18 +151,14 @@ def positions(shape: Sequence[int], index: Array, axis: int) -> Array:
 
 def add_flat(out: Array, flat: Array, values: Array, *, fresh: bool = False) -> None:
     """Adds values at flat positions; equal ones add up in order."""
-    if out.size == 0 or values.size == 0:
-        return
-    table = out if out.flags.c_contiguous else out.copy(order="C")
-    add_rows(table.reshape(-1), flat, values.reshape(-1), fresh=fresh)
-    if table is not out:
-        np.copyto(out, table)
+    _add_to(out, (-1,), flat, values, fresh)
 
 
 # --------------------------------------------------------------------------------------------------------- overwriting
 def stays(index: Array, size: int) -> Array:
     """Returns which entries are the last of their position: of several values for one position the last one stays."""
     order = np.arange(index.shape[0])
+    # Positions that nothing points to are never read, so they need no start value.
     last = np.empty(size, np.int64)
     last[index] = order
     return np.asarray(last[index] == order)
@@ -209,12 +208,14 @@ def add_rows(out: Array, index: Array, rows: Array, *, fresh: bool = False) -> N
         return
     width = rows.size // m
     plain = rows.size <= _SMALL or out.dtype.kind != "f" or out.dtype.itemsize < 4
+    # bincount makes all sums of the table, which pays while that is not much larger than the rows.
     if not plain and width <= 16 and n * width <= 4 * rows.size:
         _count(out, index, rows, width)
         return
     if plain or width <= 2:
         np.add.at(out, index, rows)
         return
+    # Stable, so that rows of one index are added in the order in which they stand.
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     new = np.empty(m, bool)
@@ -256,10 +257,12 @@ def _segments(out: Array, rows: Array, order: Array, ordered: Array, starts: Arr
     if width >= _WIDE:
         step = max(_ROUNDS, _BLOCK // width)
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            # A view: += writes to the table. Blocks bound the copies that indexing makes.
             target = out[ordered[start]]
             for low in range(start, start + count, step):
                 target += rows[order[low : min(low + step, start + count)]].sum(axis=0)
         return
+    # reduceat adds up neighbours: the rows of each frequent index are gathered one after the other first.
     first = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(first, counts)
     picked = order[np.repeat(starts, counts) + within]

@@ -55,6 +55,7 @@ def _take(x: Array, index: Array, out: Array, axis: int) -> None:
     at = normalize_axis(axis, x.ndim)
     check_index(index, x.shape[at])
     if out.size:
+        # Beside the axis the index may be smaller than the value, which numpy would broadcast or refuse.
         part = x[tuple(slice(None) if d == at else slice(0, n) for d, n in enumerate(index.shape))]
         np.copyto(out, np.take_along_axis(part, index, at))
 
@@ -225,8 +226,9 @@ def _ref(x: Array, index: Array, value: Array, out: Array, *, Axis: int, Reduce:
     if index.size == 0:
         return
     where, values = positions(x.shape, index, at), value.reshape(-1)
-    table = out.reshape(-1) if out.flags.c_contiguous else out.reshape(-1).copy()
+    table = out.reshape(-1) if out.flags.c_contiguous else out.flatten()
     reduce = _REDUCE[Reduce]
+    # Old values that take no part give way to the neutral element, which changes no result.
     if not Include_self and reduce != "assign":
         table[where] = _identity(reduce, table.dtype)
     if reduce == "assign":
@@ -249,6 +251,7 @@ def _identity(reduce: str, dtype: np.dtype[Any]) -> Any:
 
 
 def _lower_where(torch: Any, shape: Any, index: Any, axis: int) -> Any:
+    # The coordinates of every entry, with the index in the place of its own axis; then Horner's scheme.
     grid = list(torch.meshgrid(*[torch.arange(n, device=index.device) for n in index.shape], indexing="ij"))
     grid[axis] = index.to(torch.int64)
     flat = torch.zeros(tuple(index.shape), dtype=torch.int64, device=index.device)
@@ -295,6 +298,7 @@ def _back_put(
     check_index(index, dout.shape[at])
     where = positions(dout.shape, index, at)
     if dx is not None:
+        # The old value reaches the result where nothing is written, and as a term of a sum.
         kept = np.array(dout, order="C").reshape(-1)
         if Reduce == "assign" or not Include_self:
             kept[where] = 0

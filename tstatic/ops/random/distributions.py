@@ -191,6 +191,7 @@ def _ref(
     out: Array, *, min: float, max: float, seed: int, diag_num: int, diag_step: int, diag_val: float, rng: Any
 ) -> None:
     draw.fill_uniform(out, min, max, philox_key(rng, seed), rng.start)
+    # After all numbers are drawn, so that the others are the same with and without a diagonal.
     for i in range(diag_num):
         out.flat[i * diag_step + i] = diag_val
 

@@ -48,9 +48,11 @@ def _writable(x: Array, offset: int, axis1: int, axis2: int) -> Array:
         slice(max(-offset, 0), None) if i == a else slice(max(offset, 0), None) if i == b else slice(None)
         for i in range(x.ndim)
     )
+    # One step along a diagonal is a step along both of its axes, so its stride is the sum of theirs.
     rest = [i for i in range(x.ndim) if i not in (a, b)]
     shape = (*(x.shape[i] for i in rest), size)
     strides = (*(x.strides[i] for i in rest), x.strides[a] + x.strides[b])
+    # An empty diagonal may begin outside of the value.
     corner = x if size == 0 else x[start]
     return np.lib.stride_tricks.as_strided(corner, shape, strides)
 

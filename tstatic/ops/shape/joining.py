@@ -182,6 +182,7 @@ def _back_grad(ctx: GradContext) -> list[OpSpec]:
         if name in ctx.out_grads:
             parts.append(ctx.out_grads[name])
         else:
+            # concat needs every part: what no gradient arrives for is zeros of the shape of its value.
             parts.append(ctx.fresh(name))
             specs.append(OpSpec("fill_any_like", {"X": [x]}, {"Out": [parts[-1]]}, {"value": 0.0}))
     return [*specs, OpSpec("concat", {"X": parts}, {"Out": [wanted]}, ctx.attrs)]

@@ -34,6 +34,7 @@ def padded(shape: Shape, pads: Pads, mode: str) -> Shape:
     for amount in (n for pair in pads for n in pair):
         check_int(amount, "paddings", least=0, fix="slice the value to make it smaller")
     for axis, (size, pair) in enumerate(zip(shape, pads, strict=True)):
+        # A reflection leaves out the edge, so it can show size - 1 elements; a replica needs one element to repeat.
         limit = {"constant": None, "reflect": size - 1, "circular": size}.get(mode, 2**62 if size else 0)
         if size != UNKNOWN and limit is not None and max(pair) > max(limit, 0):
             raise ShapeError(
@@ -67,6 +68,7 @@ def _borders(array: Array, pads: Pads, axis: int, mode: str) -> list[tuple[Array
         return array[(*lines[:axis], slice(start, stop, step), *lines[axis + 1 :])]
 
     if mode == "reflect":
+        # Read backwards from both edges, which are not repeated; a stop of -1 would mean the last element.
         last = end - 2 - high
         before, after = line(2 * low, low, -1), line(end - 2, last if last >= 0 else None, -1)
     elif mode == "circular":
@@ -81,6 +83,7 @@ def pad_calls(x: Array, out: Array, pads: Pads, mode: str, value: float) -> Call
     calls: Calls = [(np.copyto, (center(out, pads), x))]
     if out.size == 0:
         return []
+    # Axis after axis: a border shows what is complete along all axes before it, so corners come out right.
     for axis, pair in enumerate(pads):
         if not any(pair):
             continue
@@ -110,6 +113,7 @@ def fold_calls(dout: Array, dx: Array, pads: Pads, mode: str, buffer: Array | No
             if border.shape == shown.shape:
                 calls.append((np.add, (shown, border, shown)))
                 continue
+            # Of a replicated edge, all layers show the same one.
             layers = np.moveaxis(border, axis, 0)
             calls += [(np.add, (shown, np.expand_dims(layer, axis), shown)) for layer in layers]
     return [*calls, (np.copyto, (dx, center(buffer, pads)))]

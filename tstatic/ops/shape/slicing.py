@@ -57,6 +57,7 @@ def bounded(size: int, start: int, stop: int, step: int) -> slice:
         low = min(max(start + size if start < 0 else start, 0), size)
         high = min(max(stop + size if stop < 0 else stop, 0), size)
         return slice(low, max(low, high), step)
+    # Backwards, bounds are cut to -1 (before the first element) and size - 1; a slice spells the former None.
     low = min(max(start + size if start < 0 else start, -1), size - 1)
     high = -1 if stop == -1 else max(stop + size if stop < 0 else stop, 0)
     if low <= high:
@@ -67,6 +68,7 @@ def bounded(size: int, start: int, stop: int, step: int) -> slice:
 def length(size: int, start: int, stop: int, step: int) -> int:
     """Returns how many elements a run selects; -1 when that depends on an unknown size."""
     if size == UNKNOWN:
+        # Bounds that count from one end are in the same order for every size.
         same_side = (start < 0) == (stop < 0)
         if step > 0 and same_side and stop <= start:
             return 0
@@ -110,6 +112,7 @@ def positive(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 def embed(target: Array, place: Array, value: Array) -> list[Call]:
     """Writes zeros everywhere, then ``value`` in its place (a view of ``target``)."""
+    # A window of the whole size covers everything: no zeros are left over.
     if place.size == target.size:
         return [copy(place, value)]
     return [clear(target), copy(place, value)]

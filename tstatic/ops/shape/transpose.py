@@ -237,8 +237,10 @@ def _roll_calls(x: Array, out: Array, *, shifts: Sequence[int], axis: Sequence[i
     if not len(axis):
         if not (x.flags.c_contiguous and out.flags.c_contiguous):
             return [(_roll_flat, (x, out, sum(shifts)))]
+        # Without axes the elements are rolled in C order, which needs flat views.
         x, out, axis, shifts = x.reshape(-1), out.reshape(-1), (0,), (sum(shifts),)
     by = _shifts(x.ndim, shifts, axis)
+    # Along each axis one or two runs move; the parts of the array are all their combinations.
     runs = [_parts(size, by[i]) if i in by else [(slice(None), slice(None))] for i, size in enumerate(x.shape)]
     return [
         copy(out[tuple(to for to, _ in run)], x[tuple(source for _, source in run)]) for run in itertools.product(*runs)

@@ -77,6 +77,7 @@ def _first_shape(shape: Shape, layout: str) -> Shape:
 
 def _move(source: Array, target: Array, plan: Permutation, back: bool) -> None:
     if back:
+        # The incoming gradient has the order of the result, so the target is viewed in that order, too.
         place = OutputView(target, plan.parts)
         wide = tuple(plan.parts[a] for a in plan.axes)
         np.copyto(place.view.transpose(plan.axes), source.reshape(wide))
