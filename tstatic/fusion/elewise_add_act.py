@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from tstatic.fusion.codegen.define import is_pointwise, works_on_rows
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.identity_gradients import eliminate_identity_gradients
 from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.fusion.reasons import MatchRejected
+from tstatic.fusion.recompute import recompute
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import Meta
@@ -89,28 +87,8 @@ def prepared(program: FrozenProgram, metas: dict[str, Meta], compiler: bool = Fa
     """
     program = eliminate_identity_gradients(program, metas)
     view = View(program, metas)
-    copies: dict[int, FrozenOp] = {}
-    names: dict[str, str] = {}
-    for index in view.of_type("elementwise_add"):
-        add = view.ops[index]
-        reader = _gradient_that_reads(view, index, compiler)
-        if reader is None:
-            continue
-        out = str(add.output("Out"))
-        new = _fresh(f"{out}@RECOMPUTED", metas)
-        metas[new] = metas[out]
-        names[new] = new
-        copies[reader] = replace(add, outputs=(new,), role=view.ops[reader].role, role_var=())
-    if not copies:
-        return program
-    ops: list[FrozenOp] = []
-    for index, op in enumerate(view.ops):
-        copy = copies.get(index)
-        if copy is None:
-            ops.append(op)
-        else:
-            ops += [copy, op.with_inputs({str(op.input("X")): str(copy.output("Out"))})]
-    return program.edit(ops=tuple(ops), names={**program.names, **names})
+    readers = {add: _gradient_that_reads(view, add, compiler) for add in view.of_type("elementwise_add")}
+    return recompute(view, metas, {add: (reader,) for add, reader in readers.items() if reader is not None})
 
 
 def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
@@ -135,12 +113,6 @@ def _gradient_that_reads(view: View, index: int, compiler: bool) -> int | None:
     ):
         return None
     return readers[1]
-
-
-def _fresh(name: str, known: Mapping[str, Meta]) -> str:
-    while name in known:
-        name += "_"
-    return name
 
 
 def _fuse_again(match: Match) -> Fused:

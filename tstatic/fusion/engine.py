@@ -71,6 +71,10 @@ class Rejection:
     change: str
 
 
+Proposal = tuple[tuple[int, ...], Callable[[], "Fused"]]
+"""Indices of ops, and a function that returns their fused op or raises :class:`MatchRejected`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fused:
     """The fused op that replaces a match.
@@ -108,8 +112,7 @@ class Fusion:
         patterns: Functions that name ops and values.
         fuse: Returns the fused op of a match; raises :class:`MatchRejected`.
         groups: Instead of patterns: proposes groups of ops, and reports neighbours that it does not group.
-        proposes: Instead of patterns: proposes groups of ops, each with a function that returns its fused op or raises
-            :class:`MatchRejected`.
+        proposes: Instead of patterns: proposes groups of ops, each with what becomes of it.
         kernel: ``(body, metas, values that it writes, in the op's order) -> Kernel``; by default the loop nest of the body's
             expressions. Raises :class:`CodegenUnsupported`.
         exact: Whether its kernel computes the same bits as the ops alone; a loop nest does.
@@ -121,10 +124,15 @@ class Fusion:
     patterns: tuple[PatternFunction, ...] = ()
     fuse: Callable[[Match], Fused] | None = None
     groups: Callable[[View], Iterable[tuple[int, ...] | RejectedPair]] | None = None
-    proposes: Callable[[View], Iterable[tuple[tuple[int, ...], Callable[[], Fused]]]] | None = None
+    proposes: Callable[[View], Iterable[Proposal]] | None = None
     kernel: Callable[[Sequence[FrozenOp], Mapping[str, Meta], Sequence[str]], Kernel] = loop_nest
     exact: bool = False
     prepare: Callable[[FrozenProgram, dict[str, Meta]], FrozenProgram] | None = None
+
+
+def refuse(rejected: MatchRejected) -> Fused:
+    """Rejects a match: with the rejection bound, what a proposal has in the place of a fused op."""
+    raise rejected
 
 
 @dataclass
@@ -200,10 +208,6 @@ def _rejection(fusion: Fusion, unfit: MatchRejected, members: tuple[OpInfo, ...]
     return Rejection(fusion.name, fusion.switch, unfit.code, members, unfit.reason, unfit.change)
 
 
-def _leave(apart: RejectedPair) -> Fused:
-    raise MatchRejected(apart.code, apart.reason, reader=apart.reader)
-
-
 def _is_resolved(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, int]) -> bool:
     """Returns whether a rejection need not be reported: other matches took its ops. Neighbours in two groups are reported."""
     into = {taken.get(i) for i in indices}
@@ -213,19 +217,21 @@ def _is_resolved(fusion: Fusion, indices: tuple[int, ...], taken: Mapping[int, i
 def _candidates(fusion: Fusion, view: View) -> Iterator[tuple[tuple[int, ...], Callable[[], Fused] | None]]:
     if fusion.groups is not None:
         for one in fusion.groups(view):
-            yield (one.indices, partial(_leave, one)) if isinstance(one, RejectedPair) else (one, None)
+            if isinstance(one, RejectedPair):
+                yield one.indices, partial(refuse, MatchRejected(one.code, one.reason, reader=one.reader))
+            else:
+                yield one, None
         return
     if fusion.proposes is not None:
         yield from fusion.proposes(view)
         return
     assert fusion.fuse is not None
-    fuse = fusion.fuse
     found: dict[tuple[int, ...], Match] = {}
     for function in fusion.patterns:
         for match in find(Pattern(function), view):
             found.setdefault(match.indices, match)
     for indices, match in sorted(found.items(), key=lambda pair: pair[0]):
-        yield indices, lambda match=match: fuse(match)  # type: ignore[misc]
+        yield indices, partial(fusion.fuse, match)
 
 
 def _make(

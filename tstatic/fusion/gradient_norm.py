@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tstatic.fusion.codegen.square_sum import square_sum_kernel
-from tstatic.fusion.engine import Fused, Fusion
+from tstatic.fusion.engine import Fused, Fusion, Proposal
 from tstatic.fusion.multi_tensor import ADAMW as UPDATE_ADAMW
 from tstatic.fusion.multi_tensor import ALL as UPDATE_ALL
-from tstatic.fusion.multi_tensor import Proposal, is_adamw, is_update
+from tstatic.fusion.multi_tensor import is_adamw, is_update
 from tstatic.fusion.view import View
 from tstatic.ir.opdef import OpDef
 

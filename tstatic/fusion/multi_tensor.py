@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tstatic.fusion.codegen.update import update_kernel
-from tstatic.fusion.engine import Fused, Fusion
+from tstatic.fusion.engine import Fused, Fusion, Proposal, refuse
 from tstatic.fusion.reasons import MatchRejected
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp
@@ -27,7 +27,6 @@ ADAM_LISTS = {
 }  # fmt: skip
 """Slots of ``fused_adam`` -> slots of its members."""
 
-Proposal = tuple[tuple[int, ...], Callable[[], Fused]]
 Key = tuple[tuple[str, object], ...]
 
 
@@ -66,7 +65,7 @@ def _later_reader(view: View, op: FrozenOp) -> tuple[str, FrozenOp] | None:
     return None
 
 
-LEAVES_ROWS = MatchRejected(
+LEAVES_ROWS = (
     "ATTRIBUTE",
     "'lazy_mode' leaves rows alone that the batch does not name; kernels update whole tensors",
     "turn lazy_mode off, or make the table's lookups dense (is_sparse=False)",
@@ -118,7 +117,7 @@ def _propose(fits: Callable[[OpDef], bool], alone: bool, view: View) -> Iterator
             after.update(dict.fromkeys(op.writes(), before))
     yield from _refusals(view, groups, keys, refused, alone)
     for index in lazy:
-        yield (index,), partial(_refuse, LEAVES_ROWS)
+        yield (index,), partial(refuse, MatchRejected(*LEAVES_ROWS))
     for members in groups:
         if len(members) > 1 or alone:
             made = [p for i in members if (p := products[i]) is not None]
@@ -141,7 +140,7 @@ def _refusals(
     for index, value, reader in refused:
         same = by_kind.get(view.ops[index].type)
         pair = (index, groups[same[0]][0]) if same else (index,)
-        yield tuple(sorted(pair)), partial(_refuse, MatchRejected("EXTRA_READER", value=value, reader=reader.type))
+        yield tuple(sorted(pair)), partial(refuse, MatchRejected("EXTRA_READER", value=value, reader=reader.type))
     for same in by_kind.values():
         largest = max(same, key=lambda g: len(groups[g]))
         for g in same:
@@ -151,15 +150,11 @@ def _refusals(
             unfit = MatchRejected("CYCLE", reader=view.ops[groups[g][0]].type)
             if differs is not None:
                 unfit = MatchRejected("ATTRIBUTE", f"'{differs}' of the two differs", f"give both the same '{differs}'")
-            yield tuple(sorted((groups[largest][0], groups[g][0]))), partial(_refuse, unfit)
+            yield tuple(sorted((groups[largest][0], groups[g][0]))), partial(refuse, unfit)
 
 
 def _difference(a: Key, b: Key) -> str | None:
     return next((name for (name, x), (_, y) in zip(a, b, strict=True) if x != y), None)
-
-
-def _refuse(unfit: MatchRejected) -> Fused:
-    raise unfit
 
 
 def _column(ops: Sequence[FrozenOp], slot: str, output: bool = False) -> tuple[str, ...] | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tstatic.fusion.codegen.depthwise import relu_depthwise_kernel
 from tstatic.fusion.codegen.per_channel import LAST
 from tstatic.fusion.engine import Fused, Fusion
-from tstatic.fusion.pattern import Match, Op, Pattern, Value
+from tstatic.fusion.pattern import Match, Op, Pattern, Value, one
 from tstatic.fusion.reasons import MatchRejected
+from tstatic.fusion.recompute import recompute
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.types import UNKNOWN, Meta
@@ -58,11 +58,9 @@ def recomputed(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
         metas: Metadata of all its values; those of the new values are added.
     """
     view = View(program, metas)
-    copies: dict[int, FrozenOp] = {}
-    renamed: dict[int, dict[str, str]] = {}
+    later: dict[int, list[int]] = {}
     for index in view.of_type("relu"):
-        relu = view.ops[index]
-        out = str(relu.output("Out"))
+        out = str(view.ops[index].output("Out"))
         readers = [view.ops[i] for i in view.readers.get(out, ())]
         kinds = sorted(op.type for op in readers)
         gradients = [op for op in readers if op.type in GRADS]
@@ -75,27 +73,8 @@ def recomputed(program: FrozenProgram, metas: dict[str, Meta]) -> FrozenProgram:
             continue
         if not is_depthwise(forward, metas) or out in (forward.input("Filter"), backward.input("Output@GRAD")):
             continue
-        new = _fresh(f"{out}@RECOMPUTED", metas)
-        metas[new] = metas[out]
-        later = [i for i in view.readers[out] if view.ops[i] is not forward]
-        copies[min(later)] = replace(relu, outputs=(new,), role=backward.role, role_var=())
-        for i in later:
-            renamed[i] = {out: new}
-    if not copies:
-        return program
-    ops: list[FrozenOp] = []
-    for index, op in enumerate(view.ops):
-        if index in copies:
-            ops.append(copies[index])
-        ops.append(op.with_inputs(renamed[index]) if index in renamed else op)
-    new_names = {str(c.output("Out")): str(c.output("Out")) for c in copies.values()}
-    return program.edit(ops=tuple(ops), names={**program.names, **new_names})
-
-
-def _fresh(name: str, known: Mapping[str, Meta]) -> str:
-    while name in known:
-        name += "_"
-    return name
+        later[index] = [i for i in view.readers[out] if view.ops[i] is not forward]
+    return recompute(view, metas, later)
 
 
 def _fuse(match: Match) -> Fused:
@@ -108,18 +87,14 @@ def _fuse(match: Match) -> Fused:
             "ATTRIBUTE", "the convolution has fewer groups than channels", "nothing: it is not a depthwise one"
         )
     attrs = {**conv.attrs, "use_cudnn": False, "fuse_relu_before_depthwise_conv": True}
-    ins = {"Input": match.values["x"], "Filter": _one(conv.input("Filter"))}
+    ins = {"Input": match.values["x"], "Filter": one(conv.input("Filter"))}
     if not conv.type.endswith("_grad"):
-        return Fused(conv.type, ins, {"Output": _one(conv.output("Output"))}, attrs)
+        return Fused(conv.type, ins, {"Output": one(conv.output("Output"))}, attrs)
     ins["Output@GRAD"] = match.values["dout"]
-    dx = _one(match.op("act").output("X@GRAD")) if "act" in match.ops else None
+    dx = one(match.op("act").output("X@GRAD")) if "act" in match.ops else None
     if dx is None and conv.output("Input@GRAD") is not None:
         raise MatchRejected("ATTRIBUTE", "the gradient of relu's result is read by another operator", "nothing")
-    return Fused(conv.type, ins, {"Input@GRAD": dx, "Filter@GRAD": _one(conv.output("Filter@GRAD"))}, attrs)
-
-
-def _one(entry: object) -> str | None:
-    return entry if isinstance(entry, str) else None
+    return Fused(conv.type, ins, {"Input@GRAD": dx, "Filter@GRAD": one(conv.output("Filter@GRAD"))}, attrs)
 
 
 FUSION = Fusion(

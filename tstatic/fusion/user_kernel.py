@@ -9,6 +9,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ from tstatic.fusion.codegen.lines import TYPES
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.reference import NoNameError, Reference
 from tstatic.fusion.codegen.script import standalone_main
-from tstatic.fusion.engine import Fused, Fusion, Log, apply
+from tstatic.fusion.engine import Fused, Fusion, Log, Proposal, apply
 from tstatic.fusion.view import View
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.opdef import OPS
@@ -296,10 +297,10 @@ def _type_of(number: Any) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------ the fusion
-def _propose(view: View) -> Iterator[tuple[tuple[int, ...], Callable[[], Fused]]]:
+def _propose(view: View) -> Iterator[Proposal]:
     for index, op in enumerate(view.ops):
         if op.definition.kernel is not None and not op.body:
-            yield (index,), lambda op=op: _fused(op)  # type: ignore[misc]
+            yield (index,), partial(_fused, op)
 
 
 def _fused(op: FrozenOp) -> Fused:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tstatic.fusion.codegen.emit import header, helpers, module, named
+from tstatic.fusion.codegen.emit import as_kernel
 from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, KernelLocal, Launches, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
@@ -268,17 +268,17 @@ class _Module:
 
     def finish(self, template: str, plan: Callable[[Target], Launches]) -> Kernel:
         functions = "\n\n\n".join(f.finished(i, c) for f, i, c in self.functions)
-        name = named(module("", helpers(self.used), functions), template)
-        text = module(header(self.body, name), helpers(self.used), functions)
         main, integers, constants = self.functions[-1]
         read = {p.operand: None for f, _, _ in self.functions for p in f.pointers.values()}
         ins = [v for v in read if v not in self.needed and not isinstance(v, KernelLocal)]
         outs = [v for v in read if v in self.needed]
-        read_all, written = (
-            tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in row) for row in (ins, outs)
-        )
-        last = standalone_main(self.body, self.metas, self.reference)
-        return Kernel(name, text, template, main.parameters(integers, constants), read_all, written, plan, last)
+        memory = self.arguments(ins), self.arguments(outs)
+        parameters = main.parameters(integers, constants)
+        alone = standalone_main(self.body, self.metas, self.reference)
+        return as_kernel(template, self.body, functions, self.used, parameters, memory, plan, alone)
+
+    def arguments(self, values: Sequence[str]) -> tuple[KernelArgument, ...]:
+        return tuple(KernelArgument(v, self.metas[v].dtype, self.metas[v].numel) for v in values)
 
     def reference(self, reference: Reference, op: FrozenOp) -> None:
         """The convolution by torch in float64, and its gradients by torch's differentiation."""

@@ -16,10 +16,11 @@ from tstatic.fusion.codegen.kernel import (
     KernelParameter,
     Launch,
     Launches,
+    operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed, safe
-from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Lines, Typed, nested, safe
+from tstatic.fusion.codegen.loop_nest import LoopNest, Operand
 from tstatic.fusion.codegen.numerics import strict_numerics, uncontracted
 from tstatic.fusion.codegen.script import standalone_main
 from tstatic.ir.frozen import FrozenOp
@@ -151,16 +152,11 @@ def emit(group: LoopNest) -> Kernel:
 
 def module(header: str, helpers: str, functions: str) -> str:
     """Returns the parts of a module, put together."""
-    parts = [header, "import os\n\nimport triton\nimport triton.language as tl"]
-    if helpers:
-        if "INTERPRETED" in helpers:
-            parts.append('INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")')
-        else:
-            parts[-1] = parts[-1].replace("import os\n\n", "")
-        parts.append(helpers)
-    else:
-        parts[-1] = parts[-1].replace("import os\n\n", "")
-    parts.append(functions)
+    parts = [header, "import triton\nimport triton.language as tl"]
+    if "INTERPRETED" in helpers:
+        parts[-1] = f"import os\n\n{parts[-1]}"
+        parts.append('INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")')
+    parts += [helpers, functions] if helpers else [functions]
     return "\n\n\n".join(parts) + "\n"
 
 
@@ -168,6 +164,36 @@ def named(text: str, template: str) -> str:
     """Returns a name that depends on the text alone, comments left out: they say where the user wrote the ops."""
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     return f"{template}_{hashlib.sha256(code.encode()).hexdigest()[:10]}"
+
+
+def as_kernel(
+    template: str,
+    body: Sequence[FrozenOp],
+    functions: str,
+    used: set[str],
+    parameters: tuple[KernelParameter, ...],
+    memory: tuple[tuple[KernelArgument, ...], tuple[KernelArgument, ...]],
+    plan: Callable[[Target], Launches],
+    main: Callable[[Kernel], str],
+    inplace: tuple[tuple[str, str], ...] = (),
+) -> Kernel:
+    """Returns functions as a kernel: with the helpers that they call, under a name that depends on their text alone.
+
+    Args:
+        template: What wrote the functions.
+        body: The ops that they compute.
+        functions: Their text; the main one is called ``kernel``.
+        used: Functions of the prelude that they call.
+        parameters: Of the main function.
+        memory: What is read, and what is written.
+        plan: How they are launched on a chip.
+        main: Writes the part that makes the module run as a script.
+        inplace: (input, output) that may lie in the same memory.
+    """
+    own = helpers(used)
+    name = named(module("", own, functions), template)
+    text = module(header(body, name), own, functions)
+    return Kernel(name, text, template, parameters, *memory, plan, main, inplace)
 
 
 def offset_type(group: LoopNest) -> str:
@@ -206,7 +232,7 @@ def _pointwise_kernel(group: LoopNest) -> Kernel:
     ]
     numel = group.numel
     wide = max((o.dtype.itemsize for o in (*group.inputs, *group.outputs)), default=4)
-    arguments: tuple[str | int | float, ...] = (*(p.operand for p in parameters if p.kind == "pointer"), numel)
+    arguments: tuple[str | int | float, ...] = (*operands(parameters), numel)
 
     def plan(target: Target) -> Launches:
         # 16 bytes a thread of the widest array: 128-bit accesses, and no change of layout for the narrower ones.
@@ -219,7 +245,7 @@ def _pointwise_kernel(group: LoopNest) -> Kernel:
 def function(name: str, parameters: tuple[KernelParameter, ...], body: list[str]) -> str:
     """Returns the text of a jitted function."""
     texts = [f"{p.name}: tl.constexpr" if p.kind == "constant" else p.name for p in parameters]
-    return f"@triton.jit\ndef {name}({', '.join(texts)}):\n" + "\n".join(f"    {line}" for line in body)
+    return "\n".join(["@triton.jit", *nested(f"def {name}({', '.join(texts)}):", body)])
 
 
 def assemble(
@@ -231,9 +257,7 @@ def assemble(
     plan: Callable[[Target], Launches],
 ) -> Kernel:
     """Returns the kernel of a group."""
-    name = named(module("", helpers(used), functions), template)
     body = [op for op, _ in group.ops]
-    text = module(header(body, name), helpers(used), functions)
     buffers = [
         KernelArgument(
             o.value, o.dtype, math.prod(n for n, has in zip(group.iteration_space, o.dims, strict=True) if has)
@@ -241,15 +265,14 @@ def assemble(
         for o in (*group.inputs, *group.outputs)
     ]
     count = len(group.inputs)
-    read, written = tuple(buffers[:count]), tuple(buffers[count:])
+    memory = tuple(buffers[:count]), tuple(buffers[count:])
     strict = strict_numerics()
 
     def kept(target: Target) -> Launches:
         return uncontracted(plan(target)) if strict else plan(target)
 
-    return Kernel(
-        name, text, template, parameters, read, written, kept, standalone_main(body, group.metas), group.inplace
-    )
+    main = standalone_main(body, group.metas)
+    return as_kernel(template, body, functions, used, parameters, memory, kept, main, group.inplace)
 
 
 def _sum_kernel(group: LoopNest) -> Kernel:
@@ -274,45 +297,30 @@ def _sum_kernel(group: LoopNest) -> Kernel:
         if operand.full:
             stores.append(f"tl.store({operand.name} + offsets, {stored(value, operand.dtype, lines.used)}, mask=mask)")
             continue
-        if not value.dtype.is_float:
-            raise CodegenUnsupported("SUM_TYPE", "a group sums floats only")
-        total = f"sum_{operand.name}"
-        totals.append(f"{total} = tl.zeros((ROWS, COLUMNS), {LANGUAGE[value.dtype.name]})")
+        total, cleared = sums.running(operand, value, "(ROWS, COLUMNS)")
+        totals.append(cleared)
         stores.append(f"{total} += tl.where(mask, {value.text}, 0.0)")
         writes.append(
             f"tl.store(p_{operand.name} + tl.program_id(1) * {kept} + columns, tl.sum({total}, 0), mask=columns < {kept})"
         )
-    parameters = (
-        *pointers_of(group),
-        KernelParameter("strip", "integer", "i32"),
-        KernelParameter("ROWS", "constant"),
-        KernelParameter("COLUMNS", "constant"),
-    )
+    parameters = (*pointers_of(group), *sums.STRIP)
     rows = outer * inner
     position = (
         f"(rows // {inner} * {kept} + columns) * {inner} + rows % {inner}" if inner > 1 else f"rows * {kept} + columns"
     )
+    tile = [
+        f"mask = (inside[:, None] < strip) & (rows < {rows}) & (columns[None, :] < {kept})",
+        f"offsets = {position.replace('columns', 'columns[None, :]')}",
+    ]
     body = [
         f"columns = tl.program_id(0).to({offset_type(group)}) * COLUMNS + tl.arange(0, COLUMNS)",
         *totals,
-        "for start in range(0, strip, ROWS):",
-        *(
-            f"    {line}"
-            for line in [
-                "inside = start + tl.arange(0, ROWS)",
-                f"rows = (tl.program_id(1).to({offset_type(group)}) * strip + inside)[:, None]",
-                f"mask = (inside[:, None] < strip) & (rows < {rows}) & (columns[None, :] < {kept})",
-                f"offsets = {position.replace('columns', 'columns[None, :]')}",
-                *loads,
-                *lines.lines,
-                *stores,
-            ]
-        ),
+        *sums.over_strip(1, offset_type(group), [*tile, *loads, *lines.lines, *stores]),
         *writes,
     ]
     text = function("kernel", parameters, body)
     lines.used.add("to_bf16")
-    pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
+    pointers = operands(parameters)
 
     def plan(target: Target) -> Launches:
         if target.large_programs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -213,6 +213,11 @@ class Kernel:
                     # The launches beside it read a number per tensor, not the tensors.
                     total += sum(sizes[v] for v in dict.fromkeys(table.values))
         return int(total)
+
+
+def operands(parameters: Iterable[KernelParameter]) -> tuple[str, ...]:
+    """Returns what the pointers among a function's parameters lead to: the first arguments of its launch."""
+    return tuple(p.operand for p in parameters if p.kind == "pointer")
 
 
 def power_of_two(n: int, least: int, most: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest
@@ -72,6 +72,11 @@ class Reduction:
     under: str = ""
     at: str = ""
     picked: str = ""
+
+
+def nested(head: str, lines: Iterable[str]) -> list[str]:
+    """Returns a statement (a loop, a function) and the lines inside it."""
+    return [head, *(f"    {line}" for line in lines)]
 
 
 def safe(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Reduction
+from tstatic.fusion.codegen.lines import LANGUAGE, Lines, Reduction, nested
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?![\w=])")
 """A name; not that of an argument, as in ``mask=row_mask``."""
@@ -137,7 +137,7 @@ def _loop(length: int, body: Sequence[str]) -> list[str]:
         f"offsets = rows * {length} + columns",
         *body,
     ]
-    return [f"for first in range(0, {length}, COLUMNS):", *(f"    {line}" for line in inside)]
+    return nested(f"for first in range(0, {length}, COLUMNS):", inside)
 
 
 def passes(lines: Lines, loads: Sequence[str], stores: Sequence[str], length: int) -> list[str]:

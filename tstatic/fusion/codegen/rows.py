@@ -15,8 +15,8 @@ from tstatic.fusion.codegen.emit import (
     pointers_of,
     stored,
 )
-from tstatic.fusion.codegen.kernel import Kernel, KernelParameter, Launch, Launches, power_of_two
-from tstatic.fusion.codegen.lines import LANGUAGE, Lines
+from tstatic.fusion.codegen.kernel import Kernel, KernelParameter, Launch, Launches, operands, power_of_two
+from tstatic.fusion.codegen.lines import Lines
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, LoopNest, Operand
 from tstatic.target import Target
 
@@ -78,43 +78,28 @@ def rows_kernel(group: LoopNest) -> Kernel:
         if operand not in group.summed:
             stores.append(_store(group, operand, lines))
             continue
-        if not value.dtype.is_float:
-            raise CodegenUnsupported("SUM_TYPE", "a group sums floats only")
-        total = f"sum_{operand.name}"
-        totals.append(f"{total} = tl.zeros((COLUMNS,), {LANGUAGE[value.dtype.name]})")
+        total, cleared = sums.running(operand, value, "(COLUMNS,)")
+        totals.append(cleared)
         stores.append(f"{total} += tl.sum(tl.where(mask, {value.text}, 0.0), 0)")
         place = f"p_{operand.name} + tl.program_id(0) * {length} + tl.arange(0, COLUMNS)"
         writes.append(f"tl.store({place}, {total}, mask=tl.arange(0, COLUMNS) < {length})")
-    parameters = (
-        *pointers_of(group),
-        KernelParameter("strip", "integer", "i32"),
-        KernelParameter("ROWS", "constant"),
-        KernelParameter("COLUMNS", "constant"),
-    )
+    parameters = (*pointers_of(group), *sums.STRIP)
+    tile = [
+        f"row_mask = (inside[:, None] < strip) & (rows < {count})",
+        f"mask = row_mask & (columns < {length})",
+        f"offsets = rows * {length} + columns",
+    ]
     body = [
         "columns = tl.arange(0, COLUMNS)[None, :]",
         *totals,
-        "for start in range(0, strip, ROWS):",
-        *(
-            f"    {line}"
-            for line in [
-                "inside = start + tl.arange(0, ROWS)",
-                f"rows = (tl.program_id(0).to({offset_type(group)}) * strip + inside)[:, None]",
-                f"row_mask = (inside[:, None] < strip) & (rows < {count})",
-                f"mask = row_mask & (columns < {length})",
-                f"offsets = rows * {length} + columns",
-                *loads,
-                *lines.lines,
-                *stores,
-            ]
-        ),
+        *sums.over_strip(0, offset_type(group), [*tile, *loads, *lines.lines, *stores]),
         *writes,
     ]
     text = function("kernel", parameters, body)
     if group.summed:
         lines.used.add("to_bf16")
         text += f"\n\n\n{sums.text(len(group.summed))}"
-    pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
+    pointers = operands(parameters)
 
     def plan(target: Target) -> Launches:
         wide = power_of_two(length, 1, LONGEST)
@@ -155,7 +140,7 @@ def _long_rows(group: LoopNest, loads: list[str], lines: Lines) -> Kernel:
         *row_blocks.passes(lines, loads, full, length),
         *per_row,
     ]
-    pointers = tuple(p.operand for p in parameters if p.kind == "pointer")
+    pointers = operands(parameters)
 
     def plan(target: Target) -> Launches:
         tall = power_of_two(-(-count // 2), 1, 16) if target.large_programs else 1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.kernel import Kernel, KernelArgument, Launch, Table
+from tstatic.fusion.codegen.lines import nested
 from tstatic.fusion.codegen.reference import NoNameError, Reference, Rule
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import OPS, OpDef, ValueRange
@@ -250,9 +251,7 @@ def script(kernel: Kernel, parts: Parts) -> str:
     lines = [
         *([f"SIZES = {_wrapped(parts.sizes)}"] if parts.sizes else []),
         *(line for helper in parts.helpers for line in (*helper.splitlines(), "")),
-        f"def reference({parts.signature}):",
-        '    """The same in float64."""',
-        *(f"    {line}" for line in parts.reference),
+        *nested(f"def reference({parts.signature}):", ['"""The same in float64."""', *parts.reference]),
         "",
         'if target == "interpreter":',
         "    # As few programs as possible: each costs a millisecond in the interpreter.",
@@ -277,7 +276,7 @@ def _wrapped(numbers: Sequence[int]) -> str:
 
 
 def _table(name: str, rows: Sequence[str]) -> list[str]:
-    return [f"{name} = {{", *(f"    {row}" for row in rows), "}"] if rows else [f"{name} = {{}}"]
+    return [*nested(f"{name} = {{", rows), "}"] if rows else [f"{name} = {{}}"]
 
 
 def _launching(kernel: Kernel, parts: Parts, target: Target) -> str:
@@ -291,13 +290,12 @@ def _launching(kernel: Kernel, parts: Parts, target: Target) -> str:
     ]
     made += [f'memory["{keys[name]}"] = table({_content(one, keys)})' for name, one in calls.tables.items()]
     lines = [
-        "def share(memory):",
-        '    """Makes the buffers that the launches share."""',
-        *(f"    {line}" for line in made),
+        *nested("def share(memory):", ['"""Makes the buffers that the launches share."""', *made]),
         "",
-        "def launch(memory):",
-        '    """Launches the kernel."""',
-        *(f"    {_call(one, keys, target)}" for one in calls.launches),
+        *nested(
+            "def launch(memory):",
+            ['"""Launches the kernel."""', *(_call(one, keys, target) for one in calls.launches)],
+        ),
     ]
     return "\n".join(lines)
 

@@ -7,12 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.fusion.codegen.kernel import KernelLocal, Table
+from tstatic.fusion.codegen.kernel import KernelLocal, KernelParameter, Table
 
 STEP = 16
 """Tensors in memory of plans and flat buffers may be read up to a multiple of this, so that accesses are wide."""
 
 ADDRESSES, BLOCKS = KernelLocal("table:addresses"), KernelLocal("table:blocks")
+
+TABLES = KernelParameter("addresses", "pointer", "i64", ADDRESSES), KernelParameter("blocks", "pointer", "i64", BLOCKS)
+"""The first parameters of a launch over many tensors."""
+
+FIND = (
+    "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
+    "block = blocks + tl.program_id(0).to(tl.int64) * 4",
+)
+"""The first lines of such a function."""
 
 HELPER = '''
 def blocks(most, step):
@@ -24,7 +33,7 @@ def blocks(most, step):
             rows += [tensor, start, own, min(-(-own // step) * step, most)]
     return rows
 '''.strip()
-"""The same for modules that run alone."""
+""":func:`segments` for modules that run alone."""
 
 
 def table(rows: np.ndarray[Any, Any], block: int, step: int) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tstatic.fusion.codegen.emit import function, header, module, named
+from tstatic.fusion.codegen.emit import as_kernel, function
 from tstatic.fusion.codegen.kernel import (
     Kernel,
     KernelArgument,
@@ -20,7 +20,7 @@ from tstatic.fusion.codegen.kernel import (
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.script import Parts, entry, script
-from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
+from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import DType, Meta
 from tstatic.target import Target
@@ -31,18 +31,19 @@ BLOCK = 4096
 FIRSTS, PARTIALS, SUMS = KernelLocal("table:firsts"), KernelLocal("partial:blocks"), KernelLocal("partial:tensors")
 
 
+def _parameters(compute: DType) -> tuple[KernelParameter, ...]:
+    partials = KernelParameter("partials", "pointer", TYPES[compute.name], PARTIALS)
+    return (*TABLES, partials, KernelParameter("BLOCK", "constant"))
+
+
 def _functions(dtype: DType, compute: DType) -> str:
     kind, memory = LANGUAGE[compute.name], LANGUAGE[dtype.name]
     cast = "" if dtype is compute else f".to({kind})"
     block = function(
         "kernel",
-        (
-            KernelParameter("addresses", "pointer"), KernelParameter("blocks", "pointer"), KernelParameter("partials", "pointer"),
-            KernelParameter("BLOCK", "constant"),
-        ),
+        _parameters(compute),
         [
-            "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
-            "block = blocks + tl.program_id(0).to(tl.int64) * 4",
+            *FIND,
             f"at = tl.multiple_of(tl.load(addresses + tl.load(block)).to(tl.pointer_type({memory})), 16)",
             f"at += tl.multiple_of(tl.load(block + 1), {STEP})",
             "offsets = tl.arange(0, BLOCK)",
@@ -51,7 +52,7 @@ def _functions(dtype: DType, compute: DType) -> str:
             "x = tl.where(offsets < tl.load(block + 2).to(tl.int32), x, 0.0)",
             "tl.store(partials + tl.program_id(0), tl.sum(x * x, 0))",
         ],
-    )  # fmt: skip
+    )
     tensors = function(
         "tensors",
         (
@@ -106,16 +107,8 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
     if len(dtypes) > 1 or compute.is_low or next(iter(dtypes)).compute is not compute:
         raise CodegenUnsupported("NO_KERNEL_FORM", "the gradients have several types", last)
     dtype = dtypes.pop()
-    functions = _functions(dtype, compute)
-    name = named(module("", "", functions), "square_sum")
     sizes = [metas[t].numel for t in tensors]
     number = TYPES[compute.name]
-    parameters = (
-        KernelParameter("addresses", "pointer", "i64", ADDRESSES),
-        KernelParameter("blocks", "pointer", "i64", BLOCKS),
-        KernelParameter("partials", "pointer", number, PARTIALS),
-        KernelParameter("BLOCK", "constant"),
-    )
 
     def plan(target: Target) -> Launches:
         block = power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else BLOCK
@@ -150,13 +143,14 @@ def square_sum_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], neede
         [HELPER],
         sizes,
     )
-    return Kernel(
-        name,
-        module(header(body, name), "", functions),
+    memory = tuple(KernelArgument(t, dtype, metas[t].numel) for t in tensors), (KernelArgument(result, compute, 1),)
+    return as_kernel(
         "square_sum",
-        parameters,
-        tuple(KernelArgument(t, dtype, metas[t].numel) for t in tensors),
-        (KernelArgument(result, compute, 1),),
+        body,
+        _functions(dtype, compute),
+        set(),
+        _parameters(compute),
+        memory,
         plan,
         lambda made: script(made, parts),
     )

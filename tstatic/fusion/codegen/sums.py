@@ -1,13 +1,13 @@
-"""The second step of a sum over strips: partial results are added in a fixed order, whoever finished first."""
+"""Sums over strips of rows: what the first step's text shares, and the second, which adds partial sums in a fixed order."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from tstatic.fusion.codegen.kernel import KernelLocal, Launch, Launches, power_of_two
-from tstatic.fusion.codegen.lines import TYPES
-from tstatic.fusion.codegen.loop_nest import Operand
+from tstatic.fusion.codegen.kernel import KernelLocal, KernelParameter, Launch, Launches, power_of_two
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, nested
+from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, Operand
 from tstatic.target import Target
 
 _ONE = """@triton.jit
@@ -29,10 +29,46 @@ def finish_two(p, y, q, z, strips, kept, ROWS: tl.constexpr, COLUMNS: tl.constex
     finish(p, y, strips, kept, ROWS, COLUMNS)
     finish(q, z, strips, kept, ROWS, COLUMNS)"""
 
+STRIP = (
+    KernelParameter("strip", "integer", "i32"),
+    KernelParameter("ROWS", "constant"),
+    KernelParameter("COLUMNS", "constant"),
+)
+"""Parameters, behind its pointers, of a function whose programs each go over a strip of rows, tile by tile."""
+
 _TILE = 4096
 """Elements of a tile: 32 loads a thread."""
-_FEW = 1 << 16
+_WIDEST = 1 << 16
 """Columns of a tile in the interpreter."""
+
+
+def over_strip(axis: int, offset_type: str, lines: Sequence[str]) -> list[str]:
+    """Returns the loop over the tiles of a program's strip; in it ``inside`` is a row's place in the strip.
+
+    Args:
+        axis: The grid's axis along which the strips lie.
+        offset_type: Triton's type of ``rows``.
+        lines: What is done with a tile.
+    """
+    rows = f"rows = (tl.program_id({axis}).to({offset_type}) * strip + inside)[:, None]"
+    return nested("for start in range(0, strip, ROWS):", ["inside = start + tl.arange(0, ROWS)", rows, *lines])
+
+
+def running(operand: Operand, value: Typed, tile: str) -> tuple[str, str]:
+    """Returns the name of an output's running sum, and the line that clears it.
+
+    Args:
+        operand: The output.
+        value: What is summed.
+        tile: The sum's shape, as text.
+
+    Raises:
+        CodegenUnsupported: For integers, whose sums numpy makes in a wider type.
+    """
+    if not value.dtype.is_float:
+        raise CodegenUnsupported("SUM_TYPE", "a group sums floats only")
+    name = f"sum_{operand.name}"
+    return name, f"{name} = tl.zeros({tile}, {LANGUAGE[value.dtype.name]})"
 
 
 def text(outputs: int) -> str:
@@ -50,7 +86,7 @@ def finished(main: Launch, summed: Sequence[Operand], strips: int, kept: int, ta
         target: The chip.
     """
     # 32 numbers beside each other are as much as a warp fetches at once.
-    columns = power_of_two(-(-kept // 2), 1, _FEW) if target.large_programs else power_of_two(kept, 1, 32)
+    columns = power_of_two(-(-kept // 2), 1, _WIDEST) if target.large_programs else power_of_two(kept, 1, 32)
     constants = {"ROWS": power_of_two(strips, 1, max(1, _TILE // columns)), "COLUMNS": columns}
     launches = [main]
     for first in range(0, len(summed), 2):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tstatic.fusion.codegen.emit import function, header, helpers, module, named, stored
+from tstatic.fusion.codegen.emit import as_kernel, function, stored
 from tstatic.fusion.codegen.kernel import (
     Kernel,
     KernelArgument,
@@ -15,12 +15,13 @@ from tstatic.fusion.codegen.kernel import (
     Launch,
     Launches,
     Table,
+    operands,
     power_of_two,
 )
-from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, Writer
+from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed, Writer, nested
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
 from tstatic.fusion.codegen.script import Parts, bounds, entry, script
-from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, HELPER, STEP, segments, table
+from tstatic.fusion.codegen.segments import ADDRESSES, BLOCKS, FIND, HELPER, STEP, TABLES, segments, table
 from tstatic.ir.expr import Node
 from tstatic.ir.formula import to_python
 from tstatic.ir.frozen import FrozenOp
@@ -124,10 +125,7 @@ class _Update:
         return self.row.index(slot)
 
     def parameters(self) -> tuple[KernelParameter, ...]:
-        found = [
-            KernelParameter("addresses", "pointer", "i64", ADDRESSES),
-            KernelParameter("blocks", "pointer", "i64", BLOCKS),
-        ]
+        found = [*TABLES]
         if self.prepared:
             found.append(KernelParameter("numbers", "pointer", TYPES[self.compute.name], NUMBERS))
         else:
@@ -143,8 +141,7 @@ class _Update:
         """Returns the launch over all elements."""
         kind = LANGUAGE[self.compute.name]
         body = [
-            "# A block: its tensor, its first element there, how many are its own, and how many may be touched.",
-            "block = blocks + tl.program_id(0).to(tl.int64) * 4",
+            *FIND,
             f"row = addresses + tl.load(block) * {len(self.row)}",
             f"start = tl.multiple_of(tl.load(block + 1), {STEP})",
             "offsets = tl.arange(0, BLOCK)",
@@ -290,7 +287,7 @@ class _Update:
                 new = f'np.where(given["SkipUpdate"].reshape(()), {old}, {new})'
             lines.append(f'results[f"{s.slot}{{i}}"] = {new}')
         start = ["results = {}", 'learningrate = given["LearningRate"].reshape(())', "for i in range(len(SIZES)):"]
-        return [*start, *(f"    {line}" for line in lines), "return results"]
+        return [*start[:-1], *nested(start[-1], lines), "return results"]
 
 
 def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str]) -> Kernel:
@@ -313,21 +310,13 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
     functions = update.kernel()
     if update.prepared:
         functions = f"{update.prepare()}\n\n\n{functions}"
-    text = helpers(update.used)
-    name = named(module("", text, functions), "update")
     sizes = [metas[update.value(op, "Param")].numel for op in update.body]
     parameters = update.parameters()
-    arguments = tuple(p.operand for p in parameters if p.kind == "pointer")
     widths = {s.dtype.itemsize for s in (*update.reads, *update.writes)}
+    usual = BLOCK if len(widths) == 1 else MIXED_BLOCK
 
     def plan(target: Target) -> Launches:
-        block = (
-            power_of_two(max(sizes), 16, 1 << 16)
-            if target.large_programs
-            else BLOCK
-            if len(widths) == 1
-            else MIXED_BLOCK
-        )
+        block = power_of_two(max(sizes), 16, 1 << 16) if target.large_programs else usual
         # The interpreter also meets memory that ends with its last element.
         step = 1 if target.large_programs else STEP
         rows = segments(sizes, block, step)
@@ -341,17 +330,18 @@ def update_kernel(body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: S
             grid = (-(-len(sizes) // tensors),)
             launches.append(Launch("prepare", grid, given, {"TENSORS": tensors}, 4, update.prepare_types(), False))
         if len(rows):
-            launches.append(Launch("kernel", (len(rows),), arguments, {"BLOCK": block}, contract=False))
+            launches.append(Launch("kernel", (len(rows),), operands(parameters), {"BLOCK": block}, contract=False))
         addresses = Table(addressed, text=update.addresses_text())
         return Launches(tuple(launches), partials, {ADDRESSES: addresses, BLOCKS: table(rows, block, step)})
 
-    return Kernel(
-        name,
-        module(header(body, name), text, functions),
+    memory = _buffers(update, update.reads), _buffers(update, update.writes)
+    return as_kernel(
         "update",
+        body,
+        functions,
+        update.used,
         parameters,
-        _buffers(update, update.reads),
-        _buffers(update, update.writes),
+        memory,
         plan,
         lambda made: script(made, update.parts(sizes)),
     )
