@@ -164,7 +164,7 @@ def carried(x, out, n, BLOCK):  # type: ignore[no-untyped-def]
         ({"name": "My"}, ProgramTypeError, ["'My'"]),
         ({"name": "relu"}, ProgramError, ["there is an operator 'relu' already", "my_relu"]),
         ({"slots": "X, Out"}, ProgramError, ["cannot be read", "X, Y -> Out"]),
-        ({"slots": 7}, ProgramTypeError, ["must be a text", "7"]),
+        ({"slots": 7}, ProgramTypeError, ["'slots'", "must be str", "X, Y -> Out", "7"]),
         ({"slots": "X* -> Out"}, ProgramError, ["do not fit a kernel", "X is marked"]),
         ({"slots": "X -> x"}, ProgramError, ["do not fit a kernel"]),
         ({"slots": "-> Out"}, ProgramError, ["at least one input"]),
@@ -255,3 +255,17 @@ def test_a_wrong_number_of_variables_is_told() -> None:
     x = static.data("x", [3, 4])
     with pytest.raises(ProgramTypeError, match=r"'my_copy' takes 1 Variables(.|\n)*2 arguments"):
         copy(x, x)
+
+
+def keyword_reference(x: Any, **attrs: Any) -> Any:
+    """Takes whatever attributes the operator has."""
+    return x * attrs["slope"]
+
+
+def test_the_script_of_a_kernel_gives_its_reference_every_attribute_that_it_takes() -> None:
+    copy = register(reference=keyword_reference, attrs={"slope": 0.5})
+    main = static.Program()
+    with static.program_guard(main, static.Program()):
+        out = copy(static.data("x", [3, 4]), slope=3.0)
+    (kernel,) = static.CompiledProgram(main).explain(fetch_list=[out]).kernels
+    assert "keyword_reference(x0, slope=3.0)" in kernel.text

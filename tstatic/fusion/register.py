@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, UnsupportedError, near
-from tstatic.fusion.user_kernel import OPTIONS, UserKernel, python_function, source_of
+from tstatic.errors import DTypeError, ProgramError, ProgramTypeError, ShapeError, UnsupportedError, near, shown
+from tstatic.fusion.user_kernel import OPTIONS, UserKernel, accepted, python_function, source_of
 from tstatic.ir.build import emit
+from tstatic.ir.checks import check_callable, check_type
 from tstatic.ir.expr import parse, variables
 from tstatic.ir.opdef import DERIVE, GRAD, OPS, GradContext, GradOp, OpDef, OpSpec, parse_slots, register
 from tstatic.ir.types import Meta, dtype_of
@@ -63,16 +63,18 @@ def register_kernel(
     known = _check_name(name)
     inputs, outputs = _check_slots(name, slots)
     for what, value in (("reference", reference), ("launch", launch)):
-        if not callable(value):
-            raise _wrong_type(f"'{what}' of register_kernel('{name}') must be a function", "a function", value)
-    if infer is not None and not callable(infer):
-        raise _wrong_type(f"'infer' of register_kernel('{name}') must be a function", "a function, or None", infer)
+        check_callable(value, what, f"register_kernel('{name}')")
+    if infer is not None:
+        check_callable(infer, "infer", f"register_kernel('{name}')", "a function, or None")
 
     def decorate(kernel: Any) -> Builder:
         function = python_function(kernel)
         if function is None:
-            raise _wrong_type(
-                f"register_kernel('{name}') decorates something else than a kernel", "a @triton.jit function", kernel
+            raise ProgramTypeError(
+                f"register_kernel('{name}') decorates something else than a kernel",
+                expected="a @triton.jit function",
+                received=shown(kernel),
+                fix="put it above one",
             )
         source = source_of(kernel, f"the kernel of '{name}'")
         pointers = [s.param for s in (*inputs, *outputs)]
@@ -129,12 +131,6 @@ def register_kernel(
 
 
 # ------------------------------------------------------------------------------------------------------------- checks
-def _wrong_type(what: str, expected: str, received: object) -> ProgramTypeError:
-    return ProgramTypeError(
-        what, expected=expected, received=f"{received!r} of type {type(received).__name__}", fix="pass that"
-    )
-
-
 def _check_name(name: Any) -> OpDef | None:
     """Returns the op definition that a repeated registration replaces, as when a notebook cell runs again."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("_grad_grad"):
@@ -157,8 +153,7 @@ def _check_name(name: Any) -> OpDef | None:
 
 def _check_slots(name: str, slots: Any) -> tuple[Any, Any]:
     example = "write 'X, Y -> Out', for example"
-    if not isinstance(slots, str):
-        raise _wrong_type(f"the slots of '{name}' must be a text", "'X, Y -> Out'", slots)
+    check_type(slots, str, "slots", f"register_kernel('{name}')", expected="'X, Y -> Out'")
     try:
         inputs, outputs = parse_slots(slots)
     except AssertionError as error:
@@ -199,7 +194,7 @@ class _Infer:
     def __call__(self, *metas: Meta, **attrs: Any) -> Any:
         if self.stated is None:
             return metas[0] if len(self.outputs) == 1 else tuple(metas[0] for _ in self.outputs)
-        answer = self.stated(*metas, **_accepted(self.stated, attrs))
+        answer = self.stated(*metas, **accepted(self.stated, attrs))
         rows = [answer] if len(self.outputs) == 1 else answer
         if not isinstance(rows, tuple | list) or len(rows) != len(self.outputs):
             raise ShapeError(
@@ -241,7 +236,7 @@ class _Reference:
         ins, outs = arrays[: self.inputs], arrays[self.inputs :]
         # A copy: the function may keep or change its arguments, and their memory is reused.
         wide = [np.array(a, np.float32 if a.dtype.itemsize == 2 and a.dtype.kind in "fV" else a.dtype) for a in ins]
-        answer = self.computed(*wide, **_accepted(self.computed, attrs))
+        answer = self.computed(*wide, **accepted(self.computed, attrs))
         found = list(answer) if isinstance(answer, tuple | list) else [answer]
         if len(found) != len(outs):
             raise ProgramError(
@@ -275,13 +270,6 @@ class _Reference:
         np.copyto(out, array, casting="unsafe")
 
 
-def _accepted(function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the attributes that a user's function accepts."""
-    params = inspect.signature(function).parameters.values()
-    every = any(p.kind is p.VAR_KEYWORD for p in params)
-    return {n: v for n, v in attrs.items() if every or n in {p.name for p in params}}
-
-
 # ----------------------------------------------------------------------------------------------------------- gradients
 def _gradient(name: str, slots: str, grad: Any) -> Any:
     inputs, outputs = parse_slots(slots)
@@ -294,12 +282,9 @@ def _gradient(name: str, slots: str, grad: Any) -> Any:
     other = OPS.get(getattr(grad, "op", ""))
     if other is not None:
         return _by_kernel(name, sources, targets, other)
-    if not callable(grad):
-        raise _wrong_type(
-            f"'grad' of register_kernel('{name}') is nothing that has gradients",
-            "expressions by slot, a registered kernel, or a numpy function", grad,
-        )  # fmt: skip
-    reference = _Reference(f"{name}_grad", len(sources), grad)
+    forms = "expressions by slot, a registered kernel, or a numpy function"
+    function = check_callable(grad, "grad", f"register_kernel('{name}')", forms)
+    reference = _Reference(f"{name}_grad", len(sources), function)
     return GradOp(f"{', '.join(sources)} -> {', '.join(targets)}", ref=reference)
 
 

@@ -38,6 +38,13 @@ def python_function(kernel: Any) -> FunctionType | None:
     return found if isinstance(found, FunctionType) else None
 
 
+def accepted(function: Callable[..., Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the attributes that a user's function accepts."""
+    params = inspect.signature(function).parameters.values()
+    every = any(p.kind is p.VAR_KEYWORD for p in params)
+    return {n: v for n, v in attrs.items() if every or n in {p.name for p in params}}
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A kernel's source.
@@ -221,10 +228,7 @@ class UserKernel:
         )
 
     def _launch(self, shapes: Sequence[Meta], attrs: Mapping[str, Any]) -> tuple[tuple[int, ...], dict[str, Any]]:
-        accepted = inspect.signature(self.launch).parameters.values()
-        every = any(p.kind is p.VAR_KEYWORD for p in accepted)
-        named_ = {n: v for n, v in attrs.items() if every or n in {p.name for p in accepted}}
-        answer = self.launch(*shapes, **named_)
+        answer = self.launch(*shapes, **accepted(self.launch, attrs))
         if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping)):
             raise ProgramError(
                 f"the launch function of '{self.op}' must return a grid and the kernel's other arguments",
@@ -270,8 +274,8 @@ class UserKernel:
         except ProgramError:
             raise NoNameError(self.op) from None
         reference.helpers.update({n: t for n, t in parts.items() if n != "np"})
-        own = inspect.signature(function).parameters
-        named_ = [f"{n}={v!r}" for n, v in op.attrs.items() if n in own and isinstance(v, bool | int | float | str)]
+        attrs = accepted(function, op.attrs).items()
+        named_ = [f"{n}={v!r}" for n, v in attrs if isinstance(v, bool | int | float | str)]
         ins = [reference.of(str(e)).text for e in op.inputs]
         call = f"{function.__name__}({', '.join([*ins, *named_])})"
         if len(op.outputs) == 1:
