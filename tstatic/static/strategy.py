@@ -11,31 +11,43 @@ from tstatic.static.strategy_property import (
     TEXT,
     TEXT_LIST,
     TEXT_SET,
+    Effect,
+    Outcome,
     Property,
     Strategy,
+    active,
     check_int,
+    later,
     member,
+    no_effect,
 )
 
 __all__ = ["BuildStrategy", "ExecutionStrategy"]
 
-FUSION_LATER = (
+FUSION_LATER = later(
     "this fusion comes with a later release; until then its ops run one by one, or as the other fusions find them, with the "
     "same results."
 )
-FUSES = "compiled.explain(feed_shapes={...}) says what it fused and what not, and why."
-IN_ORDER = (
+FUSES = active("compiled.explain(feed_shapes={...}) says what it fused and what not, and why.")
+IN_ORDER = active(
     "steps run one after another in the program's order, none part by part with its neighbours; print(compiled.plan) shows "
     "what waits for what. Results do not depend on it."
 )
-ON_PLACES = "it acts when with_data_parallel runs the program on several places."
+ON_PLACES = active("it acts when with_data_parallel runs the program on several places.")
 TRAINERS = "it must agree with what the launcher's environment says; {} leaves it to the environment."
-GPU_LATER = "it acts on a GPU, which comes with a later release."
-BLOCKS = (
+GPU_LATER = later("it acts on a GPU, which comes with a later release.")
+BLOCKS = active(
     "sums go within each process, then over blocks of hierarchical_allreduce_inter_nranks processes (0: those of one machine), "
     "then over the blocks."
 )
-LIBRARY_CHOOSES = "the communication library chooses rings and topology by itself."
+LIBRARY_CHOOSES = no_effect("the communication library chooses rings and topology by itself.")
+
+
+def fusion(
+    since: str, doc: str, outcome: Outcome = FUSES, *, default: bool = False, effect: Effect = "fusion"
+) -> Property[bool]:
+    """Returns the property that switches a fusion; it cannot change once the passes of a program are chosen."""
+    return Property(BOOL, default, since, effect, doc, outcome, freezes=True)
 
 
 class _Choice(enum.Enum):
@@ -84,174 +96,136 @@ class BuildStrategy(Strategy):
 
     # fmt: off
     reduce_strategy = Property(
-        member(ReduceStrategy), ReduceStrategy.AllReduce,
+        member(ReduceStrategy), ReduceStrategy.AllReduce, "0.13", "multi-device",
         "AllReduce updates every parameter on every place; Reduce updates each on one, which sends it out.",
-        since="0.13", effect="multi-device", freezes=True, status="active", reason=ON_PLACES,
+        ON_PLACES, freezes=True,
     )
     gradient_scale_strategy = Property(
-        member(GradientScaleStrategy), GradientScaleStrategy.CoeffNumDevice,
+        member(GradientScaleStrategy), GradientScaleStrategy.CoeffNumDevice, "0.13", "multi-device",
         "Starts the gradient of the loss at 1/number of devices, at 1, or (Customized) at what is fed for it.",
-        since="0.13", effect="multi-device", freezes=True, status="active",
-        reason="Customized takes the gradient of the loss from the feed; on one place the others both start it at 1.",
+        active("Customized takes the gradient of the loss from the feed; on one place the others both start it at 1."),
+        freezes=True,
     )
     debug_graphviz_path = Property(
-        TEXT, "", "Path prefix of the DOT files that show the program before and after it is rewritten.",
-        since="0.14", effect="debug", freezes=True, status="active",
-        reason="compiling writes PATH_original_graph, PATH_fused_graph and PATH_multi_devices_graph.",
+        TEXT, "", "0.14", "debug", "Path prefix of the DOT files that show the program before and after it is rewritten.",
+        active("compiling writes PATH_original_graph, PATH_fused_graph and PATH_multi_devices_graph."), freezes=True,
     )
     enable_sequential_execution = Property(
-        BOOL, False, "Runs the ops in the order in which the program lists them.",
-        since="1.0", effect="order", freezes=True, status="active", reason=IN_ORDER,
+        BOOL, False, "1.0", "order", "Runs the ops in the order in which the program lists them.", IN_ORDER, freezes=True,
     )
     remove_unnecessary_lock = Property(
-        BOOL, True, "Lets GPU ops run without a lock where all their readers are on the same device.",
-        since="1.2", effect="order", freezes=True, status="active",
-        reason="set to False, it puts an event after every step, for which the next one waits; print(compiled.plan) shows them.",
+        BOOL, True, "1.2", "order", "Lets GPU ops run without a lock where all their readers are on the same device.",
+        active("set to False, it puts an event after every step, for which the next one waits; print(compiled.plan) shows them."),
+        freezes=True,
     )
-    fuse_elewise_add_act_ops = Property(
-        BOOL, False, "Fuses an elementwise add with the activation before or after it, forward and backward.",
-        since="1.1", effect="fusion", freezes=True, status="active", reason=FUSES,
+    fuse_elewise_add_act_ops = fusion(
+        "1.1", "Fuses an elementwise add with the activation before or after it, forward and backward.",
     )
     fuse_broadcast_ops = Property(
-        BOOL, False, "With Reduce, sends all updated parameters in one grouped broadcast at the end of the step.",
-        since="1.1", effect="multi-device", freezes=True, status="active", reason=ON_PLACES,
+        BOOL, False, "1.1", "multi-device",
+        "With Reduce, sends all updated parameters in one grouped broadcast at the end of the step.",
+        ON_PLACES, freezes=True,
     )
     memory_optimize = Property(
-        OPTIONAL_BOOL, None, "Lets values that are not alive at the same time share storage; False gives each its own.",
-        since="1.3", effect="memory", status="active",
-        reason="it decides how values share the arena (None as True); memory_report() shows the difference.",
+        OPTIONAL_BOOL, None, "1.3", "memory",
+        "Lets values that are not alive at the same time share storage; False gives each its own.",
+        active("it decides how values share the arena (None as True); memory_report() shows the difference."),
     )
     enable_inplace = Property(
-        BOOL, True, "Lets an op write its result over an input that nobody reads afterwards.",
-        since="1.3", effect="memory", status="active",
-        reason="it decides whether an op may overwrite a dying input; memory_report() shows the difference.",
+        BOOL, True, "1.3", "memory", "Lets an op write its result over an input that nobody reads afterwards.",
+        active("it decides whether an op may overwrite a dying input; memory_report() shows the difference."),
     )
-    fuse_relu_depthwise_conv = Property(
-        BOOL, False, "Fuses relu into the depthwise convolution that reads it, forward and backward.",
-        since="1.4", effect="fusion", freezes=True, status="active", reason=FUSES,
+    fuse_relu_depthwise_conv = fusion(
+        "1.4", "Fuses relu into the depthwise convolution that reads it, forward and backward.",
     )
     async_mode = Property(
-        BOOL, False, "Trains without waiting for the other trainers, through a parameter server.",
-        since="1.4", effect="distributed", status="no effect",
-        reason="it belongs to parameter servers, which do not exist here.",
+        BOOL, False, "1.4", "distributed", "Trains without waiting for the other trainers, through a parameter server.",
+        no_effect("it belongs to parameter servers, which do not exist here."),
     )
     sync_batch_norm = Property(
-        BOOL, False, "Computes batch-norm statistics over the samples of all places, weighted by their counts.",
-        since="1.4", effect="rewrite", freezes=True, status="active", reason=ON_PLACES,
+        BOOL, False, "1.4", "rewrite",
+        "Computes batch-norm statistics over the samples of all places, weighted by their counts.",
+        ON_PLACES, freezes=True,
     )
     fuse_all_reduce_ops = Property(
-        BOOL, True, "Reduces gradients in a few large buckets instead of one by one.",
-        since="1.4", effect="multi-device", status="active", reason=ON_PLACES,
+        BOOL, True, "1.4", "multi-device", "Reduces gradients in a few large buckets instead of one by one.", ON_PLACES,
     )
-    fuse_all_optimizer_ops = Property(
-        BOOL, False, "Updates all parameters that share an optimizer and its attributes with one op.",
-        since="1.4", effect="optimizer fusion", freezes=True, status="active", reason=FUSES,
+    fuse_all_optimizer_ops = fusion(
+        "1.4", "Updates all parameters that share an optimizer and its attributes with one op.", effect="optimizer fusion",
     )
     cache_runtime_context = Property(
-        BOOL, False, "Keeps the look-ups of an op's variables from one run to the next.",
-        since="1.4", effect="order", status="no effect",
-        reason="look-ups are always bound once, when a plan is bound.",
+        BOOL, False, "1.4", "order", "Keeps the look-ups of an op's variables from one run to the next.",
+        no_effect("look-ups are always bound once, when a plan is bound."),
     )
     mkldnn_enabled_op_types = Property(
-        TEXT_SET, set(), "Names the op types that may run through oneDNN.",
-        since="1.5", effect="rewrite", status="no effect",
-        reason="oneDNN is not used: CPU ops run through numpy.",
+        TEXT_SET, set(), "1.5", "rewrite", "Names the op types that may run through oneDNN.",
+        no_effect("oneDNN is not used: CPU ops run through numpy."),
     )
     num_trainers = Property(
-        check_int(1), 1, "Number of processes that train together.",
-        since="1.4", effect="distributed", status="active", reason=TRAINERS.format("1"),
+        check_int(1), 1, "1.4", "distributed", "Number of processes that train together.", active(TRAINERS.format("1")),
     )
     trainer_id = Property(
-        check_int(0), 0, "This process's rank among the trainers.",
-        since="1.4", effect="distributed", status="active", reason=TRAINERS.format("0"),
+        check_int(0), 0, "1.4", "distributed", "This process's rank among the trainers.", active(TRAINERS.format("0")),
     )
     trainers_endpoints = Property(
-        TEXT_LIST, [], "The trainers' addresses, as 'host:port', in the order of their ranks.",
-        since="1.4", effect="distributed", status="active", reason=TRAINERS.format("an empty list"),
+        TEXT_LIST, [], "1.4", "distributed", "The trainers' addresses, as 'host:port', in the order of their ranks.",
+        active(TRAINERS.format("an empty list")),
     )
     is_distribution = Property(
-        BOOL, False, "Says that the program sends to and receives from parameter servers.",
-        since="1.3", effect="distributed", status="no effect",
-        reason="it follows from the program's ops, whatever is set here; parameter servers do not exist here.",
+        BOOL, False, "1.3", "distributed", "Says that the program sends to and receives from parameter servers.",
+        no_effect("it follows from the program's ops, whatever is set here; parameter servers do not exist here."),
     )
     nccl_comm_num = Property(
-        check_int(1), 1, "Number of NCCL rings.",
-        since="1.5", effect="distributed", status="no effect", reason=LIBRARY_CHOOSES,
+        check_int(1), 1, "1.5", "distributed", "Number of NCCL rings.", LIBRARY_CHOOSES,
     )
     bkcl_comm_num = Property(
-        check_int(1), 1, "Number of BKCL rings, on Kunlun devices.",
-        since="2.0", effect="distributed", status="no effect", reason="Kunlun devices are not supported.",
+        check_int(1), 1, "2.0", "distributed", "Number of BKCL rings, on Kunlun devices.",
+        no_effect("Kunlun devices are not supported."),
     )
     use_hierarchical_allreduce = Property(
-        BOOL, False, "Reduces inside each machine first, then between machines.",
-        since="1.5", effect="distributed", status="active", reason=BLOCKS,
+        BOOL, False, "1.5", "distributed", "Reduces inside each machine first, then between machines.", BLOCKS,
     )
     hierarchical_allreduce_inter_nranks = Property(
-        check_int(0), 0, "Number of ranks in the inner ring of a hierarchical all-reduce.",
-        since="1.5", effect="distributed", status="active", reason=BLOCKS,
+        check_int(0), 0, "1.5", "distributed", "Number of ranks in the inner ring of a hierarchical all-reduce.", BLOCKS,
     )
     enable_backward_optimizer_op_deps = Property(
-        BOOL, True, "With several trainers, starts no update before the whole backward part has run.",
-        since="1.5", effect="order", status="active",
-        reason="updates come after the whole backward part of all places and processes, whatever this says.",
+        BOOL, True, "1.5", "order", "With several trainers, starts no update before the whole backward part has run.",
+        active("updates come after the whole backward part of all places and processes, whatever this says."),
     )
-    fuse_bn_act_ops = Property(
-        BOOL, False, "Fuses batch norm with the activation after it, forward and backward.",
-        since="1.7", effect="fusion", freezes=True, status="active", reason=FUSES,
-    )
-    enable_auto_fusion = Property(
-        BOOL, False, "Finds groups of elementwise ops and generates one kernel for each.",
-        since="1.8", effect="fusion", freezes=True, status="active", reason=FUSES,
-    )
-    fuse_bn_add_act_ops = Property(
-        BOOL, True, "Fuses batch norm, the add of a residual and the activation after it, forward and backward.",
-        since="2.0", effect="fusion", freezes=True, status="active", reason=FUSES,
+    fuse_bn_act_ops = fusion("1.7", "Fuses batch norm with the activation after it, forward and backward.")
+    enable_auto_fusion = fusion("1.8", "Finds groups of elementwise ops and generates one kernel for each.")
+    fuse_bn_add_act_ops = fusion(
+        "2.0", "Fuses batch norm, the add of a residual and the activation after it, forward and backward.", default=True,
     )
     enable_addto = Property(
-        BOOL, False, "Accumulates the gradients of a value with several uses in place, without a sum op.",
-        since="2.0", effect="memory", status="active",
-        reason="each gradient is added when it is there, in place; memory_report() shows the difference.",
+        BOOL, False, "2.0", "memory", "Accumulates the gradients of a value with several uses in place, without a sum op.",
+        active("each gradient is added when it is there, in place; memory_report() shows the difference."),
     )
     fix_op_run_order = Property(
-        BOOL, False, "Gives the ops the same order in every run and every process.",
-        since="2.2", effect="order", status="active", reason=IN_ORDER,
+        BOOL, False, "2.2", "order", "Gives the ops the same order in every run and every process.", IN_ORDER,
     )
     allow_cuda_graph_capture = Property(
-        BOOL, False, "Lets the program be captured as a CUDA graph and replayed.",
-        since="2.3", effect="GPU", status="not yet active", reason=GPU_LATER,
+        BOOL, False, "2.3", "GPU", "Lets the program be captured as a CUDA graph and replayed.", GPU_LATER,
     )
-    fuse_gemm_epilogue = Property(
-        BOOL, False, "Fuses a matrix product with its bias and activation, forward and backward.",
-        since="2.3", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+    fuse_gemm_epilogue = fusion(
+        "2.3", "Fuses a matrix product with its bias and activation, forward and backward.", FUSION_LATER,
     )
-    build_cinn_pass = Property(
-        BOOL, False, "Lowers groups of elementwise and reduction ops with the kernel compiler.",
-        since="2.5", effect="compiler", freezes=True, status="active", reason=FUSES,
+    build_cinn_pass = fusion(
+        "2.5", "Lowers groups of elementwise and reduction ops with the kernel compiler.", effect="compiler",
     )
-    fused_attention = Property(
-        BOOL, False, "Fuses a whole multi-head attention block into one op, forward and backward.",
-        since="2.5", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+    fused_attention = fusion(
+        "2.5", "Fuses a whole multi-head attention block into one op, forward and backward.", FUSION_LATER,
     )
-    fused_feedforward = Property(
-        BOOL, False, "Fuses a whole feed-forward block into one op, forward and backward.",
-        since="2.5", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
-    )
-    fuse_adamw = Property(
-        BOOL, False, "Updates all parameters that AdamW trains with one op.",
-        since="2.5", effect="optimizer fusion", freezes=True, status="active", reason=FUSES,
-    )
+    fused_feedforward = fusion("2.5", "Fuses a whole feed-forward block into one op, forward and backward.", FUSION_LATER)
+    fuse_adamw = fusion("2.5", "Updates all parameters that AdamW trains with one op.", effect="optimizer fusion")
     sequential_run = Property(
-        BOOL, False, "Runs op by op in the program's order, on one stream; an aid for debugging.",
-        since="2.5", effect="order", freezes=True, status="active", reason=IN_ORDER,
+        BOOL, False, "2.5", "order", "Runs op by op in the program's order, on one stream; an aid for debugging.",
+        IN_ORDER, freezes=True,
     )
-    fuse_dot_product_attention = Property(
-        BOOL, False, "Fuses the attention core (products, mask, softmax, dropout) into one op.",
-        since="3.0", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
+    fuse_dot_product_attention = fusion(
+        "3.0", "Fuses the attention core (products, mask, softmax, dropout) into one op.", FUSION_LATER,
     )
-    fuse_resunit = Property(
-        BOOL, False, "Fuses the convolution, batch norm, add and relu chains of residual units.",
-        since="3.0", effect="fusion", freezes=True, status="not yet active", reason=FUSION_LATER,
-    )
+    fuse_resunit = fusion("3.0", "Fuses the convolution, batch norm, add and relu chains of residual units.", FUSION_LATER)
     # fmt: on
 
     def check(self) -> None:
@@ -311,44 +285,41 @@ class ExecutionStrategy(Strategy):
 
     # fmt: off
     num_threads = Property(
-        check_int(0), 0, "Size of the pool of worker threads; 0 means 4 for each device. Results do not depend on it.",
-        since="0.13", effect="order", status="active",
-        reason="it sizes the pool that independent tiles of work run on; the places share it.",
+        check_int(0), 0, "0.13", "order",
+        "Size of the pool of worker threads; 0 means 4 for each device. Results do not depend on it.",
+        active("it sizes the pool that independent tiles of work run on; the places share it."),
     )
     num_iteration_per_drop_scope = Property(
-        check_int(1), 100, "Number of runs after which temporary values are dropped.",
-        since="0.14", effect="memory", status="active",
-        reason="the arena is given back after so many runs.",
+        check_int(1), 100, "0.14", "memory", "Number of runs after which temporary values are dropped.",
+        active("the arena is given back after so many runs."),
     )
     num_iteration_per_run = Property(
-        check_int(1), 1, "Number of steps that one call of run() makes with the same feed; the last one's fetches return.",
-        since="1.5", effect="order", status="active",
-        reason="run() repeats the step so many times.",
+        check_int(1), 1, "1.5", "order",
+        "Number of steps that one call of run() makes with the same feed; the last one's fetches return.",
+        active("run() repeats the step so many times."),
     )
     allow_op_delay = Property(
-        BOOL, False, "Delayed communication ops in early releases.",
-        since="0.13", effect="order", status="no effect", reason="it has had no meaning since early releases.",
+        BOOL, False, "0.13", "order", "Delayed communication ops in early releases.",
+        no_effect("it has had no meaning since early releases."),
     )
     use_thread_barrier = Property(
-        BOOL, False, "Makes all threads wait for each other in asynchronous training.",
-        since="2.0", effect="distributed", status="no effect",
-        reason="it belongs to parameter servers, which do not exist here.",
+        BOOL, False, "2.0", "distributed", "Makes all threads wait for each other in asynchronous training.",
+        no_effect("it belongs to parameter servers, which do not exist here."),
     )
     use_experimental_executor = Property(
-        BOOL, True, "Chooses between two graph executors.",
-        since="0.15", effect="order", status="no effect",
-        reason="there is one executor, and every property works with it.",
+        BOOL, True, "0.15", "order", "Chooses between two graph executors.",
+        no_effect("there is one executor, and every property works with it."),
     )
     _dry_run = Property(
-        BOOL, False, "Does everything but run the kernels; fetches come back as None.",
-        since="2.0", effect="debug", status="active", reason="run() compiles and checks everything, runs nothing and returns None.",
+        BOOL, False, "2.0", "debug", "Does everything but run the kernels; fetches come back as None.",
+        active("run() compiles and checks everything, runs nothing and returns None."),
     )
     _use_device = Property(
-        member(DeviceType), DeviceType.CUDA, "The kind of device that runs the program.",
-        since="2.0", effect="multi-device", status="no effect", reason="the Executor's place decides it.",
+        member(DeviceType), DeviceType.CUDA, "2.0", "multi-device", "The kind of device that runs the program.",
+        no_effect("the Executor's place decides it."),
     )
     use_cuda = Property(
-        BOOL, True, "The 1.x name of the choice between GPU and CPU.",
-        since="0.13", effect="multi-device", status="no effect", reason="the Executor's place decides it.",
+        BOOL, True, "0.13", "multi-device", "The 1.x name of the choice between GPU and CPU.",
+        no_effect("the Executor's place decides it."),
     )
     # fmt: on

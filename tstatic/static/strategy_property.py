@@ -5,14 +5,15 @@ from __future__ import annotations
 import enum
 import reprlib
 from collections.abc import Callable, Hashable
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 
 from tstatic.errors import StrategyTypeError, StrategyValueError, TstaticError, UnknownPropertyError, near
 
-__all__ = ["Effect", "Kind", "Property", "Status", "Strategy"]
+__all__ = ["Effect", "Kind", "Outcome", "Property", "Status", "Strategy"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)
@@ -116,6 +117,18 @@ def member(cls: type[E]) -> Kind[E]:
     return Kind(f"one of {names}", read, f"set a member of the enum, such as {example}")
 
 
+class Outcome(NamedTuple):
+    """What a property does in this release, as ``explain`` and help report it: a status, and a sentence that says why or where."""
+
+    status: Status
+    reason: str
+
+
+active = partial(Outcome, "active")
+later = partial(Outcome, "not yet active")
+no_effect = partial(Outcome, "no effect")
+
+
 @dataclass(frozen=True, eq=False)
 class Property(Generic[T]):
     """One property of a strategy: the single source for validation, help, ``repr`` and ``explain``.
@@ -125,25 +138,30 @@ class Property(Generic[T]):
     Args:
         kind: The kind of its values.
         default: The documented default.
-        doc: One sentence that describes its effect.
         since: The first Paddle release that had it.
         effect: What it acts on.
+        doc: One sentence that describes its effect.
+        outcome: What it does in this release.
         freezes: True if setting it after the strategy was finalized is an error.
-        status: The status that ``explain`` reports in this release.
-        reason: The sentence that goes with ``status``.
     """
 
     kind: Kind[T]
     default: T
-    doc: str
-    _: KW_ONLY
     since: str
     effect: Effect
-    status: Status
-    reason: str
+    doc: str
+    outcome: Outcome
     freezes: bool = False
     name: str = field(default="", init=False)
     owner: str = field(default="", init=False)
+
+    @property
+    def status(self) -> Status:
+        return self.outcome.status
+
+    @property
+    def reason(self) -> str:
+        return self.outcome.reason
 
     def __set_name__(self, owner: type, name: str) -> None:
         assert self.kind.read(self.default) == self.default, f"{name}: the default is not a value of its kind"
@@ -240,7 +258,7 @@ class Strategy:
                     break
             else:
                 return values
-        values = tuple(item.kind.freeze(item.read(self._values[name])) for name, item in self._table.items())
+        values = tuple(self._table[name].kind.freeze(value) for name, value in self._copied().items())
         lists = tuple((value, tuple(value)) for value in self._values.values() if isinstance(value, list | set))
         object.__setattr__(self, "_key", (lists, values))
         return values
@@ -248,11 +266,14 @@ class Strategy:
     def copy(self: S) -> S:
         """Returns an independent copy that is not finalized."""
         other = type(self)()
-        for name, item in self._table.items():
-            other._values[name] = item.read(self._values[name])
+        other._values.update(self._copied())
         return other
 
     _copy = copy
+
+    def _copied(self) -> dict[str, Any]:
+        """Returns all values, checked once more and copied where they are mutable."""
+        return {name: item.read(self._values[name]) for name, item in self._table.items()}
 
     def __setattr__(self, name: str, value: object) -> None:
         item = self._table.get(name)
@@ -291,8 +312,7 @@ class Strategy:
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> dict[str, Any]:
-        values = {name: item.read(self._values[name]) for name, item in self._table.items()}
-        return {"values": values, "finalized": self._finalized}
+        return {"values": self._copied(), "finalized": self._finalized}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Strategy.__init__(self)
