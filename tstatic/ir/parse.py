@@ -171,6 +171,7 @@ class Reader:
         if text.lstrip("-").startswith("0x"):
             return int(text, 16)
         if text.lstrip("-").isdigit():
+            # The time of int() grows with the square of the digits; in hexadecimal it does not.
             if len(text) > 400:
                 self.wrong("an int of at most 400 digits", token, "write large ints in hexadecimal")
             return int(text)
@@ -308,6 +309,7 @@ class _Parser(Reader):
             raise self.refuse(
                 "the program has no block", "block 0 { ... }", "the end of the text", "add 'block 0 {' and '}'"
             )
+        # What is wrong with the program as a whole is reported for its first line.
         self.number = 1
         desc: ProgramDesc = self.checked({**fields, "blocks": blocks, "files": self.paths}, ProgramDesc)
         return restore(desc, self.locate)
@@ -342,6 +344,7 @@ class _Parser(Reader):
                 self.take()
                 self.end()
                 fields = {"built": len(ops), **marks, "vars": [], "ops": []}
+                # Variables and ops were checked one by one, where their lines were known.
                 desc: BlockDesc = self.checked(fields, BlockDesc)
                 desc.vars, desc.ops = variables, ops
                 return desc

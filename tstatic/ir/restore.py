@@ -88,6 +88,7 @@ class _Restore:
                 if name is not None and name not in names:
                     raise self.no_variable(("program", 0, 0), f"'{what}' of the program names", name, names)
         made.feed_names, made.fetch_names = tuple(desc.feeds), tuple(desc.fetches)
+        # Errors of a later run then name the file as the possible cause.
         made._from_file = True
         made.lr_var = None if desc.learning_rate is None else names[desc.learning_rate]
         made._touch()
@@ -173,6 +174,7 @@ class _Restore:
                 **{n: getattr(more, n) for n in ("trainable", "do_model_average", "need_clip", "is_distributed")},
                 **common,
             )  # fmt: skip
+        # Behind the setter, which would count as an edit of the program, once per variable.
         var._persistable = desc.persistable
         var.initialised = desc.initialised
         return var

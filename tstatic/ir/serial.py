@@ -177,6 +177,7 @@ def seal(payload: bytes, version: int = FORMAT, stamp: str = "") -> bytes:
 
 
 def _digest(payload: bytes, stamp: str) -> str:
+    # With the stamp: else a file could be given to another save by editing its first line.
     return hashlib.sha256(payload + stamp.encode()).hexdigest()
 
 
@@ -214,7 +215,7 @@ def decode(data: bytes, path: object = None) -> Program:
         )
     source = "these bytes" if path is None else str(path)
     desc = _payload(bytes(data), source)
-    place = ("block", 0, 0)
+    place = ("block", 0, 0)  # of the op that is being read, for the message
     try:
         for number, block in enumerate(desc.blocks):
             for index, op in enumerate(block.ops):
@@ -244,6 +245,7 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
     """
     head = _HEADER.match(data)
     if head is None:
+        # The first bytes of a pickle, and of other frameworks' programs.
         if data[:1] == b"\x80" or data[:4] == b"\x08\x00\x12\x00":
             fix = "programs of other frameworks are not read: build the program with tstatic"
         else:
@@ -251,6 +253,8 @@ def _payload(data: bytes, source: str) -> ProgramDesc:
         raise _refused(
             f"{source}: this is not a saved program", "bytes that begin with 'tstatic-program'", repr(data[:24]), fix
         )
+    # In the order of what the user can do about it: update, copy the whole file again, take another copy. Nothing is decoded
+    # before the digest fits, so that damage is never reported as a fault of the format.
     version, digest, length, stamp = int(head[1]), head[2].decode(), int(head[3]), (head[4] or b"").decode()
     if version != FORMAT:
         raise _refused(

@@ -54,6 +54,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
         import safetensors.numpy
 
     rows: dict[str, Any] = {}
+    # Digests, header and file must describe the same bytes, so arrays are made contiguous once, before all three.
     dense = {name: np.require(array, requirements="C") for name, array in checkpoint.tensors.items()}
     for name, array in dense.items():
         rows[name] = {
@@ -112,6 +113,7 @@ def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object)
             "convert it",
         )
     dtype = dtype_of(_FROM_ST[entry.dtype])
+    # A file that is cut off gives a shorter slice here, which its length and digest reveal.
     begin, end = entry.data_offsets
     raw = body[begin:end]
     if row is not None and (
@@ -122,6 +124,7 @@ def _tensor(name: str, entry: Entry, row: Row | None, body: Array, path: object)
     ):
         raise broken(path, f"tensor {short(name)} is damaged", "the bytes it was saved with", "other bytes", AGAIN)
     try:
+        # A copy: the scope writes into what it holds, and a view would keep the whole file in memory.
         array: Array = raw.view(dtype.np).reshape(entry.shape).copy()
         return array
     except (ValueError, TypeError, OverflowError) as error:

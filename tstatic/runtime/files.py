@@ -122,6 +122,8 @@ def write(files: Mapping[Path, bytes]) -> None:
                 move_committed(folder)
                 _sweep(folder, contents)
             _check_room(folders)
+            # Everything that can fail for want of room or rights happens before the first commit: all files of all folders are
+            # staged and synced, and only renames are left.
             stages = {folder: stack.enter_context(_staging(folder)) for folder in folders}
             for folder, contents in folders.items():
                 # Runs before the stage is removed, even if an exception follows the commit.
@@ -132,6 +134,7 @@ def write(files: Mapping[Path, bytes]) -> None:
             for folder, contents in folders.items():
                 _commit(stages[folder], folder, list(contents))
                 committed.append(folder)
+                # A rename is durable only once its folder is synced.
                 _sync(folder)
     except CheckpointError:
         raise  # an OSError, too
@@ -240,14 +243,17 @@ def _staging(folder: Path) -> Iterator[Path]:
 
 
 def _stage(staged: Path, data: bytes, old: os.stat_result | None) -> None:
+    # A file that replaces another one is private until it has that one's owner and mode: nobody else may read it earlier.
     handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600)
     try:
         if old is not None:
+            # First the owner, since chown clears set-user-id bits; only the superuser may give files away.
             with contextlib.suppress(OSError):
                 os.chown(handle, old.st_uid, old.st_gid)
             os.chmod(handle, stat.S_IMODE(old.st_mode))
         with os.fdopen(handle, "wb", closefd=False) as file:
             file.write(data)
+        # Before the rename: else a power cut could leave the new name with no content.
         os.fsync(handle)
     finally:
         os.close(handle)
@@ -256,11 +262,14 @@ def _stage(staged: Path, data: bytes, old: os.stat_result | None) -> None:
 def _commit(stage: Path, folder: Path, names: Sequence[str]) -> None:
     """Commits staged files: the one point at which the set changes."""
     if len(names) == 1:
+        # One rename is a commit by itself, and the staged file is already synced.
         os.replace(stage / names[0], folder / names[0])
         return
+    # The names in the stage must be durable before the rename that commits them.
     _sync(stage)
     for _ in range(MAX_TRIES):
         try:
+            # Fails if the target holds files: a save that is committed and not moved yet is never overwritten.
             os.rename(stage, folder / DONE)
             return
         except OSError as error:
@@ -281,6 +290,7 @@ def move_committed(folder: Path) -> None:
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             os.replace(done / name, folder / name)
+    # The files' new places must be durable before the folder that lists them as committed goes.
     _sync(folder)
     try:
         os.rmdir(done)
@@ -306,6 +316,7 @@ def _remove_unlocked(stage: str) -> None:
     with contextlib.suppress(OSError):
         lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
+            # Fails at once while the saving process lives; the kernel drops a dead process's lock.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(stage, ignore_errors=True)
         finally:
@@ -378,6 +389,7 @@ def _place(path: Path) -> Path:
 def _open(path: Path) -> int:
     place = _place(path)
     try:
+        # Opening a FIFO without O_NONBLOCK would wait for a writer; its kind is checked once it is open.
         return os.open(place, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         # Another process has moved it to its place in the meantime.

@@ -230,18 +230,13 @@ class CompiledProgram:
                 repr(share_vars_from),
                 "call with_data_parallel on it first",
             )
-        self._settings = replace(
-            self._settings,
-            build=self._settings.build
-            if build_strategy is None
-            else _copied(build_strategy, BuildStrategy, "build_strategy"),
-            execution=self._settings.execution
-            if exec_strategy is None
-            else _copied(exec_strategy, ExecutionStrategy, "exec_strategy"),
-            parallel=True,
-            places=places,
-            share=None if share_vars_from is None else share_vars_from._history,
-        )
+        given: dict[str, Any] = {}
+        if build_strategy is not None:
+            given["build"] = _copied(build_strategy, BuildStrategy, "build_strategy")
+        if exec_strategy is not None:
+            given["execution"] = _copied(exec_strategy, ExecutionStrategy, "exec_strategy")
+        share = None if share_vars_from is None else share_vars_from._history
+        self._settings = replace(self._settings, parallel=True, places=places, share=share, **given)
         return self
 
     def _refused(self, what: str, expected: str, received: str, fix: str) -> ProgramError:
@@ -261,14 +256,8 @@ class CompiledProgram:
                     near(name, self._program.global_block().vars) or "pass loss.name",
                 )
             return
-        losses = sorted(
-            {
-                n.removesuffix("@GRAD")
-                for op in self._program.global_block().ops
-                if starts_loss_gradient(op)
-                for n in op.output_arg_names
-            }
-        )
+        starts = [op for op in self._program.global_block().ops if starts_loss_gradient(op)]
+        losses = sorted({n.removesuffix("@GRAD") for op in starts for n in op.output_arg_names})
         if not name:
             raise self._refused(
                 "The loss name of CompiledProgram is None. The loss name should be set if CompiledProgram contains backward "

@@ -20,6 +20,7 @@ from tstatic.errors import (
     UnsupportedError,
     shown,
 )
+from tstatic.ir.checks import check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.program import Program
@@ -136,13 +137,7 @@ class Executor:
         base, settings = (program, PLAIN) if isinstance(program, Program) else self._source_of(program)
         where = scope if scope is not None else global_scope()
         if not isinstance(where, Scope):
-            raise ProgramTypeError(
-                "Executor.run needs a Scope as 'scope'",
-                expected="a static.Scope",
-                received=shown(where),
-                fix="make one with static.Scope()",
-                op="Executor.run",
-            )
+            check_type(where, Scope, "scope", "Executor.run", fix="make one with static.Scope()")
         check_holders(feed_var_name, fetch_var_name)
         names, kept = fetch_names(fetch_list)
         if settings.parallel:

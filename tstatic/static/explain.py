@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from tstatic.comm.distribution import Report
-from tstatic.errors import NotFoundError, TstaticError, near
+from tstatic.errors import TstaticError
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.engine import Applied, OpInfo, Rejection
 from tstatic.fusion.reasons import explain_code
+from tstatic.ir.checks import check_known
 from tstatic.ir.program import Operator, Program, Variable
 from tstatic.static.strategy import BuildStrategy, ExecutionStrategy
 from tstatic.target import H100
@@ -148,16 +149,10 @@ class Explanation:
             name = next(iter(given.output_arg_names), given.type)
         elif isinstance(given, Variable):
             name = given.name
-        if name not in self._names:
-            raise NotFoundError(
-                f"explain().why: no operator of the program that runs writes '{name}'",
-                expected="a variable that an operator writes, its name, or an Operator",
-                received=repr(given),
-                fix=near(str(name), self._names)
-                or "list them with [op.output_arg_names for op in program.global_block().ops]",
-                var=str(name),
-            )
-        return str(name)
+        fix = "list them with [op.output_arg_names for op in program.global_block().ops]"
+        return check_known(
+            str(name), self._names, "explain().why: no operator of the program that runs writes", fix=fix
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data: the strategies with their properties, and under ``fusions`` the fusions made and rejected."""

@@ -240,7 +240,7 @@ def _members(members: Iterable[Any]) -> str:
 def _applied(explanation: Explanation) -> str:
     # The plain data has a kernel's bytes, lower bound and launches; all forms of the report use it.
     rows = explanation.to_dict()["fusions"]["applied"]
-    parts = [f'<section aria-label="Fusions made"><h2>Fusions made ({len(rows)})</h2>']
+    parts = []
     for i, (made, row) in enumerate(zip(explanation.applied, rows, strict=True)):
         parts.append(f'<article id="applied-{i}"><h3><code>{clean(made.op)}</code> by {clean(made.switch)}</h3>')
         parts.append(_members(made.members))
@@ -257,10 +257,14 @@ def _applied(explanation: Explanation) -> str:
                 f"<p>It is computed by the kernel of <code>{clean(into.op)}</code>, by {clean(into.switch)}.</p>"
             )
         parts.append("</article>")
-    if not rows:
-        parts.append("<p>None.</p>")
-    parts.append("</section>")
-    return "\n".join(parts)
+    return _listing("Fusions made", parts, len(rows))
+
+
+def _listing(title: str, parts: Sequence[str], count: int | None = None) -> str:
+    """Returns a section with a heading, and with the number of its entries if they are counted."""
+    heading = title if count is None else f"{title} ({count})"
+    none = ["<p>None.</p>"] if count == 0 else []
+    return "\n".join([f'<section aria-label="{title}"><h2>{heading}</h2>', *parts, *none, "</section>"])
 
 
 def _kernel(source: Mapping[str, Any]) -> str:
@@ -283,21 +287,18 @@ def _kernel(source: Mapping[str, Any]) -> str:
 
 
 def _refused(explanation: Explanation) -> str:
-    parts = [f'<section aria-label="Fusions refused"><h2>Fusions refused ({len(explanation.refused)})</h2>']
+    parts = []
     for i, no in enumerate(explanation.refused):
         parts.append(
             f'<article id="refused-{i}"><h3><code>{clean(no.code)}</code> {clean(no.switch)}</h3>{_members(no.members)}'
             f"<p>{clean(no.reason)}.</p><p><b>To allow it:</b> {clean(no.change)}.</p></article>"
         )
-    if not explanation.refused:
-        parts.append("<p>None.</p>")
-    parts.append("</section>")
-    return "\n".join(parts)
+    return _listing("Fusions refused", parts, len(explanation.refused))
 
 
 def _properties(explanation: Explanation) -> str:
     plain = explanation.to_dict()
-    parts = ['<section aria-label="Properties"><h2>Properties</h2>']
+    parts = []
     for strategy in dict.fromkeys(v.strategy for v in explanation.verdicts):
         rows = []
         for v in explanation.verdicts:
@@ -311,8 +312,7 @@ def _properties(explanation: Explanation) -> str:
             f"<th>property</th><th>value</th><th>status</th><th>what it did</th></tr></thead><tbody>{''.join(rows)}</tbody>"
             "</table></details>"
         )
-    parts.append("</section>")
-    return "\n".join(parts)
+    return _listing("Properties", parts)
 
 
 # ------------------------------------------------------------------------------------------------------------------ data

@@ -155,15 +155,10 @@ def build_explanation(
 
         return explain_html.page(explanation, max_ops)
 
+    switches = {f.switch: f.name for f in FUSIONS}
+    said = made.report.said() if made.report is not None else None
     return Explanation(
-        properties(
-            build,
-            execution,
-            log.applied,
-            log.refused,
-            {f.switch: f.name for f in FUSIONS},
-            made.report.said() if made.report is not None else None,
-        ),
+        properties(build, execution, log.applied, log.refused, switches, said),
         _with_kernels(log.applied, kernels),
         tuple(log.refused),
         MemoryTraffic(before[0], after[0], before[1], after[1]),
@@ -207,10 +202,13 @@ def _why(
     for made in log.applied:
         if _holds(made, (a, b)):
             return FusionAnswer(True, "APPLIED", f"{pair} are one {made.op} by {made.switch}.", "")
+
+    def apart(code: str, why: str, change: str, *, advice: bool = True) -> FusionAnswer:
+        return FusionAnswer(False, code, f"{pair} stay apart{why}.{f' To allow it: {change}.' * advice}", change)
+
     for no in log.refused:
         if _holds(no, (a, b)):
-            text = f"{pair} stay apart under {no.switch}: {no.code}, {no.reason}. To allow it: {no.change}."
-            return FusionAnswer(False, no.code, text, no.change)
+            return apart(no.code, f" under {no.switch}: {no.code}, {no.reason}", no.change)
     refused: Rejection | None = None
     # Patterns first: to turn on one pattern is a smaller change than to turn on a general compiler.
     for fusion in sorted(FUSIONS, key=lambda f: f.groups is not None):
@@ -219,26 +217,21 @@ def _why(
         other = _log_of_only(fusion, frozen, metas)
         if any(_holds(x, (a, b)) for x in other.applied):
             meaning, change = explain_code("OFF", value=fusion.switch)
-            return FusionAnswer(
-                False, "OFF", f"{pair} stay apart: {meaning} ({fusion.switch}). To allow it: {change}.", change
-            )
+            return apart("OFF", f": {meaning} ({fusion.switch})", change)
         refused = refused or next((x for x in other.refused if _holds(x, (a, b))), None)
     makers = {v: op for op in frozen.ops for v in op.writes()}
     left = _left(frozen, metas)
     for value in (a, b):
         if value not in left:
             meaning, change = explain_code("IDENTITY", reader=makers[value].type)
-            return FusionAnswer(False, "IDENTITY", f"{pair} stay apart: {meaning}.", change)
+            return apart("IDENTITY", f": {meaning}", change, advice=False)
     if refused is not None:
-        return FusionAnswer(
-            False, refused.code,
-            f"{pair} stay apart, and {refused.switch} would not join them: {refused.code}, {refused.reason}. "
-            f"To allow it: {refused.change}.", refused.change,
-        )  # fmt: skip
+        why = f", and {refused.switch} would not join them: {refused.code}, {refused.reason}"
+        return apart(refused.code, why, refused.change)
     linked = a in makers[b].reads() or b in makers[a].reads()
     meaning, change = explain_code("NO_PATTERN")
     reason = meaning if linked else "neither reads what the other makes, and no fusion joins unrelated operators"
-    return FusionAnswer(False, "NO_PATTERN", f"{pair} stay apart: {reason}.", change)
+    return apart("NO_PATTERN", f": {reason}", change, advice=False)
 
 
 # ----------------------------------------------------------------------------------------------------- notes for drawings

@@ -215,6 +215,7 @@ def check_one_save(
     saves = {origin.stamp for origin in known.values() if origin.stamp is not None and origin.has_values}
     if len(programs) <= 1 and len(saves) <= 1:
         return []
+    # Only now, in doubt, other files of the folder are read: they tell which save the older files belong to.
     stamps = {path: origin.stamp for path, origin in known.items() if origin.stamp is not None}
     every = stamps | _stamps(path for path in beside() if path not in stamps)
     names = older({str(path): stamp for path, stamp in every.items()})

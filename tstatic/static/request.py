@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tstatic.errors import FeedTypeError, ProgramError, ProgramTypeError, reason, shown
+from tstatic.errors import FeedTypeError, ProgramError, reason, shown
+from tstatic.ir.checks import check_type
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.frozen import FrozenProgram
 from tstatic.ir.operator import OpRole
@@ -163,13 +164,8 @@ def check_holders(feed_var_name: Any, fetch_var_name: Any) -> None:
     """
     for argument, name in (("feed_var_name", feed_var_name), ("fetch_var_name", fetch_var_name)):
         if not isinstance(name, str):
-            raise ProgramTypeError(
-                f"'{argument}' of Executor.run must be a text",
-                expected="a str; it names a variable that tstatic does not need",
-                received=shown(name),
-                fix=f"leave '{argument}' out",
-                op="Executor.run",
-            )
+            expected = "a str; it names a variable that tstatic does not need"
+            check_type(name, str, argument, "Executor.run", expected=expected, fix=f"leave '{argument}' out")
 
 
 def damaged_program(base: Program, error: Exception) -> ProgramError | None:
