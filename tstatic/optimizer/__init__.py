@@ -4,6 +4,7 @@
 * ``rules``           SGD, Momentum, Adam, AdamW, Adamax, Adagrad, Adadelta, RMSProp, Lamb, and their 1.x spellings
 * ``lr_decay``, ``lr``  schedulers: the base class and decays; all others
 * ``decay_ops``       the 1.x decays, as ops of the program
+* ``decay_formulas``  what the two have in common
 """
 
 from tstatic.ir.export import facade

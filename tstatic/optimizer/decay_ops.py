@@ -18,6 +18,7 @@ from tstatic.ops.elementwise.logic import where
 from tstatic.ops.elementwise.scale import cast
 from tstatic.ops.elementwise.unary import ceil, cos, exp, floor
 from tstatic.ops.shape.creation import full
+from tstatic.optimizer.decay_formulas import exponential, inverse_time, natural_exponential, noam, polynomial
 
 COUNTER = "@LR_DECAY_COUNTER@"
 
@@ -88,8 +89,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
     rise = check_number(warmup_steps, "warmup_steps", "noam_decay", above=0.0)
     rate = _rate("noam_decay", learning_rate)
     with default_main_program()._lr_schedule_guard():
-        step = _decay_step_counter(1)
-        return minimum(step**-0.5, step * rise**-1.5) * (rate * width**-0.5)  # type: ignore[no-any-return]
+        return noam(rate, width, rise, _decay_step_counter(1), minimum)  # type: ignore[no-any-return]
 
 
 def _turns(function: str, decay_steps: float, staircase: bool, name: str = "decay_steps") -> Any:
@@ -125,7 +125,8 @@ def exponential_decay(
     rate = _rate("exponential_decay", learning_rate)
     factor = check_number(decay_rate, "decay_rate", "exponential_decay", above=0.0)
     with default_main_program()._lr_schedule_guard():
-        return factor ** _turns("exponential_decay", decay_steps, staircase) * rate  # type: ignore[no-any-return]
+        turns = _turns("exponential_decay", decay_steps, staircase)
+        return exponential(rate, factor, turns)  # type: ignore[no-any-return]
 
 
 @export("fluid.layers.natural_exp_decay", "fluid.layers.learning_rate_scheduler.natural_exp_decay")
@@ -136,7 +137,8 @@ def natural_exp_decay(
     rate = _rate("natural_exp_decay", learning_rate)
     factor = check_number(decay_rate, "decay_rate", "natural_exp_decay")
     with default_main_program()._lr_schedule_guard():
-        return exp(_turns("natural_exp_decay", decay_steps, staircase) * -factor) * rate  # type: ignore[no-any-return]
+        turns = _turns("natural_exp_decay", decay_steps, staircase)
+        return natural_exponential(rate, factor, turns, exp)  # type: ignore[no-any-return]
 
 
 @export("fluid.layers.inverse_time_decay", "fluid.layers.learning_rate_scheduler.inverse_time_decay")
@@ -147,7 +149,8 @@ def inverse_time_decay(
     rate = _rate("inverse_time_decay", learning_rate)
     factor = check_number(decay_rate, "decay_rate", "inverse_time_decay")
     with default_main_program()._lr_schedule_guard():
-        return rate / (_turns("inverse_time_decay", decay_steps, staircase) * factor + 1.0)  # type: ignore[no-any-return]
+        turns = _turns("inverse_time_decay", decay_steps, staircase)
+        return inverse_time(rate, factor, turns)  # type: ignore[no-any-return]
 
 
 @export("fluid.layers.polynomial_decay", "fluid.layers.learning_rate_scheduler.polynomial_decay")
@@ -184,7 +187,7 @@ def polynomial_decay(
             done = step / (maximum(ceil(step / length), _constant(1.0)) * length)
         else:
             done = minimum(step, _constant(length)) / length
-        return (1.0 - done) ** exponent * (rate - end) + end  # type: ignore[no-any-return]
+        return polynomial(rate, end, exponent, done)  # type: ignore[no-any-return]
 
 
 @export("fluid.layers.piecewise_decay", "fluid.layers.learning_rate_scheduler.piecewise_decay")

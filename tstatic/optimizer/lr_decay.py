@@ -11,6 +11,7 @@ from typing import Any
 from tstatic.errors import NotFoundError, ProgramError, UnsupportedError, shown
 from tstatic.ir.checks import check_callable, check_choice, check_int, check_not_empty, check_number, check_type
 from tstatic.logs import warn_user
+from tstatic.optimizer.decay_formulas import exponential, inverse_time, natural_exponential, noam, polynomial
 
 __all__ = [
     "ExponentialDecay",
@@ -247,8 +248,7 @@ class NoamDecay(LRScheduler):
         """Returns the rate of the current epoch."""
         if self.last_epoch == 0:
             return 0.0
-        rise = self.last_epoch * self.warmup_steps**-1.5
-        return float(self.base_lr * self.d_model**-0.5 * min(self.last_epoch**-0.5, rise))
+        return float(noam(self.base_lr, self.d_model, self.warmup_steps, self.last_epoch, min))
 
 
 class PiecewiseDecay(LRScheduler):
@@ -308,7 +308,7 @@ class NaturalExpDecay(LRScheduler):
 
     def get_lr(self) -> float:
         """Returns the rate of the current epoch."""
-        return self.base_lr * math.exp(-self.gamma * self.last_epoch)
+        return float(natural_exponential(self.base_lr, self.gamma, self.last_epoch, math.exp))
 
 
 class InverseTimeDecay(LRScheduler):
@@ -333,7 +333,7 @@ class InverseTimeDecay(LRScheduler):
 
     def get_lr(self) -> float:
         """Returns the rate of the current epoch."""
-        return self.base_lr / (1 + self.gamma * self.last_epoch)
+        return float(inverse_time(self.base_lr, self.gamma, self.last_epoch))
 
 
 class PolynomialDecay(LRScheduler):
@@ -380,7 +380,7 @@ class PolynomialDecay(LRScheduler):
         if self.cycle:
             steps *= max(1, math.ceil(self.last_epoch / self.decay_steps))
         done = min(self.last_epoch, steps) / steps
-        return float((self.base_lr - self.end_lr) * (1 - done) ** self.power + self.end_lr)
+        return float(polynomial(self.base_lr, self.end_lr, self.power, done))
 
 
 class ExponentialDecay(LRScheduler):
@@ -405,7 +405,7 @@ class ExponentialDecay(LRScheduler):
 
     def get_lr(self) -> float:
         """Returns the rate of the current epoch."""
-        return float(self.base_lr * self.gamma**self.last_epoch)
+        return float(exponential(self.base_lr, self.gamma, self.last_epoch))
 
 
 class MultiStepDecay(LRScheduler):
@@ -439,7 +439,7 @@ class MultiStepDecay(LRScheduler):
 
     def get_lr(self) -> float:
         """Returns the rate of the current epoch."""
-        return float(self.base_lr * self.gamma ** bisect.bisect_right(self.milestones, self.last_epoch))
+        return float(exponential(self.base_lr, self.gamma, bisect.bisect_right(self.milestones, self.last_epoch)))
 
 
 class StepDecay(LRScheduler):
@@ -468,7 +468,7 @@ class StepDecay(LRScheduler):
 
     def get_lr(self) -> float:
         """Returns the rate of the current epoch."""
-        return float(self.base_lr * self.gamma ** (self.last_epoch // self.step_size))
+        return float(exponential(self.base_lr, self.gamma, self.last_epoch // self.step_size))
 
 
 class LambdaDecay(LRScheduler):
