@@ -231,10 +231,9 @@ def test_set_gradient_clip_clips_the_listed_parameters_alone() -> None:
 
 
 def test_a_clip_of_a_param_attr_clips_its_parameter() -> None:
-    w = static.create_parameter(
-        [1], "float32", name="w", attr=paddle.ParamAttr(gradient_clip=CLIP.GradientClipByValue(0.5))
-    )
-    v = static.create_parameter([1], "float32", name="v", attr=paddle.ParamAttr(gradient_clip=None))
+    attr = paddle.ParamAttr(name="w", gradient_clip=CLIP.GradientClipByValue(0.5))
+    w = static.create_parameter([1], "float32", attr=attr)
+    v = static.create_parameter([1], "float32", attr=paddle.ParamAttr(name="v", gradient_clip=None))
     O.SGD(1.0).minimize(paddle.sum(3 * w + 3 * v))
     exe = static.Executor("cpu")
     exe.run(static.default_startup_program())
@@ -356,3 +355,19 @@ def test_a_loss_of_several_elements_is_refused_before_anything_is_appended() -> 
     assert isinstance(caught.value, AssertionError), "scripts catch the class that Paddle raises"
     assert str(program) == before
     assert len(paddle.optimizer.SGD(0.1).minimize(paddle.reshape(paddle.mean(out), [1, 1]))[1]) == 2
+
+
+def test_settings_may_be_numpy_numbers() -> None:
+    half = np.float32(0.5)
+    rule = paddle.optimizer.Adam(0.1, beta1=half, beta2=np.float64(0.25), epsilon=half)
+    assert (rule._beta1, rule._beta2, rule._epsilon) == (0.5, 0.25, 0.5)
+    assert paddle.optimizer.Adadelta(0.1, rho=half)._rho == 0.5
+    assert paddle.nn.ClipGradByGlobalNorm(half).clip_norm == 0.5
+    assert paddle.nn.ClipGradByNorm(np.int64(2)).clip_norm == 2.0
+    assert (paddle.nn.ClipGradByValue(half).min, paddle.nn.ClipGradByValue(half).max) == (-0.5, 0.5)
+    for wrong in (1.0, -0.1, float("nan"), "0.5", True, None):
+        with pytest.raises(ValueError, match="'beta1' "):
+            paddle.optimizer.Adam(0.1, beta1=wrong)
+    for wrong in (0.0, -1.0, float("nan"), "1", True, None):
+        with pytest.raises(ValueError, match="'clip_norm' "):
+            paddle.nn.ClipGradByNorm(wrong)

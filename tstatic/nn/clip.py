@@ -9,7 +9,7 @@ from typing import Any
 
 from tstatic.errors import ProgramError
 from tstatic.ir.build import emit
-from tstatic.ir.checks import check_type
+from tstatic.ir.checks import check_number, check_type
 from tstatic.ir.declare import default_main_program
 from tstatic.ir.opdef import export
 from tstatic.ir.operator import OpRole
@@ -21,18 +21,6 @@ Pair = tuple[Variable, Variable | None]
 
 def _needs_clip(param: Variable) -> bool:
     return not isinstance(param, Parameter) or param.need_clip
-
-
-def _positive(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ProgramError(
-            f"'{name}' of gradient clipping must be positive",
-            expected="a float > 0",
-            received=repr(value),
-            fix=f"pass for example {name}=1.0",
-            op="clip",
-        )
-    return float(value)
 
 
 class ClipGradBase:
@@ -66,7 +54,7 @@ class ClipGradByValue(ClipGradBase):
 
     def __init__(self, max: float, min: float | None = None) -> None:
         self.max = float(max)
-        self.min = -_positive("max", max) if min is None else float(min)
+        self.min = -check_number(max, "max", type(self).__name__, above=0, finite=False) if min is None else float(min)
         if self.min > self.max:
             raise ProgramError(
                 "ClipGradByValue needs min <= max",
@@ -100,7 +88,7 @@ class ClipGradByNorm(ClipGradBase):
     """
 
     def __init__(self, clip_norm: float) -> None:
-        self.clip_norm = _positive("clip_norm", clip_norm)
+        self.clip_norm = check_number(clip_norm, "clip_norm", type(self).__name__, above=0, finite=False)
 
     def _clip(self, grads: Sequence[Variable]) -> None:
         for g in grads:
@@ -131,7 +119,7 @@ class ClipGradByGlobalNorm(ClipGradBase):
     """
 
     def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
-        self.clip_norm = _positive("clip_norm", clip_norm)
+        self.clip_norm = check_number(clip_norm, "clip_norm", type(self).__name__, above=0, finite=False)
         self.group_name = group_name
         self.auto_skip_clip = auto_skip_clip
 

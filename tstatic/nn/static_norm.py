@@ -28,11 +28,25 @@ def statistic(helper: LayerHelper, name: str | None, count: int, value: float, d
     return helper.create_parameter(attr, (count,), dtype, stop_gradient=True)  # type: ignore[no-any-return]
 
 
-def _per_channel(helper: LayerHelper, count: int, param_attr: Any, bias_attr: Any, dtype: DType) -> dict[str, Variable]:
+def _scale_and_bias(
+    helper: LayerHelper, count: int, param_attr: Any, bias_attr: Any, dtype: DType
+) -> dict[str, Variable | None]:
+    """Makes the inputs ``Scale`` (1) and ``Bias`` (0) of a normalisation, each unless its attribute is ``False``."""
     return {
         "Scale": helper.create_parameter(param_attr, (count,), dtype, default_initializer=Constant(1.0)),
         "Bias": helper.create_parameter(bias_attr, (count,), dtype, is_bias=True),
     }
+
+
+def check_both_or_none(scale_attr: Any, bias_attr: Any, arg: str, function: str) -> None:
+    """Refuses a scale without a bias, and a bias without a scale; ``arg`` is the name of the scale's attribute.
+
+    Raises:
+        ProgramError: If only one of the two attributes is ``False``.
+    """
+    if (scale_attr is False) != (bias_attr is False):
+        check_enabled(scale_attr, arg, f"{function} with a bias")
+        check_enabled(bias_attr, "bias_attr", f"{function} with a scale")
 
 
 def _channels(input: Variable, data_layout: str, function: str) -> int:
@@ -100,7 +114,7 @@ def batch_norm(
     check_enabled(bias_attr, "bias_attr", function)
     helper = LayerHelper(function, name=name)
     dtype = parameter_dtype(input)
-    inputs: dict[str, Any] = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, dtype)}
+    inputs: dict[str, Any] = {"X": input, **_scale_and_bias(helper, count, param_attr, bias_attr, dtype)}
     mean = statistic(helper, moving_mean_name, count, 0.0, dtype)
     variance = statistic(helper, moving_variance_name, count, 1.0, dtype)
     inputs |= {"Mean": mean, "Variance": variance}
@@ -174,15 +188,13 @@ def layer_norm(
     axis = check_int(check_axis(begin_norm_axis, input, "begin_norm_axis", function), "begin_norm_axis", function, 1)
     count = math.prod(check_static_dim(n, input, f"axis {i}", function) for i, n in enumerate(input.shape[axis:], axis))
     check_activation(act, function)
-    helper = LayerHelper(function, name=name, act=act)
-    dtype = parameter_dtype(input)
-    inputs = {"X": input}
     if scale:
         check_enabled(param_attr, "param_attr", function)
-        inputs["Scale"] = helper.create_parameter(param_attr, (count,), dtype, default_initializer=Constant(1.0))
     if shift:
         check_enabled(bias_attr, "bias_attr", function)
-        inputs["Bias"] = helper.create_parameter(bias_attr, (count,), dtype, is_bias=True)
+    helper = LayerHelper(function, name=name, act=act)
+    attrs = (param_attr if scale else False, bias_attr if shift else False)
+    inputs = {"X": input, **_scale_and_bias(helper, count, *attrs, parameter_dtype(input))}
     out: Variable = helper.emit(
         function, inputs, {"epsilon": epsilon, "begin_norm_axis": axis}, order=("Mean", "Variance", "Y")
     )
@@ -224,7 +236,7 @@ def group_norm(
     check_int(groups, "groups", function, 1)
     check_activation(act, function)
     helper = LayerHelper(function, name=name, act=act)
-    inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
+    inputs = {"X": input, **_scale_and_bias(helper, count, param_attr, bias_attr, parameter_dtype(input))}
     attrs = {"epsilon": epsilon, "groups": groups, "data_layout": data_layout}
     out: Variable = helper.emit(function, inputs, attrs, order=("Mean", "Variance", "Y"))
     return helper.append_activation(out)
@@ -260,11 +272,9 @@ def instance_norm(
     """
     function = "instance_norm"
     count = _channels(input, "NCHW", function)
-    if (param_attr is False) != (bias_attr is False):
-        check_enabled(param_attr, "param_attr", f"{function} with a bias")
-        check_enabled(bias_attr, "bias_attr", f"{function} with a scale")
+    check_both_or_none(param_attr, bias_attr, "param_attr", function)
     helper = LayerHelper(function, name=name)
-    inputs = {"X": input, **_per_channel(helper, count, param_attr, bias_attr, parameter_dtype(input))}
+    inputs = {"X": input, **_scale_and_bias(helper, count, param_attr, bias_attr, parameter_dtype(input))}
     out: Variable = helper.emit(function, inputs, {"epsilon": epsilon}, order=("SavedMean", "SavedVariance", "Y"))
     return out
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tstatic.errors import ProgramError
+from tstatic.ir.checks import check_number
 from tstatic.ir.opdef import export
 from tstatic.ir.program import Operator, Variable
 from tstatic.nn.regularizer import L2Decay, WeightDecayRegularizer
@@ -14,21 +14,6 @@ from tstatic.no_effect import no_effect
 from tstatic.ops.update._update import ROW_MASK
 from tstatic.optimizer.optimizer import Optimizer
 
-
-def _within(op: str, name: str, value: float, low: float, high: float) -> float:
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and low <= value < high
-    if not ok:
-        raise ProgramError(
-            f"'{name}' of optimizer {op} is out of range",
-            expected=f"a float in [{low}, {high})",
-            received=repr(value),
-            fix=f"choose {name} in that range",
-            op=op,
-        )
-    return float(value)
-
-
-_ANY = float("inf")
 FUSED = "``BuildStrategy.fuse_all_optimizer_ops`` updates several parameters at once"
 
 
@@ -111,9 +96,9 @@ class _AdamLike(Optimizer):
     """What the relatives of Adam share: betas, epsilon, and two moments with the powers of the betas."""
 
     def _set_betas(self, beta1: float, beta2: float, epsilon: float) -> None:
-        self._beta1 = _within(self.type, "beta1", beta1, 0.0, 1.0)
-        self._beta2 = _within(self.type, "beta2", beta2, 0.0, 1.0)
-        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._beta1 = check_number(beta1, "beta1", self.type, least=0, below=1)
+        self._beta2 = check_number(beta2, "beta2", self.type, least=0, below=1)
+        self._epsilon = check_number(epsilon, "epsilon", self.type, least=0)
 
     def _moments(self, param: Variable, master: Variable | None, power: str | None = None) -> dict[str, Variable]:
         wide = "float32" if master is not None else None
@@ -194,7 +179,7 @@ class AdamW(Adam):
         super().__init__(
             learning_rate, beta1, beta2, epsilon, parameters, None, grad_clip, lazy_mode, multi_precision, name=name
         )
-        self._coeff = _within(self.type, "weight_decay", weight_decay, -_ANY, _ANY)
+        self._coeff = check_number(weight_decay, "weight_decay", self.type)
         self._lr_ratio = lr_ratio
         self._decays = apply_decay_param_fun
 
@@ -261,7 +246,7 @@ class Adagrad(Optimizer):
         grad_clip: Any = None, name: str | None = None, initial_accumulator_value: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._epsilon = check_number(epsilon, "epsilon", self.type, least=0)
         self._initial = float(initial_accumulator_value)
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
@@ -290,8 +275,8 @@ class Adadelta(Optimizer):
         weight_decay: Any = None, grad_clip: Any = None, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
-        self._rho = _within(self.type, "rho", rho, 0.0, 1.0)
+        self._epsilon = check_number(epsilon, "epsilon", self.type, least=0)
+        self._rho = check_number(rho, "rho", self.type, least=0, below=1)
 
     def _append(self, param: Variable, grad: Variable, lr: Variable) -> Operator:
         state = {
@@ -322,8 +307,8 @@ class RMSProp(Optimizer):
         parameters: Any = None, weight_decay: Any = None, grad_clip: Any = None, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        self._rho = _within(self.type, "rho", rho, 0.0, 1.0)
-        self._epsilon = _within(self.type, "epsilon", epsilon, 0.0, _ANY)
+        self._rho = check_number(rho, "rho", self.type, least=0, below=1)
+        self._epsilon = check_number(epsilon, "epsilon", self.type, least=0)
         self._momentum = float(momentum)
         self._centered = bool(centered)
 

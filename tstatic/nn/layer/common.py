@@ -234,15 +234,7 @@ class Bilinear(Layer):
 
 # -------------------------------------------------------------------------------------------------------------- padding
 class Pad(Layer):
-    """Base of the padding layers: pads the positions of its input.
-
-    Args:
-        padding: An int for all sides, or two ints (before, after) per axis, the last axis first.
-        mode: ``"constant"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
-        value: The padding of ``"constant"``.
-        data_format: Layout of the axes, which says where the channels are.
-        name: Name of the op's layer.
-    """
+    """Base of the padding layers: pads the positions of its input."""
 
     _rank = 2
     _layout = "NCHW"
@@ -274,7 +266,14 @@ class Pad(Layer):
 
 @export("nn.Pad1D")
 class Pad1D(Pad):
-    """Pads the positions of ``[n, c, l]``; see the base class for the arguments.
+    """Pads the positions of ``[n, c, l]``.
+
+    Args:
+        padding: An int for all sides, or two ints (before, after) per axis, the last axis first.
+        mode: ``"constant"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
+        value: The padding of ``"constant"``.
+        data_format: Layout of the axes, which says where the channels are.
+        name: Name of the op's layer.
 
     Example:
         >>> layer = paddle.nn.Pad1D([1, 2])
@@ -288,7 +287,7 @@ class Pad1D(Pad):
 
 @export("nn.Pad2D")
 class Pad2D(Pad):
-    """Pads the positions of ``[n, c, h, w]``; see the base class for the arguments.
+    """Pads the positions of ``[n, c, h, w]``; arguments as in :class:`Pad1D`.
 
     Example:
         >>> layer = paddle.nn.Pad2D([1, 0, 0, 1])
@@ -301,7 +300,7 @@ class Pad2D(Pad):
 
 @export("nn.Pad3D")
 class Pad3D(Pad):
-    """Pads the positions of ``[n, c, d, h, w]``; see the base class for the arguments.
+    """Pads the positions of ``[n, c, d, h, w]``; arguments as in :class:`Pad1D`.
 
     Example:
         >>> layer = paddle.nn.Pad3D([1, 0, 0, 1, 0, 0], value=7.0)

@@ -13,8 +13,8 @@ from tstatic.ir.program import Parameter, Variable
 from tstatic.ir.types import dtype_of
 from tstatic.nn.initializer import Constant, Normal
 from tstatic.nn.layer.layers import Layer
-from tstatic.nn.param import ParamAttr, check_activation, check_enabled
-from tstatic.nn.static_norm import normalised, spectral, spectral_sizes
+from tstatic.nn.param import ParamAttr, check_activation
+from tstatic.nn.static_norm import check_both_or_none, normalised, spectral, spectral_sizes
 from tstatic.no_effect import IN_PLACE, no_effect
 from tstatic.ops.norm.batch_norm import batch_norm
 from tstatic.ops.norm.layer_norm import layer_norm
@@ -32,18 +32,7 @@ def _statistic(layer: Layer, name: str | None, count: int, value: float) -> Para
 
 
 class _BatchNorm(Layer):
-    """Normalises each channel over the batch and all positions (Ioffe and Szegedy, 2015).
-
-    Args:
-        num_features: Number of channels.
-        momentum: Weight of the OLD running statistic.
-        epsilon: Added to the variance, at most 0.001.
-        weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for none.
-        bias_attr: The same for the bias.
-        data_format: Layout of the axes, which says where the channels are.
-        use_global_stats: ``True``: running statistics always; ``False``: the batch's always; ``None``: the batch's in training.
-        name: Name of the op's layer; parameters keep the generated name.
-    """
+    """Normalises each channel over the batch and all positions (Ioffe and Szegedy, 2015)."""
 
     _ranks: tuple[int, ...] = (2, 3, 4, 5)
     _layouts: tuple[str, ...] = ("NCHW", "NC", "NCL", "NLC", "NHWC", "NCDHW", "NDHWC")
@@ -99,7 +88,19 @@ class _BatchNorm(Layer):
 
 @export("nn.BatchNorm1D", op="batch_norm")
 class BatchNorm1D(_BatchNorm):
-    """Batch normalisation of ``[n, c]`` or ``[n, c, l]`` (``NLC``: ``[n, l, c]``).
+    """Batch normalisation of ``[n, c]`` or ``[n, c, l]`` (``NLC``: ``[n, l, c]``) (Ioffe and Szegedy, 2015).
+
+    Each channel is normalised over the batch and all positions.
+
+    Args:
+        num_features: Number of channels.
+        momentum: Weight of the OLD running statistic.
+        epsilon: Added to the variance, at most 0.001.
+        weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for none.
+        bias_attr: The same for the bias.
+        data_format: Layout of the axes, which says where the channels are.
+        use_global_stats: ``True``: running statistics always; ``False``: the batch's always; ``None``: the batch's in training.
+        name: Name of the op's layer; parameters keep the generated name.
 
     Example:
         >>> layer = paddle.nn.BatchNorm1D(2, epsilon=0.0)
@@ -116,7 +117,7 @@ class BatchNorm1D(_BatchNorm):
 
 @export("nn.BatchNorm2D", op="batch_norm")
 class BatchNorm2D(_BatchNorm):
-    """Batch normalisation of images ``[n, c, h, w]`` (``NHWC``: ``[n, h, w, c]``).
+    """Batch normalisation of images ``[n, c, h, w]`` (``NHWC``: ``[n, h, w, c]``); arguments as in :class:`BatchNorm1D`.
 
     Example:
         >>> layer = paddle.nn.BatchNorm2D(1, epsilon=0.0)
@@ -133,7 +134,7 @@ class BatchNorm2D(_BatchNorm):
 
 @export("nn.BatchNorm3D", op="batch_norm")
 class BatchNorm3D(_BatchNorm):
-    """Batch normalisation of volumes ``[n, c, d, h, w]`` (``NDHWC``: ``[n, d, h, w, c]``).
+    """Batch normalisation of volumes ``[n, c, d, h, w]`` (``NDHWC``: channels last); arguments as in :class:`BatchNorm1D`.
 
     Example:
         >>> layer = paddle.nn.BatchNorm3D(1, epsilon=0.0)
@@ -152,7 +153,8 @@ class BatchNorm3D(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation over the batches of all devices; on one device it is :class:`BatchNorm2D` of any rank.
 
-    Over several places, ``BuildStrategy.sync_batch_norm = True`` makes every batch norm use the statistics of all places.
+    Arguments are those of :class:`BatchNorm1D`. Over several places, ``BuildStrategy.sync_batch_norm = True`` makes every batch
+    norm use the statistics of all places.
 
     Example:
         >>> layer = paddle.nn.SyncBatchNorm(2, epsilon=0.0)
@@ -382,15 +384,7 @@ class GroupNorm(Layer):
 
 
 class _InstanceNorm(Layer):
-    """Normalises each channel of each sample over its positions (Ulyanov et al., 2016).
-
-    Args:
-        num_features: Number of channels.
-        epsilon: Added to the variance.
-        weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for no scale and no bias.
-        bias_attr: The same for the bias; ``False`` exactly when ``weight_attr`` is.
-        name: Name of the op's layer; parameters keep the generated name.
-    """
+    """Normalises each channel of each sample over its positions (Ulyanov et al., 2016)."""
 
     _ranks: tuple[int, ...] = (4,)
     _layouts: tuple[str, ...] = ("NCHW",)
@@ -413,9 +407,7 @@ class _InstanceNorm(Layer):
         self._num_features = check_int(num_features, "num_features", function, 1)
         layout = self._layouts[0] if data_format is None else data_format
         self._data_format = check_choice(layout, self._layouts, "data_format", function)
-        if (weight_attr is False) != (bias_attr is False):
-            check_enabled(weight_attr, "weight_attr", f"{function} with a bias")
-            check_enabled(bias_attr, "bias_attr", f"{function} with a scale")
+        check_both_or_none(weight_attr, bias_attr, "weight_attr", function)
         self._epsilon, self._name = epsilon, name
         self.scale = self.create_parameter((num_features,), weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter((num_features,), bias_attr, is_bias=True)
@@ -436,7 +428,14 @@ class _InstanceNorm(Layer):
 
 @export("nn.InstanceNorm1D", op="instance_norm")
 class InstanceNorm1D(_InstanceNorm):
-    """Instance normalisation of ``[n, c, l]``.
+    """Instance normalisation of ``[n, c, l]``: each channel of each sample, over its positions (Ulyanov et al., 2016).
+
+    Args:
+        num_features: Number of channels.
+        epsilon: Added to the variance.
+        weight_attr: ParamAttr, name or initializer of the scale, which starts at 1; ``False`` for no scale and no bias.
+        bias_attr: The same for the bias; ``False`` exactly when ``weight_attr`` is.
+        name: Name of the op's layer; parameters keep the generated name.
 
     Example:
         >>> layer = paddle.nn.InstanceNorm1D(2, epsilon=0.0)
@@ -453,7 +452,7 @@ class InstanceNorm1D(_InstanceNorm):
 
 @export("nn.InstanceNorm2D", op="instance_norm")
 class InstanceNorm2D(_InstanceNorm):
-    """Instance normalisation of images ``[n, c, h, w]``.
+    """Instance normalisation of images ``[n, c, h, w]``; arguments as in :class:`InstanceNorm1D`.
 
     Example:
         >>> layer = paddle.nn.InstanceNorm2D(1, epsilon=0.0)
@@ -468,7 +467,7 @@ class InstanceNorm2D(_InstanceNorm):
 
 @export("nn.InstanceNorm3D", op="instance_norm")
 class InstanceNorm3D(_InstanceNorm):
-    """Instance normalisation of volumes ``[n, c, d, h, w]``.
+    """Instance normalisation of volumes ``[n, c, d, h, w]``; arguments as in :class:`InstanceNorm1D`.
 
     Example:
         >>> layer = paddle.nn.InstanceNorm3D(1, epsilon=0.0)
