@@ -26,7 +26,7 @@ What it is made of, from the bottom:
 
 from tstatic import where as _where  # noqa: F401 - the name itself is removed below
 from tstatic.ir.export import facade
-from tstatic.ir.methods import add_operators
+from tstatic.ir.methods import add_methods
 from tstatic.ir.program import hooks as _hooks
 from tstatic.viz import draw as _draw
 
@@ -52,5 +52,5 @@ __getattr__, __dir__ = facade(
     },
 )
 _hooks.svg = _draw
-add_operators()
+add_methods()
 del globals()["where"]  # the module gives way to the function ``tstatic.where``

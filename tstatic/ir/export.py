@@ -25,6 +25,8 @@ class Export:
 
 
 PUBLIC_API: Registry[Export] = Registry()
+METHODS: dict[str, type] = {}
+"""First part of public names that are methods -> the class that has them."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -37,6 +39,9 @@ def export(*names: str, op: str = "") -> Callable[[F], F]:
     def add(function: F) -> F:
         for name in names:
             PUBLIC_API.add(name, Export(function, op))
+            prefix, _, leaf = name.partition(".")
+            if prefix in METHODS:
+                setattr(METHODS[prefix], leaf, function)
         return function
 
     return add

@@ -97,7 +97,7 @@ def fetch_names(fetch_list: Any) -> tuple[list[str], list[str]]:
     kept: list[str] = []
     if fetch_list is None:
         return names, kept
-    if isinstance(fetch_list, Mapping | set):
+    if type(fetch_list) is not list and isinstance(fetch_list, Mapping | set):
         raise FeedTypeError(
             "Currently, The fetch_list type only should be list or tuple, but the input type is "
             f"{type(fetch_list).__name__}",
@@ -162,6 +162,8 @@ def check_holders(feed_var_name: Any, fetch_var_name: Any) -> None:
     Raises:
         ProgramTypeError: If one is not a str.
     """
+    if isinstance(feed_var_name, str) and isinstance(fetch_var_name, str):
+        return
     for argument, name in (("feed_var_name", feed_var_name), ("fetch_var_name", fetch_var_name)):
         if not isinstance(name, str):
             expected = "a str; it names a variable that tstatic does not need"

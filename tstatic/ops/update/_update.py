@@ -290,7 +290,7 @@ class _Pass:
 
 @dataclass(slots=True)
 class _Moved:
-    """A number that the update itself moves on: the calls, and constants of its type that a step fills."""
+    """A number that the update itself moves on: the calls, and constants of its type that depend on what a step reads."""
 
     constants: list[Array]
     values: Numbers
@@ -340,8 +340,9 @@ class _UpdateStep:
                 function(*args)
             known |= one.sums
         for moved in self.moved:
-            for constant, value in zip(moved.constants, moved.values(known), strict=True):
-                constant.fill(value)
+            if moved.constants:
+                for constant, value in zip(moved.constants, moved.values(known), strict=True):
+                    constant.fill(value)
             for function, args in moved.calls:
                 function(*args)
 
@@ -360,8 +361,13 @@ def _moved(node: Node, name: str, x: Array, out: Array) -> _Moved:
     arrays = [np.empty((), x.dtype) for _ in constants]
     inputs = {n: (i, x.dtype) for i, n in enumerate((name, *(f"constant{i + 1}" for i in range(len(constants)))))}
     code = compile_numpy({0: node}, inputs, {0: x.dtype}, {})
-    scratch = [np.empty(out.shape, d) for d in code.registers]
-    return _Moved(arrays, compiled(constants), code.bind([x, *arrays], [out], scratch))
+    calls = code.bind([x, *arrays], [out], [np.empty(out.shape, d) for d in code.registers])
+    values = compiled(constants)
+    if not any(map(variables, constants)):
+        for array, value in zip(arrays, values({}), strict=True):
+            array.fill(value)
+        arrays = []
+    return _Moved(arrays, values, calls)
 
 
 def _reads_overwritten(code: Code, pairs: Mapping[int, int]) -> bool:
