@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from tstatic.devices import DEVICES, HOST, check_backend, of_place, owner_of, read, use
-from tstatic.devices.base import Device
+from tstatic.devices.base import Device, MemoryKind
 from tstatic.errors import DeviceError, UnsupportedError
 from tstatic.ir.types import Meta, float32
 from tstatic.places import CUDAPlace, NullPlace
@@ -76,6 +76,23 @@ def test_views_of_memory_share_it(device: Device) -> None:
     assert high - low == 48
     assert device.span(part) == (low + 24, high)
     assert device.span(device.slice(flat, 0, (0,)))[0] == device.span(device.slice(flat, 0, (0,)))[1]
+    device.free(memory)
+    assert memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("kind", get_args(MemoryKind))
+def test_every_kind_of_memory_is_zeroed_aligned_and_copied_from_and_to(device: Device, kind: MemoryKind) -> None:
+    memory = device.allocate(256, kind)
+    array = device.view(memory, 64, Meta((2, 3), float32))
+    owner = owner_of(array)
+    assert owner is (HOST if kind == "pinned" else owner_of(there(device))), "pinned memory is the host's"
+    assert owner.span(device.view(memory, 0, Meta((1,), float32)))[0] % 256 == 0
+    assert (owner.to_host(array) == 0).all()
+    stream = device.stream()
+    device.copy(array, there(device), stream)
+    back = there(device, np.zeros_like(VALUES))
+    device.copy(back, array, stream)
+    assert np.array_equal(device.to_host(back, stream), VALUES)
     device.free(memory)
     assert memory.held_bytes == 0
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from tstatic.comm.group import Broadcast, Communicator, Sum
+from tstatic.comm.group import Broadcast, Collective, Communicator, Sum
 from tstatic.ir.opdef import OpDef, register
 from tstatic.ir.ref import Attrs, Calls, Ref, Slots
 from tstatic.ir.types import Meta
@@ -42,55 +43,49 @@ def _in_place(ins: Slots, outs: Slots, group: Communicator) -> Calls:
     ]
 
 
-def _all_reduce(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
-    return [*_in_place(ins, outs, group), (Sum(group, outs[0], None, "c_allreduce_sum", attrs["block"]), ())]
+def _register(
+    name: str, make: Callable[[Communicator, Slots, Attrs], Collective], attrs: Mapping[str, Any], **more: Any
+) -> None:
+    """Registers a collective of any number of arrays, whose results have the metadata of its inputs.
 
+    Args:
+        name: Op type.
+        make: Returns the collective: its arguments are the communicator, the results, on which it works in place, and the
+            attributes.
+        attrs: Attributes and their defaults.
+        **more: Further fields of the op definition.
+    """
 
-def _reduce(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
-    return [*_in_place(ins, outs, group), (Sum(group, outs[0], attrs["roots"], "c_reduce_sum", attrs["block"]), ())]
+    def bind(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
+        return [*_in_place(ins, outs, group), (make(group, outs[0], attrs), ())]
 
-
-def _broadcast(ins: Slots, outs: Slots, attrs: Attrs, group: Communicator) -> Calls:
-    return [*_in_place(ins, outs, group), (Broadcast(group, outs[0], attrs["roots"], "c_broadcast"), ())]
-
-
-register(
-    OpDef(
-        "c_allreduce_sum",
-        "X* -> Out*",
-        attrs={"block": 0},
-        infer=_same,
-        ref=CollectiveRef(_all_reduce),
-        inplace=(("X", "Out"),),
-        effects=True,
-        collective=True,
+    register(
+        OpDef(
+            name,
+            "X* -> Out*",
+            attrs=attrs,
+            infer=_same,
+            ref=CollectiveRef(bind),
+            inplace=(("X", "Out"),),
+            effects=True,
+            collective=True,
+            **more,
+        )
     )
+
+
+_register(
+    "c_allreduce_sum", lambda group, xs, attrs: Sum(group, xs, None, "c_allreduce_sum", attrs["block"]), {"block": 0}
 )
-
-register(
-    OpDef(
-        "c_reduce_sum",
-        "X* -> Out*",
-        attrs={"roots": (), "block": 0},
-        infer=_same,
-        ref=CollectiveRef(_reduce),
-        inplace=(("X", "Out"),),
-        effects=True,
-        collective=True,
-    )
+_register(
+    "c_reduce_sum",
+    lambda group, xs, attrs: Sum(group, xs, attrs["roots"], "c_reduce_sum", attrs["block"]),
+    {"roots": (), "block": 0},
 )
-
-register(
-    OpDef(
-        "c_broadcast",
-        "X* -> Out*",
-        attrs={"roots": ()},
-        infer=_same,
-        ref=CollectiveRef(_broadcast),
-        inplace=(("X", "Out"),),
-        state=(("X", "Out"),),
-        update=True,
-        effects=True,
-        collective=True,
-    )
+_register(
+    "c_broadcast",
+    lambda group, xs, attrs: Broadcast(group, xs, attrs["roots"], "c_broadcast"),
+    {"roots": ()},
+    state=(("X", "Out"),),
+    update=True,
 )

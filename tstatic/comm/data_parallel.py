@@ -208,6 +208,17 @@ Placed = Mapping[str, int]
 """Value -> the only replica that has it; other values are on all replicas."""
 
 
+def _broadcast(
+    values: Iterable[str], placed: Placed, near: FrozenOp, metas: dict[str, Meta], names: dict[str, str]
+) -> tuple[FrozenOp, dict[str, str]]:
+    """Returns the op that sends values from their owners to all replicas, and value -> result; records the results."""
+    results = {v: f"{v}{SHARED}" for v in values}
+    for v, result in results.items():
+        metas[result], names[result] = metas[v], names.get(v, v)
+    roots = tuple(placed[v] for v in results)
+    return _op("c_broadcast", tuple(results), tuple(results.values()), {"roots": roots}, near), results
+
+
 def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) -> tuple[FrozenProgram, dict[str, int]]:
     """Finds the ops that only an owner runs, and sends values of several owners that one op reads to all replicas.
 
@@ -226,14 +237,11 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
         places = set(mine.values())
         # Values sent to all replicas do not count: the owner of the other inputs has them, too.
         if len(places) > 1 or (places and (op.sub_blocks or op.definition.effects or op.definition.random)):
-            values = tuple(mine)
-            results = tuple(f"{v}{SHARED}" for v in values)
-            ops.append(_op("c_broadcast", values, results, {"roots": tuple(mine[v] for v in values)}, op))
-            report.shared += len(values)
+            broadcast, results = _broadcast(mine, placed, op, metas, names)
+            ops.append(broadcast)
+            known.update(results)
+            report.shared += len(mine)
             report.gatherings += 1
-            for v, r in zip(values, results, strict=True):
-                known[v] = r
-                metas[r], names[r] = metas[v], names.get(v, v)
             places = set()
         if not places:
             ops.append(op.with_inputs(known) if known else op)
@@ -248,11 +256,9 @@ def _placed(program: FrozenProgram, owned: Mapping[str, int], report: Report) ->
     ]  # fmt: skip
     if asked:
         # Each replica fetches its own copy of a summed gradient; values computed from it exist only on the owner, so send them.
-        results = tuple(f"{v}{SHARED}" for v in asked)
-        ops.append(_op("c_broadcast", tuple(asked), results, {"roots": tuple(placed[v] for v in asked)}, ops[-1]))
-        for v, r in zip(asked, results, strict=True):
-            known[v] = r
-            metas[r], names[r] = metas[v], names.get(v, v)
+        broadcast, results = _broadcast(asked, placed, ops[-1], metas, names)
+        ops.append(broadcast)
+        known.update(results)
     fetches = tuple((name, known.get(v, v)) for name, v in program.fetches)
     return program.edit(ops=tuple(ops), metas=metas, names=names, fetches=fetches), placed
 
@@ -275,13 +281,11 @@ def _sent(program: FrozenProgram, placed: Placed, how: Distribution, report: Rep
     renamed: dict[str, str] = {}
     last = ops[-1]
     for group in [sent] if how.fuse_broadcasts else [[one] for one in sent]:
-        values = tuple(v for _, v in group)
-        results = tuple(f"{v}{SHARED}" for v in values)
-        ops.append(_op("c_broadcast", values, results, {"roots": tuple(placed[v] for v in values)}, last))
+        broadcast, results = _broadcast([v for _, v in group], placed, last, metas, names)
+        ops.append(broadcast)
+        renamed.update(results)
+        writes.update((var, results[v]) for var, v in group)
         report.broadcasts += 1
-        for (var, v), r in zip(group, results, strict=True):
-            renamed[v] = writes[var] = r
-            metas[r], names[r] = metas[v], names.get(v, v)
     report.parameters = len(sent)
     fetches = tuple((name, renamed.get(v, v)) for name, v in program.fetches)
     return program.edit(ops=tuple(ops), metas=metas, names=names, writes=writes, fetches=fetches)

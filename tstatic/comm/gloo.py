@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tstatic.comm.rendezvous import ProcessInfo
+from tstatic.comm.rendezvous import ProcessInfo, unreachable
 from tstatic.errors import DTypeError, RankFailedError, needed_for
 
 Array = np.ndarray[Any, Any]
@@ -115,12 +115,8 @@ class Store:
         try:
             table = connect() if mine else bounded(connect, left + 0.5)
         except Exception as error:
-            raise RankFailedError(
-                f"rank {launch.rank} of {launch.size} cannot meet the others",
-                expected=f"{'torchrun' if agent else 'rank 0'} at {launch.address}:{at}, from {launch.source}",
-                received=str(error).strip().splitlines()[0],
-                fix="look at rank 0's own output; choose a MASTER_PORT that is free; open the network between the machines",
-            ) from error
+            why = str(error).strip().splitlines()[0]
+            raise unreachable(launch, "torchrun" if agent else "rank 0", (launch.address, at), why) from error
         self.port: int = table.port
         # A launcher that restarts the ranks may keep the table.
         again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

@@ -16,10 +16,8 @@ from tstatic.errors import StrategyValueError, TstaticError
 from tstatic.locks import lock
 from tstatic.logs import get_logger
 
-_SLURM_PORTS = (
-    20000,
-    20000,
-)  # first port, and number of ports: below the range that Linux uses for outgoing connections
+_SLURM_PORTS = (20000, 20000)
+"""First port, and number of ports: below the range that Linux uses for outgoing connections."""
 _log = get_logger("dist")
 
 
@@ -164,19 +162,17 @@ def _paddle(environ: Mapping[str, str]) -> ProcessInfo | None:
     if size == 1:
         return ProcessInfo(source=source)
     if len(listed) != size:
-        raise LaunchError(
-            "the environment variable PADDLE_TRAINER_ENDPOINTS does not fit PADDLE_TRAINERS_NUM",
-            expected=f"{size} endpoints, 'host:port' each, separated by commas",
-            received=f"{len(listed)}: {','.join(listed) or 'none'}",
-            fix="start the processes by one launcher, or correct the variables",
+        raise _contradiction(
+            "PADDLE_TRAINER_ENDPOINTS does not fit PADDLE_TRAINERS_NUM",
+            f"{size} endpoints, 'host:port' each, separated by commas",
+            f"{len(listed)}: {','.join(listed) or 'none'}",
         )
     own = environ.get("PADDLE_CURRENT_ENDPOINT", "").strip()
     if own and own != listed[rank]:
-        raise LaunchError(
-            "the environment variable PADDLE_CURRENT_ENDPOINT is not this trainer's",
-            expected=f"{listed[rank]}, which PADDLE_TRAINER_ENDPOINTS lists for PADDLE_TRAINER_ID={rank}",
-            received=own,
-            fix="start the processes by one launcher, or correct the variables",
+        raise _contradiction(
+            "PADDLE_CURRENT_ENDPOINT is not this trainer's",
+            f"{listed[rank]}, which PADDLE_TRAINER_ENDPOINTS lists for PADDLE_TRAINER_ID={rank}",
+            own,
         )
     return _from_endpoints(rank, listed, source)
 
@@ -268,6 +264,15 @@ def _number(environ: Mapping[str, str], name: str, default: int, low: int, high:
             fix=f"unset {name}, or let a launcher set it",
         )
     return int(text)
+
+
+def _contradiction(what: str, expected: str, received: str) -> LaunchError:
+    return LaunchError(
+        f"the environment variable {what}",
+        expected=expected,
+        received=received,
+        fix="start the processes by one launcher, or correct the variables",
+    )
 
 
 def _missing(launcher: str, name: str, received: str, otherwise: str = "") -> LaunchError:

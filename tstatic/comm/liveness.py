@@ -165,17 +165,15 @@ class Monitor:
                 received=self.failed,
                 fix="start all ranks again; a program can go on from its last checkpoint",
             )
+        rank, this, received = f"rank {found.rank}", "", f"{found.kind}, first seen by rank {found.by}"
         if found.rank == self.rank:
-            return RankFailedError(
-                f"rank {found.rank} of {self.size}, which is this one, {found.text}",
-                expected="ranks that all take part until the end",
-                received=f"rank {found.rank} was given up, first by rank {found.by}",
-                fix=_FIX[found.kind],
-            )
+            this, received = ", which is this one,", f"was given up, first by rank {found.by}"
+        else:
+            received += f"; this is rank {self.rank}"
         return RankFailedError(
-            f"rank {found.rank} of {self.size} {found.text}",
+            f"{rank} of {self.size}{this} {found.text}",
             expected="ranks that all take part until the end",
-            received=f"rank {found.rank} {found.kind}, first seen by rank {found.by}; this is rank {self.rank}",
+            received=f"{rank} {received}",
             fix=_FIX[found.kind],
         )
 

@@ -72,16 +72,15 @@ class _Link:
             ValueError: If the data is not a message.
         """
         self.link.settimeout(0.0)
-        with contextlib.suppress(BlockingIOError, InterruptedError):
-            try:
-                data = self.link.recv(1 << 16)
-            except BlockingIOError:
-                raise
-            except OSError:
-                data = b""
-            if not data:
-                return None
-            self._rest += data
+        try:
+            data = self.link.recv(1 << 16)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError:
+            return None  # a peer that died resets the connection
+        if not data:
+            return None
+        self._rest += data
         *lines, self._rest = self._rest.split(b"\n")
         if len(self._rest) > _LINE:
             raise ValueError("too long")
@@ -111,9 +110,8 @@ class Rendezvous:
         self.deadline = deadline
         self._run = run
         self._server: socket.socket | None = None
-        self._links: dict[
-            int, _Link
-        ] = {}  # on rank 0: links to all other ranks; elsewhere: the link to the server, under 0
+        # On rank 0: links to all other ranks; elsewhere: the link to the server, under 0.
+        self._links: dict[int, _Link] = {}
         self._strangers: list[_Link] = []
         self._here: set[int] = set()
         self._texts: dict[int, str] = {}
@@ -334,13 +332,28 @@ class Rendezvous:
             self._done = set(range(self.size))
 
     def _rank0_error(self, why: str) -> RankFailedError:
-        host, port = self.address
-        return RankFailedError(
-            f"rank {self.rank} of {self.size} cannot meet the others: rank 0 does not answer",
-            expected=f"rank 0 at {host}:{port}, from {self.launch.source}",
-            received=why,
-            fix="look at rank 0's own output; choose a MASTER_PORT that is free; open the network between the machines",
-        )
+        return unreachable(self.launch, "rank 0", self.address, why, ": rank 0 does not answer")
+
+
+def unreachable(
+    launch: ProcessInfo, server: str, address: tuple[str, int], received: str, what: str = ""
+) -> RankFailedError:
+    """Returns the error about a server, ``rank 0`` or ``torchrun``, through which a rank should find the others.
+
+    Args:
+        launch: This process's position.
+        server: Who should answer.
+        address: Where it should.
+        received: What came instead of an answer.
+        what: The end of the first sentence.
+    """
+    host, port = address
+    return RankFailedError(
+        f"rank {launch.rank} of {launch.size} cannot meet the others{what}",
+        expected=f"{server} at {host}:{port}, from {launch.source}",
+        received=received,
+        fix="look at rank 0's own output; choose a MASTER_PORT that is free; open the network between the machines",
+    )
 
 
 def depart(launch: ProcessInfo, why: str, patience: float = 0.0) -> bool:
@@ -361,4 +374,4 @@ def depart(launch: ProcessInfo, why: str, patience: float = 0.0) -> bool:
         time.sleep(_PAUSE)
 
 
-__all__ = ["LINGER", "NO_LAUNCHER", "ProcessInfo", "Rendezvous", "depart"]
+__all__ = ["LINGER", "NO_LAUNCHER", "ProcessInfo", "Rendezvous", "depart", "unreachable"]

@@ -19,8 +19,9 @@ HostArray = np.ndarray[Any, Any]
 
 MemoryKind = Literal["device", "pinned", "foreign"]
 """``device``: the device's memory. ``pinned``: host memory that the device copies from and to while the host continues; feeds,
-and values on their way to other processes, pass through it. ``foreign``: device memory from the allocator of another library,
-which may own it; for results that a user gets as arrays of that library (``return_numpy=False`` on a GPU)."""
+and values on their way to other processes, pass through it. ``foreign``: device memory from the allocator of another library
+(torch's on a GPU), so that an array in it can be handed to that library by DLPack and outlive the session: for results under
+``return_numpy=False``. The devices of today share the host's allocator with numpy and torch, and nothing asks for it yet."""
 
 ALIGNED = 64
 """The planner aligns values to multiples of this many bytes, so no other value fits into a smaller gap."""
@@ -28,9 +29,11 @@ ALIGNED = 64
 KernelLaunch = tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
 """Function, grid, arguments, constants, options of the compiler."""
 
+ArraysByName = MutableMapping[str, Any]
+"""Value -> array; an op that runs by name adds its results."""
 
-RunByName = Callable[[FrozenOp, MutableMapping[str, Any], Mapping[str, Any]], None]
-"""Runs an op on the host's arrays by name: the op, the arrays by value, to which results are added, and reserved values."""
+RunByName = Callable[[FrozenOp, ArraysByName, Mapping[str, Any]], None]
+"""Runs an op on the host's arrays by name: the op, the arrays, and reserved values."""
 
 
 class Memory(Protocol):
@@ -270,18 +273,13 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def bind_dynamic(
-        self,
-        op: FrozenOp,
-        arrays: MutableMapping[str, Any],
-        reserved: Mapping[str, Any],
-        run: RunByName,
-        stream: Stream,
+        self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> Any:
         """Binds an op whose results' sizes are known only when they have been computed.
 
         Args:
             op: The op.
-            arrays: Value -> array; results are added to it when the op runs.
+            arrays: The arrays; results are added when the op runs.
             reserved: As of :meth:`bind`.
             run: Runs an op on host arrays by name.
             stream: The stream for its work.

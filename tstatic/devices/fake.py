@@ -22,6 +22,7 @@ from tstatic import target
 from tstatic.devices import interpret
 from tstatic.devices.base import (
     Array,
+    ArraysByName,
     Device,
     DeviceArray,
     Event,
@@ -399,12 +400,7 @@ class FakeDevice(Device):
         return of_calls([(self._put, (stream, run, op))])
 
     def bind_dynamic(
-        self,
-        op: FrozenOp,
-        arrays: MutableMapping[str, Any],
-        reserved: Mapping[str, Any],
-        run: RunByName,
-        stream: Stream,
+        self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
         inside = _Inside(self, arrays)
         return of_calls([(self._put, (stream, lambda: run(op, inside, reserved), op))])
@@ -482,7 +478,7 @@ def _inside(value: Any) -> Any:
 class _Inside(MutableMapping[str, Any]):
     """A mapping of arrays as the device sees it."""
 
-    def __init__(self, device: FakeDevice, arrays: MutableMapping[str, Any]) -> None:
+    def __init__(self, device: FakeDevice, arrays: ArraysByName) -> None:
         self._device = device
         self._arrays = arrays
 

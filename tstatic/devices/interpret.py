@@ -35,7 +35,7 @@ def begin() -> None:
     os.environ["TRITON_INTERPRET"] = "1"
 
 
-def tensor(array: np.ndarray[Any, Any]) -> Any:
+def tensor(array: HostArray) -> Any:
     """Returns an array's memory as a flat torch tensor.
 
     Args:
@@ -53,18 +53,12 @@ def tensor(array: np.ndarray[Any, Any]) -> Any:
     return torch.from_numpy(flat)
 
 
-def bind(
-    module: ModuleType,
-    launches: Sequence[
-        tuple[str, tuple[int, ...], Sequence[str | int | float], Mapping[str, int], Mapping[str, int | bool]]
-    ],
-    arrays: Mapping[str, np.ndarray[Any, Any]],
-) -> list[Call]:
+def bind(module: ModuleType, launches: Sequence[KernelLaunch], arrays: Mapping[str, HostArray]) -> list[Call]:
     """Returns the calls that launch a kernel.
 
     Args:
         module: The generated module.
-        launches: (function, grid, arguments, constants, options of the compiler) per launch; the call does not compile anything.
+        launches: The arguments of the launches; the call does not compile anything.
         arrays: The array that each argument given as a name refers to.
     """
     calls: list[Call] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +11,17 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tstatic import target
-from tstatic.devices.base import ALIGNED, Device, HostArray, KernelLaunch, Memory, MemoryKind, RunByName, Stream
+from tstatic.devices.base import (
+    ALIGNED,
+    ArraysByName,
+    Device,
+    HostArray,
+    KernelLaunch,
+    Memory,
+    MemoryKind,
+    RunByName,
+    Stream,
+)
 from tstatic.devices.cpu.buffer import Buffer
 from tstatic.devices.cpu.pool import Call
 from tstatic.errors import DeviceError
@@ -334,12 +344,7 @@ class CpuDevice(Device):
         return prepare(op.definition, ins, outs, op.attrs, reserved)
 
     def bind_dynamic(
-        self,
-        op: FrozenOp,
-        arrays: MutableMapping[str, Any],
-        reserved: Mapping[str, Any],
-        run: RunByName,
-        stream: Stream,
+        self, op: FrozenOp, arrays: ArraysByName, reserved: Mapping[str, Any], run: RunByName, stream: Stream
     ) -> BoundStep:
         return of_calls([(run, (op, arrays, reserved))])
 
