@@ -14,9 +14,9 @@ from tstatic import static
 from tstatic.fusion import FUSIONS, engine
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.fusion.codegen.per_channel import uses_running_statistics
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.types import Meta, dtype_of
+from tstatic.ops.norm._norm import uses_running_statistics
 from tstatic.runtime.scope import Scope
 from tstatic.static import inquiry, pipeline
 from tstatic.static.compile import LoweredProgram, compile_program

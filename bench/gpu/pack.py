@@ -22,13 +22,13 @@ import report
 from plan_count import FUSIONS, built, fused_kernels, moved, paddle, static, strategy
 from plan_floors import build_program
 
-from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
+from tstatic.fusion.codegen.batch_norm import RECOMPUTES
 from tstatic.fusion.codegen.kernel import Kernel
-from tstatic.fusion.codegen.norm_reference import AGAIN
 from tstatic.ir.evaluate import allocate, call_ref, infer_outputs, metas_of
 from tstatic.ir.frozen import FrozenOp
 from tstatic.ir.opdef import op_def
 from tstatic.ir.types import Meta, dtype_of
+from tstatic.ops.norm.batch_norm import RECOMPUTED
 from tstatic.target import H100
 
 DEFAULT = Path(__file__).resolve().parents[1] / "out" / "gpu-pack.npz"
@@ -177,7 +177,7 @@ def told(body: Sequence[FrozenOp], read: Collection[str]) -> list[FrozenOp]:
         if op.attrs.get(RECOMPUTES) and op.input("Out") not in read:
             norm, result = body[-1], str(op.input("Out"))
             inner = f"{result}@INNER"
-            again = FrozenOp(AGAIN, tuple(norm.input(s.name) for s in AGAIN.inputs), (inner,), norm.attrs)
+            again = FrozenOp(RECOMPUTED, tuple(norm.input(s.name) for s in RECOMPUTED.inputs), (inner,), norm.attrs)
             found[:0] = [again, FrozenOp(op_def(op.definition.of), (inner,), (result,), op.attrs)]
     return found
 
@@ -224,7 +224,7 @@ def values_of(body: Sequence[FrozenOp], arrays: Mapping[str, Any]) -> dict[str, 
     with np.errstate(all="ignore"):
         for op in body:
             ins = [known[e] if isinstance(e, str) else [known[v] for v in e] if e else None for e in op.inputs]
-            if op.definition is AGAIN:
+            if op.definition is RECOMPUTED:
                 known[op.output("Y")] = _normalised(*ins, op.attrs)
                 continue
             metas = infer_outputs(op.definition, metas_of(ins), op.attrs)

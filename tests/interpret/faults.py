@@ -177,7 +177,7 @@ FAULTS = (
     Fault("cycle check off", _no_cycle_check),
     Fault("stale kernel cache key", _stale),
     _replaced("scale's bias dropped", r"(# scale\b.*\n.* = .*) [+-] \(?-?\d+\.\d+\)?$", r"\1"),
-    _replaced("batch norm without epsilon", r"(variance_here \+ )\d\S*\)", r"\g<1>0.0)"),
+    _replaced("batch norm without epsilon", r"(spread_here \+ )\d\S*\)", r"\g<1>0.0)"),
     _replaced("row reduction before its mask", r"tl\.sum\(tl\.where\(mask, (.*?), 0\.0\), 1\)", r"tl.sum(\1, 1)"),
     _replaced("lost partial sum", r"rows < strips\)", r"rows < strips - 1)"),
     _replaced("mask of a long row dropped", r"^( +sum_v\d+ \+= )tl\.where\(mask, (.*), 0\.0\)$", r"\1\2"),

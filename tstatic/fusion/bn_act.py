@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tstatic.fusion.codegen.batch_norm import batch_norm_kernel
-from tstatic.fusion.codegen.batch_norm_grad import RECOMPUTES
+from tstatic.fusion.codegen.batch_norm import RECOMPUTES, batch_norm_kernel
 from tstatic.fusion.engine import Fused, Fusion
 from tstatic.fusion.pattern import Match, Op, Pattern, Value, activation_grads, activations, one
 from tstatic.ir.frozen import FrozenOp

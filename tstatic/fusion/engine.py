@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tstatic.fusion.codegen.define import Formulas
+from tstatic.fusion.codegen.define import LoopBodies
 from tstatic.fusion.codegen.emit import emit
 from tstatic.fusion.codegen.kernel import Kernel
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported, build
@@ -95,7 +95,7 @@ class Fused:
 
 
 def loop_nest(
-    body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str], known: Formulas | None = None
+    body: Sequence[FrozenOp], metas: Mapping[str, Meta], needed: Sequence[str], known: LoopBodies | None = None
 ) -> Kernel:
     """Returns the kernel of ops with expressions per element or along rows; ``known`` has formulas of ops met before."""
     group = build(body, metas, needed, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tstatic.fusion.codegen.define import Formulas
+from tstatic.fusion.codegen.define import LoopBodies
 from tstatic.ir.declare import FUSE_TOGETHER, NO_FUSE
 from tstatic.ir.frozen import FrozenOp, FrozenProgram
 from tstatic.ir.operator import OpRole
@@ -23,7 +23,7 @@ class View:
         self.program = program
         self.ops: tuple[FrozenOp, ...] = program.ops
         self.metas = metas
-        self.formulas = Formulas(metas)
+        self.formulas = LoopBodies(metas)
         self.maker: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
         self._types: dict[str, list[int]] = {}

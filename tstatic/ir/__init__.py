@@ -5,7 +5,8 @@
   names, and loading them
 * ``ref``, ``evaluate``, ``rng``  the reference of an op, running one, random keys
 * ``split``  how its work is cut into tiles
-* ``expr``, ``expr_numpy``, ``pointwise``, ``formula``  expressions, and what follows from them; those of updates
+* ``expr``, ``expr_numpy``, ``pointwise``, ``channels``, ``formula``  expressions, and what follows from them; those on
+  channels, and of updates
 * ``program``, ``operator``, ``variable``, ``methods``  the graph that users build
 * ``build``, ``checks``, ``shape_checks``, ``declare``, ``names``  how it is built
 * ``edit``  clone, prune

@@ -12,6 +12,7 @@ import numpy as np
 
 from tstatic.errors import NotFoundError, ProgramError, near
 from tstatic.ir.attrs import EMPTY, EXPECT, GRAD, NO_ATTRS, REQUIRED, Attr, Slot, parse_slots
+from tstatic.ir.channels import Channels
 from tstatic.ir.export import PUBLIC_API, Export, export, namespace
 from tstatic.ir.formula import UpdateFormula
 from tstatic.ir.pointwise import PointwiseRef, Prepare, Rows, derive_gradient, same_as_first, torch_lowering
@@ -202,6 +203,7 @@ class GradOp:
     domain: Domain | None = None
     effects: bool = False
     rows: Callable[..., Rows | None] | None = None
+    channels: Callable[..., Channels | None] | None = None
 
 
 GradRule = GradOp | Callable[[GradContext], list[OpSpec]] | _Derive
@@ -249,6 +251,7 @@ class OpDef:
         prepare: For pointwise ops: maps ``(inputs, attrs)`` to inputs that broadcast by numpy's rule.
         of: The forward op's type, for a backward op.
         rows: ``(*input metas, **attrs) -> Rows`` for ops along rows, ``None`` where the axes are not the last ones.
+        channels: ``(*input metas, **attrs) -> Channels`` for ops on channels, ``None`` where there are no elements.
         kernel: A user's own kernel (``fusion/user_kernel.py``); ``ref`` says what it computes.
         activation: An elementwise function of one input that fusions join with the op before or after it.
         pairwise: Of an op that folds a list: the op of two inputs of which a chain in the list's order gives the same bits.
@@ -285,6 +288,7 @@ class OpDef:
     prepare: Prepare | None = None
     of: str = ""
     rows: Callable[..., Rows | None] | None = None
+    channels: Callable[..., Channels | None] | None = None
     activation: bool = False
     pairwise: str = ""
     formula: UpdateFormula | None = None

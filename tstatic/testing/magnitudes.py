@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tstatic.fusion.codegen.define import Formula, define
+from tstatic.fusion.codegen.define import LoopBody, define
 from tstatic.ir import expr
 from tstatic.ir.evaluate import meta_of
 from tstatic.ir.expr import FUNCTIONS, Function, Node
@@ -114,7 +114,7 @@ def magnitudes(program: Program, values: Mapping[str, Array]) -> dict[str, Array
     return found
 
 
-def _environment(formula: Formula, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+def _environment(formula: LoopBody, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
     done = {}
     for name, position in formula.inputs.items():
         entry, shape = formula.entries[position], formula.aligned[position]
@@ -132,7 +132,7 @@ def _environment(formula: Formula, values: Mapping[str, Array]) -> dict[str, tup
 def _sized(
     node: Node,
     environment: Mapping[str, tuple[Array, Array]],
-    formula: Formula,
+    formula: LoopBody,
     known: dict[Node, tuple[Array, Array]],
 ) -> tuple[Array, Array]:
     """An expression's value, and the magnitude whose rounding its error is like."""

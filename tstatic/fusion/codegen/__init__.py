@@ -4,7 +4,7 @@
 * ``loop_nest``, ``define``  ops as one loop nest over expressions
 * ``lines``, ``emit``, ``numerics``, ``prelude``  its text
 * ``rows``, ``row_blocks``, ``sums``  kernels along rows, and sums in a fixed order
-* ``per_channel``, ``batch_norm``, ``batch_norm_grad``, ``norm_module``, ``norm_reference``  batch norm
+* ``batch_norm``, ``channel_sums``, ``per_channel``  batch norm
 * ``depthwise``  depthwise convolution of relu
 * ``segments``, ``update``, ``square_sum``  many tensors in one launch
 * ``script``, ``reference``  the part that runs alone, and the numpy that it compares with

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tstatic.ir import expr
+from tstatic.ir.channels import Channels, ChannelTerms
 from tstatic.ir.expr import Node
 from tstatic.ir.frozen import Entry, FrozenOp
 from tstatic.ir.opdef import EMPTY, OpDef
@@ -16,8 +17,8 @@ from tstatic.ir.types import Meta, Shape, broadcast_shapes, numel
 
 
 @dataclass(frozen=True, slots=True)
-class Formula:
-    """An op as expressions.
+class LoopBody:
+    """An op as expressions: what a loop nest computes at each place.
 
     Attributes:
         nodes: Output position -> expression over the names of ``inputs``; attributes are numbers already.
@@ -27,7 +28,8 @@ class Formula:
         targets: Output position -> its shape with ones added; where it is smaller than ``full`` the expression is summed.
         entries: Per input position its value; of a slot with several values each has a position of its own.
         inner: Where the dimensions of a row begin, for an op along rows.
-        per_row: Output positions whose expression has one value per row: these are not summed.
+        per_row: Output positions whose expression has one value per row, or per channel: these are not summed.
+        channel: The dimension of the channels, for an op on channels.
     """
 
     nodes: Mapping[int, Node]
@@ -38,6 +40,13 @@ class Formula:
     entries: tuple[str | None, ...]
     inner: int | None = None
     per_row: frozenset[int] = frozenset()
+    channel: int | None = None
+
+    @property
+    def along(self) -> tuple[int, ...]:
+        """The dimensions of a row, or those of a channel's values."""
+        assert self.inner is not None or self.channel is not None, "a function of a row in an op that has none"
+        return tuple(i for i in range(self.inner or 0, len(self.full)) if i != self.channel)
 
 
 def is_pointwise(definition: OpDef) -> bool:
@@ -58,7 +67,7 @@ def works_on_rows(definition: OpDef) -> bool:
     )
 
 
-def worth_a_kernel(formula: Formula) -> bool:
+def worth_a_kernel(formula: LoopBody) -> bool:
     """Returns whether an op along rows does more than reduce each row once, so that alone, too, it gains by a kernel.
 
     A plain reduction reads each element once, whoever makes it. What depends on a sum of its row (softmax, normalisations),
@@ -80,7 +89,7 @@ def _levels(node: Node) -> int:
     return most
 
 
-def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
+def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
     definition = op.definition
     assert definition.rows is not None
     ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
@@ -120,7 +129,7 @@ def _define_rows(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
     # Without a function of a row the op is one per element, and fits any group.
     inner = rows.axis if along else None
     kept = frozenset(per_row if along else ())
-    return Formula(nodes, inputs, tuple(aligned), rows.shape, targets, _only(op), inner, kept)
+    return LoopBody(nodes, inputs, tuple(aligned), rows.shape, targets, _only(op), inner, kept)
 
 
 def _only(op: FrozenOp) -> tuple[str | None, ...]:
@@ -128,7 +137,63 @@ def _only(op: FrozenOp) -> tuple[str | None, ...]:
     return tuple(e if isinstance(e, str) else None for e in op.inputs)
 
 
-def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
+def channels_of(
+    op: FrozenOp, metas: Mapping[str, Meta], wanted: Collection[str]
+) -> tuple[Channels, ChannelTerms] | None:
+    """Returns an op on channels for known shapes, and the terms that some of its output slots need; ``None`` if it is not one.
+
+    Args:
+        op: Any.
+        metas: Metadata of its values.
+        wanted: Output slots.
+    """
+    definition = op.definition
+    ins = [metas[e] if isinstance(e, str) else None for e in op.inputs]
+    stated = definition.channels
+    found = None if stated is None else stated(*ins, **definition.pick(stated, op.attrs))
+    if found is None:
+        return None
+    return found, found.bind(op.attrs, wanted)
+
+
+def define_channels(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
+    """Returns the expressions of an op on channels for known shapes; ``None`` if it is not one.
+
+    Such an op is several loop nests, so that no group takes it: it has kernels of its own.
+    """
+    definition = op.definition
+    found = channels_of(
+        op, metas, [s.name for s, e in zip(definition.outputs, op.outputs, strict=True) if e is not None]
+    )
+    if found is None:
+        return None
+    channels, terms = found
+    nodes = terms.inlined()
+    places = {i: s.name for i, s in enumerate(definition.outputs) if s.name in nodes}
+    read = set[str]().union(*map(expr.variables, nodes.values()))
+    shapes = {True: channels.shape, False: channels.per_channel}
+    aligned = [
+        None
+        if s.param not in read
+        else (1,) * len(channels.shape)
+        if s.name in channels.numbers
+        else shapes[s.param in terms.data]
+        for s in definition.inputs
+    ]
+    whole = {i: terms.outputs[name] in terms.data for i, name in places.items()}
+    return LoopBody(
+        {i: nodes[name] for i, name in places.items()},
+        {s.param: i for i, s in enumerate(definition.inputs) if s.param in read},
+        tuple(aligned),
+        channels.shape,
+        {i: shapes[full] for i, full in whole.items()},
+        _only(op),
+        per_row=frozenset(i for i, full in whole.items() if not full),
+        channel=channels.axis,
+    )
+
+
+def define(op: FrozenOp, metas: Mapping[str, Meta]) -> LoopBody | None:
     """Returns an op's expressions for known shapes; ``None`` if it has none."""
     definition = op.definition
     if works_on_rows(definition):
@@ -162,10 +227,10 @@ def define(op: FrozenOp, metas: Mapping[str, Meta]) -> Formula | None:
         target = full if own is None else own
         targets[i] = (1,) * (rank - len(target)) + tuple(target)
     aligned = tuple(None if s is None else (1,) * (rank - len(s)) + tuple(s) for s in used)
-    return Formula(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets, entries)
+    return LoopBody(nodes, {p: i for i, p in enumerate(params) if p in read}, aligned, full, targets, entries)
 
 
-class Formulas:
+class LoopBodies:
     """What the ops of one program compute, each worked out once however many groups are tried with it.
 
     Args:
@@ -175,9 +240,9 @@ class Formulas:
     def __init__(self, metas: Mapping[str, Meta]) -> None:
         self.metas = metas
         # The op is kept beside its formula: an id is reused once its object is gone.
-        self._known: dict[int, tuple[FrozenOp, Formula | None]] = {}
+        self._known: dict[int, tuple[FrozenOp, LoopBody | None]] = {}
 
-    def of(self, op: FrozenOp) -> Formula | None:
+    def of(self, op: FrozenOp) -> LoopBody | None:
         """Returns an op's formula, as :func:`define` does."""
         found = self._known.get(id(op))
         if found is None:

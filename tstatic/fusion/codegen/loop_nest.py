@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from tstatic.fusion.codegen.define import Formula, Formulas, define
+from tstatic.fusion.codegen.define import LoopBodies, LoopBody, define
 from tstatic.fusion.codegen.numerics import strict_numerics
 from tstatic.ir import expr
 from tstatic.ir.frozen import FrozenOp
@@ -63,7 +63,7 @@ class LoopNest:
     iteration_space: Shape
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
-    ops: tuple[tuple[FrozenOp, Formula], ...]
+    ops: tuple[tuple[FrozenOp, LoopBody], ...]
     reads: Mapping[tuple[int, str], int | str]
     metas: Mapping[str, Meta] = field(repr=False)
     inner: int | None = None
@@ -118,7 +118,7 @@ def _large(shape: Shape) -> tuple[int, ...]:
     return tuple(i for i, n in enumerate(shape) if n != 1)
 
 
-def _axis_maps(ops: Sequence[FrozenOp], formulas: Sequence[Formula]) -> tuple[Shape, list[AxisMap]]:
+def _axis_maps(ops: Sequence[FrozenOp], formulas: Sequence[LoopBody]) -> tuple[Shape, list[AxisMap]]:
     """Returns the iteration space, and per op which of its dimensions the op's own ones are.
 
     Placing begins at an op that has the whole space and follows shared values, so that an operand that one op meets at an
@@ -166,7 +166,7 @@ def _conflict(value: str, op: FrozenOp) -> CodegenUnsupported:
     return CodegenUnsupported("AXIS_CONFLICT", f"'{value}' is used at two places of the common shape", op)
 
 
-def _touched(op: FrozenOp, formula: Formula) -> list[tuple[str, tuple[int, ...]]]:
+def _touched(op: FrozenOp, formula: LoopBody) -> list[tuple[str, tuple[int, ...]]]:
     """Returns the values of an op, each with the dimensions of its aligned shape that are above 1."""
     done: list[tuple[str, tuple[int, ...]]] = []
     for read, shape in zip(formula.entries, formula.aligned, strict=True):
@@ -181,7 +181,7 @@ def _touched(op: FrozenOp, formula: Formula) -> list[tuple[str, tuple[int, ...]]
 
 def _placed(
     op: FrozenOp,
-    formula: Formula,
+    formula: LoopBody,
     touched: Sequence[tuple[str, tuple[int, ...]]],
     values: Mapping[str, AxisMap],
     iteration_space: Shape,
@@ -213,7 +213,7 @@ def build(
     ops: Sequence[FrozenOp],
     metas: Mapping[str, Meta],
     kept: Sequence[str],
-    known: Formulas | None = None,
+    known: LoopBodies | None = None,
 ) -> LoopNest:
     """Puts ops into one loop nest.
 
@@ -221,7 +221,7 @@ def build(
         ops: In program order.
         metas: Metadata of all their values; every size is known.
         kept: Values that are written to memory; all others stay in registers.
-        known: Formulas for a caller who builds many groups of the same ops.
+        known: What is already defined, for a caller who builds many groups of the same ops.
 
     Raises:
         CodegenUnsupported: With the reason, if they do not fit.
@@ -308,7 +308,7 @@ def build(
     return group
 
 
-def _summed_by_row(formula: Formula, place: AxisMap, each_row: AxisMap, rank: int) -> Formula:
+def _summed_by_row(formula: LoopBody, place: AxisMap, each_row: AxisMap, rank: int) -> LoopBody:
     """Makes a sum over just the dimensions of a row one along rows: no second kernel, and others may read it."""
     axis_of = dict(zip(_large(formula.full), place, strict=True))
     mine = [
@@ -339,7 +339,7 @@ def _check_sums(group: LoopNest) -> None:
         raise CodegenUnsupported("SUM_SHAPE", "a sum keeps dimensions that do not lie together")
 
 
-def _row_dimensions(formulas: Sequence[Formula], places: Sequence[AxisMap], ops: Sequence[FrozenOp]) -> frozenset[int]:
+def _row_dimensions(formulas: Sequence[LoopBody], places: Sequence[AxisMap], ops: Sequence[FrozenOp]) -> frozenset[int]:
     """Returns which dimensions of the iteration space a row has; all ops along rows must agree."""
     found: frozenset[int] | None = None
     for formula, place, op in zip(formulas, places, ops, strict=True):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tstatic.fusion.codegen.emit import function, stored
 from tstatic.fusion.codegen.kernel import KernelParameter, Launch, power_of_two
 from tstatic.fusion.codegen.lines import LANGUAGE, TYPES, Typed
 from tstatic.fusion.codegen.loop_nest import CodegenUnsupported
-from tstatic.ir.types import DType, Meta
+from tstatic.ir.types import DType, Meta, Shape
 from tstatic.target import Target
 
 LAST = ("NLC", "NHWC", "NDHWC")
@@ -27,11 +27,6 @@ STRIP = 256
 
 FEWEST = 264
 """Programs that keep an H100 busy: two for each multiprocessor."""
-
-
-def uses_running_statistics(attrs: Mapping[str, object]) -> bool:
-    """Returns whether the running statistics normalise, instead of the batch's own."""
-    return bool(attrs["use_global_stats"] or (attrs["is_test"] and not attrs["trainable_statistics"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +68,12 @@ class Extent:
         return ["for start in range(0, strip, ROWS):", *(f"    {line}" for line in (*head, *lines))]
 
 
+def channel_extent(shape: Shape, axis: int) -> Extent:
+    """Returns how data lies in memory whose channels are a dimension of it."""
+    inner = math.prod(shape[axis + 1 :])
+    return Extent(math.prod(shape[:axis]) * inner, shape[axis], inner)
+
+
 def extent_of(x: Meta, layout: str) -> Extent:
     """Returns how ``[n, c]``, ``[n, c, ...]`` or, channels last, ``[n, ..., c]`` lies in memory.
 
@@ -81,10 +82,7 @@ def extent_of(x: Meta, layout: str) -> Extent:
     """
     if 0 in x.shape:
         raise CodegenUnsupported("EMPTY", "there are no elements")
-    if x.rank == 2 or layout in LAST:
-        return Extent(math.prod(x.shape[:-1]), x.shape[-1], 1)
-    inner = math.prod(x.shape[2:])
-    return Extent(x.shape[0] * inner, x.shape[1], inner)
+    return channel_extent(x.shape, x.rank - 1 if x.rank == 2 or layout in LAST else 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tstatic.fusion.codegen.define import Formula, define
+from tstatic.fusion.codegen.define import LoopBody, define, define_channels
 from tstatic.fusion.codegen.lines import _bare, number, safe
 from tstatic.ir.expr import FUNCTIONS, INFIX, Node, count_uses, parse, substitute
 from tstatic.ir.frozen import FrozenOp
@@ -18,8 +18,8 @@ from tstatic.ir.types import DType, Meta, Shape, broadcast_shapes, float64
 
 _PLAIN = {"isnan": "np.isnan", "isinf": "np.isinf", "erf": "erf"}
 """Functions that are not ufuncs here, and what the script calls for them."""
-_ROWS = {"rsum": "sum", "rmax": "max"}
-"""Functions of a row, and numpy's along an axis."""
+_ALONG = {"rsum": "sum", "rmax": "max", "csum": "sum", "cmean": "mean", "cvar": "var"}
+"""Functions of a row or a channel, and numpy's along axes."""
 _LOGIC = ("both", "either", "invert", "differ")
 _LONG = 60
 _EXACT_INTEGER = 1 << 53
@@ -83,12 +83,12 @@ class Reference:
         Raises:
             NoNameError: One of their functions has no plain form in numpy.
         """
-        formulas = [(op, define(op, self.metas)) for op in ops]
-        self.read = {v for op, formula in formulas if formula is not None for v in op.reads()}
-        for op, formula in formulas:
+        bodies = [(op, define(op, self.metas) or define_channels(op, self.metas)) for op in ops]
+        self.read = {v for op, body in bodies if body is not None for v in op.reads()}
+        for op, body in bodies:
             self.lines.append(f"# {safe(op.type)}")
-            if formula is not None:
-                _Expressions(self, op, formula).write()
+            if body is not None:
+                _Expressions(self, op, body).write()
                 continue
             assert self.rule is not None, f"{op.type} has no form in numpy"
             self.rule(self, op)
@@ -119,16 +119,16 @@ class Reference:
 class _Expressions:
     """One op by its expressions."""
 
-    def __init__(self, reference: Reference, op: FrozenOp, formula: Formula) -> None:
+    def __init__(self, reference: Reference, op: FrozenOp, body: LoopBody) -> None:
         self.reference = reference
         self.op = op
-        self.formula = formula
+        self.body = body
         self.environment: dict[str, Value] = {}
         self.known: dict[Node, Value] = {}
         self.uses: Counter[Node] = Counter()
 
     def write(self) -> None:
-        d = self.formula
+        d = self.body
         if d.inner is not None:
             row = (1,) * d.inner + d.full[d.inner :]
             self.environment[COLUMN] = Value(f"np.arange({math.prod(row)}).reshape({row!r})", row)
@@ -155,8 +155,9 @@ class _Expressions:
                 text = f"np.sum({_number(_whole(value, d.full)).text}, axis={axes!r}, keepdims=True)"
                 value = Value(text, target)
             value = _shaped(_whole(self._stored(value, meta.dtype), target), meta.shape)
-            if meta.dtype.is_low and not summed and entry in self.reference.written and entry in self.reference.read:
-                # Kernels go on with what they wrote.
+            seen = entry in self.reference.written and entry in self.reference.read
+            if meta.dtype.is_low and not summed and seen and d.channel is None:
+                # Kernels go on with what they wrote; those of batch norms with all digits of its result.
                 value = replace(value, text=f"rounded({_bare(value.text)}, torch.{meta.dtype.name})")
             self.reference.put(entry, value.text)
 
@@ -185,8 +186,8 @@ class _Expressions:
 
     def _apply(self, node: Node) -> Value:
         function = FUNCTIONS[node.op]
-        if node.op in _ROWS:
-            return self._row(node)
+        if node.op in _ALONG:
+            return self._along(node)
         if function.expand and node.op != "where":
             body = substitute(parse(function.expand), dict(zip("abc", node.args, strict=False)))
             count_uses(body, self.uses)
@@ -220,14 +221,13 @@ class _Expressions:
             name = f"np.{function.numpy.__name__}"
         return Value(f"{name}({', '.join(_bare(t) for t in texts)})", shape, is_bool)
 
-    def _row(self, node: Node) -> Value:
-        """Returns a sum or the largest value of each row."""
-        d = self.formula
-        assert d.inner is not None, "a function of a row in an op that has none"
+    def _along(self, node: Node) -> Value:
+        """Returns a function of each row or channel."""
+        d = self.body
         inside = _number(_whole(self._value(node.args[0]), d.full))
-        axes = tuple(range(d.inner, len(d.full)))
-        shape = d.full[: d.inner] + (1,) * len(axes)
-        return Value(f"np.{_ROWS[node.op]}({_bare(inside.text)}, axis={axes!r}, keepdims=True)", shape)
+        axes = d.along
+        shape = tuple(1 if i in axes else n for i, n in enumerate(d.full))
+        return Value(f"np.{_ALONG[node.op]}({_bare(inside.text)}, axis={axes!r}, keepdims=True)", shape)
 
 
 def _shaped(value: Value, shape: Shape) -> Value:

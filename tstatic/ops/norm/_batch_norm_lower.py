@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tstatic.ops._low import torch_wide
 from tstatic.ops.conv._sliding import is_last
-
-
-def is_global(attrs: Mapping[str, Any]) -> bool:
-    """Whether the running statistics normalise, instead of the batch's own."""
-    return bool(attrs["use_global_stats"] or (attrs["is_test"] and not attrs["trainable_statistics"]))
+from tstatic.ops.norm._norm import uses_running_statistics
 
 
 def lower_batch_norm(
@@ -29,7 +24,7 @@ def lower_batch_norm(
     source = torch_wide(x.movedim(-1, 1) if last else x)
     wide = [torch_wide(t) for t in (scale, bias, mean, variance)]
     scale_, bias_, mean_, variance_ = wide
-    if is_global(attrs) or x.numel() == 0:
+    if uses_running_statistics(attrs) or x.numel() == 0:
         y = (
             torch.batch_norm(source, scale_, bias_, mean_, variance_, False, 0.0, epsilon, False)
             if x.numel()
@@ -71,7 +66,7 @@ def lower_batch_norm_grad(
     dbias, dscale = gradient.sum(axes), (gradient * hat).sum(axes)
     factor = saved_inverse if scale is None else saved_inverse * torch_wide(scale)
     dx = gradient
-    if not is_global(attrs):
+    if not uses_running_statistics(attrs):
         count = max(1, source.numel() // max(1, source.shape[1]))
         dx = gradient - dbias.reshape(wide) / count - hat * dscale.reshape(wide) / count
     dx = dx * factor.reshape(wide)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -50,3 +51,8 @@ def check_parameters(x: Meta, count: int, **parameters: Meta | None) -> None:
                 received=f"shape {list(meta.shape)}",
                 fix=f"give {name} {count} values, or check the layout and the axes",
             )
+
+
+def uses_running_statistics(attrs: Mapping[str, Any]) -> bool:
+    """Returns whether the running statistics normalise, instead of the batch's own."""
+    return bool(attrs["use_global_stats"] or (attrs["is_test"] and not attrs["trainable_statistics"]))

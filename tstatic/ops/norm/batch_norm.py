@@ -10,6 +10,7 @@ import numpy as np
 
 from tstatic.errors import ShapeError
 from tstatic.ir.build import check_variable, emit
+from tstatic.ir.channels import Channels
 from tstatic.ir.checks import FLOATS, check_dtype, check_rank
 from tstatic.ir.opdef import Attr, Case, Domain, GradOp, OpDef, Tile, ValueRange, export, register
 from tstatic.ir.program import Variable
@@ -18,8 +19,8 @@ from tstatic.ir.split import CHANNELS, WHOLE, tiles
 from tstatic.ir.types import Meta
 from tstatic.ops._low import in_float32
 from tstatic.ops.conv._sliding import as_metas, channels, is_last, layout_attr
-from tstatic.ops.norm._batch_norm_lower import is_global, lower_batch_norm, lower_batch_norm_grad
-from tstatic.ops.norm._norm import OutputView, check_parameters
+from tstatic.ops.norm._batch_norm_lower import lower_batch_norm, lower_batch_norm_grad
+from tstatic.ops.norm._norm import OutputView, check_parameters, uses_running_statistics
 from tstatic.tuned._common import Array
 from tstatic.tuned.norm import batch_norm as normalize
 from tstatic.tuned.norm import batch_norm_grad, batch_norm_inference, batch_norm_scratch
@@ -96,7 +97,7 @@ def _ref(
     inverse = own_inverse if saved_inverse is None else saved_inverse
     shape = _shape(x.shape, layout)
     source, target = x.reshape(shape), OutputView(y, shape)
-    if is_global(attrs) or x.size == 0:
+    if uses_running_statistics(attrs) or x.size == 0:
         # Of an empty batch nothing can be learnt: the statistics stay.
         np.copyto(center, mean)
         np.add(variance, epsilon, inverse)
@@ -169,7 +170,7 @@ def _grad_ref(
     run = batch_norm_rows_grad if len(shape) == 2 else batch_norm_grad
     run(
         x.reshape(shape), scale, saved_mean, saved_inverse, dy.reshape(shape), None if target is None else target.view,
-        dscale, dbias, scratch, is_global(attrs),
+        dscale, dbias, scratch, uses_running_statistics(attrs),
     )  # fmt: skip
     if target is not None:
         target.store()
@@ -189,6 +190,75 @@ def _grad_split(
 ) -> list[Tile] | None:
     axis, parts = _channel_parts(x, data_layout)
     return tiles(parts, axis, 0, 0, 0, 0, axis, axis, 0, 0)
+
+
+# ---------------------------------------------------------------------------------------------------------- expressions
+def _axis(x: Meta, layout: str) -> int:
+    """Returns the dimension of the channels."""
+    return x.rank - 1 if _by_rows(x.rank, layout) else 1
+
+
+def _scaled(scale: Meta | None) -> dict[str, str]:
+    """Returns terms that both directions have, from the statistics that the op saves."""
+    return {"centered": "x - savedmean", "slope": "savedvariance" if scale is None else "savedvariance * scale"}
+
+
+def _result(scale: Meta | None, bias: Meta | None) -> dict[str, str]:
+    """Returns the terms of the result.
+
+    The mean is subtracted first: folded into the bias, a large one would cancel there. Product and sum are one operation,
+    not by a compiler's choice: a backward kernel that computes the result anew must find the same bits.
+    """
+    return {**_scaled(scale), "Y": "centered * slope" if bias is None else "fma(centered, slope, bias)"}
+
+
+def _channels(
+    x: Meta,
+    scale: Meta | None,
+    bias: Meta | None,
+    mean: Meta,
+    variance: Meta,
+    momentum_tensor: Meta | None,
+    **attrs: Any,
+) -> Channels | None:
+    given = uses_running_statistics(attrs)
+    keep = "momentum" if momentum_tensor is None else "momentumtensor"
+    texts = {
+        "SavedMean": "mean" if given else "cmean(x)",
+        "spread": "variance" if given else "cvar(x)",
+        "SavedVariance": "rsqrt(spread + epsilon)",
+        **_result(scale, bias),
+        "MeanOut": "mean" if given else f"mean * {keep} + savedmean * (1 - {keep})",
+        "VarianceOut": "variance" if given else f"variance * {keep} + spread * (1 - {keep})",
+    }
+    return Channels(texts, x.shape, _axis(x, attrs["data_layout"]), ("X",), ("MomentumTensor",)) if x.numel else None
+
+
+def _grad_channels(
+    x: Meta,
+    scale: Meta | None,
+    bias: Meta | None,
+    saved_mean: Meta,
+    saved_inverse: Meta,
+    dy: Meta,
+    **attrs: Any,
+) -> Channels | None:
+    texts = {
+        **_scaled(scale),
+        "Bias@GRAD": "csum(dy)",
+        "along": "csum(dy * centered)",
+        "Scale@GRAD": "along * savedvariance",
+        "level": "dbias / n",
+        "tilt": "dscale * savedvariance / n",
+        "X@GRAD": "dy * slope" if uses_running_statistics(attrs) else "(dy - (centered * tilt + level)) * slope",
+    }
+    return Channels(texts, x.shape, _axis(x, attrs["data_layout"]), ("X", "Y@GRAD")) if x.numel else None
+
+
+def _recomputed_channels(
+    x: Meta, scale: Meta | None, bias: Meta | None, saved_mean: Meta, saved_inverse: Meta, data_layout: str
+) -> Channels | None:
+    return Channels(_result(scale, bias), x.shape, _axis(x, data_layout), ("X",)) if x.numel else None
 
 
 # --------------------------------------------------------------------------------------------------- op definition
@@ -213,7 +283,7 @@ _CASES = (
     _case((2, 3, 2, 2), is_test=True, bare=True, data_layout="AnyLayout"),
 )
 
-register(
+BATCH_NORM = register(
     OpDef(
         "batch_norm",
         "X, Scale?, Bias?, Mean, Variance, MomentumTensor? "
@@ -237,11 +307,13 @@ register(
             split=_grad_split,
             shape_only=("Bias",),
             inplace=(("Y@GRAD", "X@GRAD"),),
+            channels=_grad_channels,
         ),
         inplace=(("X", "Y"),),
         state=(("Mean", "MeanOut"), ("Variance", "VarianceOut")),
         amp="gray",
         uses_blas=True,
+        channels=_channels,
         domain=Domain(
             cases=_CASES,
             values={"Variance": ValueRange(0.5, 2.0), "MomentumTensor": ValueRange(0.1, 0.9)},
@@ -249,6 +321,14 @@ register(
         ),
     )
 )
+
+RECOMPUTED = OpDef(
+    "batch_norm_recomputed",
+    "X, Scale?, Bias?, SavedMean, SavedVariance -> Y",
+    attrs=BATCH_NORM.attrs,
+    channels=_recomputed_channels,
+)
+"""The result, computed in the gradient's kernel from the statistics that the op saved; it stands in no program."""
 
 
 @export("nn.functional.batch_norm", op="batch_norm")
