@@ -132,6 +132,14 @@ def test_generic_properties_pick_a_fusion_up(copied: Path) -> None:
     assert "4 passed" in done.stdout
 
 
+def test_a_fusion_is_a_file_and_two_lines(copied: Path) -> None:
+    with_fusion(copied, FUSION)
+    done = python(
+        copied, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/test_ratchets.py", "-k", "docstring"
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_fusion_with_a_wrong_kernel_is_found(copied: Path) -> None:
     pytest.importorskip("triton")
     wrong = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import tstatic as paddle
@@ -89,7 +90,9 @@ def read_by_control_flow(fusion: Fusion, recipe: testing.Recipe, record: Applied
         var = built.main.global_block().var(value)
         # What is fed is known only at run time, so no pass can take the branch beforehand.
         turn = static.data("turn", [1], "bool")
-        out = static.nn.cond(turn, lambda: paddle.scale(var, 2.0), lambda: paddle.scale(var, 3.0))
+        # Truth values cannot be scaled.
+        other = paddle.logical_not if dtype_of(var.dtype).name == "bool" else partial(paddle.scale, scale=2.0)
+        out = static.nn.cond(turn, lambda: other(var), lambda: paddle.assign(var))
     return Miss(
         replace(built, fetches=[*built.fetches, out.name], feeds={**built.feeds, "turn": [True]}), value, "EXTRA_READER"
     )
