@@ -232,6 +232,14 @@ def test_what_is_whole_in_a_folder_is_loaded(
     assert caplog.text.rstrip().endswith(": b")
 
 
+def test_damage_to_the_only_file_is_named_even_if_not_strict(program: Any, tmp_path: Path) -> None:
+    fluid.io.save_persistables(None, str(tmp_path), program, "all")
+    (tmp_path / "all").write_bytes((tmp_path / "all").read_bytes()[:20])
+    for strict in (True, False):
+        with pytest.raises(CheckpointError, match="the file is damaged"):
+            fluid.io.load_persistables(None, str(tmp_path), program, "all", strict=strict)
+
+
 def test_nothing_left_is_an_error(program: Any, tmp_path: Path) -> None:
     static.save(program, str(tmp_path / "m"))
     for name in "abc":

@@ -341,6 +341,16 @@ def test_files_of_two_saves_are_refused(net: Net, tmp_path: Path) -> None:
         static.load_inference_model(str(tmp_path / "b"), net.exe)
 
 
+def test_bytes_of_two_saves_are_refused(net: Net, tmp_path: Path) -> None:
+    for name, clip in (("a", True), ("b", False)):
+        static.save_inference_model(str(tmp_path / name), net.x, net.logits, net.exe, clip_extra=clip)
+    model, values = ((tmp_path / name).read_bytes() for name in ("a.pdmodel", "b.pdiparams"))
+    with pytest.raises(CheckpointError, match="not of one save: the model's bytes"):
+        static.load_inference_model(None, net.exe, model_filename=model, params_filename=values)
+    with pytest.raises(CheckpointError, match="not of one save: the model's bytes"):
+        fluid.io.load_inference_model(None, net.exe, model, values)
+
+
 def test_only_bytes_are_written(tmp_path: Path) -> None:
     with pytest.raises(ProgramTypeError, match="bytes"):
         static.save_to_file(str(tmp_path / "a"), "text")  # type: ignore[arg-type]

@@ -65,6 +65,23 @@ def variables_of(value: Any, argument: str, function: str, least: int) -> list[V
     return items
 
 
+def bytes_of(content: Any, function: str) -> bytes:
+    """Checks that the content of a file is bytes, and returns it.
+
+    Raises:
+        ProgramTypeError: If it is not bytes.
+    """
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise ProgramTypeError(
+            "'content' type should be bytes.",
+            expected="bytes",
+            received=f"{type(content).__name__}",
+            fix="pass what serialize_program or serialize_persistables gave",
+            op=function,
+        )
+    return bytes(content)
+
+
 def known_options(function: str, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     """Returns the keyword arguments that a function knows; a warning names the others, which are ignored."""
     for name in given:
@@ -193,32 +210,6 @@ def _clip_extra(program: Program) -> None:
             op.role_var = ()
 
 
-# --------------------------------------------------------------------------------------------------------------- values
-def values_of(program: Program, function: str) -> bytes:
-    """Returns a program's persistable values in the global scope, as a file's bytes."""
-    scope = global_scope()
-    with scope.lock:
-        values, kinds = state_of(program, scope, function)
-        return checkpoint.encode(Checkpoint(values, kinds))
-
-
-def bytes_of(content: Any, function: str) -> bytes:
-    """Checks that the content of a file is bytes, and returns it.
-
-    Raises:
-        ProgramTypeError: If it is not bytes.
-    """
-    if not isinstance(content, bytes | bytearray | memoryview):
-        raise ProgramTypeError(
-            "'content' type should be bytes.",
-            expected="bytes",
-            received=f"{type(content).__name__}",
-            fix="pass what serialize_program or serialize_persistables gave",
-            op=function,
-        )
-    return bytes(content)
-
-
 # --------------------------------------------------------------------------------------------------------- whole models
 @export("static.save_inference_model", "static.io.save_inference_model")
 def save_inference_model(
@@ -300,7 +291,7 @@ def load_inference_model(path_prefix: str | None, executor: Executor | None, **k
     check_executor(executor, function)
     model_name, values_name = options.get("model_filename"), options.get("params_filename")
     if path_prefix is None:
-        return load_bytes(model_name, values_name, function)
+        return load_model_bytes(model_name, values_name, function)
     if model_name is None and values_name is None:
         path = path_of(path_prefix, function)
         model, values = with_suffix(path, MODEL_SUFFIX), with_suffix(path, VALUES_SUFFIX)
@@ -310,10 +301,10 @@ def load_inference_model(path_prefix: str | None, executor: Executor | None, **k
         values = path_of(folder / str(values_name or "__params__"), function)
     # Saving the training program under the same name replaces only one of the two files.
     beside = [model, values, model.with_name(model.name.removesuffix(MODEL_SUFFIX) + PARAMETERS_SUFFIX)]
-    return load_files(model, lambda wanted: [values], values, function, lambda: beside)
+    return load_model_files(model, lambda wanted: [values], values, function, lambda: beside)
 
 
-def load_files(
+def load_model_files(
     path: Path,
     paths_of: Callable[[Sequence[Variable]], list[Path]],
     source: Path,
@@ -342,7 +333,7 @@ def load_files(
             return _commit(program, data, function, source, (path, content), beside)
 
 
-def load_bytes(model: Any, values: Any, function: str) -> list[Any]:
+def load_model_bytes(model: Any, values: Any, function: str) -> list[Any]:
     """Loads an inference model from the contents of its two files; ``values`` may be ``None`` if the program has no variables."""
     path, source = Path("the model's bytes"), Path("the values' bytes")
     content = bytes_of(model, function)
@@ -395,10 +386,7 @@ def serialize_program(feed_vars: Any, fetch_vars: Any, **kwargs: Any) -> bytes:
         fetch_vars: A Variable or a list of them: the results.
         **kwargs: ``program``: that of the fetched variables by default.
     """
-    options = known_options("serialize_program", kwargs, ("program",))
-    fetches = variables_of(fetch_vars, "fetch_vars", "serialize_program", 1)
-    source = source_of(options.get("program"), fetches, "serialize_program")
-    return serial.encode(normalize_program(source, feed_vars, fetches))
+    return serial.encode(_inference_program("serialize_program", feed_vars, fetch_vars, kwargs))
 
 
 @export("static.deserialize_program", "static.io.deserialize_program")
@@ -426,11 +414,8 @@ def serialize_persistables(feed_vars: Any, fetch_vars: Any, executor: Executor |
     Raises:
         FeedError: If a variable has no value.
     """
-    options = known_options("serialize_persistables", kwargs, ("program",))
     check_executor(executor, "serialize_persistables")
-    fetches = variables_of(fetch_vars, "fetch_vars", "serialize_persistables", 1)
-    source = source_of(options.get("program"), fetches, "serialize_persistables")
-    return _values_or_none(normalize_program(source, feed_vars, fetches))
+    return _values_or_none(_inference_program("serialize_persistables", feed_vars, fetch_vars, kwargs))
 
 
 @export("static.io._serialize_persistables")
@@ -440,8 +425,20 @@ def _serialize_persistables(program: Program, executor: Executor | None) -> byte
     return _values_or_none(program_of(program, "serialize_persistables"))
 
 
+def _inference_program(function: str, feed_vars: Any, fetch_vars: Any, given: Mapping[str, Any]) -> Program:
+    options = known_options(function, given, ("program",))
+    fetches = variables_of(fetch_vars, "fetch_vars", function, 1)
+    return normalize_program(source_of(options.get("program"), fetches, function), feed_vars, fetches)
+
+
 def _values_or_none(program: Program) -> bytes | None:
-    return values_of(program, "serialize_persistables") if persistables(program) else None
+    """Returns a program's persistable values in the global scope as a file's bytes; ``None`` if it has no such variables."""
+    if not persistables(program):
+        return None
+    scope = global_scope()
+    with scope.lock:
+        values, kinds = state_of(program, scope, "serialize_persistables")
+        return checkpoint.encode(Checkpoint(values, kinds))
 
 
 @export("static.deserialize_persistables", "static.io.deserialize_persistables")

@@ -230,12 +230,8 @@ def load(
     wanted = persistables(target) if var_list is None else list(var_list)
     found = read_values(values, wanted, "load", path, strict=strict, model=model, beside=lambda: beside)
     if var_list is None:
-        _warn_unused(
-            found.names,
-            {var.name for var in wanted},
-            ("load", str(path)),
-            f"{path} also holds values that the program has no variable for",
-        )
+        what = f"{path} also holds values that the program has no variable for"
+        _warn_unused(found.names, {var.name for var in wanted}, ("load", str(path)), what)
     count = _run_count(found.facts, path)
     assign(global_scope(), found.arrays, None if count is None else {target.uid: (random.epoch(), count)})
 

@@ -20,7 +20,7 @@ from tstatic.runtime import files
 from tstatic.runtime.scope import assign, global_scope
 from tstatic.static.compiled_program import CompiledProgram
 from tstatic.static.executor import Executor
-from tstatic.static.inference import check_executor, load_bytes, load_files, normalize_program
+from tstatic.static.inference import check_executor, load_model_bytes, load_model_files, normalize_program
 from tstatic.static.io import encode_save, path_of, persistables, program_of, values_of_variables
 from tstatic.static.loading import read_values
 
@@ -406,7 +406,7 @@ def load_inference_model(
         ``[program, names of the inputs, Variables of the results]``.
 
     Raises:
-        CheckpointError: If a file is missing, damaged, or not an inference model.
+        CheckpointError: If a file is missing, damaged, not an inference model, or from another save than the others.
         ShapeError: If a value does not have its variable's shape or dtype.
 
     Example:
@@ -420,7 +420,7 @@ def load_inference_model(
     function = "fluid.io.load_inference_model"
     check_executor(executor, function)
     if dirname is None:
-        return load_bytes(model_filename, params_filename, function)
+        return load_model_bytes(model_filename, params_filename, function)
     folder = folder_of(dirname, function)
     path = path_of(folder / (model_filename or MODEL_FILE), function)
 
@@ -430,4 +430,4 @@ def load_inference_model(
     def beside() -> list[Path]:
         return [path, *named([])] if params_filename else files.listed(folder)
 
-    return load_files(path, named, folder, function, beside)
+    return load_model_files(path, named, folder, function, beside)
