@@ -24,6 +24,7 @@ threads gains 1.7 times, with blocks of 32,768 values 1.3 times. On one thread b
 def ones(count: int, dtype: np.dtype[Any]) -> Array:
     """A read-only vector of ones: ``matrix @ ones`` sums rows at 0.05 ns a value, ``.sum`` at 0.2."""
     vector = np.ones(count, dtype)
+    # All callers share it.
     vector.setflags(write=False)
     return vector
 
@@ -67,6 +68,8 @@ def copy_rows(target: Array, source: Array) -> None:
     numpy takes 5 ns to begin an inner loop, half the time of copying rows of 16 or 32 values.
     """
     row = target.shape[-1] * target.itemsize
+    # A row as one item of up to 512 bytes: 0.20 ns a value in rows of 16, value by value 0.39; 0.12 and 0.20 in rows of 32.
+    # Longer rows hide the 5 ns, and rows without gaps on both sides are one run already.
     lies = target.ndim > 1 and target.size and target.strides[-1] == source.strides[-1] == target.itemsize
     if lies and row <= 512 and not target.strides[-2] == source.strides[-2] == row:
         item = f"V{row}"

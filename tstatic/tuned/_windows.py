@@ -191,6 +191,7 @@ def conv_plan(
     total = groups * depth
     padded_width = w + left + right
     mode: Mode
+    # From the least work to the most: nothing, no copies, few copies, long copies; the last two by their estimates.
     if n * filters * oh * ow == 0 or depth == 0:
         mode = "none"
     elif (kh, kw, *strides) == (1, 1, 1, 1) and not any(pads) and oh * ow >= 128:
@@ -198,23 +199,26 @@ def conv_plan(
     elif (not narrow or filter_grad) and _shifts_pay(w_shape, strides[0], oh * ow, n, filter_grad):
         mode = "shifts"
     elif groups == 1 and c >= 8:
+        # With fewer channels a row of the window is too short a copy.
         mode = "pixels"
     else:
         by_rows = total * (5.5 + 0.02 * ow)
+        # A copy per filter tap of the whole padded image, and a product with columns that nothing reads.
         widely = 0.09 * total * padded_width + filters * 5.5 + filters * depth * (padded_width - ow) * 0.021
         mode = "wide" if strides == (1, 1) and widely < by_rows and not narrow else "rows"
     per_row = max(1, total * (padded_width if mode == "wide" else ow))
-    budget = COLS, COLS
+    budget = COLS
     if mode == "shifts":
         # Halos make short blocks of rows dear; images are one product each, so a few at a time do.
         per_row = max(1, (total // kh + filters) * ow)
-        budget = 4 * COLS, 4 * COLS
+        budget = 4 * COLS
     least = -(-_PRODUCT_ROWS // max(1, ow)) if mode == "pixels" else 1
     rows = max(1, oh)
     if mode not in ("none", "direct"):
-        parts = -(-rows // min(rows, max(budget[0] // per_row, least)))
+        parts = -(-rows // min(rows, max(budget // per_row, least)))
         rows = -(-rows // parts)  # of even size: a short last block makes a slow product
+    # Several small images share a block; a block of parts of several images would need a copy of its own to each.
     images = 1
     if rows >= oh:
-        images = max(1, min(n, max(budget[1] // (per_row * rows), least // rows)))
+        images = max(1, min(n, max(budget // (per_row * rows), least // rows)))
     return ConvPlan(n, c, h, w, filters, (kh, kw), *geometry, (oh, ow), depth, mode, images, rows)

@@ -26,6 +26,7 @@ def conv2d_forward_scratch(
 ) -> tuple[Buffer, ...]:
     """Returns the scratch buffers of :func:`conv2d_forward`: images, columns, products, rearranged filters."""
     plan = conv_plan(x_shape, w_shape, geometry)
+    # Columns with channels last need filters in that order; columns with channels first have the filters' own.
     filters = plan.filters * plan.depth if plan.mode == "pixels" else 0
     return buffers(dtype, plan.sources, plan.columns, plan.products, filters)
 
@@ -47,6 +48,7 @@ def conv2d_forward(
         scratch: Buffers from :func:`conv2d_forward_scratch`.
     """
     plan = conv_plan(x.shape, w.shape, geometry)
+    # No images, or a sum of no products.
     if plan.mode == "none":
         out.fill(0)
     elif plan.mode == "pixels":
@@ -62,6 +64,8 @@ def _mirror_plan(x_shape: Shape4, w_shape: Shape4, out_shape: Shape4, geometry: 
     """Returns the plan of the input gradient as a correlation with mirrored filters; ``None`` where it is not one."""
     strides, (top, bottom, left, right), dilations, groups = geometry
     reach_h, reach_w = dilations[0] * (w_shape[2] - 1), dilations[1] * (w_shape[3] - 1)
+    # Every input place sees the output places that read it: the border shrinks where the input had one, and a padding
+    # beyond the reach would have to crop.
     pads = (reach_h - top, reach_h - bottom, reach_w - left, reach_w - right)
     if strides != (1, 1) or min(pads) < 0:
         return None
@@ -82,8 +86,7 @@ def conv2d_input_grad_scratch(
     if plan is not None:
         return buffers(dtype, plan.sources, plan.columns, plan.products, filters)
     plan = conv_plan(x_shape, w_shape, geometry, narrow=True)
-    columns = plan.block * plan.groups * plan.depth
-    return buffers(dtype, plan.sources, columns, plan.products, filters if plan.mode == "pixels" else 0)
+    return buffers(dtype, plan.sources, plan.columns, plan.products, filters if plan.mode == "pixels" else 0)
 
 
 def conv2d_input_grad(
@@ -119,6 +122,7 @@ def conv2d_input_grad(
         else:
             conv_rows.scatter(dout, w.reshape(groups, o // groups, plan.depth), dx, plan, scratch)
         return
+    # Filters are turned around, and input and output channels change places within each group.
     turned = w[..., ::-1, ::-1]
     if plan.mode == "pixels":
         filters = flat(scratch[3], (kh, kw, o, c))
@@ -140,6 +144,7 @@ def conv2d_filter_grad_scratch(
     """Returns the scratch buffers of :func:`conv2d_filter_grad`: images, columns, gradients, products, their sum."""
     plan = conv_plan(x_shape, w_shape, geometry, narrow=True, filter_grad=True)
     size = plan.filters * plan.depth
+    # Channels first: one product per image, added afterwards; else all places of a block are one sum inside the product.
     products = size if plan.mode == "pixels" else size * plan.images
     if plan.mode == "shifts":
         products = products // plan.kernel[0] * plan.parts

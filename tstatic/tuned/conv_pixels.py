@@ -37,6 +37,7 @@ def _source(x: Array, plan: ConvPlan, first: int, count: int, buffer: Array) -> 
 def _columns(source: Array, plan: ConvPlan, row: int, rows: int, buffer: Array) -> Array:
     """Returns the columns of ``rows`` output rows, ``[images * rows * ow, kh * kw * channels]``."""
     (kh, kw), (dh, dw), (sh, sw), (_, ow) = plan.kernel, plan.dilations, plan.strides, plan.out
+    # One copy from a view in which windows overlap: 0.1 ns a value with 32 channels, channels first 0.2.
     by_image, by_row, by_pixel, by_channel = source.strides
     shape = (len(source), rows, ow, kh, kw, plan.channels)
     strides = (by_image, sh * by_row, sw * by_pixel, dh * by_row, dw * by_pixel, by_channel)
@@ -47,6 +48,7 @@ def _columns(source: Array, plan: ConvPlan, row: int, rows: int, buffer: Array) 
 def _gradient(dout: Array, plan: ConvPlan, first: int, count: int, row: int, rows: int, buffer: Array) -> Array:
     """Returns the output gradients of a block, ``[filters, images * rows * ow]``."""
     part = dout[first : first + count, :, row : row + rows]
+    # Several images put their places side by side, which takes a copy; one image has them so.
     if count == 1 and dout.flags.c_contiguous:
         return part.reshape(plan.filters, -1)
     target = flat(buffer, (plan.filters, count, rows, plan.out[1]))
@@ -67,6 +69,7 @@ def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Seq
             rows = min(plan.rows, oh - row)
             columns = _columns(source, plan, row, rows, cols)
             target = block[:, row : row + rows]
+            # Images with channels last take the product as it is; others get it transposed, by a copy.
             if target.flags.c_contiguous:
                 np.matmul(columns, filters, out=target.reshape(-1, plan.filters))
                 continue
@@ -82,12 +85,14 @@ def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Seq
     top, _, left, _ = plan.pads
     for first in range(0, plan.batch, plan.images):
         count = min(plan.images, plan.batch - first)
+        # Gradients of the border are added up like all others, and left behind in the buffer.
         target = flat(pad, (count, *plan.padded_size, plan.channels))
         target.fill(0)
         for row in range(0, oh, plan.rows):
             rows = min(plan.rows, oh - row)
             columns = flat(cols, (count * rows * ow, plan.depth))
             np.matmul(_gradient(dout, plan, first, count, row, rows, prod).T, filters, out=columns)
+            # Tap by tap, since windows overlap: within one tap every place is written once.
             taps = columns.reshape(count, rows, ow, kh, kw, plan.channels)
             for a in range(kh):
                 i = a * dh + row * sh
@@ -101,6 +106,7 @@ def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Seq
 
 def filter_grad(x: Array, dout: Array, dw: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
     """Computes the filter gradient, summed over the blocks in order."""
+    # Sums stay in the order of the columns, channels last, and are turned once at the end.
     pad, cols, stack, prod, total = scratch
     sums, product = (flat(buffer, (plan.filters, plan.depth)) for buffer in (total, prod))
     started = False
@@ -112,6 +118,7 @@ def filter_grad(x: Array, dout: Array, dw: Array, plan: ConvPlan, scratch: Seque
             rows = min(plan.rows, plan.out[0] - row)
             columns = _columns(source, plan, row, rows, cols)
             gradient = _gradient(dout, plan, first, count, row, rows, stack)
+            # The first block writes the sum itself: nothing has to be cleared.
             np.matmul(gradient, columns, out=product if started else sums)
             if started:
                 np.add(sums, product, sums)

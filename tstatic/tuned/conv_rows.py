@@ -11,6 +11,7 @@ from tstatic.tuned._windows import ConvPlan, small_parts
 
 
 def _clear_border(plan: ConvPlan, buffer: Array) -> None:
+    # Once a call: images are copied inside the border, which stays 0 from block to block.
     if plan.padded:
         flat(buffer, (plan.images, plan.channels, *plan.padded_size)).fill(0)
 
@@ -35,6 +36,7 @@ def _columns(source: Array, plan: ConvPlan, row: int, rows: int, buffer: Array) 
     by_image, by_channel, by_row, by_value = source.strides
     # The constructor costs 1 us, ``as_strided`` 5 us, once a block; it checks the bounds too.
     if plan.mode == "wide":
+        # Rows run on into the next one: what stands between two of them is computed and then dropped.
         length = (rows - 1) * source.shape[3] + ow
         windows = np.ndarray(
             (count, plan.channels, kh, kw, length), source.dtype, source, row * by_row,
@@ -67,8 +69,10 @@ def _shifts(x: Array, plan: ConvPlan, first: int, count: int, row: int, rows: in
     (_, dw), (_, sw), (_, ow), height = plan.dilations, plan.strides, plan.out, rows + plan.reach
     per_group = plan.channels // plan.groups * kw
     target = flat(buffer, (count, plan.channels, kw, height, ow))
+    # Each block of rows touches the border elsewhere, so what an earlier one left has to go.
     if rows < plan.out[0]:
         target.fill(0)
+    # Rows, and for each column of the window places, that lie inside the image: no padded copy of it is made.
     high, low = max(0, top - row), min(height, plan.height + top - row)
     block = x[first : first + count, :, row + high - top : max(row + low - top, 0)]
     for b in range(kw):
@@ -88,6 +92,7 @@ def _in_parts(array: Array, parts: int) -> Array:
 
 def _by_window_row(filters: Array, plan: ConvPlan) -> Array:
     """``[groups, per group, channels * kh * kw]`` as ``[kh, groups, per group, channels * kw]``."""
+    # A copy of its own, since the filters of one window row are not adjacent; made once per call, they are small.
     groups, per_group, _ = filters.shape
     split = filters.reshape(groups, per_group, -1, *plan.kernel)
     ordered = split.transpose(3, 0, 1, 2, 4)
@@ -110,9 +115,11 @@ def _correlate_shifts(x: Array, filters: Array, out: Array, plan: ConvPlan, scra
             columns = _shifts(x, plan, first, count, row, rows, cols)
             target = places[..., row * ow : (row + rows) * ow]
             product = flat(prod, target.shape)
+            # Products that are small enough are not packed: see ``_SMALL``.
             parts = small_parts(per_group, taps.shape[-1], rows * ow)
             out_parts, product_parts = _in_parts(target, parts), _in_parts(product, parts)
             for a, tap in enumerate(taps):
+                # The next row of the window is the same columns, one output row (times the dilation) further.
                 window = _in_parts(columns[..., a * step : a * step + rows * ow], parts)
                 np.matmul(tap[:, None], window, out=product_parts if a else out_parts)
                 if a:
@@ -121,6 +128,7 @@ def _correlate_shifts(x: Array, filters: Array, out: Array, plan: ConvPlan, scra
 
 def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Sequence[Array]) -> None:
     """``out[n, o] = sum_k filters[o, k] * columns(x)[n, k]`` with ``filters`` of shape ``[groups, per group, depth]``."""
+    # Products are written in place, reshaped; odd strides take the slow path.
     if not out.flags.c_contiguous:
         whole = np.empty(out.shape, out.dtype)
         correlate(x, filters, whole, plan, scratch)
@@ -143,6 +151,7 @@ def correlate(x: Array, filters: Array, out: Array, plan: ConvPlan, scratch: Seq
             if plan.mode == "wide":
                 product = flat(prod, (count, groups, per_group, rows * plan.row))
                 np.matmul(filters, columns, out=product[..., : columns.shape[-1]])
+                # The last row of the buffer ends in values that no product wrote; they are not copied.
                 wide = product.reshape(count, plan.filters, rows, plan.row)
                 copy_rows(block[:, :, row : row + rows], wide[..., :ow])
             else:
@@ -158,6 +167,7 @@ def scatter(dout: Array, filters: Array, dx: Array, plan: ConvPlan, scratch: Seq
     for first in range(0, plan.batch, plan.images):
         count = min(plan.images, plan.batch - first)
         block = dx[first : first + count]
+        # Without a border the gradients are added in place.
         target = flat(pad, (count, plan.channels, *plan.padded_size)) if plan.padded else block
         target.fill(0)
         for row in range(0, oh, plan.rows):
@@ -198,6 +208,7 @@ def filter_grad(x: Array, dout: Array, dw: Array, plan: ConvPlan, scratch: Seque
             gradient = part.reshape(count, groups, per_group, rows * ow).transpose(0, 1, 3, 2)
             products = flat(prod, (count, *sums.shape))
             np.matmul(columns, gradient, out=products)
+            # One image after the other: the sum has the same bits however many images a block has.
             if not started:
                 np.copyto(sums, products[0])
             for product in products[0 if started else 1 :]:
@@ -210,6 +221,7 @@ def _filter_grad_shifts(x: Array, dout: Array, dw: Array, plan: ConvPlan, scratc
     cols, stack, prod, total = scratch
     (oh, ow), groups, per_group, kh = plan.out, plan.groups, plan.filters // plan.groups, plan.kernel[0]
     step = plan.dilations[0] * ow
+    # By row of the window first, as the products are made; turned once at the end.
     sums = flat(total, (kh, groups, plan.depth // kh, per_group))
     started = False
     _clear_shifts(plan, cols)
@@ -231,6 +243,7 @@ def _filter_grad_shifts(x: Array, dout: Array, dw: Array, plan: ConvPlan, scratc
                 window = columns[..., a * step : a * step + rows * ow]
                 window = window.reshape(*window.shape[:-1], parts, -1, copy=False).transpose(0, 3, 1, 2, 4)
                 np.matmul(window, gradient, out=products)
+                # What is known already goes into the first product, so that one reduction adds it all up.
                 flatly = products.reshape(count * parts, *sums.shape[1:])
                 if started:
                     np.add(sums[a], flatly[0], flatly[0])

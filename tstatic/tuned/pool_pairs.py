@@ -13,6 +13,7 @@ import numpy as np
 
 from tstatic.tuned._common import Array, flat
 
+# Times a 32-bit value it is that value twice in 64 bits.
 _TWICE = np.uint64(0x1_0000_0001)
 
 
@@ -40,6 +41,7 @@ def maximum(x: Array, out: Array, scratch: Sequence[Array]) -> None:
     """
     rows = as_rows(x, x.shape[3])
     upper, lower = (flat(b, (2 * out.size,)) for b in scratch)
+    # Vertical pairs first: they are two contiguous runs, and what is left for the slow stride of 2 is half as much.
     np.copyto(upper.view(rows.dtype), rows[:, 0])
     np.copyto(lower.view(rows.dtype), rows[:, 1])
     np.maximum(upper, lower, out=upper)
@@ -64,6 +66,7 @@ def _first_wins(mask: Array, width: int, spare: Array) -> None:
         mask: Truth values, flat, ``width`` to a row, in pairs of rows; written.
         spare: As many bytes.
     """
+    # The widest word that a row is made of: 8 truth values, 4 windows, per operation.
     size = next(s for s in (8, 4, 2) if width % s == 0)
     word = np.dtype(f"u{size}")
     words, other = mask.view(word), spare.view(word)
@@ -78,7 +81,9 @@ def _first_wins(mask: Array, width: int, spare: Array) -> None:
     np.right_shift(words, word.type(8), out=other)
     np.bitwise_or(other, words, out=other)
     np.bitwise_and(other, left, out=other)
+    # The product copies a window's byte to both of its bytes.
     np.multiply(other, word.type(0x101), out=other)
+    # Shifted by one row: what an upper row found meets the row under it; upper rows themselves are masked out.
     gone, below = other[:-row], words[row:]
     np.bitwise_and(gone, _lower_rows(words.size, row, word)[row:], out=gone)
     np.bitwise_and(gone, below, out=gone)
@@ -109,6 +114,7 @@ def maximum_grad(x: Array, out: Array, dout: Array, dx: Array, scratch: Sequence
     chosen = mask.view(np.int8)
     np.negative(chosen, out=chosen)
     np.copyto(selected, chosen)
+    # ``dx`` takes every gradient four times over, and keeps the one that the mask selects.
     rows = as_rows(dx, width)
     np.multiply(dout.reshape(-1).view(np.uint32), _TWICE, out=twice, dtype=np.uint64)
     np.copyto(rows[:, 0], half.view(rows.dtype))

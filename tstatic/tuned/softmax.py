@@ -52,11 +52,12 @@ def _starts(rows: int, length: int) -> Array:
 def _peaks(x: Array, peak: Array) -> None:
     """Writes the largest value of each row."""
     if x.shape[1] <= SHORT:
+        # Rows of 16: 0.7 ns a value, a reduction along them 3.1.
         np.copyto(peak, x[:, 0])
         for column in range(1, x.shape[1]):
             np.maximum(peak, x[:, column], out=peak)
     elif x.flags.c_contiguous:
-        # Half the time of ``reduce`` over an axis, which sets up each row anew.
+        # Two thirds of the time of ``reduce`` over an axis, which sets up each row anew.
         np.maximum.reduceat(x.reshape(-1), _starts(*x.shape), out=peak)
     else:
         np.maximum.reduce(x, axis=1, out=peak)
@@ -83,10 +84,14 @@ def softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
     """
     for source, target in _row_blocks(x, out):
         peak, total, _ = _columns(scratch, len(target))
+        # Not into ``out``, which may be ``x``: the exponentials may have to be taken once more.
         powers = flat(scratch[0], target.shape)
+        # One reduction over the whole block costs 0.05 ns a value, the exponentials 0.44. A NaN compares false and takes the
+        # safe path.
         if np.maximum.reduce(source, axis=None) <= LARGE:
             np.exp(source, powers)
             _sum(powers, total)
+            # A smaller sum may have lost terms to underflow that shifted ones keep.
             if np.minimum.reduce(total) >= 0.5:
                 np.divide(powers, total[:, None], target)
                 continue
@@ -107,6 +112,8 @@ def softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array]) -
     """
     for y, dy, target in _row_blocks(out, dout, dx):
         dot, _, _ = _columns(scratch, len(y))
+        # A dot product costs 0.1 ns a value in long rows, where it saves writing the products (0.18), but 0.8 in rows of 16
+        # (0.24 by way of the products), because it is called anew for each.
         if y.shape[1] <= SHORT:
             product = flat(scratch[0], y.shape)
             np.multiply(y, dy, product)
@@ -128,6 +135,7 @@ def log_softmax(x: Array, out: Array, scratch: Sequence[Array]) -> None:
     for source, target in _row_blocks(x, out):
         peak, total, _ = _columns(scratch, len(target))
         _shifted(source, target, peak)
+        # The shifted values stay in ``out``, since the logarithm of the sum is subtracted from them.
         powers = flat(scratch[0], target.shape)
         np.exp(target, powers)
         _sum(powers, total)
@@ -147,6 +155,7 @@ def log_softmax_grad(out: Array, dout: Array, dx: Array, scratch: Sequence[Array
     for y, dy, target in _row_blocks(out, dout, dx):
         total, _, _ = _columns(scratch, len(dy))
         _sum(dy, total)
+        # ``dx`` may be ``dout``, which is read once more at the end.
         powers = flat(scratch[0], dy.shape)
         np.exp(y, powers)
         np.multiply(powers, total[:, None], powers)
@@ -175,12 +184,15 @@ def cross_entropy(
         peak, total, picked = _columns(scratch, len(x))
         target = flat(scratch[0], x.shape) if kept is None else kept
         _shifted(x, target, peak)
+        # Classes out of range are clipped to read something, 25 ns a row in all; what they read is replaced below.
         index = np.clip(classes, 0, length - 1).astype(np.intp)
+        # Before the exponentials overwrite the shifted logits: no buffer is needed beside the softmax itself.
         picked[:] = target[np.arange(len(x)), index]
         np.exp(target, target)
         _sum(target, total)
         if kept is not None:
             np.divide(target, total[:, None], target)
+        # The loss from the sum, not from the softmax, whose logarithm is minus infinity where it underflows to 0.
         np.log(total, total)
         np.subtract(total, picked, out=place)
         place[(classes < 0) | (classes >= length)] = np.nan
@@ -205,9 +217,11 @@ def cross_entropy_grad(
         np.copyto(weight, dy)
         ignored = classes == ignore
         weight[ignored] = 0
+        # The one-hot matrix is never made: one pass over the rows, then one value in each.
         np.multiply(y, weight[:, None], target)
         row = np.flatnonzero(~ignored & (classes >= 0) & (classes < length))
         target[row, classes[row]] -= weight[row]
+        # A softmax that is NaN, times the weight 0, is NaN still.
         if ignored.any():
             target[ignored] = 0
 

@@ -101,20 +101,24 @@ def pick_loss(p: Any, label: Any, match: Any, loss: Any, ignore: int, floor: flo
         floor: What :func:`floor_of` says.
     """
     ignored = label == ignore
+    # Ignored rows pick class 0, whose value 1 replaces: log(1) is 0.
     index = np.where(ignored, 0, label)
     picked = p[np.arange(len(p)), index] if p.shape[1] else np.ones(len(p), p.dtype)
     picked[ignored] = 1
     if match is not None:
         np.copyto(match, picked)
     if loss is not None:
+        # After the match is kept: it is the probability itself, of which the backward op takes the floor anew.
         np.maximum(picked, floor, out=picked)
         np.log(picked, picked)
         np.negative(picked, out=loss)
+        # Minus log(1) is -0.
         np.copyto(loss, 0, where=ignored)
 
 
 def pick_loss_grad(picked: Any, label: Any, dloss: Any, dp: Any, ignore: int, floor: float) -> None:
     """``dp[label] = -dloss / max(p[label], floor)`` by row, 0 elsewhere and in ignored rows; ``picked`` is ``p[label]``."""
+    # One value per row is not 0, so the many are cleared and the few computed.
     dp.fill(0)
     rows = np.flatnonzero(label != ignore)
     dp[rows, label[rows]] = -dloss[rows] / np.maximum(picked[rows], floor)
@@ -129,6 +133,7 @@ def picked_grad(p: Any, label: Any, dloss: Any, dp: Any, ignore: int, floor: flo
 
 def soft_loss(p: Any, label: Any, work: Any, loss: Any, floor: float) -> None:
     """``loss = -sum(label * log(max(p, floor)))`` by row."""
+    # The floor also keeps 0 * log(0) a 0: a class that the label gives no weight costs nothing.
     np.maximum(p, floor, out=work)
     np.log(work, work)
     np.vecdot(work, label, out=loss)
@@ -154,6 +159,7 @@ def softmax_input(p: Variable, axis: int) -> Variable | None:
     if default_main_program().current_block() is not block:
         return None
     at, written = row_axis(len(p.shape), axis), set[str]()
+    # Backwards, so that the first op found is the last that wrote ``p``; what later ops wrote is known by then.
     for op in reversed(block.ops):
         written.update(op.output_arg_names)
         if p.name not in written:

@@ -41,6 +41,7 @@ def alike(x: Meta, *others: Meta | None) -> Meta:
 
 # ----------------------------------------------------------------------------------- sigmoid_cross_entropy_with_logits
 def _count(label: Any, ignore: int) -> int:
+    # Where all are ignored the losses are 0, and 0 / 1 stays 0.
     return max(int(np.count_nonzero(label != ignore)), 1)
 
 
@@ -51,6 +52,7 @@ def _sigmoid_loss(
 
     Without a weight that is ``max(x, 0) - x * label + log1p(exp(-abs(x)))``.
     """
+    # softplus(-x) = log1p(exp(-abs(x))) + max(-x, 0): the exponential is at most 1.
     np.absolute(x, work)
     np.negative(work, work)
     np.exp(work, work)
@@ -67,6 +69,7 @@ def _sigmoid_loss(
         np.subtract(work, out, work)
         np.maximum(x, 0, out=out)
     np.add(out, work, out)
+    # Copied, not multiplied by 0: an ignored element may be NaN or infinite.
     np.equal(label, ignore, out=mask)
     np.copyto(out, 0, where=mask)
     if normalize:
@@ -78,6 +81,7 @@ def _sigmoid_loss_grad(
 ) -> None:
     """``(sigmoid(x) - label) * dout``, or ``(1 - label - weight * sigmoid(-x)) * dout``."""
     if weight is None:
+        # exp(-x) may overflow to infinity, whose reciprocal is the right 0.
         np.negative(x, dx)
         np.exp(dx, dx)
         np.add(dx, 1, dx)
@@ -160,6 +164,8 @@ register(OpDef(
 SAME = tuple(Case((s, s)) for s in ((7,), (3, 4), (), (0,), (1,), (2, 3, 4), (2, 0, 3), (131,)))
 
 
+# As in Paddle and torch: logarithms are at least -100, and the gradient divides by at least 1e-12, so that a certain answer
+# which is wrong costs much, but not infinitely much. log1p(-x) keeps the digits of 1 - x where x is small.
 register(OpDef(
     "bce_loss", "X, Label -> Out", infer=alike,
     pointwise={"Out": "-(label * maximum(log(x), -100) + (1 - label) * maximum(log1p(-x), -100))"},
@@ -177,6 +183,7 @@ def _bce(torch: Any, x: Any, label: Any) -> Any:
     return torch.nn.functional.binary_cross_entropy(wide, y, reduction="none").to(x.dtype)
 
 
+# Paddle's formula: epsilon keeps both logarithms finite, so a right answer costs a little less than 0.
 register(OpDef(
     "log_loss", "Predicted, Labels -> Loss", attrs={"epsilon": 1e-4}, infer=alike,
     pointwise={"Loss": "-labels * log(predicted + epsilon) - (1 - labels) * log(1 - predicted + epsilon)"},
@@ -260,6 +267,7 @@ def binary_cross_entropy_with_logits(
     x, y = labels.variables(function, logit=logit, label=label)
     factor = None
     if pos_weight is not None:
+        # 1 + (pos_weight - 1) * label: the factor is pos_weight for label 1, and 1 for label 0.
         extra = emit_one("scale", {"X": check_variable(pos_weight, "pos_weight", function)}, {"bias": -1.0})
         factor = emit_one("scale", {"X": emit_one("elementwise_mul", {"X": y, "Y": extra})}, {"bias": 1.0})
     plain = reduction == "none" and weight is None

@@ -38,6 +38,7 @@ def _infer(x: Meta, label: Meta, weight: Meta | None, reduction: str) -> tuple[M
 def _weights(label: Any, weight: Any, ignore: int, dtype: Any) -> tuple[Any, Any]:
     """Class numbers with ignored ones set to 0, and the factor of each loss (0 where it is ignored)."""
     counted = label != ignore
+    # Ignored rows pick class 0 with the factor 0.
     index = np.where(counted, label, 0)
     factor = counted.astype(dtype)
     if weight is not None and weight.size:
@@ -58,12 +59,14 @@ def _at(shape: Sequence[int], index: Any) -> tuple[Any, ...]:
 def _loss(x: Any, label: Any, weight: Any, out: Any, total: Any, ignore: int, reduction: str) -> None:
     labels.check_classes(label, x.shape[1], ignore)
     index, factor = _weights(label, weight, ignore, x.dtype)
+    # The sum of weights, which the mean divides by, is kept for the backward op.
     count = np.add.reduce(factor, None)
     if total is not None:
         np.copyto(total, 0 if reduction == "none" else count)
     if out is None:
         return
     losses = -x[_at(x.shape, index)] * factor if x.size else np.zeros(label.shape, x.dtype)
+    # 0 times an infinite log-probability is NaN.
     np.copyto(losses, 0, where=label == ignore)
     if reduction == "none":
         np.copyto(out, losses)
@@ -84,6 +87,7 @@ def _loss_grad(label: Any, weight: Any, total: Any, dout: Any, dx: Any, ignore: 
     if not dx.size:
         return
     index, factor = _weights(label, weight, ignore, dx.dtype)
+    # Where every row is ignored the mean is the constant 0.
     share = dout if reduction != "mean" else dout / total if total != 0 else np.zeros_like(dout)
     dx[_at(dx.shape, index)] = -factor * share
 
@@ -207,6 +211,7 @@ def _calls_smooth(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any
     out = outs[0]
     if out.size == 0:
         return []
+    # The shares are rounded once, not per element.
     keep, share = np.asarray(1.0 - epsilon, out.dtype), np.asarray(epsilon / x.shape[-1], out.dtype)
     calls: Calls = [(np.multiply, (x, keep, out))]
     if prior is None:
@@ -365,6 +370,7 @@ def cross_entropy(
         loss = emit_one("elementwise_mul", {"X": loss, "Y": factor}, name=name if reduction == "none" else None)
     if reduction == "none":
         return emit_one("squeeze2", {"X": loss}, {"axes": (axis,)}, name=name) if numbers else loss
+    # Paddle's static mode divides by all rows where the ignored number is negative.
     if reduction == "sum" or (factor is None and (ignore_index < 0 or soft_label)):
         return labels.reduced(loss, reduction, name)
     if factor is None:
@@ -401,6 +407,7 @@ def _weights_class(input: Variable, label: Variable, weight: Variable, soft: boo
     """The factor of each row's loss; the shape of the loss."""
     classes = input.shape[axis]
     labels.check_weights(weight, classes, "weight", "cross_entropy")
+    # A distribution's factor is the mean of the weights under it.
     if soft:
         if axis in (-1, len(input.shape) - 1):
             product = emit_one("matmul_v2", {"X": label, "Y": weight})
@@ -409,6 +416,7 @@ def _weights_class(input: Variable, label: Variable, weight: Variable, soft: boo
         column = emit_one("reshape2", {"X": weight}, {"shape": shape})
         product = emit_one("elementwise_mul", {"X": label, "Y": column})
         return emit_one("reduce_sum", {"X": product}, {"dim": (axis,), "keep_dim": True})
+    # Ignored rows look up class 0, so that the index is in range, and their weight is multiplied by 0.
     counted = _counted(label, ignore)
     classes_only = emit_one(
         "elementwise_mul", {"X": label, "Y": emit_one("cast", {"X": counted}, {"out_dtype": label.dtype})}

@@ -63,6 +63,7 @@ def _calls(
     def pick(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
         return [(labels.pick_loss, (read[0], classes, None, values, ignore_index, floor))]
 
+    # Labels are checked first: nothing is computed with a bad one.
     checked: Calls = [*load, (labels.check_classes, (classes, x.shape[-1], ignore_index))]
     return [*checked, *by_rows((x,), (), -1, scratch, pick), *store]
 
@@ -154,6 +155,7 @@ register(
 # ------------------------------------------------------------------------------------------------------ cross_entropy2
 def _infer2(x: Meta, label: Meta, source: Meta | None) -> tuple[Meta, Meta, Meta]:
     shape = _entropy_shape(x, label, False)
+    # XShape holds no element: it tells the backward op the shape of X, of which it needs no values.
     return x.with_shape(shape), x.with_shape(shape), x.with_shape((*x.shape, 0))
 
 
@@ -196,6 +198,7 @@ def _lower2(torch: Any, x: Any, label: Any, source: Any, ignore_index: int) -> A
 def _grad_lower2(torch: Any, label: Any, match: Any, xshape: Any, dloss: Any, ignore_index: int) -> Any:
     shape = xshape.shape[:-1]
     column = label.reshape(*shape[:-1], 1)
+    # MatchX is 1 in ignored rows, whose gradient is 0 all the same.
     hot = (torch.arange(shape[-1], device=label.device) == column) & (column != ignore_index)
     wide = torch_wide(match).clamp(min=torch.finfo(match.dtype).tiny)
     value = (-dloss / wide).to(match.dtype)

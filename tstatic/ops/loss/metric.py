@@ -99,6 +99,7 @@ def area(pos: Array, neg: Array, curve: str) -> float:
 
     0 when one of the classes has no sample (ROC), or the positive one (PR).
     """
+    # From the highest bin down: each point of the curve counts the samples at or above a threshold.
     p, n = np.cumsum(pos[::-1], dtype=np.float64), np.cumsum(neg[::-1], dtype=np.float64)
     p, n = np.concatenate(([0.0], p)), np.concatenate(([0.0], n))
     if curve == "ROC":
@@ -107,6 +108,7 @@ def area(pos: Array, neg: Array, curve: str) -> float:
         return float(np.sum(np.diff(n) * (p[1:] + p[:-1])) / 2 / p[-1] / n[-1])
     if p[-1] <= 0:
         return 0.0
+    # Before the first sample the precision counts as 1.
     seen = p + n
     precision = np.divide(p, seen, out=np.ones_like(p), where=seen > 0)
     return float(np.sum(np.diff(p) * (precision[1:] + precision[:-1])) / 2 / p[-1])
@@ -143,6 +145,7 @@ def _auc_ref(
     positive = label.reshape(-1) != 0
     tables = []
     for stat, out, chosen in ((pos, pos_out, positive), (neg, neg_out, ~positive)):
+        # Counters are mostly updated in place; odd strides, or an output that nobody reads, take a copy.
         table = stat.reshape(-1).copy() if out is None or not out.flags.c_contiguous else out.reshape(-1)
         if out is not None and out.flags.c_contiguous:
             np.copyto(out, stat)

@@ -34,6 +34,7 @@ def _huber(torch: Any, x: Any, y: Any, delta: float) -> Any:
     return (b - a).to(x.dtype), torch.nn.functional.huber_loss(a, b, reduction="none", delta=delta).to(x.dtype)
 
 
+# The residual is an output because the backward op reads nothing else: clipped to delta, it is the slope.
 register(OpDef(
     "huber_loss", "X, Y -> Residual~, Out",
     attrs={"delta": Attr(1.0, "float", lambda v: None if v > 0 else "a number above 0")}, infer=_huber_infer,
@@ -84,6 +85,7 @@ def _kl_scratch_metas(ins: Sequence[Meta], outs: Sequence[Meta], *, reduction: s
 
 def _kl_losses(x: Any, target: Any, out: Any, mask: Any) -> None:
     """``target * (log(target) - x)``, and 0 where the target is not above 0."""
+    # The logarithm is NaN or minus infinity where the target is not above 0; the mask replaces what becomes of it.
     np.log(target, out)
     np.subtract(out, x, out)
     np.multiply(out, target, out)
@@ -106,6 +108,7 @@ def _kl_calls(ins: Sequence[Any], outs: Sequence[Any], scratch: Sequence[Any], *
 def _kl_grad(target: Any, dloss: Any, dx: Any, count: int, mask: Any) -> None:
     np.multiply(target, dloss, dx)
     if count != 1:
+        # The sign goes with the count: one pass for both.
         np.true_divide(dx, np.asarray(-count, dx.dtype), dx)
     else:
         np.negative(dx, dx)
@@ -254,6 +257,7 @@ def fluid_smooth_l1(
     if inside_weight is not None:
         weight = check_variable(inside_weight, "inside_weight", "smooth_l1")
         a, b = (helper.emit("elementwise_mul", {"X": v, "Y": weight}) for v in (a, b))
+    # sigma^2 times the Huber loss that turns linear at 1 / sigma^2 is the loss above.
     loss = helper.emit("huber_loss", {"X": a, "Y": b}, {"delta": 1.0 / square})
     loss = helper.emit("scale", {"X": loss}, {"scale": square})
     if outside_weight is not None:
@@ -388,6 +392,7 @@ def _margin_infer(x1: Meta, x2: Meta, label: Meta) -> tuple[Meta, Meta]:
     return out, out
 
 
+# At the margin itself there is no gradient, as with relu.
 register(OpDef(
     "margin_rank_loss", "X1, X2, Label -> Activated~, Out", attrs={"margin": 0.0}, infer=_margin_infer,
     pointwise={
@@ -482,6 +487,7 @@ def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Varia
     hot = emit_one("cast", {"X": emit_one("one_hot_v2", {"X": flat}, {"depth": classes})}, {"out_dtype": x.dtype})
     rows = {"dim": (1,), "keep_dim": True}
     right = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": x, "Y": hot})}, rows)
+    # softplus(x[j] - x[label]) for all classes; that of the label itself, log(2), is masked out.
     losses = emit_one("softplus", {"X": emit_one("elementwise_sub", {"X": x, "Y": right})})
     others = emit_one("scale", {"X": hot}, {"scale": -1.0, "bias": 1.0})
     total = emit_one("reduce_sum", {"X": emit_one("elementwise_mul", {"X": losses, "Y": others})}, rows)

@@ -63,6 +63,7 @@ def _calls(
     classes, load, _ = vector(label)
     values, _, store = vector(loss) if loss is not None else (None, [], [])
     length = logits.shape[row_axis(logits.ndim, axis)]
+    # Labels are checked first: nothing is computed with a bad one.
     checked: Calls = [*load, (labels.check_classes, (classes, length, ignore_index))]
 
     def run(read: Sequence[Any], written: Sequence[Any], own: Sequence[Any]) -> Calls:
@@ -137,6 +138,7 @@ def _grad_calls(
             calls.append((kernels.softmax_grad, (p, ds, extra, own)) if use_softmax else (np.copyto, (extra, ds)))
             if values is None:
                 calls.append((np.copyto, (target, extra)))
+        # By the logits it is softmax - label, without going through 1 / softmax, which is lost where that is 0.
         if values is not None:
             if soft_label:
                 function = kernels.soft_cross_entropy_grad if use_softmax else labels.soft_loss_grad
@@ -184,6 +186,7 @@ def _grad_lower(
 ) -> Any:
     p = torch_wide(probabilities)
     floored = p.clamp(min=torch.finfo(probabilities.dtype).tiny)
+    # Both outputs may have a gradient; they add up.
     total = torch.zeros_like(p)
     if dsoftmax is not None:
         total = p * (dsoftmax - (p * dsoftmax).sum(axis, keepdim=True)) if use_softmax else dsoftmax
