@@ -188,8 +188,7 @@ def check_number(
     )
     if not inside or math.isnan(number) or (finite and math.isinf(number)):
         what = f"the value of {subject(arg, function)} is out of range"
-        fix = f"choose {wanted}"
-        raise _wrong_argument(error, what, wanted, repr(value), fix, arg, function)
+        raise _wrong_argument(error, what, wanted, repr(value), f"choose {wanted}", arg, function)
     return number
 
 
@@ -204,11 +203,9 @@ def check_choice(
     # A Variable is never compared: its == builds an operator.
     if isinstance(value, (*{type(choice) for choice in choices}, np.generic)) and value in choices:
         return cast(T, value)
-    text = isinstance(value, str)
-    what = f"{subject(arg, function)} is not one of its choices"
-    wanted = _one_of([*map(repr, choices)])
-    received = repr(value) if text else shown(value)
-    fix = fix or (near(value, map(str, choices)) if text else "") or f"pass {arg}={choices[0]!r}"
+    what, wanted = f"{subject(arg, function)} is not one of its choices", _one_of([*map(repr, choices)])
+    received, fixes = (repr(value), near(value, map(str, choices))) if isinstance(value, str) else (shown(value), "")
+    fix = fix or fixes or f"pass {arg}={choices[0]!r}"
     raise _wrong_argument(error, what, wanted, received, fix, arg, function)
 
 
@@ -226,13 +223,9 @@ def check_known(
     names = list(known)
     if name in names:
         return name
-    raise error(
-        f"{what} {name!r}",
-        expected=f"one of {', '.join(names[:50])}{', ...' * (len(names) > 50)}" if names else "no name: there is none",
-        received=repr(name),
-        fix=near(str(name), names) or fix or "use one of the names above",
-        op=op,
-    )
+    wanted = f"one of {', '.join(names[:50])}{', ...' * (len(names) > 50)}" if names else "no name: there is none"
+    fix = near(str(name), names) or fix or "use one of the names above"
+    raise _wrong_argument(error, f"{what} {name!r}", wanted, repr(name), fix, "", op or "")
 
 
 def check_callable(value: Any, arg: str, function: str, expected: str = "a function") -> Callable[..., Any]:
@@ -257,13 +250,19 @@ def check_not_empty(
     """
     if len(items):
         return items
-    what = f"the list {subject(arg, function)} is empty"
-    fix = f"pass at least one {of} as '{arg}'"
-    raise _wrong_argument(error, what, f"at least one {of}", "an empty list", fix, arg, function)
+    what, wanted = f"the list {subject(arg, function)} is empty", f"at least one {of}"
+    raise _wrong_argument(error, what, wanted, "an empty list", f"pass {wanted} as '{arg}'", arg, function)
 
 
 def check_length(
-    items: Items, counts: int | Sequence[int], arg: str, function: str = "", *, why: str = "", error: Error = ShapeError
+    items: Items,
+    counts: int | Sequence[int],
+    arg: str,
+    function: str = "",
+    *,
+    why: str = "",
+    fix: str = "",
+    error: Error = ShapeError,
 ) -> Items:
     """Returns ``items`` if it has one of the lengths.
 
@@ -277,11 +276,10 @@ def check_length(
     accepted = (counts,) if isinstance(counts, int) else counts
     if len(items) in accepted:
         return items
-    wanted = f"{_either(accepted)} value{'s' * (tuple(accepted) != (1,))}{f', {why}' * bool(why)}"
-    what = f"{subject(arg, function)} has the wrong number of values"
+    wanted = f"{_either(accepted)} value{'s' * (tuple(accepted) != (1,))}"
+    what, fix = f"{subject(arg, function)} has the wrong number of values", fix or f"pass {wanted} as '{arg}'"
     received = f"{len(items)}: {list(items)!r}"[:200]
-    fix = f"pass {wanted} as '{arg}'"
-    raise _wrong_argument(error, what, wanted, received, fix, arg, function)
+    raise _wrong_argument(error, what, wanted + f", {why}" * bool(why), received, fix, arg, function)
 
 
 def check_each(value: Any, count: int, arg: str, function: str, of: str, *, error: Error = ShapeError) -> list[Any]:

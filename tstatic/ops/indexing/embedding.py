@@ -170,7 +170,7 @@ def padding_row(padding_idx: int | None, rows: int, function: str) -> int:
     """
     if padding_idx is None:
         return -1
-    check_int(padding_idx, "padding_idx", function, -rows, rows - 1)
+    check_int(padding_idx, "padding_idx", function, -rows, rows - 1, fix="choose a row of the table, or None")
     return padding_idx if padding_idx >= 0 else rows + padding_idx
 
 
@@ -216,7 +216,10 @@ def _infer_hot(x: Meta, given: Meta | None, *, depth: int, dtype: DType) -> Meta
     check_dtype(x, INTEGERS, "X")
     if given is not None:
         check_dtype(given, INTEGERS, "depth_tensor")
-    shape = (*x.shape, UNKNOWN if given is not None else check_int(depth, "depth", least=1))
+    shape = (
+        *x.shape,
+        UNKNOWN if given is not None else check_int(depth, "depth", least=1, fix="pass the number of classes"),
+    )
     check_sizes(shape)
     return Meta(shape, dtype)
 

@@ -326,7 +326,14 @@ def dropout(
     if axis is None:
         return emit_one("dropout", {"X": x}, attrs, name=name)
     axes = [axis] if isinstance(axis, int) else list(axis)
-    check_length(axes, range(1, x.ndim + 1), "axis", "dropout", why="or None to draw every element apart")
+    check_length(
+        axes,
+        range(1, x.ndim + 1),
+        "axis",
+        "dropout",
+        why="some of the axes of x",
+        fix="leave axis out to draw every element apart",
+    )
     return emit_one("dropout_nd", {"X": x}, {**attrs, "axis": axes}, name=name, prefix="dropout")
 
 

@@ -56,7 +56,13 @@ def _target(old: Shape, shape: Sequence[int]) -> Shape:
     """
     check_sizes(shape)
     lead = len(shape) - len(old)
-    check_length(shape, range(len(old), ANY_RANK), "shape", why="one size for each dimension; -1 keeps a size")
+    check_length(
+        shape,
+        range(len(old), ANY_RANK),
+        "shape",
+        why="one for each dimension",
+        fix="give one size for each dimension; -1 keeps a size",
+    )
     new = []
     for size, have in zip(shape, (None,) * lead + tuple(old), strict=True):
         wrong = size == UNKNOWN if have is None else size not in (UNKNOWN, have) and have not in (1, UNKNOWN)

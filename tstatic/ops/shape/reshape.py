@@ -276,7 +276,7 @@ _reshaping_op(
 def _matrix_shape(shape: Shape, axis: int) -> Shape:
     rank = len(shape)
     # An axis of ``rank`` is allowed: all sizes are then rows.
-    at = check_int(axis, "axis", least=-rank, most=rank)
+    at = check_int(axis, "axis", least=-rank, most=rank, fix="choose an axis that the input has")
     at = at + rank if at < 0 else at
     return numel(shape[:at]), numel(shape[at:])
 

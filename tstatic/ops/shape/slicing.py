@@ -382,7 +382,9 @@ def fluid_strided_slice(input: Variable, axes: Sequence[int], starts: Any, ends:
 def _sizes(old: Shape, shape: Sequence[int], offsets: Sequence[int]) -> tuple[list[int], list[int]]:
     """(offsets, sizes), -1 meaning up to the end; checks what is known."""
     offsets = list(offsets) if len(offsets) else [0] * len(old)
-    check_length(shape, len(old), "shape", why="one for each dimension (-1: up to the end)")
+    check_length(
+        shape, len(old), "shape", why="one for each dimension", fix="give each dimension a size; -1: up to the end"
+    )
     check_length(offsets, len(old), "offsets", why="one for each dimension")
     sizes = []
     for size, low, kept in zip(old, offsets, shape, strict=True):

@@ -43,7 +43,7 @@ def _times(value: int, by: int) -> int:
 def _pixel_shuffle(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
     n, c, h, w = shape
     r = attrs["upscale_factor"]
-    count = check_divisible(c, r * r, "the number of channels", "upscale_factor squared", "pixel_shuffle")
+    count = check_divisible(c, r * r, "the number of channels", "upscale_factor**2", "pixel_shuffle")
     return Permutation((n, count, r, r, h, w), (0, 1, 4, 2, 5, 3), (n, count, _times(h, r), _times(w, r)))
 
 
@@ -66,7 +66,7 @@ def _space_to_depth(shape: Shape, attrs: Mapping[str, Any]) -> Permutation:
     """As Paddle computes it: channels go to places of an image ``size`` times as large, read again in rows."""
     n, c, h, w = shape
     r = attrs["blocksize"]
-    count = check_divisible(c, r * r, "the number of channels", "blocksize squared", "space_to_depth")
+    count = check_divisible(c, r * r, "the number of channels", "blocksize**2", "space_to_depth")
     oh, ow = _divided(h, w, r, "blocksize", "space_to_depth")
     return Permutation((n, r, r, count, h, w), (0, 3, 4, 1, 5, 2), (n, _times(c, r * r), oh, ow))
 
